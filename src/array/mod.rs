@@ -1,0 +1,11 @@
+//! Arrays as programs take and give them: element types, shapes, how inputs are filled, how outputs are compared.
+
+mod compare;
+mod dtype;
+mod fill;
+mod spec;
+
+pub use compare::{Comparison, Tolerance, compare_bytes};
+pub use dtype::{DType, UnknownDType};
+pub use fill::{Fill, FillError, generate};
+pub use spec::{ArraySpec, SpecError};

@@ -1,0 +1,1 @@
+//! Best configs by device, operation and call: one tier each in memory, in sled and in shipped files, and the tiers together.

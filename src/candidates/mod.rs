@@ -1,0 +1,1 @@
+//! Search spaces: parameters, values, constraints and a baseline, one file an operation.

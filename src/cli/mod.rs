@@ -1,0 +1,1 @@
+//! The command line: arguments, progress, exit codes. The only room that prints or exits.

@@ -1,0 +1,1 @@
+//! Pure: samples in, verdict out.

@@ -1,0 +1,209 @@
+//! What a measured result belongs to: the device (identity) and the software around it (environment).
+//!
+//! Two results may stand for each other only when their identities match; a result from another environment on the
+//! same device still applies but is flagged `stale-environment`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::{Digest, FieldHasher};
+
+/// The hardware that a result belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DeviceIdentity {
+    /// PJRT platform name in lower case: `cpu`, `cuda`, `rocm`, `tpu`.
+    pub platform: String,
+    /// PJRT device kind: `cpu`, `NVIDIA H200`, `TPU v5e`.
+    pub device_kind: String,
+    /// The portable hardware part. CPU: `cpu_model`, `cores`. GPU: `compute_capability`, `sm_count`, `mig`.
+    /// It keeps one CPU model's results from passing for another's, since PJRT calls them all `cpu`.
+    #[serde(default)]
+    pub hardware: BTreeMap<String, String>,
+}
+
+impl DeviceIdentity {
+    /// A digest of every part: the device's key in the registry and the caches.
+    pub fn to_digest(&self) -> Digest {
+        let mut hasher = FieldHasher::new("device-identity");
+        hasher.field(self.platform.as_bytes()).field(self.device_kind.as_bytes());
+        for (name, value) in &self.hardware {
+            hasher.field(name.as_bytes()).field(value.as_bytes());
+        }
+        hasher.finish()
+    }
+}
+
+impl fmt::Display for DeviceIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.platform, self.device_kind)?;
+        if !self.hardware.is_empty() {
+            let parts: Vec<String> = self.hardware.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            write!(f, " ({})", parts.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// The software that a result was measured under.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Environment {
+    /// PJRT platform version, unchanged: `cpu`, or `PJRT C API\ncuda 12090`.
+    #[serde(default)]
+    pub platform_version: String,
+    /// Kernel driver version, where the platform has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// File name of the PJRT plugin, without its folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<String>,
+    /// SHA-256 of the plugin's file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin_digest: Option<Digest>,
+    /// PJRT C API version of the plugin, `major.minor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin_api: Option<String>,
+    /// `XLA_FLAGS` in force, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub xla_flags: Vec<String>,
+}
+
+impl Environment {
+    /// What differs from another environment, one phrase each; empty when they are equal.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut compare = |what: &str, ours: String, theirs: String| {
+            if ours != theirs {
+                found.push(format!("{what} `{theirs}` there, `{ours}` here"));
+            }
+        };
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+        let short = |value: &Option<Digest>| value.map_or_else(|| "none".to_owned(), |digest| digest.to_short());
+        compare("platform version", self.platform_version.clone(), other.platform_version.clone());
+        compare("driver", text(&self.driver), text(&other.driver));
+        compare("plugin digest", short(&self.plugin_digest), short(&other.plugin_digest));
+        compare("XLA flags", self.xla_flags.join(" "), other.xla_flags.join(" "));
+        found
+    }
+}
+
+/// A device as a plugin shows it: who it is and what software surrounds it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DeviceFingerprint {
+    /// The hardware.
+    pub identity: DeviceIdentity,
+    /// The software.
+    #[serde(default)]
+    pub environment: Environment,
+}
+
+impl DeviceFingerprint {
+    /// ejkernel's spelling of a device, `device_kind|platform_version`, for exchange with its caches only.
+    ///
+    /// It says `cpu|cpu` for every CPU there is: never a key of ours.
+    pub fn to_portable(&self) -> String {
+        format!("{}|{}", self.identity.device_kind, self.environment.platform_version)
+    }
+}
+
+/// Whose results may stand for this device's: `--match`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MatchMode {
+    /// Platform, device kind and hardware part are equal.
+    #[default]
+    Exact,
+    /// Platform and device kind are equal; another hardware part is flagged.
+    Kind,
+    /// Any device; another one is flagged.
+    Any,
+}
+
+/// How a stored device relates to the one at hand, under a [`MatchMode`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceMatch {
+    /// The very same identity.
+    Same,
+    /// Accepted by the mode although something differs; the text says what.
+    Flagged(String),
+    /// Not accepted; the text says what differs and which mode would accept it.
+    Miss(String),
+}
+
+impl MatchMode {
+    /// Whether results of `theirs` may be used on `ours`.
+    pub fn compare(self, ours: &DeviceIdentity, theirs: &DeviceIdentity) -> DeviceMatch {
+        if ours == theirs {
+            return DeviceMatch::Same;
+        }
+        let same_kind = ours.platform == theirs.platform && ours.device_kind == theirs.device_kind;
+        match (self, same_kind) {
+            (Self::Any, false) => DeviceMatch::Flagged(format!("other device: {theirs}")),
+            (Self::Any | Self::Kind, true) => DeviceMatch::Flagged(format!("other hardware: {theirs}")),
+            (Self::Exact, true) => {
+                DeviceMatch::Miss(format!("other hardware: {theirs}; `--match kind` would accept it"))
+            }
+            (_, false) => DeviceMatch::Miss(format!("other device: {theirs}; only `--match any` would accept it")),
+        }
+    }
+}
+
+impl fmt::Display for MatchMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exact => "exact",
+            Self::Kind => "kind",
+            Self::Any => "any",
+        })
+    }
+}
+
+impl FromStr for MatchMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "exact" => Ok(Self::Exact),
+            "kind" => Ok(Self::Kind),
+            "any" => Ok(Self::Any),
+            other => Err(format!("`{other}` is none of `exact`, `kind`, `any`")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpu(model: &str) -> DeviceIdentity {
+        DeviceIdentity {
+            platform: "cpu".into(),
+            device_kind: "cpu".into(),
+            hardware: BTreeMap::from([("cpu_model".into(), model.into()), ("cores".into(), "2".into())]),
+        }
+    }
+
+    #[test]
+    fn one_cpu_model_does_not_pass_for_another() {
+        let (ours, theirs) = (cpu("A"), cpu("B"));
+        assert_ne!(ours.to_digest(), theirs.to_digest());
+        assert!(matches!(MatchMode::Exact.compare(&ours, &theirs), DeviceMatch::Miss(_)));
+        assert!(matches!(MatchMode::Kind.compare(&ours, &theirs), DeviceMatch::Flagged(_)));
+        assert_eq!(MatchMode::Exact.compare(&ours, &ours.clone()), DeviceMatch::Same);
+        let gpu =
+            DeviceIdentity { platform: "cuda".into(), device_kind: "NVIDIA H200".into(), hardware: BTreeMap::new() };
+        assert!(matches!(MatchMode::Kind.compare(&ours, &gpu), DeviceMatch::Miss(_)));
+        assert!(matches!(MatchMode::Any.compare(&ours, &gpu), DeviceMatch::Flagged(_)));
+    }
+
+    #[test]
+    fn portable_is_ejkernels_spelling() {
+        let fingerprint = DeviceFingerprint {
+            identity: cpu("A"),
+            environment: Environment { platform_version: "cpu".into(), ..Environment::default() },
+        };
+        assert_eq!(fingerprint.to_portable(), "cpu|cpu");
+    }
+}

@@ -1,0 +1,142 @@
+//! SHA-256 over length-prefixed fields, so that `("ab", "c")` and `("a", "bc")` never share a digest.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+/// A SHA-256 digest; written as 64 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// Digest of one byte string, unprefixed: what `sha256sum` prints.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// Digest of all that a reader gives, in constant memory.
+    pub fn of_reader(mut reader: impl Read) -> io::Result<Self> {
+        let mut hasher = Sha256::new();
+        let mut block = vec![0_u8; 1 << 16];
+        loop {
+            match reader.read(&mut block) {
+                Ok(0) => return Ok(Self(hasher.finalize().into())),
+                Ok(n) => hasher.update(block.get(..n).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The digest's bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// A digest from its bytes.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The first 16 hexadecimal digits: for file names and tables, not for trust.
+    pub fn to_short(&self) -> String {
+        self.to_string().chars().take(16).collect()
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+/// A text that is not 64 hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a SHA-256 digest: 64 hexadecimal digits expected")]
+pub struct ParseDigestError(String);
+
+impl FromStr for Digest {
+    type Err = ParseDigestError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || ParseDigestError(text.chars().take(80).collect());
+        if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        let mut bytes = [0_u8; 32];
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| wrong())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Builds a [`Digest`] from fields, each preceded by its length as eight little-endian bytes.
+#[derive(Clone, Default)]
+pub struct FieldHasher(Sha256);
+
+impl FieldHasher {
+    /// A hasher for one purpose; `domain` keeps digests of different purposes apart.
+    pub fn new(domain: &str) -> Self {
+        let mut hasher = Self(Sha256::new());
+        hasher.field(domain.as_bytes());
+        hasher
+    }
+
+    /// Adds one field.
+    pub fn field(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.update((bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+        self
+    }
+
+    /// The digest of all fields so far.
+    pub fn finish(&self) -> Digest {
+        Digest(self.0.clone().finalize().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_answer() {
+        // FIPS 180-2, appendix B.1
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(Digest::of(b"abc").to_string(), abc);
+        assert_eq!(Digest::of_reader(&b"abc"[..]).unwrap().to_string(), abc);
+        assert_eq!(abc.parse::<Digest>().unwrap(), Digest::of(b"abc"));
+        assert!("xyz".parse::<Digest>().is_err());
+        assert!("+1".repeat(32).parse::<Digest>().is_err(), "a sign is no digit");
+    }
+
+    #[test]
+    fn fields_do_not_run_together() {
+        let digest = |a: &[u8], b: &[u8]| FieldHasher::new("test").field(a).field(b).finish();
+        assert_ne!(digest(b"ab", b"c"), digest(b"a", b"bc"));
+        assert_ne!(FieldHasher::new("a").finish(), FieldHasher::new("b").finish());
+    }
+}

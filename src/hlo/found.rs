@@ -1,0 +1,96 @@
+//! What a scan found: the result types, as `scan --format json` prints them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::array::ArraySpec;
+use crate::label::{Evidence, Label};
+
+/// The form of a module, detected from its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ModuleForm {
+    /// HLO text.
+    HloText,
+    /// StableHLO (MLIR) text.
+    StablehloText,
+    /// Serialized `HloModuleProto` or `HloProto`.
+    HloProto,
+    /// MLIR bytecode, portable artifacts included.
+    StablehloBytecode,
+    /// A folder that XLA dumped.
+    DumpFolder,
+}
+
+/// One place where a label stands on a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallSite {
+    /// Line in the file, from 1, where the form has lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// Name of the instruction or of the called function.
+    pub name: String,
+    /// Operand shapes; empty where the form does not show them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operands: Vec<ArraySpec>,
+}
+
+/// A distinct label of a module.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FoundLabel {
+    /// Operation and call key.
+    #[serde(flatten)]
+    pub label: Label,
+    /// How much of it the module held.
+    pub evidence: Evidence,
+    /// Label family: `ejkernel-hash`, `ejkernel-json`, `tokamax` or `user`.
+    pub family: String,
+    /// How often it stands in the file.
+    pub occurrences: u64,
+    /// Line of the first, from 1, where the form has lines.
+    pub line: Option<u64>,
+    /// Whether it stands under `transpose(…)` somewhere: the backward pass runs too.
+    pub backward: bool,
+    /// Where it is called, as far as the form shows it; at most [`FoundLabel::MAX_CALL_SITES`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub call_sites: Vec<CallSite>,
+    /// The call's arguments as the label carries them (json stamps and tokamax).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<serde_json::Value>,
+}
+
+impl FoundLabel {
+    /// Call sites kept a label.
+    pub const MAX_CALL_SITES: usize = 256;
+}
+
+/// Something that a reader of the result must know: why labels are missing or weak, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// Stable identifier: `no-labels`, `labels-cut`, `no-metadata`, ….
+    pub code: String,
+    /// What was seen in this file and which command makes a file that carries labels.
+    pub message: String,
+}
+
+/// The result of scanning one module.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Scan {
+    /// Version of this schema: 1.
+    pub schema: u32,
+    /// The module's form.
+    pub form: ModuleForm,
+    /// Name of the module, where the form shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// SHA-256 of the file's bytes as they are on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<crate::digest::Digest>,
+    /// Whether the module is already partitioned (its shapes are local), where the form tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitioned: Option<bool>,
+    /// Every distinct label, sorted.
+    pub labels: Vec<FoundLabel>,
+    /// What else to know.
+    pub diagnosis: Vec<Diagnosis>,
+}

@@ -1,0 +1,92 @@
+//! The label that a kernel library stamps on a tunable operation: which operation, and which call of it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Names one tunable call: the operation and the key of its arguments.
+///
+/// `op_id` is `name@vN` where the version is known, the bare `name` where the module lost it; for tokamax it is the
+/// class path. `call_key` is 16 hexadecimal digits for ejkernel and tokamax, free text for a user's own labels, and
+/// `None` where the module lost it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Label {
+    /// Operation, `name@vN` or the bare name.
+    pub op_id: String,
+    /// Key of the call's arguments, where the module still holds it.
+    pub call_key: Option<String>,
+}
+
+impl Label {
+    /// A label from its two parts.
+    pub fn new(op_id: impl Into<String>, call_key: Option<String>) -> Self {
+        Self { op_id: op_id.into(), call_key }
+    }
+
+    /// The operation's name without its version: `flash_attention` for `flash_attention@v2`.
+    pub fn op_name(&self) -> &str {
+        split_op_id(&self.op_id).0
+    }
+
+    /// The operation's version, where the module kept it.
+    pub fn version(&self) -> Option<u32> {
+        split_op_id(&self.op_id).1
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.call_key {
+            Some(key) => write!(f, "{}:{}", self.op_id, key),
+            None => write!(f, "{}:?", self.op_id),
+        }
+    }
+}
+
+/// Splits `name@vN` into the name and the version; an `op_id` of another form is all name.
+pub fn split_op_id(op_id: &str) -> (&str, Option<u32>) {
+    match op_id.rsplit_once("@v") {
+        Some((name, version)) if version.bytes().all(|b| b.is_ascii_digit()) => match version.parse() {
+            Ok(version) => (name, Some(version)),
+            Err(_) => (op_id, None),
+        },
+        _ => (op_id, None),
+    }
+}
+
+/// How much of a label the module still held, from strongest to weakest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Evidence {
+    /// The whole label was there.
+    Exact,
+    /// The call key was computed again from the arguments that a json stamp carries; the version is lost.
+    Recomputed,
+    /// Only the operation's name survived (cut at `@`); version and key must come from the registry.
+    ByName,
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Exact => "exact",
+            Self::Recomputed => "recomputed",
+            Self::ByName => "by-name",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn op_id_splits_at_the_last_version() {
+        assert_eq!(split_op_id("flash_attention@v2"), ("flash_attention", Some(2)));
+        assert_eq!(split_op_id("a@v1@v23"), ("a@v1", Some(23)));
+        assert_eq!(split_op_id("flash_attention"), ("flash_attention", None));
+        assert_eq!(split_op_id("mail@vendor"), ("mail@vendor", None));
+        assert_eq!(split_op_id("x@v99999999999"), ("x@v99999999999", None));
+        assert_eq!(split_op_id("x@v"), ("x@v", None));
+    }
+}

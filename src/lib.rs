@@ -1,0 +1,32 @@
+//! An offline autotuner for lowered HLO computations.
+//!
+//! The program is one walk, and the modules are its rooms: a module's bytes become labels ([`hlo`]), labels meet
+//! recorded invocations ([`matching`], [`registry`]), candidates are timed ([`timer`]), the samples are kept
+//! ([`samples`]) and decided on ([`decision`]), and the best configs are committed ([`cache`]). [`tune`] walks it;
+//! [`report`] draws what happened. A module uses only modules on lower floors; `ARCHITECTURE.md` lists them.
+
+pub mod array;
+pub mod config;
+pub mod device;
+pub mod digest;
+pub mod label;
+pub mod stats;
+pub mod wire;
+
+pub mod candidates;
+pub mod decision;
+pub mod hlo;
+
+pub mod cache;
+pub mod registry;
+pub mod samples;
+
+pub mod matching;
+pub mod timer;
+
+pub mod tune;
+
+pub mod report;
+
+#[cfg(feature = "cli")]
+pub mod cli;

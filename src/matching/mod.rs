@@ -1,0 +1,1 @@
+//! Labels of a module to recorded invocations of a device, with the reason of each match and miss.

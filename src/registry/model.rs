@@ -1,0 +1,142 @@
+//! What a recorder writes down of one call.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::array::{ArraySpec, Fill};
+use crate::config::Config;
+use crate::device::{DeviceFingerprint, DeviceIdentity};
+use crate::digest::Digest;
+
+/// What an invocation was lowered for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// One device that was there.
+    Device(DeviceIdentity),
+    /// A platform whose devices were not there: every device of it matches.
+    Platform(String),
+}
+
+/// What the programs compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// The forward pass alone.
+    Forward,
+    /// The forward pass and its vector-Jacobian product.
+    ForwardVjp,
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Forward => "forward",
+            Self::ForwardVjp => "forward-vjp",
+        })
+    }
+}
+
+/// One array argument of the programs, in order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Argument {
+    /// Its name in the call.
+    pub name: String,
+    /// Element type and dimensions.
+    pub spec: ArraySpec,
+    /// How its values are made.
+    pub fill: Fill,
+    /// Whether the programs take ownership of it: it is given anew before every run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub donated: bool,
+}
+
+/// The form of a stored program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProgramFormat {
+    /// StableHLO portable artifact (MLIR bytecode).
+    StablehloPortable,
+    /// StableHLO text.
+    StablehloText,
+    /// Serialized `HloModuleProto`.
+    HloProto,
+}
+
+impl ProgramFormat {
+    /// The `format` that `PJRT_Program` takes.
+    pub fn pjrt_format(self) -> &'static str {
+        match self {
+            Self::StablehloPortable | Self::StablehloText => "mlir",
+            Self::HloProto => "hlo",
+        }
+    }
+
+    /// Extension of its file in the store.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::StablehloPortable => "mlirbc",
+            Self::StablehloText => "mlir",
+            Self::HloProto => "hlo.pb",
+        }
+    }
+}
+
+/// A program in the content-addressed store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Program {
+    /// Its form.
+    pub format: ProgramFormat,
+    /// SHA-256 of its bytes, and its name in the store.
+    pub digest: Digest,
+    /// SHA-256 without locations and module name: equal means the same program.
+    pub semantic_digest: Digest,
+    /// Custom-call targets it needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub custom_calls: Vec<String>,
+}
+
+/// One config of an operation, with its program where it could be lowered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// The config.
+    pub config: Config,
+    /// Its program; `None` when a worker must lower it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Program>,
+    /// Why there is no program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_lowered: Option<String>,
+}
+
+/// One recorded call of a tunable operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Invocation {
+    /// What it was lowered for.
+    pub target: Target,
+    /// Operation, `name@vN`.
+    pub op_id: String,
+    /// Key of the call's arguments.
+    pub call_key: String,
+    /// What the programs compute.
+    pub direction: Direction,
+    /// Array arguments, in the programs' order.
+    pub arguments: Vec<Argument>,
+    /// The rest of the call's arguments, for the reader.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub static_arguments: BTreeMap<String, serde_json::Value>,
+    /// The config in use without tuning; always one of the candidates.
+    pub baseline: Config,
+    /// Every config to try, the baseline's among them.
+    pub candidates: Vec<Candidate>,
+    /// Where it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_on: Option<DeviceFingerprint>,
+    /// When, seconds since 1970.
+    pub recorded_at: u64,
+    /// What recorded it, with versions.
+    #[serde(default)]
+    pub recorder: String,
+}

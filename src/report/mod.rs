@@ -1,0 +1,1 @@
+//! Results and events to a writer, as a table or as JSON.

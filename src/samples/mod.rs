@@ -1,0 +1,1 @@
+//! The sample log: framed, checksummed, append-only; the record of truth.

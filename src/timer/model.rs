@@ -1,0 +1,215 @@
+//! The contract between the tuner and whatever times a candidate.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::array::ArraySpec;
+use crate::config::Config;
+use crate::device::DeviceFingerprint;
+use crate::registry::{Direction, Program};
+
+/// Which clock a sample was taken with; samples of different sources never meet in one decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Source {
+    /// Host clock around launch and completion.
+    HostWall,
+    /// Device time from a profile.
+    DeviceProfile,
+    /// Samples recorded earlier.
+    Replay,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::HostWall => "host-wall",
+            Self::DeviceProfile => "device-profile",
+            Self::Replay => "replay",
+        })
+    }
+}
+
+/// A program's file, its digest already checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Format and digests.
+    pub program: Program,
+}
+
+/// One input array, written once as dense little-endian bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputArray {
+    /// Name of the argument.
+    pub name: String,
+    /// Element type and dimensions.
+    pub spec: ArraySpec,
+    /// Its file.
+    pub path: PathBuf,
+    /// Given anew before every run, outside the timed region.
+    pub donated: bool,
+}
+
+/// One output array, as a worker left it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputArray {
+    /// Element type and dimensions.
+    pub spec: ArraySpec,
+    /// Its file of dense little-endian bytes.
+    pub path: PathBuf,
+}
+
+/// One candidate of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobCandidate {
+    /// The config.
+    pub config: Config,
+    /// Its program; `None` for a worker that builds programs itself.
+    pub program: Option<ProgramFile>,
+}
+
+/// Everything a timer needs to know of one invocation. Candidates are named by their index.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// Operation.
+    pub op_id: String,
+    /// Call key.
+    pub call_key: String,
+    /// What the programs compute.
+    pub direction: Direction,
+    /// Input arrays, in the programs' order.
+    pub inputs: Vec<InputArray>,
+    /// The candidates.
+    pub candidates: Vec<JobCandidate>,
+    /// A private folder for outputs and executables, there until the job ends.
+    pub scratch: PathBuf,
+}
+
+/// Why a candidate gave no sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The compiler refused the program.
+    Compile,
+    /// The worker process died.
+    Crash,
+    /// No answer within the limit.
+    Timeout,
+    /// The worker outgrew its memory limit.
+    Memory,
+    /// The worker answered nonsense.
+    Protocol,
+    /// The device returned an error.
+    Execute,
+    /// The program does not take the recorded arguments.
+    Signature,
+    /// The program needs a custom call that this worker has no handler for.
+    CustomCall,
+    /// Outputs differ from the baseline's.
+    WrongOutput,
+    /// There is no program and this timer cannot build one.
+    NoProgram,
+    /// The worker could not be started, or the device is not there.
+    Device,
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Compile => "compile",
+            Self::Crash => "crash",
+            Self::Timeout => "timeout",
+            Self::Memory => "memory",
+            Self::Protocol => "protocol",
+            Self::Execute => "execute",
+            Self::Signature => "signature",
+            Self::CustomCall => "custom-call",
+            Self::WrongOutput => "wrong-output",
+            Self::NoProgram => "no-program",
+            Self::Device => "device",
+        })
+    }
+}
+
+/// A failure with its reason in one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{kind}: {message}")]
+pub struct Failure {
+    /// What kind.
+    pub kind: FailureKind,
+    /// One line: what failed, where, and the end of the worker's stderr where that tells more.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure from its parts.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// Whether the measuring worker is gone or not to be trusted: [`Timer::restart`] must come before the next call.
+    pub fn needs_restart(&self) -> bool {
+        matches!(
+            self.kind,
+            FailureKind::Crash
+                | FailureKind::Timeout
+                | FailureKind::Memory
+                | FailureKind::Protocol
+                | FailureKind::Execute
+                | FailureKind::Device
+        )
+    }
+}
+
+/// What preparing a candidate cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Prepared {
+    /// Time of the compilation, nanoseconds; zero when the executable was kept from before.
+    pub compile_ns: u64,
+    /// Whether the executable came from the store of executables.
+    pub reused: bool,
+}
+
+/// Times candidates of one job at a time.
+///
+/// The order of calls: [`begin`](Self::begin), [`prepare`](Self::prepare) for each candidate,
+/// [`measure`](Self::measure) and [`outputs`](Self::outputs) in any order, [`end`](Self::end). After a failure that
+/// [needs a restart](Failure::needs_restart), [`restart`](Self::restart) loads what was prepared before into a fresh
+/// worker (except `without`) and the epoch grows.
+pub trait Timer {
+    /// Name as in `--timer`: `pjrt`, `command:…`, `replay:…`.
+    fn name(&self) -> &str;
+
+    /// The clock of every sample of this timer.
+    fn source(&self) -> Source;
+
+    /// The device that samples come from.
+    fn device(&self) -> &DeviceFingerprint;
+
+    /// Starts a job: inputs are loaded.
+    fn begin(&mut self, job: &Job) -> Result<(), Failure>;
+
+    /// Compiles a candidate, or takes its kept executable, and loads it beside the others.
+    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure>;
+
+    /// Runs a loaded candidate `runs` times; one duration in nanoseconds for each, launch to completion.
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure>;
+
+    /// Runs a loaded candidate once and leaves its outputs as files in the job's scratch folder.
+    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure>;
+
+    /// Counts the measuring workers started so far; samples of different epochs are never paired.
+    fn epoch(&self) -> u32;
+
+    /// Ends the measuring worker, starts another and loads again what was prepared, leaving `without` out.
+    fn restart(&mut self, without: &[usize]) -> Result<(), Failure>;
+
+    /// Ends the job: candidates and inputs are dropped.
+    fn end(&mut self);
+}

@@ -1,0 +1,1 @@
+//! The walk itself: plan, compile, measure in rounds, decide, commit.

@@ -1,0 +1,187 @@
+//! A bounded cursor over protobuf bytes: fields in order, nothing copied, no length believed beyond the buffer.
+//!
+//! Wire format: <https://protobuf.dev/programming-guides/encoding/>. Groups (wire types 3 and 4) do not occur in the
+//! formats read here and are errors.
+
+/// Bytes that are not a protobuf message; `offset` counts from the start of the buffer that the cursor was given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} at byte {offset}")]
+pub struct WireError {
+    /// What is wrong.
+    pub what: &'static str,
+    /// Where, in the innermost message.
+    pub offset: usize,
+}
+
+/// One field's value, borrowed from the message.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum WireValue<'a> {
+    /// Wire type 0.
+    Varint(u64),
+    /// Wire type 1.
+    Fixed64(u64),
+    /// Wire type 2: a string, bytes, a packed list or a message.
+    Bytes(&'a [u8]),
+    /// Wire type 5.
+    Fixed32(u32),
+}
+
+impl<'a> WireValue<'a> {
+    /// The bytes of a length-delimited field.
+    pub fn as_bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The value of a varint field.
+    pub fn as_varint(self) -> Option<u64> {
+        match self {
+            Self::Varint(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// Iterates over the fields of one message as `(field number, value)`.
+///
+/// After the first error the iterator is finished.
+#[derive(Debug, Clone)]
+pub struct WireCursor<'a> {
+    buffer: &'a [u8],
+    position: usize,
+    failed: bool,
+}
+
+impl<'a> WireCursor<'a> {
+    /// A cursor at the start of a message.
+    pub fn new(buffer: &'a [u8]) -> Self {
+        Self { buffer, position: 0, failed: false }
+    }
+
+    /// Bytes consumed so far.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    fn error(&self, what: &'static str) -> WireError {
+        WireError { what, offset: self.position }
+    }
+
+    fn varint(&mut self) -> Result<u64, WireError> {
+        let mut value = 0_u64;
+        for shift in (0..70).step_by(7) {
+            let Some(&byte) = self.buffer.get(self.position) else {
+                return Err(self.error("truncated varint"));
+            };
+            self.position += 1;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(self.error("varint beyond 64 bits"));
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(self.error("varint longer than ten bytes"))
+    }
+
+    fn take(&mut self, length: u64) -> Result<&'a [u8], WireError> {
+        let bytes = usize::try_from(length)
+            .ok()
+            .and_then(|length| self.position.checked_add(length))
+            .and_then(|end| self.buffer.get(self.position..end))
+            .ok_or_else(|| self.error("length beyond the message"))?;
+        self.position += bytes.len();
+        Ok(bytes)
+    }
+
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let bytes = self.take(N as u64)?;
+        <[u8; N]>::try_from(bytes).map_err(|_| self.error("truncated fixed-width field"))
+    }
+
+    fn field(&mut self) -> Result<(u32, WireValue<'a>), WireError> {
+        let tag = self.varint()?;
+        let number = u32::try_from(tag >> 3).ok().filter(|&number| number != 0 && number < (1 << 29));
+        let number = number.ok_or_else(|| self.error("field number out of range"))?;
+        let value = match tag & 7 {
+            0 => WireValue::Varint(self.varint()?),
+            1 => WireValue::Fixed64(u64::from_le_bytes(self.fixed()?)),
+            2 => {
+                let length = self.varint()?;
+                WireValue::Bytes(self.take(length)?)
+            }
+            5 => WireValue::Fixed32(u32::from_le_bytes(self.fixed()?)),
+            _ => return Err(self.error("unknown wire type")),
+        };
+        Ok((number, value))
+    }
+}
+
+impl<'a> Iterator for WireCursor<'a> {
+    type Item = Result<(u32, WireValue<'a>), WireError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed || self.position >= self.buffer.len() {
+            return None;
+        }
+        let field = self.field();
+        self.failed = field.is_err();
+        Some(field)
+    }
+}
+
+/// The numbers of a repeated varint field, packed or not.
+pub fn repeated_varints(value: WireValue<'_>, numbers: &mut Vec<u64>) -> Result<(), WireError> {
+    match value {
+        WireValue::Varint(number) => numbers.push(number),
+        WireValue::Bytes(bytes) => {
+            let mut cursor = WireCursor::new(bytes);
+            while cursor.position < bytes.len() {
+                numbers.push(cursor.varint()?);
+            }
+        }
+        _ => return Err(WireError { what: "fixed-width value where varints are expected", offset: 0 }),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_documentations_examples() {
+        // protobuf.dev, "Encoding": field 1 = 150; field 2 = "testing"
+        let fields: Vec<_> = WireCursor::new(b"\x08\x96\x01\x12\x07testing").collect::<Result<_, _>>().unwrap();
+        assert_eq!(fields, [(1, WireValue::Varint(150)), (2, WireValue::Bytes(b"testing"))]);
+        let mut numbers = Vec::new();
+        repeated_varints(WireValue::Bytes(b"\x03\x8e\x02\x9e\xa7\x05"), &mut numbers).unwrap();
+        assert_eq!(numbers, [3, 270, 86942]);
+    }
+
+    #[test]
+    fn hostile_bytes_end_in_one_error() {
+        for bytes in [
+            &b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f"[..],
+            b"\x12\x05ab",
+            b"\x80",
+            b"\x00\x01",
+            b"\x0b",
+            b"\x0d\x01",
+        ] {
+            let all: Vec<_> = WireCursor::new(bytes).collect();
+            assert_eq!(all.len(), 1, "{bytes:?}");
+            assert!(all[0].is_err(), "{bytes:?}");
+        }
+        assert!(
+            WireCursor::new(&[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02])
+                .next()
+                .unwrap()
+                .is_err()
+        );
+    }
+}
