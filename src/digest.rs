@@ -118,6 +118,43 @@ impl FieldHasher {
     }
 }
 
+/// Count and order-free digest of a set of `(key, value)` pairs, kept up to date in constant time.
+///
+/// The digest is the exclusive or of each pair's SHA-256: it tells accidents (a lost, doubled or changed pair), not an
+/// adversary who may choose pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetDigest {
+    /// Number of pairs.
+    pub count: u64,
+    /// Exclusive or of the pairs' digests.
+    pub digest: Digest,
+}
+
+impl Default for SetDigest {
+    fn default() -> Self {
+        Self { count: 0, digest: Digest([0; 32]) }
+    }
+}
+
+impl SetDigest {
+    /// Adds a pair that is not in the set.
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) {
+        self.toggle(key, value);
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// Takes out a pair that is in the set.
+    pub fn remove(&mut self, key: &[u8], value: &[u8]) {
+        self.toggle(key, value);
+        self.count = self.count.saturating_sub(1);
+    }
+
+    fn toggle(&mut self, key: &[u8], value: &[u8]) {
+        let pair = FieldHasher::new("set-digest").field(key).field(value).finish();
+        self.digest.0.iter_mut().zip(pair.0).for_each(|(ours, theirs)| *ours ^= theirs);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +168,19 @@ mod tests {
         assert_eq!(abc.parse::<Digest>().unwrap(), Digest::of(b"abc"));
         assert!("xyz".parse::<Digest>().is_err());
         assert!("+1".repeat(32).parse::<Digest>().is_err(), "a sign is no digit");
+    }
+
+    #[test]
+    fn a_set_is_its_members() {
+        let (mut a, mut b) = (SetDigest::default(), SetDigest::default());
+        a.insert(b"k1", b"v1");
+        a.insert(b"k2", b"v2");
+        b.insert(b"k2", b"v2");
+        assert_ne!(a, b);
+        a.remove(b"k1", b"v1");
+        assert_eq!(a, b);
+        b.remove(b"k2", b"v2");
+        assert_eq!(b, SetDigest::default());
     }
 
     #[test]

@@ -76,6 +76,25 @@ impl fmt::Display for Evidence {
     }
 }
 
+/// What the programs of a recorded call compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// The forward pass alone.
+    Forward,
+    /// The forward pass and its vector-Jacobian product.
+    ForwardVjp,
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Forward => "forward",
+            Self::ForwardVjp => "forward-vjp",
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

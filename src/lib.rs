@@ -5,6 +5,11 @@
 //! ([`samples`]) and decided on ([`decision`]), and the best configs are committed ([`cache`]). [`tune`] walks it;
 //! [`report`] draws what happened. A module uses only modules on lower floors; `ARCHITECTURE.md` lists them.
 
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)
+)]
+
 pub mod array;
 pub mod config;
 pub mod device;

@@ -2,4 +2,5 @@
 
 mod model;
 
-pub use model::{Argument, Candidate, Direction, Invocation, Program, ProgramFormat, Target};
+pub use crate::label::Direction;
+pub use model::{Argument, Candidate, Invocation, Program, ProgramFormat, Target};

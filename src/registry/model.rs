@@ -1,7 +1,6 @@
 //! What a recorder writes down of one call.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +8,7 @@ use crate::array::{ArraySpec, Fill};
 use crate::config::Config;
 use crate::device::{DeviceFingerprint, DeviceIdentity};
 use crate::digest::Digest;
+use crate::label::Direction;
 
 /// What an invocation was lowered for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,25 +18,6 @@ pub enum Target {
     Device(DeviceIdentity),
     /// A platform whose devices were not there: every device of it matches.
     Platform(String),
-}
-
-/// What the programs compute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Direction {
-    /// The forward pass alone.
-    Forward,
-    /// The forward pass and its vector-Jacobian product.
-    ForwardVjp,
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Forward => "forward",
-            Self::ForwardVjp => "forward-vjp",
-        })
-    }
 }
 
 /// One array argument of the programs, in order.

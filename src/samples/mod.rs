@@ -1,1 +1,24 @@
 //! The sample log: framed, checksummed, append-only; the record of truth.
+//!
+//! One file, `samples-v1.log`. Each frame is one line of text:
+//!
+//! ```text
+//! ATL1 0000002f 9a3b11c4 {"record":"log","schema":1,…}\n
+//! ```
+//!
+//! `ATL1`, the length of the JSON in bytes and its CRC-32 (IEEE), both as eight lower-case hexadecimal digits, the
+//! JSON without any line feed, a line feed. A frame is written by one `write` call. Nothing is ever changed or cut:
+//! a torn last line stays, and the next writer starts a fresh one. A reader that meets a damaged frame counts it, says
+//! where it stands, and goes on at the next line.
+//!
+//! The first frame of a file is a [`Record::Log`] with the schema; a file of a newer schema is refused by name.
+
+mod error;
+mod frame;
+mod log;
+mod record;
+
+pub use error::LogError;
+pub use frame::{Damage, MAX_FRAME_BYTES};
+pub use log::{JobHistory, Replay, SampleLog};
+pub use record::{CandidateRecord, CandidateSamples, FailureRecord, JobRecord, Record, RoundRecord, SCHEMA};

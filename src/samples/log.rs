@@ -1,0 +1,338 @@
+//! Opening, replaying and appending.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::frame::{self, Damage, MAX_FRAME_BYTES};
+use super::{FailureRecord, JobRecord, LogError, Record, RoundRecord, SCHEMA};
+use crate::digest::{Digest, SetDigest};
+
+/// What reading a whole log gave. Rounds stay on disk; only where they stand is kept.
+#[derive(Debug, Default)]
+pub struct Replay {
+    /// Entries in force: the cache's keys and values, as text.
+    pub entries: BTreeMap<String, String>,
+    /// Their count and digest, counted while reading.
+    pub committed: SetDigest,
+    /// Count and digest as the last decision or removal states them.
+    pub stated: SetDigest,
+    /// Bytes that are no frame.
+    pub damage: Vec<Damage>,
+    /// Frames that are whole but hold no record known here.
+    pub unknown: u64,
+    jobs: HashMap<Digest, Vec<(u64, u32)>>,
+}
+
+/// Everything that the log holds of one job.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct JobHistory {
+    /// What was measured.
+    pub job: Option<JobRecord>,
+    /// Its rounds, oldest first.
+    pub rounds: Vec<RoundRecord>,
+    /// Candidates that are out.
+    pub failures: Vec<FailureRecord>,
+}
+
+/// A log open for appending. One process at a time: the caller holds the folder's lock.
+#[derive(Debug)]
+pub struct SampleLog {
+    path: PathBuf,
+    file: File,
+    end: u64,
+    // set after a failed write: what it left must not run into the next frame
+    needs_line_feed: bool,
+    replay: Replay,
+}
+
+/// The part of a record that replaying needs of a frame that belongs to a job.
+#[derive(Deserialize)]
+struct Envelope {
+    record: String,
+    job: Option<Digest>,
+    schema: Option<u32>,
+    key: Option<String>,
+    value: Option<String>,
+    committed: Option<SetDigest>,
+}
+
+impl SampleLog {
+    /// Opens a log, or starts one, and replays it.
+    pub fn open(path: &Path) -> Result<Self, LogError> {
+        let read_error = |source| LogError::Read { path: path.to_owned(), source };
+        let write_error = |source| LogError::Write { path: path.to_owned(), source };
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(write_error)?;
+        let (replay, end) = replay(path, &file)?;
+        let needs_line_feed = end > 0 && {
+            let mut last = [0_u8; 1];
+            file.read_exact_at(&mut last, end - 1).map_err(read_error)?;
+            last != *b"\n"
+        };
+        let mut log = Self { path: path.to_owned(), file, end, needs_line_feed, replay };
+        if log.end == 0 {
+            let tool = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION")).to_owned();
+            log.append(&Record::Log { schema: SCHEMA, tool })?;
+            log.sync()?;
+        }
+        Ok(log)
+    }
+
+    /// Reads a log without opening it for writing; a missing one is empty.
+    pub fn read(path: &Path) -> Result<Replay, LogError> {
+        match File::open(path) {
+            Ok(file) => Ok(replay(path, &file)?.0),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Replay::default()),
+            Err(source) => Err(LogError::Read { path: path.to_owned(), source }),
+        }
+    }
+
+    /// What the log held when it was opened, with what was appended since.
+    pub fn replay(&self) -> &Replay {
+        &self.replay
+    }
+
+    /// Where the log is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends a round, a job or a failure by one write. It survives this process, not yet a power cut.
+    pub fn append(&mut self, record: &Record) -> Result<(), LogError> {
+        let json = serde_json::to_string(record)
+            .map_err(|error| LogError::Write { path: self.path.clone(), source: error.into() })?;
+        if json.len() > MAX_FRAME_BYTES {
+            return Err(LogError::TooLong { bytes: json.len() });
+        }
+        let mut bytes = frame::encode(&json);
+        let length = bytes.len() as u32;
+        if self.needs_line_feed {
+            bytes.insert(0, b'\n');
+        }
+        if let Err(source) = self.file.write_all(&bytes) {
+            self.needs_line_feed = true;
+            self.end = self.file.metadata().map_or(self.end, |metadata| metadata.len());
+            return Err(LogError::Write { path: self.path.clone(), source });
+        }
+        self.needs_line_feed = false;
+        self.end += bytes.len() as u64;
+        let job = match record {
+            Record::Job(job) => Some(job.job),
+            Record::Round(round) => Some(round.job),
+            Record::Failed(failure) => Some(failure.job),
+            _ => None,
+        };
+        if let Some(job) = job {
+            self.replay.jobs.entry(job).or_default().push((self.end - u64::from(length), length));
+        }
+        Ok(())
+    }
+
+    /// Puts everything appended so far on the disk.
+    pub fn sync(&self) -> Result<(), LogError> {
+        self.file.sync_data().map_err(|source| LogError::Write { path: self.path.clone(), source })
+    }
+
+    /// Appends and syncs a decision. Only then may a cache hold it.
+    pub fn commit(&mut self, job: Option<Digest>, key: &str, value: &str) -> Result<(), LogError> {
+        let mut committed = self.replay.committed;
+        if let Some(old) = self.replay.entries.get(key) {
+            committed.remove(key.as_bytes(), old.as_bytes());
+        }
+        committed.insert(key.as_bytes(), value.as_bytes());
+        self.append(&Record::Decision { job, key: key.to_owned(), value: value.to_owned(), committed })?;
+        self.sync()?;
+        self.replay.entries.insert(key.to_owned(), value.to_owned());
+        self.replay.committed = committed;
+        self.replay.stated = committed;
+        Ok(())
+    }
+
+    /// Appends and syncs a removal; `false` where there is no such entry.
+    pub fn remove(&mut self, key: &str) -> Result<bool, LogError> {
+        let Some(old) = self.replay.entries.get(key) else {
+            return Ok(false);
+        };
+        let mut committed = self.replay.committed;
+        committed.remove(key.as_bytes(), old.as_bytes());
+        self.append(&Record::Removed { key: key.to_owned(), committed })?;
+        self.sync()?;
+        self.replay.entries.remove(key);
+        self.replay.committed = committed;
+        self.replay.stated = committed;
+        Ok(true)
+    }
+
+    /// Reads what the log holds of one job.
+    pub fn history(&self, job: Digest) -> Result<JobHistory, LogError> {
+        let read_error = |source| LogError::Read { path: self.path.clone(), source };
+        let mut history = JobHistory::default();
+        for &(offset, length) in self.replay.jobs.get(&job).map(Vec::as_slice).unwrap_or_default() {
+            let mut bytes = vec![0_u8; length as usize];
+            self.file.read_exact_at(&mut bytes, offset).map_err(read_error)?;
+            let record = frame::decode(&bytes).and_then(|(json, _)| serde_json::from_slice(json).ok());
+            match record {
+                Some(Record::Job(record)) => history.job = Some(*record),
+                Some(Record::Round(round)) => history.rounds.push(round),
+                Some(Record::Failed(failure)) => history.failures.push(failure),
+                _ => {}
+            }
+        }
+        Ok(history)
+    }
+}
+
+fn replay(path: &Path, file: &File) -> Result<(Replay, u64), LogError> {
+    let mut replay = Replay::default();
+    let read_error = |source| LogError::Read { path: path.to_owned(), source };
+    let mut newer = None;
+    let mut frames = 0_u64;
+    let (end, damage) = frame::read_frames(BufReader::with_capacity(1 << 20, file), |offset, json| {
+        frames += 1;
+        let Ok(envelope) = serde_json::from_slice::<Envelope>(json) else {
+            replay.unknown += 1;
+            return;
+        };
+        if let Some(schema) = envelope.schema.filter(|schema| *schema > SCHEMA) {
+            newer = Some(schema);
+        }
+        replay.take(envelope, offset, json.len());
+    })
+    .map_err(read_error)?;
+    if let Some(found) = newer {
+        return Err(LogError::NewerSchema { path: path.to_owned(), found, known: SCHEMA });
+    }
+    // a first write that was cut leaves the start of a frame: that is ours; anything else without a frame is not
+    if frames == 0 && end > 0 && !frame::starts_like_a_frame(file).map_err(read_error)? {
+        return Err(LogError::Foreign { path: path.to_owned() });
+    }
+    replay.damage = damage;
+    Ok((replay, end))
+}
+
+impl Replay {
+    /// Whether the entries counted are those that the log states: no decision was lost.
+    pub fn is_consistent(&self) -> bool {
+        self.stated == self.committed
+    }
+
+    fn take(&mut self, envelope: Envelope, offset: u64, json_bytes: usize) {
+        match (envelope.record.as_str(), envelope.job, envelope.key, envelope.value) {
+            ("log", ..) => {}
+            ("job" | "round" | "failed", Some(job), ..) => {
+                // header, JSON, line feed; bounded by MAX_FRAME_BYTES
+                let length = u32::try_from(json_bytes + 24).unwrap_or(u32::MAX);
+                self.jobs.entry(job).or_default().push((offset, length));
+            }
+            ("decision", _, Some(key), Some(value)) => {
+                if let Some(old) = self.entries.get(&key) {
+                    self.committed.remove(key.as_bytes(), old.as_bytes());
+                }
+                self.committed.insert(key.as_bytes(), value.as_bytes());
+                self.entries.insert(key, value);
+                self.stated = envelope.committed.unwrap_or_default();
+            }
+            ("removed", _, Some(key), _) => {
+                if let Some(old) = self.entries.remove(&key) {
+                    self.committed.remove(key.as_bytes(), old.as_bytes());
+                }
+                self.stated = envelope.committed.unwrap_or_default();
+            }
+            _ => self.unknown += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::CandidateSamples;
+
+    fn round(job: Digest, round: u32) -> Record {
+        let samples = vec![CandidateSamples { candidate: 0, ns: vec![u64::from(round) + 10] }];
+        Record::Round(RoundRecord { job, epoch: 1, round, samples })
+    }
+
+    #[test]
+    fn what_is_appended_is_replayed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples-v1.log");
+        let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
+        let mut log = SampleLog::open(&path).unwrap();
+        for n in 0..3 {
+            log.append(&round(a, n)).unwrap();
+            log.append(&round(b, n + 100)).unwrap();
+        }
+        log.commit(Some(a), "k1", "v1").unwrap();
+        log.commit(None, "k2", "v2").unwrap();
+        log.commit(Some(a), "k1", "v1'").unwrap();
+        assert!(log.remove("k2").unwrap());
+        assert!(!log.remove("k2").unwrap());
+        let live = log.history(a).unwrap();
+        drop(log);
+        let log = SampleLog::open(&path).unwrap();
+        assert_eq!(log.history(a).unwrap(), live);
+        assert_eq!(live.rounds.iter().map(|r| r.samples[0].ns[0]).collect::<Vec<_>>(), [10, 11, 12]);
+        assert_eq!(log.replay().entries, BTreeMap::from([("k1".to_owned(), "v1'".to_owned())]));
+        assert!(log.replay().is_consistent());
+        assert_eq!(log.replay().committed.count, 1);
+        assert_eq!(log.replay().damage, []);
+    }
+
+    #[test]
+    fn a_torn_tail_stays_and_the_next_frame_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let job = Digest::of(b"a");
+        let mut log = SampleLog::open(&path).unwrap();
+        log.append(&round(job, 0)).unwrap();
+        log.append(&round(job, 1)).unwrap();
+        drop(log);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
+        let mut log = SampleLog::open(&path).unwrap();
+        assert!(log.replay().damage[0].torn_tail);
+        log.append(&round(job, 7)).unwrap();
+        assert_eq!(log.history(job).unwrap().rounds.len(), 2);
+        drop(log);
+        let history = SampleLog::open(&path).unwrap().history(job).unwrap();
+        assert_eq!(history.rounds.iter().map(|r| r.round).collect::<Vec<_>>(), [0, 7]);
+    }
+
+    #[test]
+    fn a_lost_decision_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = SampleLog::open(&path).unwrap();
+        log.commit(None, "k1", "v1").unwrap();
+        log.commit(None, "k2", "v2").unwrap();
+        drop(log);
+        let bytes = std::fs::read(&path).unwrap();
+        let second = bytes.windows(4).enumerate().filter(|(_, w)| w == b"ATL1").nth(1).unwrap().0;
+        let mut broken = bytes.clone();
+        broken[second + 40] ^= 1;
+        std::fs::write(&path, broken).unwrap();
+        let replay = SampleLog::read(&path).unwrap();
+        assert!(!replay.is_consistent());
+        assert_eq!(replay.entries.len(), 1);
+    }
+
+    #[test]
+    fn newer_and_foreign_files_are_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, frame::encode(r#"{"record":"log","schema":2,"tool":"x"}"#)).unwrap();
+        let error = SampleLog::open(&path).unwrap_err().to_string();
+        assert!(error.contains("schema 2"), "{error}");
+        std::fs::write(&path, "a letter\nto a friend\n").unwrap();
+        assert!(matches!(SampleLog::open(&path), Err(LogError::Foreign { .. })));
+        std::fs::write(&path, "a letter without an end").unwrap();
+        assert!(matches!(SampleLog::open(&path), Err(LogError::Foreign { .. })));
+        std::fs::write(&path, "ATL1 00000").unwrap();
+        SampleLog::open(&path).unwrap();
+    }
+}

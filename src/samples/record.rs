@@ -1,0 +1,117 @@
+//! What the log holds.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::device::DeviceFingerprint;
+use crate::digest::{Digest, SetDigest};
+use crate::label::Direction;
+
+/// Version of the log's records.
+pub const SCHEMA: u32 = 1;
+
+/// One frame's content.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub enum Record {
+    /// The first frame of a file.
+    Log {
+        /// Version of the records that follow.
+        schema: u32,
+        /// Program and version that made the file.
+        tool: String,
+    },
+    /// A job is about to be measured: what its rounds refer to.
+    Job(Box<JobRecord>),
+    /// One interleaved round.
+    Round(RoundRecord),
+    /// A candidate is out.
+    Failed(FailureRecord),
+    /// The best config of a call was decided; written and synced before any cache.
+    Decision {
+        /// The job that decided it; none for an imported entry.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<Digest>,
+        /// The cache's key, as text.
+        key: String,
+        /// The cache's entry, as text.
+        value: String,
+        /// All entries in force after this one.
+        committed: SetDigest,
+    },
+    /// An entry was removed.
+    Removed {
+        /// The cache's key, as text.
+        key: String,
+        /// All entries in force after the removal.
+        committed: SetDigest,
+    },
+}
+
+/// What a job measures. `job` is a digest of everything that makes samples comparable.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobRecord {
+    /// The job's digest.
+    pub job: Digest,
+    /// Where samples come from.
+    pub device: DeviceFingerprint,
+    /// Operation.
+    pub op_id: String,
+    /// Call key.
+    pub call_key: String,
+    /// What the programs compute.
+    pub direction: Direction,
+    /// Timer.
+    pub timer: String,
+    /// The samples' clock.
+    pub source: String,
+    /// Index of the baseline.
+    pub baseline: usize,
+    /// The candidates, named by their index.
+    pub candidates: Vec<CandidateRecord>,
+}
+
+/// One candidate of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CandidateRecord {
+    /// Its config.
+    pub config: Config,
+    /// Its program without locations and names, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub semantic_digest: Option<Digest>,
+}
+
+/// All samples of one round.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoundRecord {
+    /// The job.
+    pub job: Digest,
+    /// The measuring process, counted over all runs of the job.
+    pub epoch: u32,
+    /// The round, counted over all runs of the job.
+    pub round: u32,
+    /// Samples in the order in which they were taken.
+    pub samples: Vec<CandidateSamples>,
+}
+
+/// The samples of one candidate in one round.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CandidateSamples {
+    /// Index of the candidate.
+    pub candidate: usize,
+    /// Durations of single runs, nanoseconds.
+    pub ns: Vec<u64>,
+}
+
+/// Why a candidate is out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureRecord {
+    /// The job.
+    pub job: Digest,
+    /// Index of the candidate.
+    pub candidate: usize,
+    /// Kind, as the timer names it.
+    pub kind: String,
+    /// Reason in one line.
+    pub message: String,
+}
