@@ -1,1 +1,33 @@
-//! Best configs by device, operation and call: one tier each in memory, in sled and in shipped files, and the tiers together.
+//! Best configs by device, operation and call: one tier each in memory, in sled and in shipped files, and the tiers
+//! together.
+//!
+//! A cache folder holds, beside the sample log that the tuner writes:
+//!
+//! | name | what |
+//! | --- | --- |
+//! | `lock` | held by the one process that has the folder open; says which |
+//! | `sled-v1/` | the sled database; entries in the tree `entries-v1` |
+//! | `sled-v1.state` | `open`, or `clean` and the digest of the folder's files at the last close |
+//!
+//! sled cannot be trusted to notice a flipped bit, and may panic on one. So its folder is opened only when its bytes are
+//! those that the last close left. Otherwise it is set aside and filled again from the sample log.
+
+mod entry;
+mod error;
+mod key;
+mod lock;
+mod memory;
+mod seed;
+mod sled_store;
+mod store;
+mod tiered;
+
+pub use entry::{Entry, Provenance};
+pub use error::StoreError;
+pub use key::CacheKey;
+pub use lock::FolderLock;
+pub use memory::MemoryStore;
+pub use seed::{SeedProblem, SeedStore};
+pub use sled_store::{SledCondition, SledStore};
+pub use store::{ConfigStore, Tier};
+pub use tiered::{Flag, FlagKind, Hit, Lookup, OverlayGuard, TieredCache};

@@ -1,0 +1,74 @@
+//! A best config and where it comes from.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::device::Environment;
+use crate::digest::Digest;
+use crate::stats::Interval;
+
+/// The config to use for a call, with its provenance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The config.
+    pub config: Config,
+    /// How it was found; absent for an entry that was written by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
+}
+
+/// How an entry was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// The job whose samples decided it, in the sample log.
+    pub job: Digest,
+    /// Timer.
+    pub timer: String,
+    /// The samples' clock.
+    pub source: String,
+    /// The software that it was measured under.
+    pub environment: Environment,
+    /// The config in use without tuning.
+    pub baseline: Config,
+    /// Median of the baseline, nanoseconds.
+    pub baseline_ns: f64,
+    /// Median of this config, nanoseconds.
+    pub best_ns: f64,
+    /// Median of this config's time over the baseline's, round by round.
+    pub ratio: f64,
+    /// Interval of that ratio.
+    pub interval: Interval,
+    /// Paired rounds behind it.
+    pub rounds: u32,
+    /// Candidates that were measured.
+    pub measured: u32,
+    /// Candidates that failed.
+    pub failed: u32,
+    /// Configs that cannot be told from the best.
+    #[serde(default)]
+    pub tie_set: Vec<Config>,
+    /// The best config's program without locations and names: another one means that the kernel changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub semantic_digest: Option<Digest>,
+    /// The baseline's, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_semantic_digest: Option<Digest>,
+    /// Program and version that decided.
+    pub tool: String,
+    /// When, seconds since 1970.
+    pub decided_at: u64,
+}
+
+impl Entry {
+    /// The entry as JSON, as stores keep it.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Baseline's time over this config's, with its interval; above one is faster.
+    pub fn speed_up(&self) -> Option<(f64, Interval)> {
+        let provenance = self.provenance.as_ref()?;
+        let Interval { low, high, confidence } = provenance.interval;
+        Some((1.0 / provenance.ratio, Interval { low: 1.0 / high, high: 1.0 / low, confidence }))
+    }
+}

@@ -1,0 +1,63 @@
+//! What an entry belongs to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::DeviceIdentity;
+use crate::label::Direction;
+
+/// Device, operation, call and direction of one entry.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CacheKey {
+    /// Operation, `name@vN` or a class path.
+    pub op_id: String,
+    /// Key of the call's arguments.
+    pub call_key: String,
+    /// What was tuned.
+    pub direction: Direction,
+    /// The device that it was tuned on.
+    pub device: DeviceIdentity,
+}
+
+impl CacheKey {
+    /// The key as a JSON array, `[op_id, call_key, direction, device]`: parts never run together, and keys of one
+    /// call stand side by side.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(&(&self.op_id, &self.call_key, self.direction, &self.device)).unwrap_or_default()
+    }
+
+    /// The key of a text that [`to_text`](Self::to_text) made.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (op_id, call_key, direction, device) = serde_json::from_str(text).ok()?;
+        Some(Self { op_id, call_key, direction, device })
+    }
+
+    /// What every key of one operation and call begins with.
+    pub fn prefix(op_id: &str, call_key: &str) -> String {
+        let mut text = serde_json::to_string(&(op_id, call_key)).unwrap_or_default();
+        text.pop();
+        text.push(',');
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_round_trips_and_parts_do_not_run_together() {
+        let device =
+            DeviceIdentity { platform: "cpu".into(), device_kind: "a|b\n".into(), hardware: Default::default() };
+        let key = |op: &str, call: &str| CacheKey {
+            op_id: op.into(),
+            call_key: call.into(),
+            direction: Direction::ForwardVjp,
+            device: device.clone(),
+        };
+        let one = key("a\",\"b", "c");
+        assert_eq!(CacheKey::from_text(&one.to_text()), Some(one.clone()));
+        assert_ne!(one.to_text(), key("a", "b\",\"c").to_text());
+        assert!(one.to_text().starts_with(&CacheKey::prefix("a\",\"b", "c")));
+        assert!(!key("a@v1", "cc").to_text().starts_with(&CacheKey::prefix("a@v1", "c")));
+    }
+}

@@ -1,0 +1,79 @@
+//! The lock of a cache folder, with a name on it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::StoreError;
+
+/// Held while a process has a cache folder open. The system drops it with the process, however that ends.
+#[derive(Debug)]
+pub struct FolderLock {
+    // the lock lives as long as the open file
+    _file: File,
+    folder: PathBuf,
+}
+
+/// Longest text read from another process's lock file.
+const MAX_HOLDER_BYTES: u64 = 400;
+
+impl FolderLock {
+    /// Makes the folder where it is missing and locks it, or says which process has it.
+    pub fn acquire(folder: &Path) -> Result<Self, StoreError> {
+        fs::create_dir_all(folder).map_err(StoreError::io("make the folder", folder))?;
+        let path = folder.join("lock");
+        let open_error = StoreError::io("open the lock file", &path);
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(open_error)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut bytes = Vec::new();
+                let _ = file.take(MAX_HOLDER_BYTES).read_to_end(&mut bytes);
+                let text = String::from_utf8_lossy(&bytes);
+                let holder = text.lines().next().filter(|line| !line.is_empty()).unwrap_or("another process");
+                return Err(StoreError::Locked { path: folder.to_owned(), holder: holder.to_owned() });
+            }
+            Err(error) => return Err(StoreError::io("lock", &path)(error.into())),
+        }
+        // the name is for people only: a full disk must not keep the folder shut
+        let holder = format!("process {} (`{}`)\n", std::process::id(), command_line());
+        let _ = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
+        Ok(Self { _file: file, folder: folder.to_owned() })
+    }
+
+    /// The locked folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+fn command_line() -> String {
+    let words: Vec<String> = std::env::args_os()
+        .enumerate()
+        .map(|(index, word)| match (index, Path::new(&word).file_name()) {
+            (0, Some(name)) => name.to_string_lossy().into_owned(),
+            _ => word.to_string_lossy().into_owned(),
+        })
+        .collect();
+    let line = words.join(" ").replace(char::is_control, " ");
+    line.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_one_is_told_who_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cache");
+        let first = FolderLock::acquire(&path).unwrap();
+        let error = FolderLock::acquire(&path).unwrap_err().to_string();
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        drop(first);
+        FolderLock::acquire(&path).unwrap();
+    }
+}

@@ -1,0 +1,156 @@
+//! The lowest tier: best configs shipped as files, one a device kind and operation.
+//!
+//! A seed file is JSON:
+//!
+//! ```text
+//! {"schema":1, "op_id":"flash_attention@v2",
+//!  "device":{"platform":"cuda","device_kind":"NVIDIA H200","hardware":{…}},
+//!  "entries":[{"call_key":"fecadd86b926e7e8","direction":"forward","config":{…},"provenance":{…}},…]}
+//! ```
+//!
+//! `provenance` is optional. Files lie in any depth below the folder and end in `.json`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CacheKey, ConfigStore, Entry, StoreError, Tier};
+use crate::device::DeviceIdentity;
+use crate::label::Direction;
+
+const SCHEMA: u32 = 1;
+const MAX_FILE_BYTES: u64 = 64 << 20;
+const MAX_DEPTH: usize = 4;
+
+/// Entries read once from shipped files; never written.
+#[derive(Debug, Default)]
+pub struct SeedStore {
+    entries: BTreeMap<CacheKey, Arc<Entry>>,
+}
+
+/// A seed file that was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeedProblem {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SeedFile {
+    schema: u32,
+    op_id: String,
+    device: DeviceIdentity,
+    entries: Vec<SeedEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SeedEntry {
+    call_key: String,
+    direction: Direction,
+    #[serde(flatten)]
+    entry: Entry,
+}
+
+impl SeedStore {
+    /// Reads every seed file below a folder; files that cannot be read are left out and reported.
+    pub fn read_folder(folder: &Path) -> (Self, Vec<SeedProblem>) {
+        let (mut store, mut problems) = (Self::default(), Vec::new());
+        let mut folders = vec![(folder.to_owned(), 0)];
+        while let Some((next, depth)) = folders.pop() {
+            let mut problem = |reason: String| problems.push(SeedProblem { path: next.clone(), reason });
+            let items = match fs::read_dir(&next) {
+                Ok(items) => items,
+                Err(error) => {
+                    problem(error.to_string());
+                    continue;
+                }
+            };
+            for path in items.flatten().map(|item| item.path()) {
+                if path.is_dir() && depth < MAX_DEPTH {
+                    folders.push((path, depth + 1));
+                } else if path.extension().is_some_and(|extension| extension == "json") {
+                    if let Err(reason) = store.read_file(&path) {
+                        problems.push(SeedProblem { path, reason });
+                    }
+                }
+            }
+        }
+        (store, problems)
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<(), String> {
+        let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
+        if size > MAX_FILE_BYTES {
+            return Err(format!("{size} bytes are more than a seed file may have"));
+        }
+        self.add_text(&fs::read_to_string(path).map_err(|error| error.to_string())?)
+    }
+
+    /// Adds the entries of one seed file's text.
+    pub fn add_text(&mut self, text: &str) -> Result<(), String> {
+        let file: SeedFile = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if file.schema != SCHEMA {
+            return Err(format!("schema {} is not {SCHEMA}", file.schema));
+        }
+        for SeedEntry { call_key, direction, entry } in file.entries {
+            let key = CacheKey { op_id: file.op_id.clone(), call_key, direction, device: file.device.clone() };
+            self.entries.insert(key, Arc::new(entry));
+        }
+        Ok(())
+    }
+}
+
+impl ConfigStore for SeedStore {
+    fn tier(&self) -> Tier {
+        Tier::Seed
+    }
+
+    fn get(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, StoreError> {
+        Ok(self.entries.get(key).cloned())
+    }
+
+    fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
+        let of_call = |key: &&CacheKey| key.op_id == op_id && key.call_key == call_key;
+        let pairs = self.entries.iter().filter(|(key, _)| of_call(key));
+        Ok(pairs.map(|(key, entry)| (key.clone(), Arc::clone(entry))).collect())
+    }
+
+    fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
+        Ok(self.entries.iter().map(|(key, entry)| (key.clone(), Arc::clone(entry))).collect())
+    }
+
+    fn put(&self, _: &CacheKey, _: &Arc<Entry>) -> Result<(), StoreError> {
+        Err(StoreError::ReadOnly("seed"))
+    }
+
+    fn remove(&self, _: &CacheKey) -> Result<bool, StoreError> {
+        Err(StoreError::ReadOnly("seed"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_the_module_documents_and_reports_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let sub = folder.path().join("nvidia_h200");
+        fs::create_dir(&sub).unwrap();
+        let text = r#"{"schema":1,"op_id":"flash_attention@v2","device":{"platform":"cuda","device_kind":"NVIDIA H200"},
+            "entries":[{"call_key":"fecadd86b926e7e8","direction":"forward","config":{"block_q":128}}]}"#;
+        fs::write(sub.join("flash_attention.json"), text).unwrap();
+        fs::write(sub.join("newer.json"), text.replace("\"schema\":1", "\"schema\":2")).unwrap();
+        fs::write(sub.join("torn.json"), &text[..40]).unwrap();
+        let (store, problems) = SeedStore::read_folder(folder.path());
+        let found = store.of_call("flash_attention@v2", "fecadd86b926e7e8").unwrap();
+        assert_eq!(found[0].1.config.as_str(), r#"{"block_q":128}"#);
+        assert_eq!(problems.len(), 2);
+        assert!(store.put(&found[0].0, &found[0].1).is_err());
+    }
+}

@@ -1,0 +1,397 @@
+//! The persistent tier: a sled database whose folder is trusted only byte for byte.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{CacheKey, ConfigStore, Entry, StoreError, Tier};
+use crate::digest::{Digest, FieldHasher, SetDigest};
+
+const FOLDER: &str = "sled-v1";
+const STATE_FILE: &str = "sled-v1.state";
+const TREE: &str = "entries-v1";
+/// Files of one sled folder that are looked at; sled itself makes fewer than ten.
+const MAX_FILES: usize = 10_000;
+
+/// How the folder was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SledCondition {
+    /// There was none.
+    New,
+    /// Its bytes are those that the last close left.
+    Clean,
+    /// The last process did not close it; what was there is dropped and filled again from the sample log.
+    Unclean,
+    /// It is damaged or not ours; it stands under the new name, and an empty one has its place.
+    SetAside {
+        /// What is wrong.
+        reason: String,
+        /// Where it is now.
+        moved_to: PathBuf,
+    },
+}
+
+/// The sled database of a cache folder. The caller holds the folder's [lock](super::FolderLock).
+#[derive(Debug)]
+pub struct SledStore {
+    root: PathBuf,
+    // `None` once closed
+    open: Option<(sled::Db, sled::Tree)>,
+    content: Mutex<SetDigest>,
+}
+
+impl SledStore {
+    /// Opens the database of a cache folder; one that cannot be trusted is replaced by an empty one, and the
+    /// condition says so.
+    pub fn open(root: &Path) -> Result<(Self, SledCondition), StoreError> {
+        let folder = root.join(FOLDER);
+        let condition = match fs::symlink_metadata(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => SledCondition::New,
+            Err(error) => return Err(StoreError::io("look at", &folder)(error)),
+            Ok(_) => match check_state(root, &folder) {
+                State::Clean => SledCondition::Clean,
+                State::Unclean => {
+                    fs::remove_dir_all(&folder).map_err(StoreError::io("remove", &folder))?;
+                    SledCondition::Unclean
+                }
+                State::Wrong(reason) => {
+                    let moved_to = set_aside(root, &folder)?;
+                    SledCondition::SetAside { reason, moved_to }
+                }
+            },
+        };
+        match Self::open_trusted(root) {
+            Ok(store) => Ok((store, condition)),
+            // sled does not take its own folder back: the log still has everything
+            Err(StoreError::Sled { source, .. }) if condition == SledCondition::Clean => {
+                let moved_to = set_aside(root, &folder)?;
+                Ok((Self::open_trusted(root)?, SledCondition::SetAside { reason: source.to_string(), moved_to }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sets the present database aside and opens an empty one.
+    pub fn replace(self, reason: &str) -> Result<(Self, SledCondition), StoreError> {
+        let root = self.root.clone();
+        drop(self);
+        let moved_to = set_aside(&root, &root.join(FOLDER))?;
+        let (store, _) = Self::open(&root)?;
+        Ok((store, SledCondition::SetAside { reason: reason.to_owned(), moved_to }))
+    }
+
+    fn open_trusted(root: &Path) -> Result<Self, StoreError> {
+        let folder = root.join(FOLDER);
+        write_state(root, "open\n")?;
+        let sled_error = |source| StoreError::Sled { action: "open", path: folder.clone(), source };
+        // every write is flushed by hand: a background flusher would only wake an idle process
+        let db = sled::Config::new().path(&folder).flush_every_ms(None).open().map_err(sled_error)?;
+        let tree = db.open_tree(TREE).map_err(sled_error)?;
+        let mut content = SetDigest::default();
+        for pair in &tree {
+            let (key, value) = pair.map_err(sled_error)?;
+            content.insert(&key, decode(&folder, &key, &value)?);
+        }
+        Ok(Self { root: root.to_owned(), open: Some((db, tree)), content: Mutex::new(content) })
+    }
+
+    /// Count and digest of the entries, to be compared with what the sample log states.
+    pub fn content(&self) -> SetDigest {
+        *self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores pairs of [`CacheKey::to_text`] and [`Entry::to_text`] and flushes once.
+    pub fn put_texts<'a>(&self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<(), StoreError> {
+        let (db, tree) = self.parts()?;
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, value) in pairs {
+            let old = tree.insert(key, encode(key.as_bytes(), value.as_bytes())).map_err(self.error("write to"))?;
+            if let Some(old) = old {
+                content.remove(key.as_bytes(), old.get(4..).unwrap_or_default());
+            }
+            content.insert(key.as_bytes(), value.as_bytes());
+        }
+        db.flush().map_err(self.error("flush")).map(drop)
+    }
+
+    /// Every pair of [`CacheKey::to_text`] and [`Entry::to_text`].
+    pub fn texts(&self) -> Result<Vec<(String, String)>, StoreError> {
+        let (_, tree) = self.parts()?;
+        let mut pairs = Vec::new();
+        for pair in tree {
+            let (key, value) = pair.map_err(self.error("read"))?;
+            let value = decode(&self.folder(), &key, &value)?;
+            pairs.push((String::from_utf8_lossy(&key).into_owned(), String::from_utf8_lossy(value).into_owned()));
+        }
+        Ok(pairs)
+    }
+
+    /// Flushes, closes, and notes the digest of the closed folder.
+    pub fn close(mut self) -> Result<(), StoreError> {
+        self.close_in_place()
+    }
+
+    fn close_in_place(&mut self) -> Result<(), StoreError> {
+        let Some((db, tree)) = self.open.take() else {
+            return Ok(());
+        };
+        db.flush().map_err(self.error("flush"))?;
+        drop((db, tree));
+        let folder = self.folder();
+        let digest = digest_of_folder(&folder).map_err(StoreError::io("read", &folder))?;
+        write_state(&self.root, &format!("clean {digest}\n"))
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.root.join(FOLDER)
+    }
+
+    fn parts(&self) -> Result<(&sled::Db, &sled::Tree), StoreError> {
+        match &self.open {
+            Some((db, tree)) => Ok((db, tree)),
+            None => Err(StoreError::Damaged { path: self.folder(), what: "it is closed".to_owned() }),
+        }
+    }
+
+    fn error(&self, action: &'static str) -> impl FnOnce(sled::Error) -> StoreError {
+        let path = self.folder();
+        move |source| StoreError::Sled { action, path, source }
+    }
+
+    fn entry(&self, key: &[u8], value: &[u8]) -> Result<Arc<Entry>, StoreError> {
+        let json = decode(&self.folder(), key, value)?;
+        serde_json::from_slice(json).map(Arc::new).map_err(|error| StoreError::Damaged {
+            path: self.folder(),
+            what: format!("`{}`: {error}", String::from_utf8_lossy(key)),
+        })
+    }
+
+    fn collect(&self, pairs: sled::Iter) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
+        let mut found = Vec::new();
+        for pair in pairs {
+            let (key, value) = pair.map_err(self.error("read"))?;
+            let entry = self.entry(&key, &value)?;
+            let text = String::from_utf8_lossy(&key);
+            let key = CacheKey::from_text(&text)
+                .ok_or_else(|| StoreError::Damaged { path: self.folder(), what: format!("`{text}` is not a key") })?;
+            found.push((key, entry));
+        }
+        Ok(found)
+    }
+}
+
+impl Drop for SledStore {
+    fn drop(&mut self) {
+        if let Err(error) = self.close_in_place() {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+impl ConfigStore for SledStore {
+    fn tier(&self) -> Tier {
+        Tier::Sled
+    }
+
+    fn get(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, StoreError> {
+        let (_, tree) = self.parts()?;
+        let text = key.to_text();
+        let value = tree.get(&text).map_err(self.error("read"))?;
+        value.map(|value| self.entry(text.as_bytes(), &value)).transpose()
+    }
+
+    fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
+        self.collect(self.parts()?.1.scan_prefix(CacheKey::prefix(op_id, call_key)))
+    }
+
+    fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
+        self.collect(self.parts()?.1.iter())
+    }
+
+    fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError> {
+        self.put_texts([(key.to_text().as_str(), entry.to_text().as_str())])
+    }
+
+    fn remove(&self, key: &CacheKey) -> Result<bool, StoreError> {
+        let (db, tree) = self.parts()?;
+        let text = key.to_text();
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = tree.remove(&text).map_err(self.error("write to"))?;
+        if let Some(old) = &old {
+            content.remove(text.as_bytes(), old.get(4..).unwrap_or_default());
+        }
+        db.flush().map_err(self.error("flush"))?;
+        Ok(old.is_some())
+    }
+}
+
+/// CRC-32 of key and value, little endian, then the value.
+fn encode(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut bytes = checksum(key, value).to_le_bytes().to_vec();
+    bytes.extend_from_slice(value);
+    bytes
+}
+
+fn decode<'a>(folder: &Path, key: &[u8], bytes: &'a [u8]) -> Result<&'a [u8], StoreError> {
+    match bytes.split_first_chunk::<4>() {
+        Some((sum, value)) if *sum == checksum(key, value).to_le_bytes() => Ok(value),
+        _ => Err(StoreError::Damaged {
+            path: folder.to_owned(),
+            what: format!("checksum of `{}`", String::from_utf8_lossy(key)),
+        }),
+    }
+}
+
+fn checksum(key: &[u8], value: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&(key.len() as u64).to_le_bytes());
+    hasher.update(key);
+    hasher.update(value);
+    hasher.finalize()
+}
+
+enum State {
+    Clean,
+    Unclean,
+    Wrong(String),
+}
+
+fn check_state(root: &Path, folder: &Path) -> State {
+    let path = root.join(STATE_FILE);
+    let state = match fs::metadata(&path).and_then(|metadata| match metadata.len() {
+        0..=100 => fs::read_to_string(&path),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }) {
+        Ok(state) => state,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return State::Wrong("not a folder of this program".to_owned());
+        }
+        Err(error) => return State::Wrong(format!("`{}`: {error}", path.display())),
+    };
+    if state == "open\n" {
+        return State::Unclean;
+    }
+    match (
+        state.strip_prefix("clean ").and_then(|rest| rest.trim_end().parse::<Digest>().ok()),
+        digest_of_folder(folder),
+    ) {
+        (Some(noted), Ok(found)) if noted == found => State::Clean,
+        (Some(_), Ok(_)) => State::Wrong("its bytes are not those that were written".to_owned()),
+        (None, _) => State::Wrong(format!("`{}` is damaged", path.display())),
+        (_, Err(error)) => State::Wrong(error.to_string()),
+    }
+}
+
+fn write_state(root: &Path, state: &str) -> Result<(), StoreError> {
+    let path = root.join(STATE_FILE);
+    let write = || -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(root)?;
+        file.write_all(state.as_bytes())?;
+        file.as_file().sync_data()?;
+        file.persist(&path).map_err(|error| error.error)?;
+        File::open(root)?.sync_all()
+    };
+    write().map_err(StoreError::io("write", &path))
+}
+
+/// Renames a folder out of the way; nothing is deleted.
+fn set_aside(root: &Path, folder: &Path) -> Result<PathBuf, StoreError> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    for attempt in 0..1000 {
+        let target = root.join(format!("{FOLDER}.set-aside-{seconds}-{attempt}"));
+        if fs::symlink_metadata(&target).is_err() {
+            fs::rename(folder, &target).map_err(StoreError::io("set aside", folder))?;
+            return Ok(target);
+        }
+    }
+    Err(StoreError::io("set aside", folder)(io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Digest of names and contents of all files below a folder, in the names' order; links are an error.
+fn digest_of_folder(folder: &Path) -> io::Result<Digest> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for item in fs::read_dir(&next)? {
+            let item = item?;
+            let kind = item.file_type()?;
+            if kind.is_dir() {
+                folders.push(item.path());
+            } else if kind.is_file() {
+                files.push(item.path());
+            } else {
+                return Err(io::Error::other(format!("`{}` is neither file nor folder", item.path().display())));
+            }
+            if files.len() + folders.len() > MAX_FILES {
+                return Err(io::Error::other(format!("more than {MAX_FILES} files")));
+            }
+        }
+    }
+    files.sort_unstable();
+    let mut hasher = FieldHasher::new("sled-folder");
+    for path in files {
+        let name = path.strip_prefix(folder).unwrap_or(&path);
+        hasher.field(name.as_os_str().as_encoded_bytes());
+        hasher.field(Digest::of_reader(File::open(&path)?)?.as_bytes());
+    }
+    Ok(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(root: &Path) -> (SledStore, SledCondition) {
+        SledStore::open(root).unwrap()
+    }
+
+    #[test]
+    fn a_clean_close_is_a_clean_open_every_time() {
+        let root = tempfile::tempdir().unwrap();
+        let (store, condition) = open(root.path());
+        assert_eq!(condition, SledCondition::New);
+        drop(store);
+        for round in 0..20 {
+            let (store, condition) = open(root.path());
+            assert_eq!(condition, SledCondition::Clean, "round {round}");
+            assert_eq!(store.content().count, round);
+            store.put_texts([(format!("k{round}").as_str(), "v")]).unwrap();
+            let content = store.content();
+            store.close().unwrap();
+            let (store, _) = open(root.path());
+            assert_eq!(store.content(), content);
+        }
+    }
+
+    #[test]
+    fn an_unclean_close_is_noticed() {
+        let root = tempfile::tempdir().unwrap();
+        let (store, _) = open(root.path());
+        store.put_texts([("k", "v")]).unwrap();
+        store.close().unwrap();
+        write_state(root.path(), "open\n").unwrap();
+        let (store, condition) = open(root.path());
+        assert_eq!(condition, SledCondition::Unclean);
+        assert_eq!(store.content(), SetDigest::default());
+    }
+
+    #[test]
+    fn a_foreign_folder_is_set_aside_whole() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join(FOLDER)).unwrap();
+        fs::write(root.path().join(FOLDER).join("db"), "somebody's work").unwrap();
+        let (_store, condition) = open(root.path());
+        let SledCondition::SetAside { moved_to, .. } = condition else { panic!("{condition:?}") };
+        assert_eq!(fs::read_to_string(moved_to.join("db")).unwrap(), "somebody's work");
+    }
+
+    #[test]
+    fn a_value_under_another_key_is_damage() {
+        let bytes = encode(b"k1", b"value");
+        assert_eq!(decode(Path::new("x"), b"k1", &bytes).unwrap(), b"value");
+        assert!(decode(Path::new("x"), b"k2", &bytes).is_err());
+        assert!(decode(Path::new("x"), b"k1", &bytes[..3]).is_err());
+    }
+}

@@ -1,0 +1,55 @@
+//! The contract of one cache tier.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CacheKey, Entry, StoreError};
+
+/// Where a hit came from, fastest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Tier {
+    /// An [overlay](super::OverlayGuard) in force.
+    Overlay,
+    /// This process's memory.
+    Memory,
+    /// The sled database of a cache folder.
+    Sled,
+    /// Shipped files.
+    Seed,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Overlay => "overlay",
+            Self::Memory => "memory",
+            Self::Sled => "sled",
+            Self::Seed => "seed",
+        })
+    }
+}
+
+/// One cache tier.
+pub trait ConfigStore: Send + Sync {
+    /// Which tier it is.
+    fn tier(&self) -> Tier;
+
+    /// The entry of exactly this key.
+    fn get(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, StoreError>;
+
+    /// Every entry of an operation and call, whatever the device and direction, in the keys' order.
+    fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>;
+
+    /// Every entry, in the keys' order.
+    fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>;
+
+    /// Stores an entry; it is on the disk, where the tier has one, when this returns.
+    fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError>;
+
+    /// Removes an entry; `false` where there was none.
+    fn remove(&self, key: &CacheKey) -> Result<bool, StoreError>;
+}

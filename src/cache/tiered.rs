@@ -1,0 +1,253 @@
+//! The tiers together: overlay, memory, then the stores below; hits below are promoted.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+use super::{CacheKey, ConfigStore, Entry, MemoryStore, StoreError, Tier};
+use crate::device::{DeviceFingerprint, DeviceMatch, MatchMode};
+use crate::label::{Direction, split_op_id};
+
+/// Why a hit is to be taken with care.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlagKind {
+    /// Same device, other driver, plugin or flags.
+    StaleEnvironment,
+    /// Another device, accepted by the match mode.
+    OtherDevice,
+}
+
+/// A flag with its detail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Flag {
+    /// What kind.
+    pub kind: FlagKind,
+    /// What differs.
+    pub detail: String,
+}
+
+/// An entry that applies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hit {
+    /// Its key; the device is the one that it was tuned on.
+    pub key: CacheKey,
+    /// The entry.
+    pub entry: Arc<Entry>,
+    /// Where it was found.
+    pub tier: Tier,
+    /// What to know before using it.
+    pub flags: Vec<Flag>,
+}
+
+/// The answer to a look-up.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Lookup {
+    /// An entry applies.
+    Hit(Box<Hit>),
+    /// None does; one line says why.
+    Miss(String),
+}
+
+type Layer = (u64, BTreeMap<CacheKey, Arc<Entry>>);
+
+/// All tiers of one process, asked from the fastest to the slowest.
+pub struct TieredCache {
+    overlays: Arc<Mutex<(u64, Vec<Layer>)>>,
+    memory: MemoryStore,
+    below: Vec<Box<dyn ConfigStore>>,
+}
+
+/// Keeps an overlay in force until it is dropped. Guards may be dropped in any order.
+#[must_use = "the overlay ends when the guard is dropped"]
+pub struct OverlayGuard {
+    overlays: Arc<Mutex<(u64, Vec<Layer>)>>,
+    id: u64,
+}
+
+impl Drop for OverlayGuard {
+    fn drop(&mut self) {
+        let mut overlays = self.overlays.lock().unwrap_or_else(PoisonError::into_inner);
+        overlays.1.retain(|(id, _)| *id != self.id);
+    }
+}
+
+impl TieredCache {
+    /// Tiers below the memory, fastest first.
+    pub fn new(below: Vec<Box<dyn ConfigStore>>) -> Self {
+        Self { overlays: Arc::default(), memory: MemoryStore::default(), below }
+    }
+
+    /// The tier in memory.
+    pub fn memory(&self) -> &MemoryStore {
+        &self.memory
+    }
+
+    /// Puts entries above every tier until the guard is dropped; a later overlay hides an earlier one.
+    pub fn overlay(&self, entries: impl IntoIterator<Item = (CacheKey, Arc<Entry>)>) -> OverlayGuard {
+        let mut overlays = self.overlays.lock().unwrap_or_else(PoisonError::into_inner);
+        overlays.0 += 1;
+        let id = overlays.0;
+        overlays.1.push((id, entries.into_iter().collect()));
+        OverlayGuard { overlays: Arc::clone(&self.overlays), id }
+    }
+
+    /// The entry for a call on this device.
+    ///
+    /// This device's own entry wins over another device's in whatever tier. Without a `direction`, an entry tuned
+    /// forward with its vector-Jacobian product wins over a forward one.
+    pub fn lookup(
+        &self,
+        device: &DeviceFingerprint,
+        op_id: &str,
+        call_key: &str,
+        direction: Option<Direction>,
+        mode: MatchMode,
+    ) -> Result<Lookup, StoreError> {
+        let directions = match direction {
+            Some(direction) => vec![direction],
+            None => vec![Direction::ForwardVjp, Direction::Forward],
+        };
+        for direction in &directions {
+            let key = CacheKey {
+                op_id: op_id.to_owned(),
+                call_key: call_key.to_owned(),
+                direction: *direction,
+                device: device.identity.clone(),
+            };
+            if let Some((entry, tier)) = self.get(&key)? {
+                return Ok(Lookup::Hit(Box::new(flagged(device, key, entry, tier, None))));
+            }
+        }
+        let mut others = Vec::new();
+        for (key, entry, tier) in self.of_call(op_id, call_key)? {
+            match mode.compare(&device.identity, &key.device) {
+                _ if !directions.contains(&key.direction) => {
+                    others.push(format!("tuned {} only", key.direction));
+                }
+                DeviceMatch::Same => return Ok(Lookup::Hit(Box::new(flagged(device, key, entry, tier, None)))),
+                DeviceMatch::Flagged(detail) => {
+                    let flag = Flag { kind: FlagKind::OtherDevice, detail };
+                    return Ok(Lookup::Hit(Box::new(flagged(device, key, entry, tier, Some(flag)))));
+                }
+                DeviceMatch::Miss(reason) => others.push(reason),
+            }
+        }
+        others.dedup();
+        Ok(Lookup::Miss(match others.first() {
+            Some(reason) => format!("`{op_id}:{call_key}` is cached, but not for this device: {reason}"),
+            None => self.explain_absence(device, op_id, call_key)?,
+        }))
+    }
+
+    /// Stores an entry in memory and in every tier below that can be written, the lowest first.
+    pub fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError> {
+        for store in self.below.iter().rev() {
+            match store.put(key, entry) {
+                Ok(()) | Err(StoreError::ReadOnly(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.memory.put(key, entry)
+    }
+
+    /// Removes an entry from memory and from every tier below that can be written.
+    pub fn remove(&self, key: &CacheKey) -> Result<bool, StoreError> {
+        let mut removed = self.memory.remove(key)?;
+        for store in &self.below {
+            match store.remove(key) {
+                Ok(found) => removed |= found,
+                Err(StoreError::ReadOnly(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Every entry in force, each key once, from the fastest tier that has it.
+    pub fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>, Tier)>, StoreError> {
+        self.merged(|store| store.entries(), |_| true)
+    }
+
+    fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>, Tier)>, StoreError> {
+        let of_call = |key: &CacheKey| key.op_id == op_id && key.call_key == call_key;
+        let mut found = self.merged(|store| store.of_call(op_id, call_key), of_call)?;
+        // newest first, then by key: the same answer in every process
+        let decided = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
+        found.sort_by(|a, b| decided(&b.1).cmp(&decided(&a.1)).then_with(|| a.0.cmp(&b.0)));
+        found.sort_by_key(|(key, ..)| key.direction != Direction::ForwardVjp);
+        Ok(found)
+    }
+
+    fn get(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, StoreError> {
+        let overlays = self.overlays.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = overlays.1.iter().rev().find_map(|(_, entries)| entries.get(key)) {
+            return Ok(Some((Arc::clone(entry), Tier::Overlay)));
+        }
+        drop(overlays);
+        if let Some(entry) = self.memory.get(key)? {
+            return Ok(Some((entry, Tier::Memory)));
+        }
+        for store in &self.below {
+            if let Some(entry) = store.get(key)? {
+                self.memory.put(key, &entry)?;
+                return Ok(Some((entry, store.tier())));
+            }
+        }
+        Ok(None)
+    }
+
+    fn merged(
+        &self,
+        read: impl Fn(&dyn ConfigStore) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>,
+        wanted: impl Fn(&CacheKey) -> bool,
+    ) -> Result<Vec<(CacheKey, Arc<Entry>, Tier)>, StoreError> {
+        let mut found: BTreeMap<CacheKey, (Arc<Entry>, Tier)> = BTreeMap::new();
+        {
+            let overlays = self.overlays.lock().unwrap_or_else(PoisonError::into_inner);
+            for (key, entry) in overlays.1.iter().rev().flat_map(|(_, entries)| entries) {
+                if wanted(key) {
+                    found.entry(key.clone()).or_insert_with(|| (Arc::clone(entry), Tier::Overlay));
+                }
+            }
+        }
+        let memory: &dyn ConfigStore = &self.memory;
+        // an entry that memory holds by promotion is listed as the tier that keeps it
+        for store in self.below.iter().map(AsRef::as_ref).chain([memory]) {
+            for (key, entry) in read(store)? {
+                found.entry(key).or_insert((entry, store.tier()));
+            }
+        }
+        Ok(found.into_iter().map(|(key, (entry, tier))| (key, entry, tier)).collect())
+    }
+
+    fn explain_absence(&self, device: &DeviceFingerprint, op_id: &str, call_key: &str) -> Result<String, StoreError> {
+        let name = split_op_id(op_id).0;
+        let (mut same_op, mut versions) = (0, Vec::new());
+        for (key, ..) in self.entries()? {
+            if key.op_id == op_id && key.device == device.identity {
+                same_op += 1;
+            } else if key.op_id != op_id && split_op_id(&key.op_id).0 == name {
+                versions.push(key.op_id);
+            }
+        }
+        versions.dedup();
+        Ok(match (same_op, versions.first()) {
+            (0, None) => format!("nothing is cached for `{op_id}`"),
+            (0, Some(_)) => format!("`{op_id}` is cached in other versions only: {}", versions.join(", ")),
+            (count, _) => format!("`{op_id}` is cached for {count} other call keys, not for `{call_key}`"),
+        })
+    }
+}
+
+fn flagged(device: &DeviceFingerprint, key: CacheKey, entry: Arc<Entry>, tier: Tier, flag: Option<Flag>) -> Hit {
+    let mut flags: Vec<Flag> = flag.into_iter().collect();
+    if let Some(provenance) = &entry.provenance {
+        let differences = device.environment.differences(&provenance.environment);
+        if !differences.is_empty() {
+            flags.push(Flag { kind: FlagKind::StaleEnvironment, detail: differences.join("; ") });
+        }
+    }
+    Hit { key, entry, tier, flags }
+}
