@@ -44,14 +44,19 @@ pub struct SledStore {
 
 impl SledStore {
     /// Opens the database of a cache folder; one that cannot be trusted is replaced by an empty one, and the
-    /// condition says so.
-    pub fn open(root: &Path) -> Result<(Self, SledCondition), StoreError> {
+    /// condition says so. With `keep_unclean`, one that was not closed is set aside instead of dropped: for when the
+    /// sample log cannot give its entries back.
+    pub fn open(root: &Path, keep_unclean: bool) -> Result<(Self, SledCondition), StoreError> {
         let folder = root.join(FOLDER);
         let condition = match fs::symlink_metadata(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => SledCondition::New,
             Err(error) => return Err(StoreError::io("look at", &folder)(error)),
             Ok(_) => match check_state(root, &folder) {
                 State::Clean => SledCondition::Clean,
+                State::Unclean if keep_unclean => {
+                    let moved_to = set_aside(root, &folder)?;
+                    SledCondition::SetAside { reason: "it was not closed".to_owned(), moved_to }
+                }
                 State::Unclean => {
                     fs::remove_dir_all(&folder).map_err(StoreError::io("remove", &folder))?;
                     SledCondition::Unclean
@@ -78,7 +83,7 @@ impl SledStore {
         let root = self.root.clone();
         drop(self);
         let moved_to = set_aside(&root, &root.join(FOLDER))?;
-        let (store, _) = Self::open(&root)?;
+        let (store, _) = Self::open(&root, true)?;
         Ok((store, SledCondition::SetAside { reason: reason.to_owned(), moved_to }))
     }
 
@@ -344,7 +349,7 @@ mod tests {
     use super::*;
 
     fn open(root: &Path) -> (SledStore, SledCondition) {
-        SledStore::open(root).unwrap()
+        SledStore::open(root, false).unwrap()
     }
 
     #[test]

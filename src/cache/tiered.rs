@@ -141,6 +141,11 @@ impl TieredCache {
         }))
     }
 
+    /// The entry of exactly this key and where it is.
+    pub fn entry(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, StoreError> {
+        self.get(key)
+    }
+
     /// Stores an entry in memory and in every tier below that can be written, the lowest first.
     pub fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError> {
         for store in self.below.iter().rev() {

@@ -176,6 +176,9 @@ impl SampleLog {
             self.file.read_exact_at(&mut bytes, offset).map_err(read_error)?;
             let record = frame::decode(&bytes).and_then(|(json, _)| serde_json::from_slice(json).ok());
             match record {
+                Some(Record::Job(record)) if record.fresh => {
+                    history = JobHistory { job: Some(*record), ..JobHistory::default() };
+                }
                 Some(Record::Job(record)) => history.job = Some(*record),
                 Some(Record::Round(round)) => history.rounds.push(round),
                 Some(Record::Failed(failure)) => history.failures.push(failure),

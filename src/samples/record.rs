@@ -69,6 +69,9 @@ pub struct JobRecord {
     pub baseline: usize,
     /// The candidates, named by their index.
     pub candidates: Vec<CandidateRecord>,
+    /// Whether what the log holds of this job up to here no longer counts (`--force`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fresh: bool,
 }
 
 /// One candidate of a job.

@@ -1,1 +1,27 @@
 //! The walk itself: plan, compile, measure in rounds, decide, commit.
+//!
+//! [`Autotuner`] takes matched invocations one at a time. Each becomes a job ([`crate::timer::Job`]) whose digest says
+//! which samples are comparable; rounds that the sample log already holds of that job are not measured again. What
+//! happens is told as [`Event`]s; what came of it is an [`AutotuningResult`].
+
+mod commit;
+mod error;
+mod event;
+mod job;
+mod ledger;
+mod measure;
+mod options;
+mod plan;
+mod result;
+mod rounds;
+mod run;
+
+pub use error::TuneError;
+pub use event::Event;
+pub use ledger::Ledger;
+pub use options::TuneOptions;
+pub use plan::PlannedInvocation;
+pub use result::{
+    AutotuningResult, CandidateResult, CandidateStatus, ConfigTime, MissedLabel, OperationResult, RESULT_SCHEMA, Status,
+};
+pub use run::Autotuner;

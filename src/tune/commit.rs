@@ -1,0 +1,113 @@
+//! From a verdict to an entry and a result.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::cache::{Entry, Provenance};
+use crate::decision::{Judgement, Outcome};
+use crate::registry::Invocation;
+use crate::timer::Timer;
+
+use super::job::JobIdentity;
+use super::rounds::JobRounds;
+use super::{CandidateResult, CandidateStatus, ConfigTime, OperationResult, Status};
+
+pub(super) const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
+
+/// The entry of a verdict; `None` while it is undecided.
+pub(super) fn entry_of(
+    invocation: &Invocation,
+    identity: &JobIdentity,
+    judgement: &Judgement,
+    rounds: &JobRounds,
+    timer: &dyn Timer,
+) -> Option<Entry> {
+    if judgement.outcome == Outcome::Undecided {
+        return None;
+    }
+    let verdict = |index: usize| judgement.candidates.get(index)?.as_ref();
+    let candidate = |index: usize| invocation.candidates.get(index);
+    let (winner, baseline) = (verdict(judgement.winner)?, verdict(identity.baseline)?);
+    let semantic = |index: usize| Some(candidate(index)?.program.as_ref()?.semantic_digest);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Some(Entry {
+        config: candidate(judgement.winner)?.config.clone(),
+        provenance: Some(Provenance {
+            job: identity.digest,
+            timer: timer.name().to_owned(),
+            source: timer.source().to_string(),
+            environment: timer.device().environment.clone(),
+            baseline: invocation.baseline.clone(),
+            baseline_ns: baseline.median_ns,
+            best_ns: winner.median_ns,
+            ratio: winner.ratio,
+            interval: winner.interval,
+            rounds: winner.rounds as u32,
+            measured: judgement.candidates.iter().flatten().count() as u32,
+            failed: rounds.failures.len() as u32,
+            tie_set: judgement
+                .tie_set()
+                .into_iter()
+                .filter_map(|index| Some(candidate(index)?.config.clone()))
+                .collect(),
+            semantic_digest: semantic(judgement.winner),
+            baseline_semantic_digest: semantic(identity.baseline),
+            tool: TOOL.to_owned(),
+            decided_at: now,
+        }),
+    })
+}
+
+/// Writes an entry's figures into a result.
+pub(super) fn fill_from_entry(result: &mut OperationResult, entry: &Entry) {
+    let provenance = entry.provenance.as_ref();
+    result.best =
+        Some(ConfigTime { config: entry.config.clone(), median_ns: provenance.map(|provenance| provenance.best_ns) });
+    result.baseline.median_ns = provenance.map(|provenance| provenance.baseline_ns);
+    if let Some((speed_up, interval)) = entry.speed_up() {
+        result.speed_up = Some(speed_up);
+        result.speed_up_interval = Some(interval);
+    }
+    if let Some(provenance) = provenance {
+        result.tie_set.clone_from(&provenance.tie_set);
+    }
+}
+
+/// The status that a decided verdict gives.
+pub(super) fn status_of(outcome: Outcome) -> Status {
+    match outcome {
+        Outcome::Faster => Status::Tuned,
+        Outcome::BaselineKept => Status::BaselineKept,
+        Outcome::Undecided => Status::Failed,
+    }
+}
+
+/// One row a candidate.
+pub(super) fn candidate_results(
+    invocation: &Invocation,
+    identity: &JobIdentity,
+    judgement: &Judgement,
+    rounds: &JobRounds,
+) -> Vec<CandidateResult> {
+    let rows = invocation.candidates.iter().enumerate().map(|(index, candidate)| {
+        let shared = identity.same_as.get(index).copied().flatten();
+        let own = shared.unwrap_or(index);
+        let verdict = judgement.candidates.get(own).and_then(Option::as_ref);
+        let failure = rounds.failures.get(&own).cloned();
+        CandidateResult {
+            config: candidate.config.clone(),
+            status: match (&failure, verdict, shared) {
+                (Some(_), ..) => CandidateStatus::Failed,
+                (None, _, Some(_)) => CandidateStatus::SameProgram,
+                (None, Some(_), None) => CandidateStatus::Measured,
+                (None, None, None) => CandidateStatus::NotMeasured,
+            },
+            rounds: verdict.map_or(0, |verdict| verdict.rounds),
+            median_ns: verdict.map(|verdict| verdict.median_ns),
+            ratio: verdict.map(|verdict| verdict.ratio),
+            interval: verdict.map(|verdict| verdict.interval),
+            tied_with_best: verdict.is_some_and(|verdict| verdict.tied_with_best),
+            failure,
+        }
+    });
+    rows.collect()
+}

@@ -1,0 +1,28 @@
+//! What ends a whole run; what costs only one operation is a [`Status`](super::Status).
+
+use crate::cache::StoreError;
+use crate::samples::LogError;
+use crate::timer::Failure;
+
+/// A run that cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TuneError {
+    /// A cache tier failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The sample log failed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The device or its worker cannot be had.
+    #[error("cannot use the device: {0}")]
+    Device(Failure),
+    /// The scratch folder cannot be made or written.
+    #[error("cannot write input arrays under `{path}`: {source}; free space or set TMPDIR", path = path.display())]
+    Scratch {
+        /// Where.
+        path: std::path::PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,135 @@
+//! From a recorded invocation to a job: what makes its samples comparable, and the files that a worker needs.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::array::{Fill, argument_seed, generate};
+use crate::cache::CacheKey;
+use crate::device::DeviceFingerprint;
+use crate::digest::{Digest, FieldHasher};
+use crate::registry::{Invocation, Registry};
+use crate::timer::{Failure, FailureKind, InputArray, Job, JobCandidate, ProgramFile, Timer};
+
+use super::TuneError;
+
+/// Changes when samples of older versions must not be mixed with this version's.
+const MEASURING_VERSION: &str = "job-v1";
+
+/// What a job is, before any file of it is written.
+#[derive(Debug, Clone)]
+pub(super) struct JobIdentity {
+    /// Digest of everything that makes samples comparable.
+    pub(super) digest: Digest,
+    /// Where the decision will be cached.
+    pub(super) key: CacheKey,
+    /// Index of the baseline.
+    pub(super) baseline: usize,
+    /// For each candidate the earlier one whose program it shares, if any.
+    pub(super) same_as: Vec<Option<usize>>,
+}
+
+impl JobIdentity {
+    /// The identity of an invocation under a timer; fails with a reason where the baseline is no candidate.
+    pub(super) fn new(invocation: &Invocation, timer: &dyn Timer, seed: u64) -> Result<Self, String> {
+        let device = timer.device();
+        let baseline = invocation.candidates.iter().position(|candidate| candidate.config == invocation.baseline);
+        let baseline = baseline.ok_or("the recorded baseline is not among the candidates; record it again")?;
+        let mut hasher = FieldHasher::new(MEASURING_VERSION);
+        hasher.field(device.identity.to_digest().as_bytes());
+        hasher.field(environment_text(device).as_bytes());
+        hasher.field(timer.name().as_bytes()).field(timer.source().to_string().as_bytes());
+        hasher.field(invocation.op_id.as_bytes()).field(invocation.call_key.as_bytes());
+        hasher.field(invocation.direction.to_string().as_bytes());
+        hasher.field(serde_json::to_string(&invocation.arguments).unwrap_or_default().as_bytes());
+        hasher.field(&seed.to_le_bytes()).field(&(baseline as u64).to_le_bytes());
+        for candidate in &invocation.candidates {
+            hasher.field(candidate.config.as_str().as_bytes());
+            let program = candidate.program.as_ref().map(|program| program.semantic_digest);
+            hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
+        }
+        Ok(Self {
+            digest: hasher.finish(),
+            key: CacheKey {
+                op_id: invocation.op_id.clone(),
+                call_key: invocation.call_key.clone(),
+                direction: invocation.direction,
+                device: device.identity.clone(),
+            },
+            baseline,
+            same_as: shared_programs(invocation, baseline),
+        })
+    }
+
+    /// Candidates with a program of their own.
+    pub(super) fn distinct(&self) -> Vec<usize> {
+        self.same_as.iter().enumerate().filter(|(_, same)| same.is_none()).map(|(index, _)| index).collect()
+    }
+}
+
+/// The baseline stands for its program; among the others the first does.
+fn shared_programs(invocation: &Invocation, baseline: usize) -> Vec<Option<usize>> {
+    let mut first: HashMap<Digest, usize> = HashMap::new();
+    let digest_of = |index: usize| Some(invocation.candidates.get(index)?.program.as_ref()?.semantic_digest);
+    if let Some(digest) = digest_of(baseline) {
+        first.insert(digest, baseline);
+    }
+    (0..invocation.candidates.len())
+        .map(|index| {
+            let owner = *first.entry(digest_of(index)?).or_insert(index);
+            (owner != index).then_some(owner)
+        })
+        .collect()
+}
+
+fn environment_text(device: &DeviceFingerprint) -> String {
+    serde_json::to_string(&device.environment).unwrap_or_default()
+}
+
+/// Writes the inputs once and collects the programs. The inner error costs this invocation, the outer one the run.
+pub(super) fn materialize(
+    invocation: &Invocation,
+    registry: &Registry,
+    scratch: &Path,
+    seed: u64,
+) -> Result<Result<Job, Failure>, TuneError> {
+    let mut inputs = Vec::with_capacity(invocation.arguments.len());
+    for (index, argument) in invocation.arguments.iter().enumerate() {
+        let bytes = match &argument.fill {
+            Fill::File { path, digest } => match registry.read_array(path, *digest) {
+                Ok(bytes) => bytes,
+                Err(error) => return Ok(Err(Failure::new(FailureKind::Signature, error.to_string()))),
+            },
+            fill => match generate(&argument.spec, fill, seed ^ argument_seed(&argument.name, index as u64)) {
+                Ok(bytes) => bytes,
+                Err(error) => return Ok(Err(Failure::new(FailureKind::Signature, error.to_string()))),
+            },
+        };
+        if argument.spec.host_bytes() != Some(bytes.len() as u64) {
+            let message = format!("argument `{}` is `{}` but has {} bytes", argument.name, argument.spec, bytes.len());
+            return Ok(Err(Failure::new(FailureKind::Signature, message)));
+        }
+        let path = scratch.join(format!("input-{index}.bin"));
+        std::fs::write(&path, bytes).map_err(|source| TuneError::Scratch { path: path.clone(), source })?;
+        let (name, spec) = (argument.name.clone(), argument.spec.clone());
+        inputs.push(InputArray { name, spec, path, donated: argument.donated });
+    }
+    let candidates = invocation
+        .candidates
+        .iter()
+        .map(|candidate| JobCandidate {
+            config: candidate.config.clone(),
+            program: candidate
+                .program
+                .clone()
+                .map(|program| ProgramFile { path: registry.program_path(&program), program }),
+        })
+        .collect();
+    Ok(Ok(Job {
+        op_id: invocation.op_id.clone(),
+        call_key: invocation.call_key.clone(),
+        direction: invocation.direction,
+        inputs,
+        candidates,
+        scratch: scratch.to_owned(),
+    }))
+}

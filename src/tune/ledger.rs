@@ -1,0 +1,170 @@
+//! Where samples and decisions go: into the sample log first, then into the caches.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::cache::{CacheKey, ConfigStore, Entry, FolderLock, SledCondition, SledStore, StoreError, TieredCache};
+use crate::digest::Digest;
+use crate::samples::{Damage, JobHistory, Record, SampleLog};
+
+use super::TuneError;
+
+const LOG_FILE: &str = "samples-v1.log";
+
+/// A cache folder with its sample log, or the same in memory only.
+///
+/// Field order matters: the cache closes sled before the lock goes.
+pub struct Ledger {
+    cache: TieredCache,
+    log: Option<SampleLog>,
+    notes: Vec<String>,
+    root: Option<PathBuf>,
+    _lock: Option<FolderLock>,
+}
+
+impl Ledger {
+    /// A ledger that ends with this process. `lower` are read-only tiers.
+    pub fn in_memory(lower: Vec<Box<dyn ConfigStore>>) -> Self {
+        Self { cache: TieredCache::new(lower), log: None, notes: Vec::new(), root: None, _lock: None }
+    }
+
+    /// Opens a cache folder, or makes it. `lower` are read-only tiers below sled.
+    ///
+    /// sled is compared with what the sample log states; where they differ, the log is right, unless it is damaged and
+    /// sled holds exactly what it last stated.
+    pub fn open(root: &Path, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, TuneError> {
+        Self::open_with(root, lower, false)
+    }
+
+    /// Makes the sled cache of a folder again from its sample log; the old one is set aside.
+    pub fn rebuild(root: &Path) -> Result<Self, TuneError> {
+        Self::open_with(root, Vec::new(), true)
+    }
+
+    fn open_with(root: &Path, lower: Vec<Box<dyn ConfigStore>>, rebuild: bool) -> Result<Self, TuneError> {
+        let lock = FolderLock::acquire(root)?;
+        let mut log = SampleLog::open(&root.join(LOG_FILE))?;
+        let mut notes = Vec::new();
+        note_damage(&log, &mut notes);
+        let log_is_whole = log.replay().is_consistent() && !log.replay().entries.is_empty();
+        let (mut sled, mut condition) = SledStore::open(root, !log_is_whole)?;
+        if rebuild && condition == SledCondition::Clean {
+            (sled, condition) = sled.replace("it is made again")?;
+        }
+        if condition == SledCondition::Clean && sled.content() != log.replay().committed {
+            if sled.content() == log.replay().stated || log.replay().stated.count == 0 {
+                let adopted = adopt(&sled, &mut log)?;
+                notes.push(format!("the sample log had lost {adopted} decisions; the sled cache still held them"));
+            } else {
+                (sled, condition) = sled.replace("its entries are not those that the sample log states")?;
+            }
+        }
+        if condition != SledCondition::Clean {
+            refill(&sled, &log, &condition, &mut notes)?;
+        }
+        let mut below: Vec<Box<dyn ConfigStore>> = vec![Box::new(sled)];
+        below.extend(lower);
+        let root = Some(root.to_owned());
+        Ok(Self { cache: TieredCache::new(below), log: Some(log), notes, root, _lock: Some(lock) })
+    }
+
+    /// The tiers.
+    pub fn cache(&self) -> &TieredCache {
+        &self.cache
+    }
+
+    /// The folder; none in memory.
+    pub fn root(&self) -> Option<&Path> {
+        self.root.as_deref()
+    }
+
+    /// What was found wrong at opening and what was done about it, one line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// What the sample log holds of a job.
+    pub(super) fn history(&self, job: Digest) -> Result<JobHistory, TuneError> {
+        Ok(self.log.as_ref().map_or_else(|| Ok(JobHistory::default()), |log| log.history(job))?)
+    }
+
+    /// Appends a job, a round or a failure.
+    pub(super) fn append(&mut self, record: &Record) -> Result<(), TuneError> {
+        Ok(self.log.as_mut().map_or(Ok(()), |log| log.append(record))?)
+    }
+
+    /// Commits an entry: sample log, synced; then the caches.
+    pub fn commit(&mut self, job: Option<Digest>, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), TuneError> {
+        if let Some(log) = &mut self.log {
+            log.commit(job, &key.to_text(), &entry.to_text())?;
+        }
+        Ok(self.cache.put(key, entry)?)
+    }
+
+    /// Removes an entry, likewise; `false` where there is none that can be removed.
+    pub fn remove(&mut self, key: &CacheKey) -> Result<bool, TuneError> {
+        if let Some(log) = &mut self.log {
+            log.remove(&key.to_text())?;
+        }
+        Ok(self.cache.remove(key)?)
+    }
+}
+
+fn note_damage(log: &SampleLog, notes: &mut Vec<String>) {
+    let path = log.path().display();
+    for Damage { offset, bytes, torn_tail } in &log.replay().damage {
+        if *torn_tail {
+            notes.push(format!("`{path}` ends in a half-written record of {bytes} bytes; all before it is there"));
+        } else {
+            notes.push(format!("`{path}` is damaged at byte {offset} ({bytes} bytes); the rest is read"));
+        }
+    }
+    if log.replay().unknown > 0 {
+        notes.push(format!("`{path}` holds {} records that this version does not know", log.replay().unknown));
+    }
+}
+
+/// Writes into the log what sled holds and the log lost.
+fn adopt(sled: &SledStore, log: &mut SampleLog) -> Result<u64, TuneError> {
+    let texts = sled.texts()?;
+    let mut adopted = 0;
+    for (key, value) in &texts {
+        if log.replay().entries.get(key) != Some(value) {
+            log.commit(None, key, value)?;
+            adopted += 1;
+        }
+    }
+    let held: BTreeSet<&str> = texts.iter().map(|(key, _)| key.as_str()).collect();
+    let lost: Vec<String> = log.replay().entries.keys().filter(|key| !held.contains(key.as_str())).cloned().collect();
+    for key in lost {
+        log.remove(&key)?;
+        adopted += 1;
+    }
+    Ok(adopted)
+}
+
+fn refill(
+    sled: &SledStore,
+    log: &SampleLog,
+    condition: &SledCondition,
+    notes: &mut Vec<String>,
+) -> Result<(), StoreError> {
+    let entries = &log.replay().entries;
+    sled.put_texts(entries.iter().map(|(key, value)| (key.as_str(), value.as_str())))?;
+    let count = entries.len();
+    match condition {
+        SledCondition::SetAside { reason, moved_to } => notes.push(format!(
+            "the sled cache was set aside as `{}` ({reason}); {count} entries were filled again from the sample log",
+            moved_to.display()
+        )),
+        SledCondition::Unclean => tracing::info!("the sled cache was not closed; {count} entries filled again"),
+        _ if count > 0 => notes.push(format!("the sled cache was missing; {count} entries were filled again")),
+        _ => {}
+    }
+    if !log.replay().is_consistent() {
+        let lost = log.replay().stated.count.saturating_sub(log.replay().committed.count);
+        notes.push(format!("decisions were lost with the damaged records ({lost} entries fewer); run the tuner again"));
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! What came of a run.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{CacheKey, Entry, OverlayGuard, TieredCache};
+use crate::config::Config;
+use crate::device::DeviceFingerprint;
+use crate::label::{Direction, Evidence};
+use crate::stats::Interval;
+use crate::timer::Failure;
+
+/// Version of the results' JSON.
+pub const RESULT_SCHEMA: u32 = 1;
+
+/// How an operation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Status {
+    /// A config beats the baseline.
+    Tuned,
+    /// Nothing beats the baseline; that is known now and cached.
+    BaselineKept,
+    /// Known from before: nothing was measured.
+    Cached,
+    /// Values that steer control flow are not known: it was not run.
+    ValuesUnknown,
+    /// It could not be decided.
+    Failed,
+    /// The run was ended before it was decided; its samples are kept.
+    Interrupted,
+    /// It would be tuned (`--dry-run`).
+    Planned,
+}
+
+impl Status {
+    /// The word for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tuned => "tuned",
+            Self::BaselineKept => "baseline kept",
+            Self::Cached => "cached",
+            Self::ValuesUnknown => "values unknown",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Planned => "planned",
+        }
+    }
+
+    /// Whether the best config is known.
+    pub fn is_decided(self) -> bool {
+        matches!(self, Self::Tuned | Self::BaselineKept | Self::Cached)
+    }
+}
+
+/// A config and its median time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConfigTime {
+    /// The config.
+    pub config: Config,
+    /// Median of its samples, nanoseconds.
+    pub median_ns: Option<f64>,
+}
+
+/// How a candidate ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum CandidateStatus {
+    /// It was measured.
+    Measured,
+    /// Its program is another candidate's; that one was measured.
+    SameProgram,
+    /// It is out; the failure says why.
+    Failed,
+    /// It has too few samples.
+    NotMeasured,
+}
+
+/// What is known of one candidate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CandidateResult {
+    /// The config.
+    pub config: Config,
+    /// How it ended.
+    pub status: CandidateStatus,
+    /// Paired rounds.
+    pub rounds: usize,
+    /// Median of its samples, nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub median_ns: Option<f64>,
+    /// Median of its time over the baseline's, round by round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Interval of that ratio.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
+    /// Whether it cannot be told from the best.
+    pub tied_with_best: bool,
+    /// Why it is out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// What came of one operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OperationResult {
+    /// Operation, `name@vN`.
+    pub op_id: String,
+    /// Call key.
+    pub call_key: String,
+    /// What was tuned.
+    pub direction: Direction,
+    /// Weakest evidence among the labels that led here.
+    pub evidence: Evidence,
+    /// Occurrences of those labels in the module.
+    pub occurrences: u64,
+    /// How the labels were matched.
+    pub how: String,
+    /// What to know about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<String>,
+    /// How it ended.
+    pub status: Status,
+    /// One line that says why.
+    pub reason: String,
+    /// The config in use without tuning.
+    pub baseline: ConfigTime,
+    /// The config to use; absent when it is not decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<ConfigTime>,
+    /// The baseline's time over the best's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed_up: Option<f64>,
+    /// Interval of the speed-up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed_up_interval: Option<Interval>,
+    /// Configs that cannot be told from the best.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tie_set: Vec<Config>,
+    /// Every candidate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<CandidateResult>,
+    /// Rounds measured in this run.
+    pub rounds_measured: u32,
+    /// Rounds that the sample log held before.
+    pub rounds_kept: u32,
+}
+
+/// A label that led to no invocation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MissedLabel {
+    /// Operation as the module has it.
+    pub op_id: String,
+    /// Call key, where the module has it.
+    pub call_key: Option<String>,
+    /// How much of the label the module held.
+    pub evidence: Evidence,
+    /// Why nothing matches it.
+    pub reason: String,
+}
+
+/// Everything that came of a run; enters a cache as an overlay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AutotuningResult {
+    /// Version of this schema: [`RESULT_SCHEMA`].
+    pub schema: u32,
+    /// Program and version.
+    pub tool: String,
+    /// The device that was tuned for.
+    pub device: DeviceFingerprint,
+    /// Timer.
+    pub timer: String,
+    /// The samples' clock.
+    pub source: String,
+    /// One an invocation.
+    pub operations: Vec<OperationResult>,
+    /// Labels that led to none.
+    #[serde(default)]
+    pub missed: Vec<MissedLabel>,
+    /// What was seen in the module and in the stores.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Whether the run was ended early.
+    pub interrupted: bool,
+    /// The entries that were decided or found, as a cache keeps them.
+    #[serde(skip)]
+    pub entries: Vec<(CacheKey, Arc<Entry>)>,
+}
+
+impl AutotuningResult {
+    /// Puts the decided configs above every tier of a cache until the guard is dropped.
+    pub fn enter(&self, cache: &TieredCache) -> OverlayGuard {
+        cache.overlay(self.entries.iter().cloned())
+    }
+}

@@ -1,0 +1,255 @@
+//! The tuner: one invocation after the other, from the plan to the caches.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::cache::{CacheKey, ConfigStore, Entry};
+use crate::decision::{Judgement, judge};
+use crate::label::Evidence;
+use crate::registry::{Invocation, Registry};
+use crate::samples::{CandidateRecord, JobRecord, Record};
+use crate::timer::Timer;
+
+use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, status_of};
+use super::job::{JobIdentity, materialize};
+use super::measure::{Ended, Measuring};
+use super::rounds::JobRounds;
+use super::{
+    AutotuningResult, ConfigTime, Event, Ledger, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status, TuneError,
+    TuneOptions,
+};
+
+/// Tunes planned invocations on one timer's device.
+pub struct Autotuner<'a, 'e> {
+    /// Where programs and arrays are.
+    pub registry: &'a Registry,
+    /// What times candidates.
+    pub timer: &'a mut dyn Timer,
+    /// Where samples and decisions go.
+    pub ledger: &'a mut Ledger,
+    /// How to tune.
+    pub options: &'a TuneOptions,
+    /// Set from outside to end the run after the call in flight.
+    pub cancel: &'a AtomicBool,
+    /// Told what happens.
+    pub on_event: &'a mut (dyn FnMut(Event<'_>) + 'e),
+}
+
+impl Autotuner<'_, '_> {
+    /// Tunes every planned invocation. What fails costs one operation; an error ends the run, with everything decided
+    /// before it committed.
+    pub fn run(&mut self, plan: &[PlannedInvocation]) -> Result<AutotuningResult, TuneError> {
+        let mut result = AutotuningResult {
+            schema: RESULT_SCHEMA,
+            tool: TOOL.to_owned(),
+            device: self.timer.device().clone(),
+            timer: self.timer.name().to_owned(),
+            source: self.timer.source().to_string(),
+            operations: Vec::new(),
+            missed: Vec::new(),
+            notes: Vec::new(),
+            interrupted: false,
+            entries: Vec::new(),
+        };
+        for (index, planned) in plan.iter().enumerate() {
+            let mut operation = draft(planned);
+            if self.cancel.load(Ordering::Relaxed) {
+                operation.status = Status::Interrupted;
+                "ended before it was begun".clone_into(&mut operation.reason);
+            } else if let Some(entry) = self.tune(index, plan.len(), &planned.invocation, &mut operation)? {
+                result.entries.push(entry);
+            }
+            result.interrupted |= operation.status == Status::Interrupted;
+            (self.on_event)(Event::Finished(&operation));
+            result.operations.push(operation);
+        }
+        Ok(result)
+    }
+
+    fn tune(
+        &mut self,
+        index: usize,
+        of: usize,
+        invocation: &Arc<Invocation>,
+        result: &mut OperationResult,
+    ) -> Result<Option<(CacheKey, Arc<Entry>)>, TuneError> {
+        if let Err(reason) = invocation.runnable() {
+            result.status = Status::ValuesUnknown;
+            result.reason = reason.to_string();
+            return Ok(None);
+        }
+        let identity = match JobIdentity::new(invocation, &*self.timer, self.options.seed) {
+            Ok(identity) => identity,
+            Err(reason) => {
+                result.reason = reason;
+                return Ok(None);
+            }
+        };
+        let cached = self.cached(&identity.key)?;
+        let history = if self.options.force { Default::default() } else { self.ledger.history(identity.digest)? };
+        let known_job = history.job.is_some();
+        let mut rounds = JobRounds::from_history(history);
+        let distinct = identity.distinct();
+        let wanted: Vec<usize> =
+            distinct.iter().copied().filter(|candidate| !rounds.failures.contains_key(candidate)).collect();
+        result.rounds_kept = rounds.complete(&wanted);
+        let same_job = |entry: &Entry| entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
+        if let Some(entry) = cached.as_ref().filter(|entry| same_job(entry) && !self.options.force) {
+            if result.rounds_kept == 0 {
+                // decided elsewhere, or its samples are gone: the entry is all there is
+                return Ok(Some(known_before(result, identity.key, entry)));
+            }
+        }
+        (self.on_event)(Event::Started {
+            index,
+            of,
+            name: format!("{}:{}", invocation.op_id, invocation.call_key),
+            programs: distinct.len(),
+            rounds_kept: result.rounds_kept,
+        });
+        if result.rounds_kept < self.options.rounds && wanted.len() > 1 {
+            if !known_job {
+                self.ledger.append(&Record::Job(Box::new(self.job_record(invocation, &identity))))?;
+            }
+            match self.measure(invocation, &identity, &mut rounds) {
+                Ok(measured) => result.rounds_measured = measured,
+                Err(Ended::Fatal(error)) => return Err(error),
+                Err(Ended::Failed(failure)) => {
+                    result.reason = failure.to_string();
+                    let judgement = self.judge(&identity, &rounds, None);
+                    result.candidates = candidate_results(invocation, &identity, &judgement, &rounds);
+                    return Ok(None);
+                }
+                Err(Ended::Interrupted) => {
+                    result.status = Status::Interrupted;
+                    "ended by the user; its samples are kept".clone_into(&mut result.reason);
+                    return Ok(None);
+                }
+            }
+        }
+        let incumbent = cached
+            .as_ref()
+            .and_then(|entry| invocation.candidates.iter().position(|candidate| candidate.config == entry.config));
+        let judgement = self.judge(&identity, &rounds, incumbent);
+        result.candidates = candidate_results(invocation, &identity, &judgement, &rounds);
+        result.reason.clone_from(&judgement.reason);
+        if rounds.failures.contains_key(&identity.baseline) || wanted.len() < 2 && invocation.candidates.len() > 1 {
+            result.reason = only_failures(&rounds, &identity);
+        }
+        let Some(entry) = entry_of(invocation, &identity, &judgement, &rounds, &*self.timer) else {
+            return Ok(None);
+        };
+        if let Some(old) =
+            cached.filter(|old| same_job(old) && old.config == entry.config && result.rounds_measured == 0)
+        {
+            return Ok(Some(known_before(result, identity.key, &old)));
+        }
+        let entry = Arc::new(entry);
+        self.ledger.commit(Some(identity.digest), &identity.key, &entry)?;
+        fill_from_entry(result, &entry);
+        result.status = status_of(judgement.outcome);
+        Ok(Some((identity.key, entry)))
+    }
+
+    fn measure(
+        &mut self,
+        invocation: &Invocation,
+        identity: &JobIdentity,
+        rounds: &mut JobRounds,
+    ) -> Result<u32, Ended> {
+        let scratch = tempfile::Builder::new()
+            .prefix("autotune-lowered-")
+            .tempdir()
+            .map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
+        let job = match materialize(invocation, self.registry, scratch.path(), self.options.seed)? {
+            Ok(job) => job,
+            Err(failure) => return Err(Ended::Failed(failure)),
+        };
+        Measuring {
+            timer: &mut *self.timer,
+            ledger: &mut *self.ledger,
+            options: self.options,
+            cancel: self.cancel,
+            on_event: &mut *self.on_event,
+            identity,
+            job: &job,
+            rounds,
+        }
+        .run()
+    }
+
+    fn judge(&self, identity: &JobIdentity, rounds: &JobRounds, incumbent: Option<usize>) -> Judgement {
+        let candidates = identity.same_as.len();
+        judge(&rounds.to_decision(candidates), candidates, identity.baseline, incumbent, &self.options.rules)
+    }
+
+    fn cached(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, TuneError> {
+        let found = self.ledger.cache().entry(key)?;
+        Ok(found.map(|(entry, _)| entry))
+    }
+
+    fn job_record(&self, invocation: &Invocation, identity: &JobIdentity) -> JobRecord {
+        JobRecord {
+            job: identity.digest,
+            device: self.timer.device().clone(),
+            op_id: invocation.op_id.clone(),
+            call_key: invocation.call_key.clone(),
+            direction: invocation.direction,
+            timer: self.timer.name().to_owned(),
+            source: self.timer.source().to_string(),
+            baseline: identity.baseline,
+            candidates: invocation
+                .candidates
+                .iter()
+                .map(|candidate| CandidateRecord {
+                    config: candidate.config.clone(),
+                    semantic_digest: candidate.program.as_ref().map(|program| program.semantic_digest),
+                })
+                .collect(),
+            fresh: self.options.force,
+        }
+    }
+}
+
+/// What is known of an operation before anything is measured.
+pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
+    let invocation = &planned.invocation;
+    OperationResult {
+        op_id: invocation.op_id.clone(),
+        call_key: invocation.call_key.clone(),
+        direction: invocation.direction,
+        evidence: planned.labels.iter().map(|label| label.evidence).max().unwrap_or(Evidence::Exact),
+        occurrences: planned.labels.iter().map(|label| label.occurrences).sum(),
+        how: planned.how.clone(),
+        flags: planned.flags.clone(),
+        status: Status::Failed,
+        reason: String::new(),
+        baseline: ConfigTime { config: invocation.baseline.clone(), median_ns: None },
+        best: None,
+        speed_up: None,
+        speed_up_interval: None,
+        tie_set: Vec::new(),
+        candidates: Vec::new(),
+        rounds_measured: 0,
+        rounds_kept: 0,
+    }
+}
+
+fn known_before(result: &mut OperationResult, key: CacheKey, entry: &Arc<Entry>) -> (CacheKey, Arc<Entry>) {
+    fill_from_entry(result, entry);
+    result.status = Status::Cached;
+    "known from before; nothing was measured (`--force` measures again)".clone_into(&mut result.reason);
+    (key, Arc::clone(entry))
+}
+
+fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> String {
+    let of_baseline = rounds.failures.get(&identity.baseline);
+    let first = of_baseline.or_else(|| rounds.failures.values().next());
+    match (of_baseline, first) {
+        (Some(failure), _) => format!("the baseline failed: {failure}; `--force` tries again"),
+        (None, Some(failure)) => {
+            format!("every other candidate failed, the first with {failure}; `--force` tries again")
+        }
+        (None, None) => "the baseline is the only program".to_owned(),
+    }
+}
