@@ -224,7 +224,11 @@ fn check_holds(dtype: DType, low: i128, high: i128) -> Result<(), String> {
         None => {
             let whole = [low, high].iter().all(|&value| holds_exactly(dtype, value));
             let dense = holds_exactly(dtype, low.abs().max(high.abs()) - 1);
-            return if whole && dense { Ok(()) } else { Err(format!("the type does not hold `{low}..={high}` exactly")) };
+            return if whole && dense {
+                Ok(())
+            } else {
+                Err(format!("the type does not hold `{low}..={high}` exactly"))
+            };
         }
     };
     if low < least || high > most {
