@@ -1,14 +1,61 @@
 //! Whether two outputs are the same result, within what the element type can tell.
 
-use super::ArraySpec;
+use super::element::{Element, decode};
+use super::{ArraySpec, DType};
 
-/// Absolute and relative tolerance: `|a - b| <= absolute + relative * |b|`.
+/// How far an element may be off: `|a - b| <= absolute + relative * |b| + of_rms * rms(b)`.
+///
+/// The last part is scaled by the root mean square of the reference's finite elements: where a sum cancels to nearly
+/// zero its error is that of the terms, which the element itself does not show.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Tolerance {
     /// Absolute part.
     pub absolute: f64,
-    /// Relative part.
+    /// Part relative to the reference element.
     pub relative: f64,
+    /// Part relative to the root mean square of the whole reference.
+    #[serde(default)]
+    pub of_rms: f64,
+}
+
+impl Tolerance {
+    /// Bit for bit, save that NaN equals NaN and zero equals negative zero.
+    pub const EXACT: Self = Self { absolute: 0.0, relative: 0.0, of_rms: 0.0 };
+
+    /// The tolerance for outputs of one element type, for programs that compute the same sums in another order.
+    ///
+    /// Let `e` be the type's spacing at one. A narrow result differs by the rounding of the last step and of a few
+    /// intermediate ones, so a few `e`: `bf16` 3 e, `f16` 8 e, eight- and four-bit floats 1 e. For `f32` it is not
+    /// `e` that counts but what matrix units do with `f32` operands: TF32 keeps ten mantissa bits, and two of
+    /// its steps are 2e-3. `f64` has no such path and gets 1e-9, which leaves room for sums of a million terms.
+    /// Integers and booleans are exact.
+    pub fn for_dtype(dtype: DType) -> Self {
+        let both = |part: f64| Self { absolute: 0.0, relative: part, of_rms: part };
+        match dtype {
+            DType::F64 | DType::C128 => both(1e-9),
+            DType::F32 | DType::C64 => both(2e-3),
+            DType::F16 => both(8.0 / 1024.0),
+            DType::Bf16 => both(3.0 / 128.0),
+            DType::F8E3M4 => both(1.0 / 16.0),
+            DType::F8E4M3 | DType::F8E4M3Fn | DType::F8E4M3Fnuz | DType::F8E4M3B11Fnuz => both(1.0 / 8.0),
+            DType::F8E5M2 | DType::F8E5M2Fnuz => both(1.0 / 4.0),
+            DType::F4E2M1Fn => both(1.0 / 2.0),
+            DType::F8E8M0Fnu => Self { absolute: 0.0, relative: 1.0, of_rms: 0.0 },
+            DType::Pred
+            | DType::S2
+            | DType::S4
+            | DType::S8
+            | DType::S16
+            | DType::S32
+            | DType::S64
+            | DType::U2
+            | DType::U4
+            | DType::U8
+            | DType::U16
+            | DType::U32
+            | DType::U64 => Self::EXACT,
+        }
+    }
 }
 
 /// What a comparison found.
@@ -25,7 +72,149 @@ pub struct Comparison {
 }
 
 /// Compares two dense host arrays of one spec; a wrong byte count is a mismatch of every element.
+///
+/// A NaN or an infinity equals only its like: a candidate that gives NaN where the reference is a number does not
+/// match, whatever the tolerance.
 pub fn compare_bytes(spec: &ArraySpec, ours: &[u8], reference: &[u8], tolerance: Tolerance) -> Comparison {
-    let _ = (spec, tolerance);
-    Comparison { matches: ours == reference, mismatches: 0, max_absolute: 0.0, first: None }
+    let elements = spec.elements().unwrap_or(u64::MAX);
+    let whole = |bytes: &[u8]| spec.host_bytes() == Some(bytes.len() as u64);
+    if !whole(ours) || !whole(reference) {
+        return Comparison { matches: false, mismatches: elements, max_absolute: 0.0, first: Some(0) };
+    }
+    let width = spec.dtype.host_bytes();
+    let rms = if tolerance.of_rms == 0.0 { 0.0 } else { rms(spec.dtype, reference) };
+    let slack = tolerance.absolute + tolerance.of_rms * rms;
+    let mut found = Comparison { matches: true, mismatches: 0, max_absolute: 0.0, first: None };
+    for (index, (a, b)) in ours.chunks_exact(width).zip(reference.chunks_exact(width)).enumerate() {
+        let within = match (decode(spec.dtype, a), decode(spec.dtype, b)) {
+            (Some(a), Some(b)) => {
+                let difference = difference(a, b);
+                if difference.is_finite() {
+                    found.max_absolute = found.max_absolute.max(difference);
+                }
+                difference == 0.0 || difference <= slack + tolerance.relative * magnitude(b)
+            }
+            _ => false,
+        };
+        if !within {
+            found.matches = false;
+            found.mismatches += 1;
+            found.first.get_or_insert(index as u64);
+        }
+    }
+    found
+}
+
+/// `|a - b|`; zero for two NaNs or the same infinity, NaN (beyond every tolerance) where only one is finite.
+fn difference(a: Element, b: Element) -> f64 {
+    let real = |a: f64, b: f64| {
+        if a == b || (a.is_nan() && b.is_nan()) {
+            0.0
+        } else if a.is_finite() && b.is_finite() {
+            (a - b).abs()
+        } else {
+            f64::NAN
+        }
+    };
+    match (a, b) {
+        (Element::Real(a), Element::Real(b)) => real(a, b),
+        (Element::Integer(a), Element::Integer(b)) => (a - b).unsigned_abs() as f64,
+        (Element::Complex(ar, ai), Element::Complex(br, bi)) => {
+            let (re, im) = (real(ar, br), real(ai, bi));
+            // hypot would make infinity of a NaN beside an infinity
+            if re.is_nan() || im.is_nan() { f64::NAN } else { re.hypot(im) }
+        }
+        _ => f64::NAN,
+    }
+}
+
+/// `|b|` as far as it is finite, so that an infinite reference allows nothing.
+fn magnitude(b: Element) -> f64 {
+    let size = match b {
+        Element::Real(value) => value.abs(),
+        Element::Integer(value) => value.unsigned_abs() as f64,
+        Element::Complex(re, im) => re.hypot(im),
+    };
+    if size.is_finite() { size } else { 0.0 }
+}
+
+fn rms(dtype: DType, bytes: &[u8]) -> f64 {
+    let sizes = || {
+        let elements = bytes.chunks_exact(dtype.host_bytes()).filter_map(|bytes| decode(dtype, bytes));
+        elements.map(magnitude)
+    };
+    // divided by the largest first: squares of f64 elements may overflow
+    let largest = sizes().fold(0.0, f64::max);
+    if largest == 0.0 {
+        return 0.0;
+    }
+    let (sum, count) = sizes().fold((0.0, 0_u64), |(sum, count), size| (sum + (size / largest).powi(2), count + 1));
+    largest * (sum / count as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn f32s(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    fn compare(dtype: DType, ours: &[u8], reference: &[u8]) -> Comparison {
+        let spec = ArraySpec::new(dtype, [(ours.len() / dtype.host_bytes()) as u64]);
+        compare_bytes(&spec, ours, reference, Tolerance::for_dtype(dtype))
+    }
+
+    #[test]
+    fn another_order_of_summation_matches_and_an_error_does_not() {
+        // near zero the element's own size allows nothing; the array's does
+        let reference = f32s(&[100.0, -50.0, 1e-6, 25.0]);
+        assert!(compare(DType::F32, &f32s(&[100.001, -50.001, -1e-5, 25.0]), &reference).matches);
+        let wrong = compare(DType::F32, &f32s(&[100.0, -50.0, 1e-6, 26.0]), &reference);
+        assert_eq!((wrong.matches, wrong.mismatches, wrong.first), (false, 1, Some(3)));
+        assert_eq!(wrong.max_absolute, 1.0);
+    }
+
+    #[test]
+    fn what_is_not_finite_equals_only_its_like() {
+        let reference = [1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        assert!(compare(DType::F32, &f32s(&reference), &f32s(&reference)).matches);
+        for (index, value) in [(0, f32::NAN), (0, f32::INFINITY), (1, 1.0), (2, f32::NEG_INFINITY), (2, 3e38)] {
+            let mut ours = reference;
+            ours[index] = value;
+            let found = compare(DType::F32, &f32s(&ours), &f32s(&reference));
+            assert_eq!((found.matches, found.first), (false, Some(index as u64)), "{value}");
+            let loose = Tolerance { absolute: f64::INFINITY, relative: 1e9, of_rms: 0.0 };
+            let spec = ArraySpec::new(DType::F32, [4]);
+            assert!(!compare_bytes(&spec, &f32s(&ours), &f32s(&reference), loose).matches, "{value}");
+        }
+        assert!(!compare(DType::C64, &f32s(&[1.0, f32::NAN]), &f32s(&[1.0, 0.0])).matches);
+    }
+
+    #[test]
+    fn integers_and_booleans_are_exact() {
+        assert!(!compare(DType::S32, &1_000_001_i32.to_le_bytes(), &1_000_000_i32.to_le_bytes()).matches);
+        let far = compare(DType::S64, &i64::MIN.to_le_bytes(), &i64::MAX.to_le_bytes());
+        assert_eq!(far.max_absolute, 2_f64.powi(64));
+        assert!(compare(DType::Pred, &[1, 0], &[255, 0]).matches, "any set byte is true");
+        assert!(!compare(DType::Pred, &[1, 0], &[1, 1]).matches);
+        assert!(compare(DType::S4, &[0xff], &[0x0f]).matches, "the upper bits are not the element's");
+    }
+
+    #[test]
+    fn a_step_of_a_narrow_type_matches_and_three_do_not() {
+        // 0x38 is 1.0 in e4m3fn, each step 1/8
+        assert!(compare(DType::F8E4M3Fn, &[0x39; 4], &[0x38; 4]).matches);
+        assert!(!compare(DType::F8E4M3Fn, &[0x3b; 4], &[0x38; 4]).matches);
+        assert!(!compare(DType::F8E4M3Fn, &[0x7f; 4], &[0x38; 4]).matches, "0x7f is NaN");
+    }
+
+    #[test]
+    fn a_wrong_byte_count_is_a_mismatch_of_everything() {
+        let spec = ArraySpec::new(DType::F32, [3]);
+        let found = compare_bytes(&spec, &[0; 8], &[0; 12], Tolerance::for_dtype(DType::F32));
+        assert_eq!((found.matches, found.mismatches, found.first), (false, 3, Some(0)));
+        let none = compare_bytes(&ArraySpec::new(DType::F32, [0]), &[], &[], Tolerance::EXACT);
+        assert!(none.matches);
+    }
 }

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::ArraySpec;
+use super::draws::Draws;
+use super::element::{Element, decode, finite_range, integer_range, push_float, push_integer};
+use super::{ArraySpec, DType};
+use crate::digest::FieldHasher;
 
 /// How an argument's values are made. Every kind is deterministic for a given seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,9 +75,206 @@ pub struct FillError {
     pub reason: String,
 }
 
-/// The dense little-endian host bytes of an array. `Fill::File` and `Fill::ValuesUnknown` are errors here: the
-/// registry resolves the one and refuses the other.
+/// Largest array that is filled; a record that asks for more is refused before anything is allocated.
+pub const MAX_ARRAY_BYTES: u64 = 16 << 30;
+
+/// The seed of one argument: the first eight bytes, little endian, of the [`FieldHasher`] digest `argument-seed` over
+/// the name and the index (eight little-endian bytes). Every candidate of an invocation gets the same inputs.
+pub fn argument_seed(name: &str, index: u64) -> u64 {
+    let digest = FieldHasher::new("argument-seed").field(name.as_bytes()).field(&index.to_le_bytes()).finish();
+    digest.as_bytes().iter().take(8).rev().fold(0, |seed, &byte| (seed << 8) | u64::from(byte))
+}
+
+/// The dense little-endian host bytes of an array.
+///
+/// The values follow from `spec`, `fill` and `seed` alone, by IEEE arithmetic without the platform's mathematical
+/// functions, so they are the same bytes on every machine and in every release; the derivation is in
+/// `docs/registry.md`. Floats are rounded to nearest even and kept finite (a draw beyond the type's range becomes its
+/// largest finite value); rounding to a narrow type may reach the excluded end of a uniform range.
+///
+/// # Errors
+/// Where the type cannot hold the fill's values, the array is larger than [`MAX_ARRAY_BYTES`], or the fill is
+/// `Fill::File` or `Fill::ValuesUnknown`: the registry resolves the one and refuses the other.
 pub fn generate(spec: &ArraySpec, fill: &Fill, seed: u64) -> Result<Vec<u8>, FillError> {
-    let _ = (fill, seed);
-    Err(FillError { spec: spec.to_string(), reason: "not built yet".into() })
+    let refuse = |reason: String| FillError { spec: spec.to_string(), reason };
+    let size = spec.host_bytes().filter(|&size| size <= MAX_ARRAY_BYTES);
+    let size = size.ok_or_else(|| refuse(format!("it is larger than {} GiB", MAX_ARRAY_BYTES >> 30)))?;
+    let count = spec.elements().unwrap_or(0);
+    let mut bytes = Vec::new();
+    usize::try_from(size)
+        .ok()
+        .and_then(|size| bytes.try_reserve_exact(size).ok())
+        .ok_or_else(|| refuse(format!("no memory for {size} bytes")))?;
+    let mut draws = Draws::new(seed);
+    let dtype = spec.dtype;
+    let row = spec.dims.last().copied().unwrap_or(1);
+    let mut push = |value: i128| push_integer_valued(dtype, value, &mut bytes);
+    match fill {
+        Fill::Normal { scale } => {
+            if !(scale.is_finite() && *scale >= 0.0) {
+                return Err(refuse(format!("the scale `{scale}` is not a finite number from 0")));
+            }
+            if dtype == DType::F8E8M0Fnu {
+                return Err(refuse("the type has no sign; `uniform` over a positive range fits it".into()));
+            }
+            let draw = || draws.normal() * scale;
+            push_reals(dtype, count, draw, &mut bytes).map_err(refuse)?;
+        }
+        Fill::Uniform { low, high } => {
+            if !(low.is_finite() && high.is_finite() && low < high && (high - low).is_finite()) {
+                return Err(refuse(format!("`{low}..{high}` is not a finite range")));
+            }
+            let draw = || low + (high - low) * draws.unit();
+            push_reals(dtype, count, draw, &mut bytes).map_err(refuse)?;
+        }
+        Fill::Constant { value } => match integer_range(dtype) {
+            Some((low, high)) => {
+                let whole = *value as i128;
+                if whole as f64 != *value || !(low..=high).contains(&whole) {
+                    return Err(refuse(format!("the type does not hold `{value}`")));
+                }
+                (0..count).for_each(|_| push(whole));
+            }
+            None => {
+                let (low, high) = finite_range(dtype).unwrap_or_default();
+                if !(low..=high).contains(value) {
+                    return Err(refuse(format!("the type does not hold `{value}`")));
+                }
+                for _ in 0..count {
+                    push_real(dtype, *value, 0.0, &mut bytes);
+                }
+            }
+        },
+        Fill::IntegerRange { low, high } => {
+            if low > high {
+                return Err(refuse(format!("`{low}..={high}` is empty")));
+            }
+            check_holds(dtype, i128::from(*low), i128::from(*high)).map_err(refuse)?;
+            let span = high.wrapping_sub(*low) as u64;
+            (0..count).for_each(|_| push(i128::from(*low) + i128::from(draws.up_to(span))));
+        }
+        Fill::Permutation => {
+            check_holds(dtype, 0, i128::from(row) - 1).map_err(refuse)?;
+            let mut order: Vec<u64> = Vec::new();
+            for _ in 0..rows(count, row) {
+                order.clear();
+                order.extend(0..row);
+                // Fisher and Yates, from the end
+                for last in (1..order.len()).rev() {
+                    order.swap(last, draws.up_to(last as u64) as usize);
+                }
+                order.iter().for_each(|&value| push(i128::from(value)));
+            }
+        }
+        Fill::SortedCumulative { total } => {
+            let limit = check_total(dtype, *total).map_err(refuse)?;
+            for _ in 0..rows(count, row) {
+                let mut cuts = draws.sorted_cuts(row.saturating_sub(2), limit);
+                if row > 1 {
+                    cuts.insert(0, 0);
+                }
+                cuts.push(limit);
+                cuts.iter().for_each(|&value| push(i128::from(value)));
+            }
+        }
+        Fill::Partition { total } => {
+            let limit = check_total(dtype, *total).map_err(refuse)?;
+            for _ in 0..rows(count, row) {
+                let mut cuts = draws.sorted_cuts(row - 1, limit);
+                cuts.push(limit);
+                let mut before = 0;
+                for cut in cuts {
+                    push(i128::from(cut - before));
+                    before = cut;
+                }
+            }
+        }
+        Fill::BooleanDensity { density } => {
+            if !(0.0..=1.0).contains(density) {
+                return Err(refuse(format!("the density `{density}` is not in 0..=1")));
+            }
+            check_holds(dtype, 0, 1).map_err(refuse)?;
+            (0..count).for_each(|_| push(i128::from(draws.unit() < *density)));
+        }
+        Fill::File { path, .. } => {
+            return Err(refuse(format!("its values are in `{}`: read them through the registry", path.display())));
+        }
+        Fill::ValuesUnknown => {
+            return Err(refuse("its values steer control flow and were not known when it was recorded".into()));
+        }
+    }
+    Ok(bytes)
+}
+
+/// Rows along the last dimension; none in an array without elements, whatever that dimension is.
+fn rows(count: u64, row: u64) -> u64 {
+    count.checked_div(row).unwrap_or(0)
+}
+
+fn check_total(dtype: DType, total: i64) -> Result<u64, String> {
+    let limit = u64::try_from(total).map_err(|_| format!("the total `{total}` is negative"))?;
+    check_holds(dtype, 0, i128::from(total))?;
+    Ok(limit)
+}
+
+/// Whether a type holds every integer of a range, exactly.
+fn check_holds(dtype: DType, low: i128, high: i128) -> Result<(), String> {
+    let (least, most) = match integer_range(dtype) {
+        Some(range) => range,
+        None => {
+            let whole = [low, high].iter().all(|&value| holds_exactly(dtype, value));
+            let dense = holds_exactly(dtype, low.abs().max(high.abs()) - 1);
+            return if whole && dense {
+                Ok(())
+            } else {
+                Err(format!("the type does not hold `{low}..={high}` exactly"))
+            };
+        }
+    };
+    if low < least || high > most {
+        return Err(format!("`{low}..={high}` is not inside the type's `{least}..={most}`"));
+    }
+    Ok(())
+}
+
+fn holds_exactly(dtype: DType, value: i128) -> bool {
+    let mut bytes = Vec::new();
+    push_real(dtype, value as f64, 0.0, &mut bytes);
+    match decode(dtype, &bytes) {
+        Some(Element::Real(back) | Element::Complex(back, _)) => back == value as f64 && back as i128 == value,
+        _ => false,
+    }
+}
+
+fn push_integer_valued(dtype: DType, value: i128, bytes: &mut Vec<u8>) {
+    if integer_range(dtype).is_some() {
+        push_integer(dtype, value, bytes);
+    } else {
+        push_real(dtype, value as f64, 0.0, bytes);
+    }
+}
+
+fn push_reals(dtype: DType, count: u64, mut draw: impl FnMut() -> f64, bytes: &mut Vec<u8>) -> Result<(), String> {
+    let Some((low, high)) = finite_range(dtype) else {
+        let instead = if dtype == DType::Pred { "boolean-density" } else { "integer-range" };
+        return Err(format!("the type holds no fractions; `{instead}` fits it"));
+    };
+    for _ in 0..count {
+        let real = draw().clamp(low, high);
+        let imaginary = if dtype.is_complex() { draw().clamp(low, high) } else { 0.0 };
+        push_real(dtype, real, imaginary, bytes);
+    }
+    Ok(())
+}
+
+fn push_real(dtype: DType, real: f64, imaginary: f64, bytes: &mut Vec<u8>) {
+    let part = match dtype {
+        DType::C64 => DType::F32,
+        DType::C128 => DType::F64,
+        other => other,
+    };
+    push_float(part, real, bytes);
+    if dtype.is_complex() {
+        push_float(part, imaginary, bytes);
+    }
 }

@@ -1,11 +1,13 @@
 //! Arrays as programs take and give them: element types, shapes, how inputs are filled, how outputs are compared.
 
 mod compare;
+mod draws;
 mod dtype;
+mod element;
 mod fill;
 mod spec;
 
 pub use compare::{Comparison, Tolerance, compare_bytes};
 pub use dtype::{DType, UnknownDType};
-pub use fill::{Fill, FillError, generate};
+pub use fill::{Fill, FillError, MAX_ARRAY_BYTES, argument_seed, generate};
 pub use spec::{ArraySpec, SpecError};

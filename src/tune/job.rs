@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::array::{Fill, argument_seed, generate};
 use crate::cache::CacheKey;
 use crate::device::DeviceFingerprint;
 use crate::digest::{Digest, FieldHasher};
@@ -30,7 +29,7 @@ pub(super) struct JobIdentity {
 
 impl JobIdentity {
     /// The identity of an invocation under a timer; fails with a reason where the baseline is no candidate.
-    pub(super) fn new(invocation: &Invocation, timer: &dyn Timer, seed: u64) -> Result<Self, String> {
+    pub(super) fn new(invocation: &Invocation, timer: &dyn Timer) -> Result<Self, String> {
         let device = timer.device();
         let baseline = invocation.candidates.iter().position(|candidate| candidate.config == invocation.baseline);
         let baseline = baseline.ok_or("the recorded baseline is not among the candidates; record it again")?;
@@ -41,7 +40,7 @@ impl JobIdentity {
         hasher.field(invocation.op_id.as_bytes()).field(invocation.call_key.as_bytes());
         hasher.field(invocation.direction.to_string().as_bytes());
         hasher.field(serde_json::to_string(&invocation.arguments).unwrap_or_default().as_bytes());
-        hasher.field(&seed.to_le_bytes()).field(&(baseline as u64).to_le_bytes());
+        hasher.field(&(baseline as u64).to_le_bytes());
         for candidate in &invocation.candidates {
             hasher.field(candidate.config.as_str().as_bytes());
             let program = candidate.program.as_ref().map(|program| program.semantic_digest);
@@ -85,51 +84,49 @@ fn environment_text(device: &DeviceFingerprint) -> String {
     serde_json::to_string(&device.environment).unwrap_or_default()
 }
 
-/// Writes the inputs once and collects the programs. The inner error costs this invocation, the outer one the run.
+/// A job with the candidates that cannot be part of it.
+pub(super) struct Materialized {
+    /// The job.
+    pub(super) job: Job,
+    /// Candidates whose programs are not what was recorded. Not for the sample log: the registry can be mended.
+    pub(super) unusable: Vec<(usize, Failure)>,
+}
+
+/// Writes the inputs once and checks the programs. The inner error costs this invocation, the outer one the run.
 pub(super) fn materialize(
     invocation: &Invocation,
     registry: &Registry,
     scratch: &Path,
-    seed: u64,
-) -> Result<Result<Job, Failure>, TuneError> {
+) -> Result<Result<Materialized, Failure>, TuneError> {
     let mut inputs = Vec::with_capacity(invocation.arguments.len());
     for (index, argument) in invocation.arguments.iter().enumerate() {
-        let bytes = match &argument.fill {
-            Fill::File { path, digest } => match registry.read_array(path, *digest) {
-                Ok(bytes) => bytes,
-                Err(error) => return Ok(Err(Failure::new(FailureKind::Signature, error.to_string()))),
-            },
-            fill => match generate(&argument.spec, fill, seed ^ argument_seed(&argument.name, index as u64)) {
-                Ok(bytes) => bytes,
-                Err(error) => return Ok(Err(Failure::new(FailureKind::Signature, error.to_string()))),
-            },
+        let bytes = match registry.argument_bytes(invocation, index) {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Err(Failure::new(FailureKind::Signature, error.to_string()))),
         };
-        if argument.spec.host_bytes() != Some(bytes.len() as u64) {
-            let message = format!("argument `{}` is `{}` but has {} bytes", argument.name, argument.spec, bytes.len());
-            return Ok(Err(Failure::new(FailureKind::Signature, message)));
-        }
         let path = scratch.join(format!("input-{index}.bin"));
         std::fs::write(&path, bytes).map_err(|source| TuneError::Scratch { path: path.clone(), source })?;
         let (name, spec) = (argument.name.clone(), argument.spec.clone());
         inputs.push(InputArray { name, spec, path, donated: argument.donated });
     }
-    let candidates = invocation
-        .candidates
-        .iter()
-        .map(|candidate| JobCandidate {
-            config: candidate.config.clone(),
-            program: candidate
-                .program
-                .clone()
-                .map(|program| ProgramFile { path: registry.program_path(&program), program }),
-        })
-        .collect();
-    Ok(Ok(Job {
+    let (mut candidates, mut unusable) = (Vec::new(), Vec::new());
+    for (index, candidate) in invocation.candidates.iter().enumerate() {
+        let checked = candidate.program.as_ref().map(|program| {
+            registry.checked_program_path(program).map(|path| ProgramFile { path, program: program.clone() })
+        });
+        let program = checked.transpose().unwrap_or_else(|error| {
+            unusable.push((index, Failure::new(FailureKind::NoProgram, error.to_string())));
+            None
+        });
+        candidates.push(JobCandidate { config: candidate.config.clone(), program });
+    }
+    let job = Job {
         op_id: invocation.op_id.clone(),
         call_key: invocation.call_key.clone(),
         direction: invocation.direction,
         inputs,
         candidates,
         scratch: scratch.to_owned(),
-    }))
+    };
+    Ok(Ok(Materialized { job, unusable }))
 }

@@ -64,7 +64,8 @@ impl Measuring<'_, '_> {
         loop {
             let active = self.active();
             let done = self.rounds.complete(&active);
-            if done >= self.options.rounds || active.len() < 2 || attempts == 0 {
+            let lone = active.len() < 2 && self.identity.distinct().len() > 1;
+            if done >= self.options.rounds || lone || attempts == 0 {
                 return Ok(measured);
             }
             attempts -= 1;

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cache::{CacheKey, ConfigStore, Entry};
+use crate::cache::{CacheKey, Entry};
 use crate::decision::{Judgement, judge};
 use crate::label::Evidence;
-use crate::registry::{Invocation, Registry};
+use crate::registry::{Invocation, NotRunnable, Registry};
 use crate::samples::{CandidateRecord, JobRecord, Record};
 use crate::timer::Timer;
 
 use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, status_of};
-use super::job::{JobIdentity, materialize};
+use super::job::{JobIdentity, Materialized, materialize};
 use super::measure::{Ended, Measuring};
 use super::rounds::JobRounds;
 use super::{
@@ -73,12 +73,13 @@ impl Autotuner<'_, '_> {
         invocation: &Arc<Invocation>,
         result: &mut OperationResult,
     ) -> Result<Option<(CacheKey, Arc<Entry>)>, TuneError> {
-        if let Err(reason) = invocation.runnable() {
+        // a missing program is the timer's to judge: some build programs themselves
+        if let Err(reason @ NotRunnable::ValuesUnknown(_)) = invocation.runnable() {
             result.status = Status::ValuesUnknown;
             result.reason = reason.to_string();
             return Ok(None);
         }
-        let identity = match JobIdentity::new(invocation, &*self.timer, self.options.seed) {
+        let identity = match JobIdentity::new(invocation, &*self.timer) {
             Ok(identity) => identity,
             Err(reason) => {
                 result.reason = reason;
@@ -107,7 +108,9 @@ impl Autotuner<'_, '_> {
             programs: distinct.len(),
             rounds_kept: result.rounds_kept,
         });
-        if result.rounds_kept < self.options.rounds && wanted.len() > 1 {
+        // a lone program is measured for its time; a lone survivor of failures is not worth a decision
+        let enough = if distinct.len() == 1 { 1 } else { 2 };
+        if result.rounds_kept < self.options.rounds && wanted.len() >= enough {
             if !known_job {
                 self.ledger.append(&Record::Job(Box::new(self.job_record(invocation, &identity))))?;
             }
@@ -133,8 +136,13 @@ impl Autotuner<'_, '_> {
         let judgement = self.judge(&identity, &rounds, incumbent);
         result.candidates = candidate_results(invocation, &identity, &judgement, &rounds);
         result.reason.clone_from(&judgement.reason);
-        if rounds.failures.contains_key(&identity.baseline) || wanted.len() < 2 && invocation.candidates.len() > 1 {
+        let survivors = distinct.iter().filter(|candidate| !rounds.failures.contains_key(candidate)).count();
+        if rounds.failures.contains_key(&identity.baseline) || survivors < enough {
             result.reason = only_failures(&rounds, &identity);
+            return Ok(None);
+        }
+        if distinct.len() == 1 && invocation.candidates.len() > 1 {
+            "every candidate is the same program".clone_into(&mut result.reason);
         }
         let Some(entry) = entry_of(invocation, &identity, &judgement, &rounds, &*self.timer) else {
             return Ok(None);
@@ -161,10 +169,16 @@ impl Autotuner<'_, '_> {
             .prefix("autotune-lowered-")
             .tempdir()
             .map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
-        let job = match materialize(invocation, self.registry, scratch.path(), self.options.seed)? {
-            Ok(job) => job,
+        let Materialized { job, unusable } = match materialize(invocation, self.registry, scratch.path())? {
+            Ok(materialized) => materialized,
             Err(failure) => return Err(Ended::Failed(failure)),
         };
+        for (candidate, failure) in unusable {
+            if let Some(candidate) = job.candidates.get(candidate) {
+                (self.on_event)(Event::Failed { config: &candidate.config, failure: &failure });
+            }
+            rounds.failures.insert(candidate, failure);
+        }
         Measuring {
             timer: &mut *self.timer,
             ledger: &mut *self.ledger,
@@ -250,6 +264,6 @@ fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> String {
         (None, Some(failure)) => {
             format!("every other candidate failed, the first with {failure}; `--force` tries again")
         }
-        (None, None) => "the baseline is the only program".to_owned(),
+        (None, None) => "there is nothing to compare".to_owned(),
     }
 }

@@ -1,0 +1,107 @@
+//! Random numbers for fills: ChaCha8 words turned into numbers by exact arithmetic only.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use crate::digest::FieldHasher;
+
+/// A stream of draws.
+pub(super) struct Draws {
+    words: ChaCha8Rng,
+    /// The second number of the pair that the polar method makes.
+    spare: Option<f64>,
+}
+
+impl Draws {
+    /// The stream of a seed: ChaCha8 whose key is the digest `array-fill` over the seed's eight little-endian bytes.
+    pub(super) fn new(seed: u64) -> Self {
+        let key = FieldHasher::new("array-fill").field(&seed.to_le_bytes()).finish();
+        Self { words: ChaCha8Rng::from_seed(*key.as_bytes()), spare: None }
+    }
+
+    /// Uniform in `[0, 1)`: the upper 53 bits of a word.
+    pub(super) fn unit(&mut self) -> f64 {
+        (self.words.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Uniform in `0..=most`, without bias (Lemire, Fast random integer generation in an interval, 2019).
+    pub(super) fn up_to(&mut self, most: u64) -> u64 {
+        let Some(count) = most.checked_add(1) else { return self.words.next_u64() };
+        let unfair = count.wrapping_neg() % count;
+        loop {
+            let product = u128::from(self.words.next_u64()) * u128::from(count);
+            if product as u64 >= unfair {
+                return (product >> 64) as u64;
+            }
+        }
+    }
+
+    /// Standard normal, by Marsaglia's polar method.
+    pub(super) fn normal(&mut self) -> f64 {
+        if let Some(spare) = self.spare.take() {
+            return spare;
+        }
+        loop {
+            let (u, v) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
+            let s = u * u + v * v;
+            if s > 0.0 && s < 1.0 {
+                let factor = (-2.0 * natural_log(s) / s).sqrt();
+                self.spare = Some(v * factor);
+                return u * factor;
+            }
+        }
+    }
+
+    /// `count` numbers, uniform in `0..=limit`, sorted.
+    pub(super) fn sorted_cuts(&mut self, count: u64, limit: u64) -> Vec<u64> {
+        let mut cuts: Vec<u64> = (0..count).map(|_| self.up_to(limit)).collect();
+        cuts.sort_unstable();
+        cuts
+    }
+}
+
+/// The natural logarithm of a positive normal number.
+///
+/// The platform's `ln` may differ in the last bit from machine to machine, which would make other inputs there; this
+/// one uses IEEE operations only: `ln(m 2^e) = e ln 2 + 2 atanh((m - 1) / (m + 1))`.
+fn natural_log(x: f64) -> f64 {
+    let bits = x.to_bits();
+    let mut exponent = (bits >> 52) as i64 - 1023;
+    let mut mantissa = f64::from_bits((bits & ((1 << 52) - 1)) | (1023 << 52));
+    if mantissa > std::f64::consts::SQRT_2 {
+        mantissa /= 2.0;
+        exponent += 1;
+    }
+    let t = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = t * t;
+    // |t| <= 0.1716, so the eleventh term is below 2^-53 of the first
+    let series = (0..11).rev().fold(0.0, |sum, k| sum * square + 1.0 / f64::from(2 * k + 1));
+    exponent as f64 * std::f64::consts::LN_2 + 2.0 * t * series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithm_equals_the_platforms() {
+        for k in 1..2000 {
+            let x = f64::from(k) / 1999.5;
+            assert!((natural_log(x) - x.ln()).abs() <= 4.0 * f64::EPSILON * x.ln().abs().max(0.1), "{x}");
+        }
+        assert!((natural_log(1e-300) + 690.775_527_898_213_7).abs() < 1e-12);
+    }
+
+    #[test]
+    fn bounded_draws_are_fair() {
+        let mut draws = Draws::new(1);
+        let mut counts = [0_u32; 6];
+        for _ in 0..60_000 {
+            counts[draws.up_to(5) as usize] += 1;
+        }
+        // chi-square with five degrees of freedom: 20.5 is the 99.9% point
+        let chi: f64 = counts.iter().map(|&n| (f64::from(n) - 1e4).powi(2) / 1e4).sum();
+        assert!(chi < 20.5, "{chi}: {counts:?}");
+        assert_eq!(draws.up_to(0), 0);
+    }
+}

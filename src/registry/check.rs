@@ -1,0 +1,140 @@
+//! What an invocation must be to be stored, and what it must be to be run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path};
+
+use super::{Invocation, Program, Target};
+use crate::array::{Fill, MAX_ARRAY_BYTES};
+use crate::digest::{Digest, FieldHasher};
+
+/// Why an invocation cannot be stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidInvocation {
+    /// No operation.
+    #[error("`op_id` is empty")]
+    NoOperation,
+    /// No call key.
+    #[error("`call_key` is empty")]
+    NoCallKey,
+    /// The baseline is not among the candidates.
+    #[error("the baseline `{0}` is none of the candidates")]
+    Baseline(String),
+    /// A config stands twice.
+    #[error("the config `{0}` stands twice among the candidates")]
+    Duplicate(String),
+    /// An argument is larger than any device's memory.
+    #[error("the argument `{0}` is larger than {limit} GiB", limit = MAX_ARRAY_BYTES >> 30)]
+    TooLarge(String),
+    /// A path that does not stay in `arrays/`.
+    #[error("the argument `{0}` names the file `{1}`, which is not inside the registry's `arrays/`")]
+    Path(String, String),
+}
+
+/// Why an invocation is not run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotRunnable {
+    /// Values that steer control flow are not known.
+    #[error("values-unknown: the values of `{}` steer control flow and were not known when it was recorded; record it from an eager call", .0.join("`, `"))]
+    ValuesUnknown(Vec<String>),
+    /// No candidate has a program.
+    #[error("none of its candidates has a program: {0}")]
+    NoProgram(String),
+}
+
+/// Candidates that are the same program, to be measured once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramGroup {
+    /// The program of the group's first candidate; `None` for one that a worker must lower.
+    pub program: Option<Program>,
+    /// Indices of the candidates, ascending.
+    pub candidates: Vec<usize>,
+}
+
+impl Invocation {
+    /// The digest of what the invocation is of: target, operation, call key and direction. Its derivation is
+    /// part of the folder's format, see [`crate::registry`].
+    pub fn key(&self) -> Digest {
+        let mut hasher = FieldHasher::new("invocation-key");
+        match &self.target {
+            Target::Device(identity) => hasher.field(b"device").field(identity.to_digest().as_bytes()),
+            Target::Platform(platform) => hasher.field(b"platform").field(platform.as_bytes()),
+        };
+        hasher.field(self.op_id.as_bytes()).field(self.call_key.as_bytes());
+        hasher.field(self.direction.to_string().as_bytes()).finish()
+    }
+
+    /// Whether the record holds together.
+    ///
+    /// # Errors
+    /// The first thing that does not.
+    pub fn check(&self) -> Result<(), InvalidInvocation> {
+        if self.op_id.is_empty() {
+            return Err(InvalidInvocation::NoOperation);
+        }
+        if self.call_key.is_empty() {
+            return Err(InvalidInvocation::NoCallKey);
+        }
+        for argument in &self.arguments {
+            if argument.spec.host_bytes().is_none_or(|size| size > MAX_ARRAY_BYTES) {
+                return Err(InvalidInvocation::TooLarge(argument.name.clone()));
+            }
+            if let Fill::File { path, .. } = &argument.fill {
+                if !is_inside_arrays(path) {
+                    return Err(InvalidInvocation::Path(argument.name.clone(), path.display().to_string()));
+                }
+            }
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = self.candidates.iter().find(|candidate| !seen.insert(&candidate.config)) {
+            return Err(InvalidInvocation::Duplicate(twice.config.to_string()));
+        }
+        if !seen.contains(&self.baseline) {
+            return Err(InvalidInvocation::Baseline(self.baseline.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Whether a timer that builds no programs itself can run it.
+    ///
+    /// # Errors
+    /// The reason, one line.
+    pub fn runnable(&self) -> Result<(), NotRunnable> {
+        let unknown = self.arguments.iter().filter(|argument| argument.fill == Fill::ValuesUnknown);
+        let unknown: Vec<String> = unknown.map(|argument| argument.name.clone()).collect();
+        if !unknown.is_empty() {
+            return Err(NotRunnable::ValuesUnknown(unknown));
+        }
+        if self.candidates.iter().all(|candidate| candidate.program.is_none()) {
+            let reason = self.candidates.iter().find_map(|candidate| candidate.not_lowered.clone());
+            return Err(NotRunnable::NoProgram(reason.unwrap_or_else(|| "the record gives no reason".to_owned())));
+        }
+        Ok(())
+    }
+
+    /// The candidates grouped by semantic digest, in the order of each group's first candidate. A candidate without
+    /// a program is a group of its own.
+    pub fn program_groups(&self) -> Vec<ProgramGroup> {
+        let mut groups: Vec<ProgramGroup> = Vec::new();
+        let mut places: BTreeMap<Digest, usize> = BTreeMap::new();
+        for (index, candidate) in self.candidates.iter().enumerate() {
+            let place = candidate.program.as_ref().map(|program| {
+                let next = groups.len();
+                *places.entry(program.semantic_digest).or_insert(next)
+            });
+            match place.and_then(|place| groups.get_mut(place)) {
+                Some(group) => group.candidates.push(index),
+                None => groups.push(ProgramGroup { program: candidate.program.clone(), candidates: vec![index] }),
+            }
+        }
+        groups
+    }
+}
+
+/// Whether a path is `arrays/<name>` and nothing else.
+fn is_inside_arrays(path: &Path) -> bool {
+    let mut parts = path.components();
+    let inside = matches!(parts.next(), Some(Component::Normal(first)) if first == "arrays");
+    inside && matches!(parts.next(), Some(Component::Normal(_))) && parts.next().is_none()
+}

@@ -1,0 +1,70 @@
+//! Reads that are bounded and checked, writes that are whole or not there.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// Largest program that is read.
+pub const MAX_PROGRAM_BYTES: u64 = 1 << 30;
+
+/// Opens a regular file of at most `limit` bytes; anything else is an error, and a pipe does not make it wait.
+pub(super) fn open_bounded(path: &Path, limit: u64) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    if metadata.len() > limit {
+        let message = format!("{} bytes, where at most {limit} are allowed", metadata.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(file)
+}
+
+/// The bytes of a regular file of at most `limit` bytes.
+pub(super) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // taken again, since the file may have grown after its size was asked
+    open_bounded(path, limit)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {limit} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Writes a file so that a reader, or a crash, sees all of it or none: temporary name, sync, rename, sync of the folder.
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it has no folder"))?;
+    make_folder(folder)?;
+    // the umask applies: a registry is shared like any other file
+    let everyone = fs::Permissions::from_mode(0o666);
+    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
+    temporary.write_all(bytes)?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map_err(|error| error.error)?;
+    sync_folder(folder)
+}
+
+/// Makes a folder and its parents, each new one synced into its parent.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    let parent = folder.parent().unwrap_or(Path::new(""));
+    make_folder(parent)?;
+    match fs::create_dir(folder) {
+        Ok(()) => sync_folder(parent),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    match File::open(folder)?.sync_all() {
+        // some network filesystems have no sync for folders
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,410 @@
+//! The registry's folder: what is read when it is opened, what is written into it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::{Change, InvalidInvocation, Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, disk, merge, record};
+use crate::array::{Fill, FillError, MAX_ARRAY_BYTES, argument_seed, generate};
+use crate::digest::Digest;
+
+/// The schema that this version reads and writes.
+pub const SCHEMA: u32 = 1;
+
+const KIND: &str = "autotune-lowered-registry";
+
+/// A registry that cannot be used at all, or a file in it that was asked for and is not good.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// The folder is not a registry.
+    #[error("`{0}` is not a registry: it has no `registry.json`; record one, or make it with `registry add`")]
+    Missing(PathBuf),
+    /// `registry.json` is not what it must be.
+    #[error("`{path}`: {message}")]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// A newer version wrote it.
+    #[error("`{path}` has schema {schema}, this version reads {SCHEMA}: use a newer autotune-lowered")]
+    NewerSchema {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        schema: u64,
+    },
+    /// The system refused.
+    #[error("`{path}`: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A stored file's bytes are not those that were recorded.
+    #[error("`{path}`: its bytes have the digest `{found}`, not that of its name: damaged; record it again")]
+    Digest {
+        /// The file.
+        path: PathBuf,
+        /// Digest of the bytes that are there.
+        found: Digest,
+    },
+    /// An array's file has another size than its argument.
+    #[error("`{path}`: {found} bytes, where the argument `{name}` takes {expected}")]
+    ArraySize {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that are there.
+        found: u64,
+        /// The argument.
+        name: String,
+        /// Bytes that it takes.
+        expected: u64,
+    },
+    /// An invocation that does not hold together.
+    #[error(transparent)]
+    Invalid(#[from] InvalidInvocation),
+    /// An argument that cannot be filled.
+    #[error("argument `{name}`: {source}")]
+    Fill {
+        /// The argument.
+        name: String,
+        /// Why.
+        source: FillError,
+    },
+    /// The description given to `registry add` is not good.
+    #[error("`{path}`: {message}")]
+    Description {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with its place.
+        message: String,
+    },
+}
+
+/// What is wrong with a file of the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// It cannot be read, is no regular file or too large.
+    Unreadable,
+    /// Its name is not of the format, or not that of its content.
+    Name,
+    /// Its bytes do not have the digest in its name: half-written or changed.
+    Digest,
+    /// A newer version wrote it.
+    Schema,
+    /// It is not a record.
+    Content,
+    /// A record names it and it is not there.
+    Missing,
+}
+
+/// A file that was left out, and why. The rest of the registry works.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
+#[error("`{path}`: {message}")]
+pub struct Problem {
+    /// The file, as given or found.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub kind: ProblemKind,
+    /// One line, with what to do.
+    pub message: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    kind: String,
+    schema: u64,
+}
+
+/// A registry's folder and the invocations in it.
+#[derive(Debug)]
+pub struct Registry {
+    root: PathBuf,
+    invocations: Vec<Arc<Invocation>>,
+    problems: Vec<Problem>,
+    changes: Vec<Change>,
+    records: usize,
+}
+
+impl Registry {
+    /// Opens a registry and reads every record.
+    ///
+    /// # Errors
+    /// Where the folder is no registry or a newer version's. A bad record is no error but a [problem](Self::problems).
+    pub fn open(root: impl Into<PathBuf>) -> Result<Self, RegistryError> {
+        let root = root.into();
+        check_header(&root)?;
+        let mut registry =
+            Self { root, invocations: Vec::new(), problems: Vec::new(), changes: Vec::new(), records: 0 };
+        registry.reload()?;
+        Ok(registry)
+    }
+
+    /// Opens a registry, making an empty one where there is none.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and where the folder cannot be written.
+    pub fn create_or_open(root: impl Into<PathBuf>) -> Result<Self, RegistryError> {
+        let root = root.into();
+        let header = root.join("registry.json");
+        if !header.exists() {
+            let bytes = format!("{{\"kind\":\"{KIND}\",\"schema\":{SCHEMA}}}\n");
+            disk::write_whole(&header, bytes.as_bytes())
+                .map_err(|source| RegistryError::Io { path: header, source })?;
+        }
+        Self::open(root)
+    }
+
+    /// Reads every record again, as another recorder may have written more.
+    ///
+    /// # Errors
+    /// Where the folder `invocations` is there and cannot be listed.
+    pub fn reload(&mut self) -> Result<(), RegistryError> {
+        let (paths, mut problems) = self.record_paths()?;
+        let read: Vec<_> = paths.par_iter().map(|path| (path, record::read(path))).collect();
+        let mut by_key: BTreeMap<_, Vec<record::Record>> = BTreeMap::new();
+        self.records = 0;
+        for (path, outcome) in read {
+            match outcome {
+                Ok(record) => {
+                    self.records += 1;
+                    let invocation = &record.invocation;
+                    let order = (invocation.op_id.clone(), invocation.call_key.clone(), invocation.key());
+                    by_key.entry(order).or_default().push(record);
+                }
+                Err((kind, message)) => problems.push(Problem { path: path.clone(), kind, message }),
+            }
+        }
+        self.invocations.clear();
+        self.changes.clear();
+        for (invocation, changes) in by_key.into_values().filter_map(merge::merge) {
+            self.invocations.push(Arc::new(invocation));
+            self.changes.extend(changes);
+        }
+        problems.sort();
+        self.problems = problems;
+        Ok(())
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Every invocation, by operation and call key; records of one call are merged.
+    pub fn invocations(&self) -> &[Arc<Invocation>] {
+        &self.invocations
+    }
+
+    /// Records that were left out.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Calls whose records disagree.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// Number of good records.
+    pub fn record_count(&self) -> usize {
+        self.records
+    }
+
+    /// Where a program is in the store.
+    pub fn program_path(&self, program: &Program) -> PathBuf {
+        let digest = program.digest.to_string();
+        let shelf = digest.get(..2).unwrap_or_default();
+        self.root.join("programs").join(shelf).join(format!("{digest}.{}", program.format.extension()))
+    }
+
+    /// A program's bytes, their digest checked.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or its bytes are not those recorded.
+    pub fn read_program(&self, program: &Program) -> Result<Vec<u8>, RegistryError> {
+        read_checked(self.program_path(program), MAX_PROGRAM_BYTES, program.digest)
+    }
+
+    /// A program's path, the digest of its bytes checked just now.
+    ///
+    /// # Errors
+    /// Those of [`read_program`](Self::read_program).
+    pub fn checked_program_path(&self, program: &Program) -> Result<PathBuf, RegistryError> {
+        let path = self.program_path(program);
+        check_file(&path, MAX_PROGRAM_BYTES, program.digest).map(|()| path)
+    }
+
+    /// The bytes of an invocation's argument: generated from its fill, or read from the registry.
+    ///
+    /// The seed is [`argument_seed`] of the name and the index, the same for every candidate.
+    ///
+    /// # Errors
+    /// Where the fill does not fit the type, its file is not good, or its values are unknown.
+    pub fn argument_bytes(&self, invocation: &Invocation, index: usize) -> Result<Vec<u8>, RegistryError> {
+        let Some(argument) = invocation.arguments.get(index) else { return Ok(Vec::new()) };
+        let Fill::File { path, digest } = &argument.fill else {
+            let seed = argument_seed(&argument.name, index as u64);
+            return generate(&argument.spec, &argument.fill, seed)
+                .map_err(|source| RegistryError::Fill { name: argument.name.clone(), source });
+        };
+        invocation.check()?;
+        let path = self.root.join(path);
+        let expected = argument.spec.host_bytes().unwrap_or(u64::MAX);
+        let bytes = read_checked(path.clone(), MAX_ARRAY_BYTES, *digest)?;
+        if bytes.len() as u64 != expected {
+            let name = argument.name.clone();
+            return Err(RegistryError::ArraySize { path, found: bytes.len() as u64, name, expected });
+        }
+        Ok(bytes)
+    }
+
+    /// Stores a program's bytes. A file that is there with the right bytes is left alone, one with other bytes replaced.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn put_program(
+        &self,
+        format: ProgramFormat,
+        bytes: &[u8],
+        semantic_digest: Digest,
+        custom_calls: Vec<String>,
+    ) -> Result<Program, RegistryError> {
+        let program = Program { format, digest: Digest::of(bytes), semantic_digest, custom_calls };
+        self.put(self.program_path(&program), bytes, program.digest)?;
+        Ok(program)
+    }
+
+    /// Stores an array's bytes and gives the fill that reads them.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn put_array(&self, bytes: &[u8]) -> Result<Fill, RegistryError> {
+        let digest = Digest::of(bytes);
+        let path = Path::new("arrays").join(format!("{digest}.bin"));
+        self.put(self.root.join(&path), bytes, digest)?;
+        Ok(Fill::File { path, digest })
+    }
+
+    /// Stores an invocation whose programs and arrays are stored already, and reads the registry again.
+    ///
+    /// # Errors
+    /// Where the invocation does not hold together, a program or array of it is not in the store, or it cannot be written.
+    pub fn add(&mut self, invocation: &Invocation) -> Result<PathBuf, RegistryError> {
+        invocation.check()?;
+        for program in invocation.candidates.iter().filter_map(|candidate| candidate.program.as_ref()) {
+            self.checked_program_path(program)?;
+        }
+        for argument in &invocation.arguments {
+            if let Fill::File { path, digest } = &argument.fill {
+                check_file(&self.root.join(path), MAX_ARRAY_BYTES, *digest)?;
+            }
+        }
+        let io = |path: &Path, source| RegistryError::Io { path: path.to_owned(), source };
+        let (path, bytes) = record::encode(invocation).map_err(|error| io(&self.root, io::Error::from(error)))?;
+        let path = self.root.join(path);
+        disk::write_whole(&path, &bytes).map_err(|source| io(&path, source))?;
+        self.reload()?;
+        Ok(path)
+    }
+
+    fn put(&self, path: PathBuf, bytes: &[u8], digest: Digest) -> Result<(), RegistryError> {
+        if check_file(&path, bytes.len() as u64, digest).is_ok() {
+            return Ok(());
+        }
+        disk::write_whole(&path, bytes).map_err(|source| RegistryError::Io { path, source })
+    }
+
+    /// Every record's path, sorted, and the folders that could not be listed.
+    fn record_paths(&self) -> Result<(Vec<PathBuf>, Vec<Problem>), RegistryError> {
+        let top = self.root.join("invocations");
+        let mut problems = Vec::new();
+        let mut paths = BTreeSet::new();
+        let folders = match visible_entries(&top) {
+            Ok(folders) => folders,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(source) => return Err(RegistryError::Io { path: top, source }),
+        };
+        for folder in folders {
+            match visible_entries(&folder) {
+                Ok(files) => {
+                    paths.extend(files.into_iter().filter(|file| file.extension().is_some_and(|e| e == "json")))
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
+                Err(error) => {
+                    let (kind, message) = (ProblemKind::Unreadable, error.to_string());
+                    problems.push(Problem { path: folder, kind, message });
+                }
+            }
+        }
+        Ok((paths.into_iter().collect(), problems))
+    }
+}
+
+/// The entries of a folder whose names do not start with a point.
+pub(super) fn visible_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+fn check_header(root: &Path) -> Result<(), RegistryError> {
+    let path = root.join("registry.json");
+    let bytes = match disk::read_bounded(&path, 1 << 16) {
+        Ok(bytes) => bytes,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Err(RegistryError::Missing(root.to_owned()));
+        }
+        Err(source) => return Err(RegistryError::Io { path, source }),
+    };
+    let header: Header = match serde_json::from_slice(&bytes) {
+        Ok(header) => header,
+        Err(error) => return Err(RegistryError::Header { path, message: error.to_string() }),
+    };
+    if header.kind != KIND {
+        let message = format!("its kind is not `{KIND}`");
+        return Err(RegistryError::Header { path, message });
+    }
+    match header.schema {
+        schema if schema == u64::from(SCHEMA) => Ok(()),
+        0 => Err(RegistryError::Header { path, message: "there is no schema 0".to_owned() }),
+        schema => Err(RegistryError::NewerSchema { path, schema }),
+    }
+}
+
+fn read_checked(path: PathBuf, limit: u64, digest: Digest) -> Result<Vec<u8>, RegistryError> {
+    let bytes = match disk::read_bounded(&path, limit) {
+        Ok(bytes) => bytes,
+        Err(source) => return Err(RegistryError::Io { path, source }),
+    };
+    match Digest::of(&bytes) {
+        found if found == digest => Ok(bytes),
+        found => Err(RegistryError::Digest { path, found }),
+    }
+}
+
+/// Whether a file has a digest, in constant memory.
+pub(super) fn check_file(path: &Path, limit: u64, digest: Digest) -> Result<(), RegistryError> {
+    let io = |source| RegistryError::Io { path: path.to_owned(), source };
+    let file = disk::open_bounded(path, limit).map_err(io)?;
+    match Digest::of_reader(file).map_err(io)? {
+        found if found == digest => Ok(()),
+        found => Err(RegistryError::Digest { path: path.to_owned(), found }),
+    }
+}

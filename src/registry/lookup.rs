@@ -1,0 +1,108 @@
+//! Finding invocations: by operation, call key and device.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{Direction, Invocation, Registry, Target};
+use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
+
+impl Target {
+    /// Whether an invocation for this target may be run on a device. A platform matches every device of it.
+    pub fn compare(&self, mode: MatchMode, device: &DeviceIdentity) -> DeviceMatch {
+        match self {
+            Self::Device(theirs) => mode.compare(device, theirs),
+            Self::Platform(platform) if *platform == device.platform => DeviceMatch::Same,
+            Self::Platform(platform) if mode == MatchMode::Any => {
+                DeviceMatch::Flagged(format!("recorded for the platform `{platform}`"))
+            }
+            Self::Platform(platform) => DeviceMatch::Miss(format!(
+                "recorded for the platform `{platform}`, the device is `{device}`; only `--match any` would accept it"
+            )),
+        }
+    }
+}
+
+/// An invocation and how its target relates to the device at hand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The invocation.
+    pub invocation: Arc<Invocation>,
+    /// Same device, accepted with a flag, or not accepted.
+    pub device: DeviceMatch,
+}
+
+/// One line of `registry ls`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    /// Operation.
+    pub op_id: String,
+    /// Call key.
+    pub call_key: String,
+    /// What the programs compute.
+    pub direction: Direction,
+    /// What it was lowered for, in words.
+    pub target: String,
+    /// Argument specs, `f32[2,128]`.
+    pub arguments: Vec<String>,
+    /// Number of candidates.
+    pub candidates: usize,
+    /// Number of different programs among them.
+    pub programs: usize,
+    /// The baseline config, in brief.
+    pub baseline: String,
+    /// Why it is not run, where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_runnable: Option<String>,
+    /// When, seconds since 1970.
+    pub recorded_at: u64,
+    /// What recorded it.
+    pub recorder: String,
+}
+
+impl Registry {
+    /// Invocations of one operation, of every call key and device. `op_id` may be `name@vN` or the bare name, which
+    /// finds every version.
+    pub fn of_operation<'a>(&'a self, op_id: &'a str) -> impl Iterator<Item = &'a Arc<Invocation>> {
+        let named = move |invocation: &&Arc<Invocation>| {
+            invocation.op_id == op_id || crate::label::split_op_id(&invocation.op_id).0 == op_id
+        };
+        self.invocations().iter().filter(named)
+    }
+
+    /// Invocations of one call, with how each relates to the device.
+    pub fn find(&self, mode: MatchMode, device: &DeviceIdentity, op_id: &str, call_key: &str) -> Vec<Found> {
+        let of_call = self.of_operation(op_id).filter(|invocation| invocation.call_key == call_key);
+        of_call
+            .map(|invocation| Found {
+                invocation: Arc::clone(invocation),
+                device: invocation.target.compare(mode, device),
+            })
+            .collect()
+    }
+
+    /// One line for each invocation, for `registry ls`.
+    pub fn list(&self) -> Vec<Listed> {
+        self.invocations().iter().map(|invocation| listed(invocation)).collect()
+    }
+}
+
+fn listed(invocation: &Invocation) -> Listed {
+    let groups = invocation.program_groups();
+    Listed {
+        op_id: invocation.op_id.clone(),
+        call_key: invocation.call_key.clone(),
+        direction: invocation.direction,
+        target: match &invocation.target {
+            Target::Device(identity) => identity.to_string(),
+            Target::Platform(platform) => format!("every {platform} device"),
+        },
+        arguments: invocation.arguments.iter().map(|argument| argument.spec.to_string()).collect(),
+        candidates: invocation.candidates.len(),
+        programs: groups.iter().filter(|group| group.program.is_some()).count(),
+        baseline: invocation.baseline.to_brief(),
+        not_runnable: invocation.runnable().err().map(|reason| reason.to_string()),
+        recorded_at: invocation.recorded_at,
+        recorder: invocation.recorder.clone(),
+    }
+}

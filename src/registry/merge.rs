@@ -1,0 +1,75 @@
+//! Several records of one call become one invocation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::record::Record;
+use super::{Argument, Invocation};
+use crate::config::Config;
+use crate::digest::Digest;
+
+/// What two records of one call disagree on.
+///
+/// The newer record (by `recorded_at`, then by content digest) gives the invocation. A candidate that only the older
+/// one has joins it, unless the two disagree: then the older one was made from another kernel, and what only it
+/// has is left out. Programs that differ in their bytes alone, as recordings from two folders do, agree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Operation.
+    pub op_id: String,
+    /// Call key.
+    pub call_key: String,
+    /// Configs whose programs differ in the semantic digest: the kernel really changed.
+    pub configs: Vec<Config>,
+    /// Whether the records differ in number, type or shape of the arguments.
+    pub arguments: bool,
+    /// Candidates of the older record that are left out.
+    pub left_out: usize,
+}
+
+/// Merges records of one key; `None` for no record at all.
+pub(super) fn merge(mut records: Vec<Record>) -> Option<(Invocation, Vec<Change>)> {
+    records.sort_by_key(|record| std::cmp::Reverse((record.invocation.recorded_at, record.content)));
+    let mut records = records.into_iter();
+    let mut merged = records.next()?.invocation;
+    let mut changes = Vec::new();
+    for older in records.map(|record| record.invocation) {
+        let configs = changed_configs(&merged, &older);
+        let arguments = !same_arguments(&merged.arguments, &older.arguments);
+        let known: BTreeSet<Config> = merged.candidates.iter().map(|candidate| candidate.config.clone()).collect();
+        let only_older: Vec<_> =
+            older.candidates.into_iter().filter(|candidate| !known.contains(&candidate.config)).collect();
+        if configs.is_empty() && !arguments {
+            merged.candidates.extend(only_older);
+        } else {
+            changes.push(Change {
+                op_id: merged.op_id.clone(),
+                call_key: merged.call_key.clone(),
+                configs,
+                arguments,
+                left_out: only_older.len(),
+            });
+        }
+    }
+    Some((merged, changes))
+}
+
+fn changed_configs(newer: &Invocation, older: &Invocation) -> Vec<Config> {
+    let digests = |invocation: &Invocation| -> BTreeMap<Config, Digest> {
+        let lowered = invocation.candidates.iter();
+        lowered
+            .filter_map(|candidate| Some((candidate.config.clone(), candidate.program.as_ref()?.semantic_digest)))
+            .collect()
+    };
+    let before = digests(older);
+    let after = digests(newer).into_iter();
+    after
+        .filter(|(config, digest)| before.get(config).is_some_and(|before| before != digest))
+        .map(|(config, _)| config)
+        .collect()
+}
+
+fn same_arguments(a: &[Argument], b: &[Argument]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.spec == b.spec && a.donated == b.donated)
+}
