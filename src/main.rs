@@ -1,1 +1,7 @@
-fn main() {}
+//! The `autotune-lowered` program: a thin door to the library's command line.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    autotune_lowered::cli::main()
+}

@@ -56,7 +56,22 @@ struct SeedEntry {
     entry: Entry,
 }
 
+/// The seed files of the `cache/` folder of this repository, as they were when the program was built.
+const SHIPPED: &[(&str, &str)] = &[];
+
 impl SeedStore {
+    /// The files that are shipped with the program.
+    pub fn shipped() -> Self {
+        let mut store = Self::default();
+        for (name, text) in SHIPPED {
+            if let Err(reason) = store.add_text(text) {
+                // a test reads every shipped file; this is for a build from a broken tree
+                tracing::warn!("shipped seed file `{name}`: {reason}");
+            }
+        }
+        store
+    }
+
     /// Reads every seed file below a folder; files that cannot be read are left out and reported.
     pub fn read_folder(folder: &Path) -> (Self, Vec<SeedProblem>) {
         let (mut store, mut problems) = (Self::default(), Vec::new());

@@ -1,1 +1,18 @@
 //! The command line: arguments, progress, exit codes. The only room that prints or exits.
+
+mod args;
+mod cache;
+mod candidates;
+mod device;
+pub mod exit;
+mod fault;
+mod logging;
+mod meta;
+mod progress;
+mod registry;
+mod run;
+mod scan;
+mod tune;
+mod worker;
+
+pub use run::main;

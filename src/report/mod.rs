@@ -1,1 +1,21 @@
-//! Results and events to a writer, as a table or as JSON.
+//! Results to a writer, as a table or as JSON. Reads results only, so a stored run can be drawn again.
+
+mod figures;
+mod grid;
+mod scan;
+mod table;
+
+pub use figures::{format_ns, format_ratio};
+pub use grid::Grid;
+pub use scan::write_scan;
+pub use table::write_result;
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// Writes a value as indented JSON with a line feed at the end.
+pub fn write_json<T: Serialize>(out: &mut dyn Write, value: &T) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)
+}

@@ -1,0 +1,320 @@
+//! The command line's shape.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::device::MatchMode;
+
+use super::exit;
+
+/// An offline autotuner for lowered HLO computations.
+#[derive(Debug, Parser)]
+#[command(
+    name = "autotune-lowered",
+    version,
+    about = "Tune the labelled kernels of a lowered module and cache the best configs",
+    long_about = "Scans a lowered module for the labels of tunable kernels, matches them with recorded invocations of \
+                  this device, times every candidate config in worker processes, and writes the best configs to a \
+                  persistent cache.",
+    after_long_help = exit_codes_help(),
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub tune: TuneArgs,
+    /// Say more on stderr: `-v` what is done, `-vv` details (`RUST_LOG` overrides)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+fn exit_codes_help() -> String {
+    let rows = exit::TABLE.iter().map(|(code, meaning)| format!("  {code:>3}  {meaning}"));
+    format!("Exit codes:\n{}", rows.collect::<Vec<_>>().join("\n"))
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the labels of a module
+    Scan(ScanArgs),
+    /// Print the fingerprint of each device that a plugin shows
+    Device(DeviceArgs),
+    /// Look at recorded invocations, or add one
+    #[command(subcommand)]
+    Registry(RegistryCommand),
+    /// Look at search spaces
+    #[command(subcommand)]
+    Candidates(CandidatesCommand),
+    /// Look at cached configs, or remove them
+    #[command(subcommand)]
+    Cache(CacheCommand),
+    /// Run, guard or check a worker (docs/worker-protocol.md)
+    #[command(subcommand)]
+    Worker(WorkerCommand),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// For programs; the schemas are in docs/json.md
+    Json,
+}
+
+/// What to do with a label that only kept its operation's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ByNameArg {
+    /// Up to eight recorded invocations are taken; more are listed and left
+    Few,
+    /// However many there are
+    All,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct FormatArg {
+    /// How results are printed on stdout
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct LabelArgs {
+    /// Also find labels of your own: a regular expression with the groups `op` and `key`
+    #[arg(long, value_name = "REGEX")]
+    pub label_regex: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct CacheArgs {
+    /// Cache folder [default: the platform's cache folder]
+    #[arg(long = "cache", value_name = "DIR", env = "AUTOTUNE_LOWERED_CACHE_DIR")]
+    pub folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct PluginArgs {
+    /// PJRT plugin (a shared library) [default: found from PJRT_NAMES_AND_LIBRARY_PATHS,
+    /// PJRT_PLUGIN_LIBRARY_PATH, or the active Python environment]
+    #[arg(long, value_name = "PATH")]
+    pub plugin: Option<PathBuf>,
+    /// Which of the plugin's devices, by number
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub device: usize,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct TuneArgs {
+    /// The lowered module: HLO text, StableHLO text or bytecode, HloModuleProto, an XLA dump folder, gzip or zstd of
+    /// these, or `-` for standard input
+    #[arg(value_name = "MODULE")]
+    pub module: Option<PathBuf>,
+    /// Folder of recorded invocations [default: `registry` beside the module]
+    #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
+    pub registry: Option<PathBuf>,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    /// Keep results in memory and in the output only
+    #[arg(long)]
+    pub no_persist: bool,
+    /// What times candidates: `pjrt`, `command:CMD` (a worker of your own), `replay:FILE` (recorded samples)
+    #[arg(long, value_name = "TIMER", default_value = "pjrt")]
+    pub timer: String,
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+    /// Whose recordings may stand for this device's: exact, kind or any
+    #[arg(long = "match", value_name = "MODE", default_value = "exact")]
+    pub match_mode: MatchMode,
+    /// What to do with a label that only kept its operation's name
+    #[arg(long, value_enum, default_value_t = ByNameArg::Few)]
+    pub by_name: ByNameArg,
+    #[command(flatten)]
+    pub labels: LabelArgs,
+    /// Interleaved rounds of each operation
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rounds: u32,
+    /// Part of the baseline's time that a config must save to replace it
+    #[arg(long, value_name = "PART", default_value_t = 0.02, value_parser = part)]
+    pub min_improvement: f64,
+    /// Measure again what is already known
+    #[arg(long)]
+    pub force: bool,
+    /// Seconds after which a call to a worker counts as hung
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    /// MiB of memory that a worker may use [default: three quarters of the machine's]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
+    pub memory_limit: Option<u64>,
+    /// Say what would be tuned, and measure nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+/// A part of one: at least zero, below one.
+fn part(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..1.0).contains(&value) => Ok(value),
+        _ => Err("expected a number of at least 0 and below 1, such as 0.02".to_owned()),
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ScanArgs {
+    /// The module, or `-` for standard input
+    pub module: PathBuf,
+    #[command(flatten)]
+    pub labels: LabelArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+#[derive(Debug, Args)]
+pub struct DeviceArgs {
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RegistryArg {
+    /// Folder of recorded invocations
+    #[arg(value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
+    pub registry: PathBuf,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RegistryCommand {
+    /// List recorded invocations
+    Ls(RegistryArg),
+    /// Show every invocation of an operation, with its candidates
+    Show {
+        #[command(flatten)]
+        registry: RegistryArg,
+        /// `op@vN`, or `op@vN:key`
+        name: String,
+    },
+    /// Check every record, program and array against its digest
+    Verify(RegistryArg),
+    /// Add an invocation that a JSON file describes (docs/registry.md)
+    Add {
+        #[command(flatten)]
+        registry: RegistryArg,
+        /// The description
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CandidatesCommand {
+    /// List the search spaces
+    Ls(SpacesArg),
+    /// List the configs of an operation's search space
+    Show {
+        /// The operation
+        op: String,
+        #[command(flatten)]
+        spaces: SpacesArg,
+    },
+    /// Check a search space's file
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct SpacesArg {
+    /// Folder of search spaces that go before those shipped
+    #[arg(long, value_name = "DIR")]
+    pub candidates: Option<PathBuf>,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// Print the best config of a call
+    Get {
+        /// Operation, `name@vN`
+        op: String,
+        /// Call key
+        key: String,
+        /// Whose results may stand for this device's: exact, kind or any
+        #[arg(long = "match", value_name = "MODE", default_value = "exact")]
+        match_mode: MatchMode,
+        #[command(flatten)]
+        plugin: PluginArgs,
+        #[command(flatten)]
+        cache: CacheArgs,
+        #[command(flatten)]
+        format: FormatArg,
+    },
+    /// List cached configs
+    Ls {
+        #[command(flatten)]
+        cache: CacheArgs,
+        #[command(flatten)]
+        format: FormatArg,
+    },
+    /// Remove the entries of an operation, or of one call of it, for every device
+    Rm {
+        /// Operation, `name@vN`
+        op: String,
+        /// Call key
+        key: Option<String>,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Print the cache folder
+    Path {
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Make the sled cache again from the sample log
+    Rebuild {
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum WorkerCommand {
+    /// Serve the worker protocol with a PJRT plugin
+    Pjrt {
+        #[command(flatten)]
+        plugin: PluginArgs,
+    },
+    /// Run a worker in a process group of its own, with limits; ends with its stdin and with its parent
+    Exec {
+        /// Bytes of memory that the worker may use
+        #[arg(long, value_name = "BYTES")]
+        memory_bytes: Option<u64>,
+        /// The worker and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<std::ffi::OsString>,
+    },
+    /// Check that a worker keeps to the protocol
+    Check {
+        /// Device number that the worker is asked for
+        #[arg(long, default_value_t = 0)]
+        device: usize,
+        /// The worker's command line, as one word for the shell
+        command: String,
+    },
+}

@@ -1,0 +1,132 @@
+//! `cache`: look at cached configs, or remove them.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use etcetera::BaseStrategy;
+use serde_json::json;
+
+use crate::cache::{CacheKey, ConfigStore, Entry, Lookup, SeedStore, Tier};
+use crate::report::{Grid, format_ns, format_ratio, write_json};
+use crate::tune::Ledger;
+
+use super::args::{CacheArgs, CacheCommand, Format};
+use super::fault::Fault;
+use super::run::FINE;
+use super::{device, exit};
+
+/// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder.
+pub(super) fn folder(args: &CacheArgs) -> Result<PathBuf, Fault> {
+    match &args.folder {
+        Some(folder) => Ok(folder.clone()),
+        None => etcetera::choose_native_strategy()
+            .map(|strategy| strategy.cache_dir().join("autotune-lowered"))
+            .map_err(|_| Fault::new(exit::CACHE_TROUBLE, "cannot find the home folder; name a cache with `--cache DIR`")),
+    }
+}
+
+/// The shipped tier.
+pub(super) fn seeds() -> Vec<Box<dyn ConfigStore>> {
+    vec![Box::new(SeedStore::shipped())]
+}
+
+/// Opens the ledger of a cache folder and says on stderr what was wrong with it.
+pub(super) fn open(args: &CacheArgs) -> Result<Ledger, Fault> {
+    let ledger = Ledger::open(&folder(args)?, seeds())?;
+    tell(&ledger);
+    Ok(ledger)
+}
+
+fn tell(ledger: &Ledger) {
+    for note in ledger.notes() {
+        tracing::warn!("{note}");
+    }
+}
+
+/// Runs a `cache` command.
+pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fault> {
+    match command {
+        CacheCommand::Path { cache } => writeln!(out, "{}", folder(cache)?.display())?,
+        CacheCommand::Ls { cache, format } => {
+            let entries = open(cache)?.cache().entries()?;
+            match format.format {
+                Format::Json => {
+                    let rows: Vec<_> = entries.iter().map(|(key, entry, tier)| row_json(key, entry, *tier)).collect();
+                    write_json(out, &json!({"schema": 1, "entries": rows}))?;
+                }
+                Format::Table => list(&entries, out)?,
+            }
+        }
+        CacheCommand::Rm { op, key, cache } => {
+            let mut ledger = open(cache)?;
+            let wanted = |entry: &CacheKey| entry.op_id == *op && key.as_ref().is_none_or(|key| entry.call_key == *key);
+            let keys: Vec<CacheKey> =
+                ledger.cache().entries()?.into_iter().map(|(key, ..)| key).filter(wanted).collect();
+            let mut removed = 0;
+            for key in &keys {
+                removed += usize::from(ledger.remove(key)?);
+            }
+            writeln!(out, "removed {removed}")?;
+            if removed == 0 {
+                return Ok(exit::NOTHING_MATCHED);
+            }
+        }
+        CacheCommand::Rebuild { cache } => {
+            let ledger = Ledger::rebuild(&folder(cache)?)?;
+            tell(&ledger);
+            writeln!(out, "{} entries", ledger.cache().entries()?.len())?;
+        }
+        CacheCommand::Get { op, key, match_mode, plugin, cache, format } => {
+            let fingerprint = device::chosen(plugin)?;
+            let ledger = open(cache)?;
+            return match ledger.cache().lookup(&fingerprint, op, key, None, *match_mode)? {
+                Lookup::Hit(hit) => {
+                    for flag in &hit.flags {
+                        tracing::warn!("{}: {}", json!(flag.kind).as_str().unwrap_or_default(), flag.detail);
+                    }
+                    match format.format {
+                        Format::Table => writeln!(out, "{}", hit.entry.config)?,
+                        Format::Json => {
+                            let mut row = row_json(&hit.key, &hit.entry, hit.tier);
+                            row["schema"] = json!(1);
+                            row["flags"] = json!(hit.flags);
+                            write_json(out, &row)?;
+                        }
+                    }
+                    Ok(FINE)
+                }
+                Lookup::Miss(reason) => Err(Fault::new(exit::NOTHING_MATCHED, reason)),
+            };
+        }
+    }
+    Ok(FINE)
+}
+
+fn row_json(key: &CacheKey, entry: &Entry, tier: Tier) -> serde_json::Value {
+    json!({
+        "op_id": key.op_id, "call_key": key.call_key, "direction": key.direction, "device": key.device,
+        "tier": tier, "config": entry.config, "provenance": entry.provenance,
+    })
+}
+
+fn list(entries: &[(CacheKey, std::sync::Arc<Entry>, Tier)], out: &mut dyn Write) -> Result<(), Fault> {
+    let mut grid = Grid::new(&["operation", "direction", "device", ">time", ">speed-up", "tier", "config"]);
+    for (key, entry, tier) in entries {
+        let dash = || "—".to_owned();
+        grid.row([
+            format!("{}:{}", key.op_id, key.call_key),
+            key.direction.to_string(),
+            key.device.to_string(),
+            entry.provenance.as_ref().map_or_else(dash, |provenance| format_ns(provenance.best_ns)),
+            entry.speed_up().map_or_else(dash, |(speed_up, _)| format_ratio(speed_up)),
+            tier.to_string(),
+            entry.config.to_brief(),
+        ]);
+    }
+    if grid.is_empty() {
+        writeln!(out, "the cache is empty")?;
+    } else {
+        grid.write(out)?;
+    }
+    Ok(())
+}

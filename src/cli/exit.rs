@@ -1,0 +1,30 @@
+//! Exit codes. Scripts rely on them: a number never changes its meaning.
+
+/// Every label of the module is tuned, or was before.
+pub const ALL_TUNED: u8 = 0;
+/// Some operations failed, or some labels match no recorded invocation; the rest is tuned.
+pub const SOME_FAILED: u8 = 1;
+/// The command line is wrong. (`clap` exits with this number itself.)
+pub const USAGE: u8 = 2;
+/// The module holds no label, or no label matches a recorded invocation of this device; a look-up found nothing.
+pub const NOTHING_MATCHED: u8 = 3;
+/// An input cannot be used: module, registry, search space, recorded samples.
+pub const BAD_INPUT: u8 = 4;
+/// The plugin, the device or its worker cannot be used.
+pub const DEVICE_TROUBLE: u8 = 5;
+/// The cache cannot be used: locked by another process, unwritable, full disk.
+pub const CACHE_TROUBLE: u8 = 6;
+/// The run was ended by Ctrl-C; what was decided is committed.
+pub const INTERRUPTED: u8 = 130;
+
+/// The codes and their meanings, for `--help` and the documentation's test.
+pub const TABLE: &[(u8, &str)] = &[
+    (ALL_TUNED, "every label is tuned, or was before"),
+    (SOME_FAILED, "some operations failed or some labels matched nothing; the rest is tuned"),
+    (USAGE, "wrong command line"),
+    (NOTHING_MATCHED, "no label, or none that matches a recorded invocation of this device"),
+    (BAD_INPUT, "an input file cannot be used"),
+    (DEVICE_TROUBLE, "the plugin, device or worker cannot be used"),
+    (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable or full"),
+    (INTERRUPTED, "ended by Ctrl-C; what was decided is kept"),
+];

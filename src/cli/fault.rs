@@ -1,0 +1,69 @@
+//! An error with its exit code: what `main` prints in one line.
+
+use std::fmt;
+use std::io;
+
+use crate::cache::StoreError;
+use crate::samples::LogError;
+use crate::tune::TuneError;
+
+use super::exit;
+
+/// One line for stderr and the code to exit with.
+#[derive(Debug)]
+pub struct Fault {
+    /// The exit code.
+    pub code: u8,
+    /// The line; empty where nothing is to be said.
+    pub message: String,
+}
+
+impl Fault {
+    /// A fault from its parts; line breaks become blanks.
+    pub fn new(code: u8, error: impl fmt::Display) -> Self {
+        let message = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        Self { code, message }
+    }
+
+    /// An input that cannot be used.
+    pub fn input(error: impl fmt::Display) -> Self {
+        Self::new(exit::BAD_INPUT, error)
+    }
+
+    /// A device that cannot be used.
+    pub fn device(error: impl fmt::Display) -> Self {
+        Self::new(exit::DEVICE_TROUBLE, error)
+    }
+}
+
+impl From<io::Error> for Fault {
+    /// For writing to stdout: a reader that went away is no news.
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self { code: exit::ALL_TUNED, message: String::new() }
+        } else {
+            Self::new(exit::BAD_INPUT, format!("cannot write to stdout: {error}"))
+        }
+    }
+}
+
+impl From<TuneError> for Fault {
+    fn from(error: TuneError) -> Self {
+        match error {
+            TuneError::Device(_) => Self::device(error),
+            _ => Self::new(exit::CACHE_TROUBLE, error),
+        }
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::new(exit::CACHE_TROUBLE, error)
+    }
+}
+
+impl From<LogError> for Fault {
+    fn from(error: LogError) -> Self {
+        Self::new(exit::CACHE_TROUBLE, error)
+    }
+}

@@ -1,0 +1,52 @@
+//! tracing on stderr, out of the way of progress bars.
+
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::MultiProgress;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Starts tracing; the bars returned make way for its lines.
+pub(super) fn start(verbose: u8, colours: bool) -> MultiProgress {
+    let bars = MultiProgress::new();
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    // sled talks of its own affairs at info
+    let default = format!("{level},sled=warn");
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colours && io::stderr().is_terminal())
+        .with_target(false)
+        .without_time()
+        .with_writer(BehindBars(bars.clone()))
+        .finish();
+    // a library's user may have set one already
+    let _ = tracing::subscriber::set_global_default(subscriber);
+    bars
+}
+
+#[derive(Clone)]
+struct BehindBars(MultiProgress);
+
+impl Write for BehindBars {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.suspend(|| io::stderr().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+impl<'a> MakeWriter<'a> for BehindBars {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}

@@ -1,0 +1,113 @@
+//! What happens during a run, drawn on stderr: bars on a terminal, plain lines elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::report::format_ratio;
+use crate::tune::{Event, OperationResult, Status};
+
+/// Draws events.
+pub(super) struct Progress {
+    bars: MultiProgress,
+    bar: Option<ProgressBar>,
+    on_terminal: bool,
+    head: String,
+}
+
+const COMPILING: &str = "{prefix} compiling {bar:24} {pos}/{len} candidates, {eta} left";
+const MEASURING: &str = "{prefix} measuring {bar:24} {pos}/{len} rounds, {per_sec}, {eta} left";
+
+impl Progress {
+    /// Draws between the lines of `bars`.
+    pub(super) fn new(bars: MultiProgress) -> Self {
+        Self { bars, bar: None, on_terminal: io::stderr().is_terminal(), head: String::new() }
+    }
+
+    /// Draws one event.
+    pub(super) fn draw(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Started { index, of, name, programs, rounds_kept } => {
+                self.head = format!("[{}/{of}] {name}", index + 1);
+                let kept = match rounds_kept {
+                    0 => String::new(),
+                    kept => format!(", {kept} rounds kept from before"),
+                };
+                self.plain(&format!("{}: {programs} programs{kept}", self.head));
+            }
+            Event::Prepared { done, of, .. } => {
+                self.advance(COMPILING, *done as u64, *of as u64);
+                if done == of {
+                    self.plain(&format!("{}: {of} programs ready", self.head));
+                }
+            }
+            Event::Round { done, of } => {
+                self.advance(MEASURING, u64::from(*done), u64::from(*of));
+                // five lines an operation are enough where nothing can be redrawn
+                if done % of.div_ceil(5) == 0 || done == of {
+                    self.plain(&format!("{}: round {done} of {of}", self.head));
+                }
+            }
+            Event::Failed { config, failure } => {
+                self.line(&format!("{}: {} is out: {failure}", self.head, config.to_brief()));
+            }
+            Event::Restarted { reason } => self.line(&format!("{}: worker started again after {reason}", self.head)),
+            Event::Finished(result) => {
+                if let Some(bar) = self.bar.take() {
+                    bar.finish_and_clear();
+                }
+                self.line(&finished(result));
+            }
+            Event::Note(note) => self.line(note),
+        }
+    }
+
+    fn advance(&mut self, template: &'static str, done: u64, of: u64) {
+        if !self.on_terminal {
+            return;
+        }
+        let starts_over = self.bar.as_ref().is_none_or(|bar| bar.message() != template);
+        if starts_over {
+            if let Some(bar) = self.bar.take() {
+                bar.finish_and_clear();
+            }
+            let bar = self.bars.add(ProgressBar::new(of));
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
+            }
+            bar.set_prefix(self.head.clone());
+            // the message is not drawn; it tells which bar this is
+            bar.set_message(template);
+            bar.enable_steady_tick(Duration::from_millis(250));
+            self.bar = Some(bar);
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_length(of);
+            bar.set_position(done);
+        }
+    }
+
+    /// A line for where there is no bar.
+    fn plain(&self, text: &str) {
+        if !self.on_terminal {
+            self.line(text);
+        }
+    }
+
+    fn line(&self, text: &str) {
+        let text = text.replace(char::is_control, " ");
+        self.bars.suspend(|| {
+            let _ = writeln!(io::stderr(), "{text}");
+        });
+    }
+}
+
+fn finished(result: &OperationResult) -> String {
+    let name = format!("{}:{}", result.op_id, result.call_key);
+    match (result.status, result.speed_up) {
+        (Status::Tuned, Some(speed_up)) => format!("{name}: tuned, {} the baseline's speed", format_ratio(speed_up)),
+        (Status::Cached | Status::Planned, _) => format!("{name}: {}", result.status.name()),
+        (status, _) => format!("{name}: {}: {}", status.name(), result.reason),
+    }
+}

@@ -1,0 +1,136 @@
+//! `registry`: look at recorded invocations, or add one.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::array::Fill;
+use crate::registry::{Invocation, Registry};
+use crate::report::{Grid, write_json};
+
+use super::args::{Format, RegistryArg, RegistryCommand};
+use super::fault::Fault;
+use super::run::FINE;
+use super::exit;
+
+/// Opens a registry and says on stderr what was left out.
+pub(super) fn open(path: &Path) -> Result<Registry, Fault> {
+    let registry = Registry::open(path).map_err(Fault::input)?;
+    for problem in registry.problems() {
+        tracing::warn!("{problem}");
+    }
+    Ok(registry)
+}
+
+/// Runs a `registry` command.
+pub(super) fn run(command: &RegistryCommand, out: &mut dyn Write) -> Result<u8, Fault> {
+    match command {
+        RegistryCommand::Ls(RegistryArg { registry, format }) => list(&open(registry)?, format.format, out),
+        RegistryCommand::Show { registry: RegistryArg { registry, format }, name } => {
+            show(&open(registry)?, name, format.format, out)
+        }
+        RegistryCommand::Verify(RegistryArg { registry, format }) => {
+            let registry = Registry::open(registry).map_err(Fault::input)?;
+            let report = registry.verify();
+            match format.format {
+                Format::Json => write_json(out, &report)?,
+                Format::Table => {
+                    for problem in &report.problems {
+                        writeln!(out, "{problem}")?;
+                    }
+                    for change in &report.changes {
+                        let (count, op, key) = (change.configs.len(), &change.op_id, &change.call_key);
+                        writeln!(out, "`{op}:{key}`: the kernel changed between recordings in {count} configs")?;
+                    }
+                    for path in &report.unused {
+                        writeln!(out, "`{}`: no invocation names it", path.display())?;
+                    }
+                    let (records, programs, arrays) = (report.records, report.programs, report.arrays);
+                    writeln!(
+                        out,
+                        "{records} records, {programs} programs and {arrays} arrays checked, {} problems",
+                        report.problems.len()
+                    )?;
+                }
+            }
+            Ok(if report.is_good() { FINE } else { exit::BAD_INPUT })
+        }
+        RegistryCommand::Add { registry: RegistryArg { registry, .. }, file } => {
+            let mut registry = Registry::create_or_open(registry).map_err(Fault::input)?;
+            let path = registry.add_described(file).map_err(Fault::input)?;
+            writeln!(out, "{}", path.display())?;
+            Ok(FINE)
+        }
+    }
+}
+
+fn list(registry: &Registry, format: Format, out: &mut dyn Write) -> Result<u8, Fault> {
+    let rows = registry.list();
+    if format == Format::Json {
+        write_json(out, &json!({"schema": 1, "invocations": rows}))?;
+        return Ok(FINE);
+    }
+    let mut grid = Grid::new(&["operation", "direction", "target", ">candidates", ">programs", "arguments"]);
+    for row in &rows {
+        grid.row([
+            format!("{}:{}", row.op_id, row.call_key),
+            row.direction.to_string(),
+            row.target.clone(),
+            row.candidates.to_string(),
+            row.programs.to_string(),
+            row.arguments.join(" "),
+        ]);
+        if let Some(reason) = &row.not_runnable {
+            grid.line(&format!("not run: {reason}"));
+        }
+    }
+    if grid.is_empty() {
+        writeln!(out, "the registry is empty")?;
+    } else {
+        grid.write(out)?;
+    }
+    Ok(FINE)
+}
+
+fn show(registry: &Registry, name: &str, format: Format, out: &mut dyn Write) -> Result<u8, Fault> {
+    let named = |invocation: &&std::sync::Arc<Invocation>| {
+        invocation.op_id == name || format!("{}:{}", invocation.op_id, invocation.call_key) == name
+    };
+    let found: Vec<_> = registry.invocations().iter().filter(named).collect();
+    if found.is_empty() {
+        let message = format!("no invocation `{name}` in `{}`; `registry ls` lists them", registry.root().display());
+        return Err(Fault::new(exit::NOTHING_MATCHED, message));
+    }
+    if format == Format::Json {
+        let found: Vec<&Invocation> = found.into_iter().map(AsRef::as_ref).collect();
+        write_json(out, &json!({"schema": 1, "invocations": found}))?;
+        return Ok(FINE);
+    }
+    for invocation in found {
+        writeln!(out, "{}:{} {}", invocation.op_id, invocation.call_key, invocation.direction)?;
+        writeln!(out, "  recorded by {}", invocation.recorder)?;
+        for argument in &invocation.arguments {
+            let donated = if argument.donated { ", donated" } else { "" };
+            writeln!(out, "  argument {} {}, {}{donated}", argument.name, argument.spec, fill_name(&argument.fill))?;
+        }
+        for candidate in &invocation.candidates {
+            let mark = if candidate.config == invocation.baseline { "baseline " } else { "candidate" };
+            let program = match (&candidate.program, &candidate.not_lowered) {
+                (Some(program), _) => format!("program {}", program.digest.to_short()),
+                (None, reason) => format!("no program: {}", reason.as_deref().unwrap_or("the record gives no reason")),
+            };
+            writeln!(out, "  {mark} {} ({program})", candidate.config.to_brief())?;
+        }
+    }
+    Ok(FINE)
+}
+
+/// The fill as the record spells it, without braces.
+fn fill_name(fill: &Fill) -> String {
+    let text = serde_json::to_value(fill).ok();
+    let fields = text.as_ref().and_then(|value| value.as_object());
+    let kind = fields.and_then(|fields| fields.get("kind")?.as_str()).unwrap_or("unknown fill");
+    let rest = fields.into_iter().flatten().filter(|(name, _)| *name != "kind");
+    rest.fold(kind.to_owned(), |text, (name, value)| format!("{text} {name}={value}"))
+}

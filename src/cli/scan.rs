@@ -1,0 +1,37 @@
+//! `scan`: the labels of a module.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::hlo::{Scan, ScanOptions, UserLabels, scan_path, scan_reader};
+use crate::report::{write_json, write_scan};
+
+use super::args::{Format, LabelArgs, ScanArgs};
+use super::exit;
+use super::fault::Fault;
+use super::run::FINE;
+
+/// Prints the labels; no label at all is exit code 3.
+pub(super) fn run(args: &ScanArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let scan = scan_module(&args.module, &args.labels)?;
+    match args.format.format {
+        Format::Table => write_scan(out, &scan)?,
+        Format::Json => write_json(out, &scan)?,
+    }
+    Ok(if scan.labels.is_empty() { exit::NOTHING_MATCHED } else { FINE })
+}
+
+/// Scans a path, or standard input for `-`.
+pub(super) fn scan_module(module: &Path, labels: &LabelArgs) -> Result<Scan, Fault> {
+    let mut options = ScanOptions::default();
+    if let Some(pattern) = &labels.label_regex {
+        let user = UserLabels::new(pattern);
+        options.user_labels = Some(user.map_err(|error| Fault::new(exit::USAGE, format!("--label-regex: {error}")))?);
+    }
+    let scan = if module == Path::new("-") {
+        scan_reader(std::io::stdin().lock(), &options)
+    } else {
+        scan_path(module, &options)
+    };
+    scan.map_err(Fault::input)
+}

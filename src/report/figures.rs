@@ -1,0 +1,41 @@
+//! Figures with three significant digits and their unit.
+
+/// Nanoseconds as a reader wants them: `812 ns`, `31.2 µs`, `4.05 ms`, `1.20 s`.
+pub fn format_ns(ns: f64) -> String {
+    let (value, unit) = match ns {
+        _ if !ns.is_finite() => return "—".to_owned(),
+        _ if ns < 999.5 => (ns, "ns"),
+        _ if ns < 999.5e3 => (ns / 1e3, "µs"),
+        _ if ns < 999.5e6 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+/// A ratio such as a speed-up: `1.57×`.
+pub fn format_ratio(ratio: f64) -> String {
+    if ratio.is_finite() { format!("{ratio:.2}×") } else { "—".to_owned() }
+}
+
+fn three_digits(value: f64) -> String {
+    match value {
+        _ if value >= 99.95 => format!("{value:.0}"),
+        _ if value >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_and_the_right_unit() {
+        let cases = [(3.0, "3.00 ns"), (999.6, "1.00 µs"), (31_249.0, "31.2 µs"), (4_051_000.0, "4.05 ms")];
+        for (ns, text) in cases {
+            assert_eq!(format_ns(ns), text);
+        }
+        assert_eq!((format_ns(123e6), format_ns(1.2e9)), ("123 ms".to_owned(), "1.20 s".to_owned()));
+        assert_eq!((format_ns(f64::NAN), format_ratio(1.5666)), ("—".to_owned(), "1.57×".to_owned()));
+    }
+}

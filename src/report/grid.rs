@@ -1,0 +1,68 @@
+//! Columns that line up; a row may be followed by lines of its own.
+
+use std::io::{self, Write};
+
+/// Rows of cells, written with every column as wide as its widest cell.
+#[derive(Debug, Default)]
+pub struct Grid {
+    rows: Vec<Row>,
+    right: Vec<bool>,
+}
+
+#[derive(Debug)]
+enum Row {
+    Cells(Vec<String>),
+    Line(String),
+}
+
+impl Grid {
+    /// A grid with a heading for each column; one that begins with `>` is aligned to the right.
+    pub fn new(headings: &[&str]) -> Self {
+        let right = headings.iter().map(|heading| heading.starts_with('>')).collect();
+        let cells = headings.iter().map(|heading| heading.trim_start_matches('>').to_owned()).collect();
+        Self { rows: vec![Row::Cells(cells)], right }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        // what a file says may hold anything; a table holds one line a row
+        self.rows.push(Row::Cells(cells.into_iter().map(|cell| cell.replace(char::is_control, " ")).collect()));
+    }
+
+    /// Adds a line below the row, indented.
+    pub fn line(&mut self, text: &str) {
+        self.rows.push(Row::Line(text.replace(char::is_control, " ")));
+    }
+
+    /// Whether there is no row yet.
+    pub fn is_empty(&self) -> bool {
+        self.rows.len() < 2
+    }
+
+    /// Writes the grid.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut widths = vec![0; self.right.len()];
+        for row in &self.rows {
+            if let Row::Cells(cells) = row {
+                for (width, cell) in widths.iter_mut().zip(cells) {
+                    *width = cell.chars().count().max(*width);
+                }
+            }
+        }
+        for row in &self.rows {
+            let mut line = String::new();
+            match row {
+                Row::Line(text) => line = format!("    {text}"),
+                Row::Cells(cells) => {
+                    for ((cell, width), right) in cells.iter().zip(&widths).zip(&self.right) {
+                        let blanks = " ".repeat(width.saturating_sub(cell.chars().count()));
+                        let (before, after) = if *right { (blanks.as_str(), "") } else { ("", blanks.as_str()) };
+                        line.extend([before, cell, after, "  "]);
+                    }
+                }
+            }
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! The table at the end of a run.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use crate::config::{Config, canonical_json};
+use crate::tune::{AutotuningResult, CandidateStatus, ConfigTime, OperationResult, Status};
+
+use super::{Grid, format_ns, format_ratio};
+
+/// Writes operations × (baseline, best, speed-up, interval, evidence, status), with the winning config below each.
+pub fn write_result(out: &mut dyn Write, result: &AutotuningResult) -> io::Result<()> {
+    let mut grid = Grid::new(&["operation", ">baseline", ">best", ">speed-up", "interval", "evidence", "status"]);
+    for operation in &result.operations {
+        let time = |config: Option<&ConfigTime>| {
+            config.and_then(|config| config.median_ns).map_or_else(|| "—".to_owned(), format_ns)
+        };
+        let direction = if operation.direction == crate::label::Direction::Forward { "" } else { " (with vjp)" };
+        grid.row([
+            format!("{}:{}{direction}", operation.op_id, operation.call_key),
+            time(Some(&operation.baseline)),
+            time(operation.best.as_ref()),
+            operation.speed_up.map_or_else(|| "—".to_owned(), format_ratio),
+            operation
+                .speed_up_interval
+                .map_or_else(|| "—".to_owned(), |interval| format!("{:.2}–{:.2}", interval.low, interval.high)),
+            operation.evidence.to_string(),
+            operation.status.name().to_owned(),
+        ]);
+        for line in details(operation) {
+            grid.line(&line);
+        }
+    }
+    for missed in &result.missed {
+        let key = missed.call_key.as_deref().unwrap_or("?");
+        let dash = || "—".to_owned();
+        grid.row([
+            format!("{}:{key}", missed.op_id),
+            dash(),
+            dash(),
+            dash(),
+            dash(),
+            missed.evidence.to_string(),
+            "no match".to_owned(),
+        ]);
+        grid.line(&missed.reason);
+    }
+    if grid.is_empty() {
+        writeln!(out, "nothing to tune")
+    } else {
+        grid.write(out)
+    }
+}
+
+fn details(operation: &OperationResult) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(best) = &operation.best {
+        if best.config == operation.baseline.config {
+            lines.push(format!("keep {}", best.config.to_brief()));
+        } else {
+            let (new, old) = differences(&best.config, &operation.baseline.config);
+            lines.push(format!("use {new} (baseline {old})"));
+        }
+        let others = operation.tie_set.iter().filter(|config| **config != best.config).count();
+        if others > 0 {
+            lines.push(format!("tied with {others} other config{}", if others == 1 { "" } else { "s" }));
+        }
+    }
+    if !operation.status.is_decided() || operation.status == Status::BaselineKept {
+        lines.push(operation.reason.clone());
+    }
+    let failed = operation.candidates.iter().filter(|candidate| candidate.status == CandidateStatus::Failed);
+    for candidate in failed {
+        if let Some(failure) = &candidate.failure {
+            let (changed, _) = differences(&candidate.config, &operation.baseline.config);
+            lines.push(format!("failed {changed}: {failure}"));
+        }
+    }
+    lines.extend(operation.flags.iter().map(|flag| format!("note: {flag}")));
+    lines
+}
+
+/// The parameters in which two configs differ, as each has them.
+fn differences(ours: &Config, theirs: &Config) -> (String, String) {
+    let (ours, theirs) = (flat(ours), flat(theirs));
+    let text = |of: &BTreeMap<String, String>, other: &BTreeMap<String, String>| {
+        let changed = of.iter().filter(|(name, value)| other.get(*name) != Some(value));
+        let parts: Vec<String> = changed.map(|(name, value)| format!("{name}={value}")).collect();
+        if parts.is_empty() { "without them".to_owned() } else { parts.join(" ") }
+    };
+    if ours == theirs {
+        return ("the baseline".to_owned(), "the same".to_owned());
+    }
+    (text(&ours, &theirs), text(&theirs, &ours))
+}
+
+fn flat(config: &Config) -> BTreeMap<String, String> {
+    let mut flat = BTreeMap::new();
+    let mut open: Vec<(String, &Value)> = config.as_map().iter().map(|(name, value)| (name.clone(), value)).collect();
+    while let Some((name, value)) = open.pop() {
+        match value {
+            Value::Object(fields) if !fields.is_empty() => {
+                open.extend(fields.iter().map(|(inner, value)| (format!("{name}.{inner}"), value)));
+            }
+            Value::String(text) => drop(flat.insert(name, text.clone())),
+            other => drop(flat.insert(name, canonical_json(other))),
+        }
+    }
+    flat
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_shown() {
+        let config = |text: &str| serde_json::from_str::<Config>(text).unwrap();
+        let ours = config(r#"{"backend":"any","fwd":{"q":256,"kv":512}}"#);
+        let theirs = config(r#"{"backend":"any","fwd":{"q":128,"kv":512}}"#);
+        assert_eq!(differences(&ours, &theirs), ("fwd.q=256".to_owned(), "fwd.q=128".to_owned()));
+        assert_eq!(differences(&ours, &ours).0, "the baseline");
+    }
+}
