@@ -30,7 +30,10 @@ pub struct CallSite {
     pub line: Option<u64>,
     /// Name of the instruction or of the called function.
     pub name: String,
-    /// Operand shapes; empty where the form does not show them.
+    /// Whether this call stands under `transpose(…)`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub backward: bool,
+    /// Shapes of the values that flow in, constants aside; empty where the form does not show them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operands: Vec<ArraySpec>,
 }

@@ -1,5 +1,34 @@
 //! Bytes of a module, in any form that users have, to the labels in it: which, how often, where, on what evidence.
+//!
+//! [`scan_path`] is the one entry for files and dump folders, [`scan_reader`] for streams, [`scan_bytes`] for memory. The
+//! form is told from the content. A scan has two parts: a search of raw blocks, in parallel and in constant memory, that
+//! counts labels; and, for modules up to 256 MiB, a reading of the structure, which adds call sites with their operand
+//! shapes, what stands in a backward pass through calls, and whether the module is partitioned.
+//!
+//! A scan is never silently empty: what is missing or weak is a [`Diagnosis`]. `docs/scanning.md` lists their codes, the
+//! label families and the side file.
 
+mod blocks;
+mod census;
+mod compressed;
+mod detect;
+mod diagnosis;
+mod dump;
+mod error;
+mod escape;
 mod found;
+mod hlo_text;
+mod mlir_text;
+mod proto;
+mod scan;
+mod side_file;
+mod sites;
+mod source;
+mod stamp;
+mod tally;
+mod user_label;
 
+pub use error::{ScanError, ScanErrorKind};
 pub use found::{CallSite, Diagnosis, FoundLabel, ModuleForm, Scan};
+pub use scan::{ScanOptions, scan_bytes, scan_path, scan_reader};
+pub use user_label::{UserLabels, UserLabelsError};

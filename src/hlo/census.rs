@@ -1,0 +1,59 @@
+//! What the names of a module look like, for a diagnosis of labels that are not there.
+
+use std::collections::BTreeSet;
+
+use super::escape::Escapes;
+
+/// Names longer than this lose their beginning when XLA inlines a call.
+pub(crate) const LONG_NAME_BYTES: usize = 1024;
+
+const MAX_HINTS: usize = 16;
+
+/// Counts over the `op_name`s or locations of a module.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Census {
+    /// Names seen.
+    pub(crate) names: u64,
+    /// Names longer than [`LONG_NAME_BYTES`].
+    pub(crate) long: u64,
+    /// Names that begin inside a scope (`while/body/…`), not at a `jit(…)`.
+    pub(crate) relative: u64,
+    /// Operations that mangled instruction names (`%ejkernel_ops_rms_norm.3`) hint at.
+    pub(crate) hints: BTreeSet<String>,
+}
+
+impl Census {
+    /// Counts one name, as its form spells it.
+    pub(crate) fn name(&mut self, name: &[u8], escapes: Escapes) {
+        self.names += 1;
+        let is_long = name.len() > LONG_NAME_BYTES
+            && super::escape::Unescaper::new(name, escapes).take(LONG_NAME_BYTES + 1).count() > LONG_NAME_BYTES;
+        self.long += u64::from(is_long);
+        self.relative += u64::from(
+            ["while/", "cond/", "body/", "closed_call/"].iter().any(|scope| name.starts_with(scope.as_bytes())),
+        );
+    }
+
+    /// Looks at an instruction's name for what is left of a label.
+    pub(crate) fn instruction(&mut self, name: &str) {
+        let Some((_, hint)) = name.split_once("ejkernel_ops_") else { return };
+        let hint = hint.split('.').next().unwrap_or_default().trim_matches('_');
+        let hint: String = hint.chars().take(40).collect();
+        if !hint.is_empty() && self.hints.len() < MAX_HINTS {
+            self.hints.insert(hint);
+        }
+    }
+}
+
+/// What the structure of a module tells beside its labels.
+#[derive(Debug, Default)]
+pub(crate) struct Structure {
+    pub(crate) module: Option<String>,
+    pub(crate) partitioned: Option<bool>,
+    /// After optimisation: calls are inlined, operations fused.
+    pub(crate) is_optimized: bool,
+    pub(crate) census: Census,
+    pub(crate) resolved: super::sites::Resolved,
+    /// Why the text seems to be cut short.
+    pub(crate) cut: Option<String>,
+}

@@ -1,0 +1,177 @@
+//! Why labels are missing or weak, and the command that makes a file that carries them.
+
+use super::census::{LONG_NAME_BYTES, Structure};
+use super::found::{Diagnosis, FoundLabel, ModuleForm};
+use crate::label::Evidence;
+
+/// The text of a lowered function with its locations, by the version of JAX.
+const STABLEHLO_COMMAND: &str = "write StableHLO text with `open(\"module.mlir\", \"w\").write(lowered.as_text(debug_info=True))` \
+     (JAX before 0.4.36: `lowered.compiler_ir().operation.get_asm(enable_debug_info=True)`)";
+const STAMP_COMMAND: &str =
+    "run with `EJKERNEL_OPS_STAMP=hash` set before ejkernel is imported, since its default stamps nothing";
+
+/// What a scan counted beside its labels.
+pub(crate) struct Counts<'a> {
+    pub(crate) form: ModuleForm,
+    pub(crate) broken: u64,
+    pub(crate) overflow: u64,
+    /// `None` where the file was too large for its structure to be read.
+    pub(crate) structure: Option<&'a Structure>,
+}
+
+/// All that a reader of these labels must know.
+pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagnosis> {
+    let mut all = Vec::new();
+    let mut say = |code: &str, message: String| all.push(Diagnosis { code: code.to_owned(), message });
+    let form = form_name(counts.form);
+    if let Some(cut) = counts.structure.and_then(|structure| structure.cut.as_ref()) {
+        say(
+            "truncated",
+            format!("this {form} is cut short: {cut}; labels after the cut are missing, write the file again"),
+        );
+    }
+    if labels.is_empty() {
+        let (code, message) = no_labels(counts, form);
+        say(code, message);
+    }
+    let count = |evidence: Evidence| labels.iter().filter(|label| label.evidence == evidence).count();
+    if count(Evidence::ByName) > 0 {
+        let names: Vec<&str> = labels
+            .iter()
+            .filter(|label| label.evidence == Evidence::ByName)
+            .map(|label| label.label.op_name())
+            .take(8)
+            .collect();
+        let cause = match counts.form {
+            ModuleForm::HloText | ModuleForm::HloProto => "conversion to HLO cuts each name at its first `@`",
+            _ => "their names end before the key",
+        };
+        say(
+            "labels-cut",
+            format!(
+                "{} of {} labels in this {form} lost version and key ({}): {cause}; for whole labels {STABLEHLO_COMMAND}",
+                count(Evidence::ByName),
+                labels.len(),
+                names.join(", ")
+            ),
+        );
+    }
+    let unversioned =
+        labels.iter().filter(|label| label.evidence == Evidence::Recomputed && label.label.version().is_none()).count();
+    if unversioned > 0 {
+        say(
+            "recomputed-version-lost",
+            format!(
+                "{unversioned} json stamps in this {form} were cut at `@`: their keys were computed again from their arguments, their \
+                 versions must come from the registry; for whole stamps {STABLEHLO_COMMAND}"
+            ),
+        );
+    }
+    if counts.broken > 0 {
+        say(
+            "labels-broken",
+            format!(
+                "{} label prefixes in this {form} are followed by no readable operation (cut or damaged names); {STABLEHLO_COMMAND}",
+                counts.broken
+            ),
+        );
+    }
+    if counts.overflow > 0 {
+        say(
+            "too-many-labels",
+            format!(
+                "this {form} holds more than {} distinct labels; {} further occurrences are not listed",
+                super::tally::MAX_DISTINCT,
+                counts.overflow
+            ),
+        );
+    }
+    match counts.structure {
+        Some(structure) => long_names(structure, form, &mut say),
+        None => say(
+            "no-call-sites",
+            format!(
+                "this {form} exceeds {} bytes: labels, counts and lines are complete; call sites, operand shapes and what follows from \
+                 calls are left out; scan the module of one function for them",
+                super::scan::STRUCTURE_BYTES
+            ),
+        ),
+    }
+    all
+}
+
+fn form_name(form: ModuleForm) -> &'static str {
+    match form {
+        ModuleForm::HloText => "HLO text",
+        ModuleForm::StablehloText => "StableHLO text",
+        ModuleForm::HloProto => "HloModuleProto",
+        ModuleForm::StablehloBytecode => "MLIR bytecode",
+        ModuleForm::DumpFolder => "dump folder",
+    }
+}
+
+fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
+    let Some(structure) = counts.structure else {
+        return ("no-labels", format!("no label in this {form}: {STAMP_COMMAND}, and {STABLEHLO_COMMAND}"));
+    };
+    let census = &structure.census;
+    let hints: Vec<&str> = census.hints.iter().map(String::as_str).take(8).collect();
+    let hints = if hints.is_empty() {
+        String::new()
+    } else {
+        format!(" (instruction names hint at {}, which is too weak to tune by)", hints.join(", "))
+    };
+    match counts.form {
+        ModuleForm::StablehloBytecode => (
+            "no-labels",
+            format!(
+                "no label in this {form}: either nothing was stamped ({STAMP_COMMAND}) or it was written without debug info; \
+                 `jax.export.export(…)(…).mlir_module_serialized` keeps it"
+            ),
+        ),
+        ModuleForm::HloText | ModuleForm::HloProto if census.names == 0 => (
+            "no-metadata",
+            format!(
+                "this {form} has no `op_name` metadata, which is where labels stand{hints}: `as_hlo_text()` leaves it out; use \
+                 `compiled.as_text()` or `lowered.compiler_ir(\"hlo\").as_hlo_module().to_string()`, or {STABLEHLO_COMMAND}"
+            ),
+        ),
+        ModuleForm::StablehloText if census.names == 0 => (
+            "no-metadata",
+            format!(
+                "this {form} has no named locations, which is where labels stand{hints}: `as_text()` leaves them out; {STABLEHLO_COMMAND}"
+            ),
+        ),
+        _ => {
+            let lost = if structure.is_optimized && census.relative > 0 {
+                format!(
+                    "; {} names begin inside a scope (`while/…`): XLA drops the beginning of names longer than {LONG_NAME_BYTES} characters \
+                     when it inlines calls, and json stamps are that long",
+                    census.relative
+                )
+            } else {
+                String::new()
+            };
+            (
+                "no-labels",
+                format!(
+                    "none of the {} names in this {form} carries a label{lost}: {STAMP_COMMAND}, and {STABLEHLO_COMMAND}",
+                    census.names
+                ),
+            )
+        }
+    }
+}
+
+fn long_names(structure: &Structure, form: &str, say: &mut impl FnMut(&str, String)) {
+    if structure.census.long > 0 {
+        say(
+            "long-names",
+            format!(
+                "{} of {} names in this {form} are longer than {LONG_NAME_BYTES} characters: XLA drops their beginning, label included, when \
+                 it inlines calls; scan this file rather than the optimized module, or stamp with `EJKERNEL_OPS_STAMP=hash`",
+                structure.census.long, structure.census.names
+            ),
+        );
+    }
+}

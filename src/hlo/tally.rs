@@ -1,0 +1,179 @@
+//! Counts of stamps by their spelling, so that a label seen a million times is parsed once.
+
+use std::collections::HashMap;
+
+use super::escape::Escapes;
+use super::stamp::{self, Stamp};
+
+/// Distinct spellings kept; later ones are counted together as [`Tally::overflow`].
+pub(crate) const MAX_DISTINCT: usize = 1 << 18;
+
+/// One spelling of a label.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) stamp: Stamp,
+    pub(crate) occurrences: u64,
+    /// Offset of the first, from the start of the file.
+    pub(crate) first: u64,
+    pub(crate) backward: bool,
+}
+
+/// All stamps of a stretch of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    index: HashMap<Vec<u8>, usize>,
+    pub(crate) entries: Vec<Entry>,
+    /// Prefixes after which not even the operation's name could be read.
+    pub(crate) broken: u64,
+    /// Stamps beyond [`MAX_DISTINCT`] spellings.
+    pub(crate) overflow: u64,
+    /// The last spelling found: most stamps repeat the one before.
+    last: Option<(Vec<u8>, usize)>,
+    /// JSON spellings seen of late, which are long to measure but quick to compare.
+    recent: Vec<Vec<u8>>,
+}
+
+const RECENT: usize = 8;
+
+impl Tally {
+    /// The entry of a spelling seen before.
+    pub(crate) fn known(&mut self, spelling: &[u8]) -> Option<&mut Entry> {
+        if let Some((last, index)) = &self.last
+            && last == spelling
+        {
+            return self.entries.get_mut(*index);
+        }
+        let index = *self.index.get(spelling)?;
+        match &mut self.last {
+            Some((last, at)) => {
+                last.clear();
+                last.extend_from_slice(spelling);
+                *at = index;
+            }
+            last => *last = Some((spelling.to_vec(), index)),
+        }
+        self.entries.get_mut(index)
+    }
+
+    /// Counts one occurrence; `backward` is asked only while it can still matter.
+    pub(crate) fn count(
+        &mut self,
+        spelling: &[u8],
+        offset: u64,
+        backward: impl FnOnce() -> bool,
+        stamp: impl FnOnce() -> Option<Stamp>,
+    ) {
+        if let Some(entry) = self.known(spelling) {
+            entry.occurrences += 1;
+            entry.first = entry.first.min(offset);
+            entry.backward = entry.backward || backward();
+            return;
+        }
+        let Some(stamp) = stamp() else {
+            self.broken += 1;
+            return;
+        };
+        self.insert(spelling.to_vec(), Entry { stamp, occurrences: 1, first: offset, backward: backward() });
+    }
+
+    /// Length of the JSON stamp at the start of `bytes`, where it repeats one seen of late.
+    pub(crate) fn repeated_length(&self, bytes: &[u8]) -> Option<usize> {
+        let ends = |length: usize| match bytes.get(length) {
+            // a stamp cut inside its operation's name could go on otherwise here
+            Some(&next) => bytes.get(length - 1) == Some(&b'}') || !stamp::is_name_byte(next),
+            None => false,
+        };
+        self.recent.iter().map(|spelling| (spelling, spelling.len())).find_map(|(spelling, length)| {
+            (length > 0 && bytes.starts_with(spelling) && ends(length)).then_some(length)
+        })
+    }
+
+    /// Remembers a JSON spelling for [`Tally::repeated_length`].
+    pub(crate) fn remember(&mut self, spelling: &[u8]) {
+        if self.recent.len() == RECENT {
+            self.recent.remove(0);
+        }
+        self.recent.push(spelling.to_vec());
+    }
+
+    fn insert(&mut self, spelling: Vec<u8>, entry: Entry) {
+        if self.entries.len() >= MAX_DISTINCT {
+            self.overflow += entry.occurrences;
+            return;
+        }
+        self.index.insert(spelling, self.entries.len());
+        self.entries.push(entry);
+    }
+
+    /// Adds the counts of another stretch of the same file.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.broken += other.broken;
+        self.overflow += other.overflow;
+        let mut entries: Vec<_> = other.entries.into_iter().map(Some).collect();
+        for (spelling, index) in other.index {
+            let Some(entry) = entries.get_mut(index).and_then(Option::take) else { continue };
+            match self.known(&spelling) {
+                Some(known) => {
+                    known.occurrences += entry.occurrences;
+                    known.first = known.first.min(entry.first);
+                    known.backward |= entry.backward;
+                }
+                None => self.insert(spelling, entry),
+            }
+        }
+    }
+
+    /// Counts every stamp of one complete name that begins at `offset`.
+    pub(crate) fn add_name(&mut self, name: &[u8], escapes: Escapes, offset: u64) {
+        for (at, parsed) in stamps_of(name, escapes) {
+            let spelling = name.get(at..at + parsed.length).unwrap_or_default();
+            let backward = || is_under_transpose(name.get(..at).unwrap_or_default(), escapes);
+            self.count(spelling, offset + at as u64, backward, || parsed.stamp);
+        }
+    }
+}
+
+/// The stamps of one complete name, with where each starts.
+pub(crate) fn stamps_of(name: &[u8], escapes: Escapes) -> Vec<(usize, stamp::Parsed)> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(rest) = name.get(from..) {
+        let hit =
+            [stamp::EJKERNEL, stamp::TOKAMAX].iter().filter_map(|prefix| memchr::memmem::find(rest, prefix)).min();
+        let Some(hit) = hit else { break };
+        let at = from + hit;
+        match stamp::parse(name.get(at..).unwrap_or_default(), escapes) {
+            Some(parsed) => {
+                from = at + parsed.length.max(1);
+                found.push((at, parsed));
+            }
+            None => from = at + 1,
+        }
+    }
+    found
+}
+
+/// Whether a stamp stands in a backward pass: JAX wraps the scopes of a transposed computation in `transpose(…)`.
+///
+/// `before` is what precedes the stamp; only its own name counts, from the opening quote or the last `;`.
+pub(crate) fn is_under_transpose(before: &[u8], escapes: Escapes) -> bool {
+    let start = name_start(before, escapes).unwrap_or(0);
+    let name = before.get(start..).unwrap_or_default();
+    let part = memchr::memrchr(b';', name).map_or(name, |at| name.get(at..).unwrap_or_default());
+    memchr::memmem::find(part, b"transpose(").is_some()
+}
+
+/// Where the name that ends `before` starts: after its opening quote, or after a control byte.
+pub(crate) fn name_start(before: &[u8], escapes: Escapes) -> Option<usize> {
+    if escapes == Escapes::Raw {
+        return before.iter().rposition(|&byte| byte < 0x20).map(|at| at + 1);
+    }
+    let mut end = before.len();
+    loop {
+        let quote = memchr::memrchr(b'"', before.get(..end)?)?;
+        if quote == 0 || before.get(quote - 1) != Some(&b'\\') {
+            return Some(quote + 1);
+        }
+        end = quote;
+    }
+}

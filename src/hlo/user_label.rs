@@ -1,0 +1,69 @@
+//! A user's own label expression.
+
+use regex::bytes::Regex;
+
+use super::escape::Escapes;
+use super::stamp::{Family, Stamp};
+use super::tally::{Entry, Tally, is_under_transpose};
+use crate::label::{Evidence, Label};
+
+/// A regular expression with a group `op` and, where labels carry a key, a group `key`.
+#[derive(Debug, Clone)]
+pub struct UserLabels(Regex);
+
+/// An expression that cannot serve as a label expression.
+#[derive(Debug, thiserror::Error)]
+pub enum UserLabelsError {
+    /// It does not parse.
+    #[error("label expression does not parse: {}", .0.to_string().lines().last().unwrap_or_default())]
+    Syntax(Box<regex::Error>),
+    /// It has no group `op`.
+    #[error("label expression `{0}` has no group `op`; write `(?P<op>…)`, and `(?P<key>…)` for the key")]
+    NoOpGroup(String),
+}
+
+impl UserLabels {
+    /// Compiles an expression; it is matched against the strings of a module as the file spells them.
+    pub fn new(pattern: &str) -> Result<Self, UserLabelsError> {
+        let regex = Regex::new(pattern).map_err(|error| UserLabelsError::Syntax(Box::new(error)))?;
+        if regex.capture_names().flatten().any(|name| name == "op") {
+            Ok(Self(regex))
+        } else {
+            Err(UserLabelsError::NoOpGroup(pattern.to_owned()))
+        }
+    }
+
+    /// Labels in one string: where each begins, its operation and its key.
+    fn matches<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = (usize, &'a [u8], Option<&'a [u8]>)> + 'a {
+        self.0.captures_iter(text).filter_map(|captures| {
+            let op = captures.name("op").map(|op| op.as_bytes()).filter(|op| !op.is_empty())?;
+            Some((captures.get(0)?.start(), op, captures.name("key").map(|key| key.as_bytes())))
+        })
+    }
+
+    pub(crate) fn count(&self, text: &[u8], escapes: Escapes, offset: u64, tally: &mut Tally) {
+        for (at, op, key) in self.matches(text) {
+            // a control byte keeps these apart from the spellings of the other families
+            let spelling = [&b"\0"[..], op, b"\0", key.unwrap_or_default()].concat();
+            let backward = || is_under_transpose(text.get(..at).unwrap_or_default(), escapes);
+            tally.count(&spelling, offset + at as u64, backward, || Some(stamp(op, key)));
+        }
+    }
+
+    /// Labels in one string, with whether each stands in a backward pass.
+    pub(crate) fn labels(&self, text: &[u8], escapes: Escapes) -> Vec<Entry> {
+        let mut tally = Tally::default();
+        self.count(text, escapes, 0, &mut tally);
+        tally.entries
+    }
+}
+
+fn stamp(op: &[u8], key: Option<&[u8]>) -> Stamp {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Stamp {
+        family: Family::User,
+        label: Label::new(text(op), key.map(text)),
+        evidence: if key.is_some() { Evidence::Exact } else { Evidence::ByName },
+        arguments: None,
+    }
+}
