@@ -31,8 +31,8 @@ impl Ledger {
 
     /// Opens a cache folder, or makes it. `lower` are read-only tiers below sled.
     ///
-    /// sled is compared with what the sample log states; where they differ, the log is right, unless it is damaged and
-    /// sled holds exactly what it last stated.
+    /// sled is compared with what the sample log states; where they differ, the log is right, unless it is damaged:
+    /// then a sled that was closed cleanly gives back what the log lost.
     pub fn open(root: &Path, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, TuneError> {
         Self::open_with(root, lower, false)
     }
@@ -53,7 +53,9 @@ impl Ledger {
             (sled, condition) = sled.replace("it is made again")?;
         }
         if condition == SledCondition::Clean && sled.content() != log.replay().committed {
-            if sled.content() == log.replay().stated || log.replay().stated.count == 0 {
+            // sled was closed after the log's last write: what a damaged or lost log misses, sled still holds
+            let log_lost_something = !log.replay().damage.is_empty() || log.replay().stated.count == 0;
+            if log_lost_something || sled.content() == log.replay().stated {
                 let adopted = adopt(&sled, &mut log)?;
                 notes.push(format!("the sample log had lost {adopted} decisions; the sled cache still held them"));
             } else {

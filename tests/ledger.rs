@@ -1,0 +1,187 @@
+//! Sample log and sled together: whatever happens to the files of either, what is read is what was committed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use autotune_lowered::cache::{CacheKey, Entry, Tier};
+use autotune_lowered::config::Config;
+use autotune_lowered::device::DeviceIdentity;
+use autotune_lowered::label::Direction;
+use autotune_lowered::tune::{Ledger, TuneError};
+
+fn key(n: usize) -> CacheKey {
+    let device = DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };
+    CacheKey { op_id: format!("op{n}@v1"), call_key: "k".into(), direction: Direction::Forward, device }
+}
+
+fn entry(n: usize) -> Arc<Entry> {
+    let config: Config = serde_json::from_str(&format!(r#"{{"block":{n}}}"#)).unwrap();
+    Arc::new(Entry { config, provenance: None })
+}
+
+fn filled(root: &Path, entries: usize) {
+    let mut ledger = Ledger::open(root, vec![]).unwrap();
+    for n in 0..entries {
+        ledger.commit(None, &key(n), &entry(n)).unwrap();
+    }
+}
+
+/// What a fresh process reads of each of the first `entries` keys.
+fn read(root: &Path, entries: usize) -> (Vec<Option<Config>>, Vec<String>) {
+    let ledger = Ledger::open(root, vec![]).unwrap();
+    let configs =
+        (0..entries).map(|n| ledger.cache().entry(&key(n)).unwrap().map(|(entry, _)| entry.config.clone())).collect();
+    (configs, ledger.notes().to_vec())
+}
+
+fn all(entries: usize) -> Vec<Option<Config>> {
+    (0..entries).map(|n| Some(entry(n).config.clone())).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for item in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(item.file_name());
+        if item.path().is_dir() {
+            copy(&item.path(), &target);
+        } else {
+            fs::copy(item.path(), target).unwrap();
+        }
+    }
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for item in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if item.path().is_dir() { files.extend(files_below(&item.path())) } else { files.push(item.path()) }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn sled_is_what_the_next_process_reads() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 3);
+    let ledger = Ledger::open(root.path(), vec![]).unwrap();
+    assert_eq!(ledger.cache().entry(&key(1)).unwrap().unwrap().1, Tier::Sled);
+    assert_eq!(ledger.cache().entry(&key(1)).unwrap().unwrap().1, Tier::Memory, "a hit is promoted");
+    assert_eq!(ledger.notes(), &[] as &[String]);
+}
+
+/// Every byte of the database's files that is not zero, and one in 4096 of the zeroes that pad them.
+#[test]
+fn a_flipped_byte_of_sled_never_changes_what_is_read() {
+    let original = tempfile::tempdir().unwrap();
+    filled(original.path(), 3);
+    let database = original.path().join("sled-v1");
+    let mut flipped = 0;
+    let trial = tempfile::tempdir().unwrap();
+    for file in files_below(&database) {
+        let name = file.strip_prefix(original.path()).unwrap();
+        let bytes = fs::read(&file).unwrap();
+        let places = (0..bytes.len()).filter(|&at| bytes[at] != 0 || at % 4096 == 0);
+        for at in places {
+            let root = trial.path().join(flipped.to_string());
+            copy(original.path(), &root);
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            fs::write(root.join(name), damaged).unwrap();
+            let (configs, notes) = read(&root, 3);
+            assert_eq!(configs, all(3), "{} byte {at}", name.display());
+            assert!(notes[0].contains("set aside"), "{notes:?}");
+            fs::remove_dir_all(root).unwrap();
+            flipped += 1;
+        }
+    }
+    println!("{flipped} bytes flipped");
+    assert!(flipped > 100);
+}
+
+/// A flipped byte of the log costs at most the decision that it stands in, and that one is still in sled.
+#[test]
+fn a_flipped_byte_of_the_log_loses_nothing_that_sled_holds() {
+    let original = tempfile::tempdir().unwrap();
+    filled(original.path(), 2);
+    let log = fs::read(original.path().join("samples-v1.log")).unwrap();
+    let first_line = log.iter().position(|&byte| byte == b'\n').unwrap();
+    let trial = tempfile::tempdir().unwrap();
+    for at in (first_line..log.len()).step_by(7) {
+        let root = trial.path().join(at.to_string());
+        copy(original.path(), &root);
+        let mut damaged = log.clone();
+        damaged[at] ^= 1 << (at % 8);
+        fs::write(root.join("samples-v1.log"), damaged).unwrap();
+        let (configs, notes) = read(&root, 2);
+        assert_eq!(configs, all(2), "byte {at}: {notes:?}");
+        assert!(!notes.is_empty(), "byte {at} went unnoticed");
+        // what sled still held is in the log again
+        fs::remove_dir_all(root.join("sled-v1")).unwrap();
+        assert_eq!(read(&root, 2).0, all(2), "byte {at}");
+        fs::remove_dir_all(root).unwrap();
+    }
+}
+
+#[test]
+fn a_foreign_or_missing_database_is_filled_again_from_the_log() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 3);
+    fs::remove_dir_all(root.path().join("sled-v1")).unwrap();
+    let (configs, notes) = read(root.path(), 3);
+    assert_eq!(configs, all(3));
+    assert!(notes[0].contains("was missing"), "{notes:?}");
+
+    fs::remove_dir_all(root.path().join("sled-v1")).unwrap();
+    fs::remove_file(root.path().join("sled-v1.state")).unwrap();
+    fs::create_dir(root.path().join("sled-v1")).unwrap();
+    fs::write(root.path().join("sled-v1/db"), [7; 100]).unwrap();
+    let (configs, notes) = read(root.path(), 3);
+    assert_eq!(configs, all(3));
+    assert!(notes[0].contains("not a folder of this program"), "{notes:?}");
+}
+
+#[test]
+fn a_lost_log_is_written_again_from_sled() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 3);
+    fs::remove_file(root.path().join("samples-v1.log")).unwrap();
+    let (configs, notes) = read(root.path(), 3);
+    assert_eq!(configs, all(3));
+    assert!(notes[0].contains("lost 3 decisions"), "{notes:?}");
+    fs::remove_dir_all(root.path().join("sled-v1")).unwrap();
+    assert_eq!(read(root.path(), 3).0, all(3));
+}
+
+#[test]
+fn a_removed_entry_stays_removed_after_a_rebuild() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 3);
+    let mut ledger = Ledger::open(root.path(), vec![]).unwrap();
+    assert!(ledger.remove(&key(1)).unwrap());
+    drop(ledger);
+    drop(Ledger::rebuild(root.path()).unwrap());
+    let (configs, _) = read(root.path(), 3);
+    assert_eq!(configs, [Some(entry(0).config.clone()), None, Some(entry(2).config.clone())]);
+}
+
+#[test]
+fn a_foreign_log_is_left_alone_and_named() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("samples-v1.log"), "not ours\n").unwrap();
+    let Err(TuneError::Log(error)) = Ledger::open(root.path(), vec![]).map(drop) else { panic!("it was opened") };
+    assert!(error.to_string().contains("samples-v1.log"), "{error}");
+    assert_eq!(fs::read_to_string(root.path().join("samples-v1.log")).unwrap(), "not ours\n");
+}
+
+#[test]
+fn a_second_ledger_is_refused_by_name() {
+    let root = tempfile::tempdir().unwrap();
+    let first = Ledger::open(root.path(), vec![]).unwrap();
+    let error = Ledger::open(root.path(), vec![]).map(drop).unwrap_err().to_string();
+    assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+    drop(first);
+    Ledger::open(root.path(), vec![]).unwrap();
+}
