@@ -62,7 +62,10 @@ fn check(folder: &Path) -> usize {
                 .collect();
             assert_eq!(whole.len(), counted.unique.len(), "{place}");
             for label in whole {
-                assert!(spellings(label).iter().any(|spelling| counted.unique.contains(spelling)), "{place}: {label:?}");
+                assert!(
+                    spellings(label).iter().any(|spelling| counted.unique.contains(spelling)),
+                    "{place}: {label:?}"
+                );
             }
             if labels.is_empty() {
                 let codes: Vec<&str> = scan.diagnosis.iter().map(|said| said.code.as_str()).collect();

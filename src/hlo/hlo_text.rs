@@ -175,7 +175,6 @@ impl Reader<'_> {
             name: String::from_utf8_lossy(name).into_owned(),
             shape: array_shape(shape),
             is_constant: opcode == b"constant",
-            is_call: matches!(opcode, b"call" | b"custom-call"),
             line: Some(number),
             ..Instruction::default()
         };

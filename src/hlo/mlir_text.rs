@@ -203,7 +203,6 @@ impl<'a> Reader<'a> {
         let mut instruction = Instruction {
             name: target.filter(|_| is_call).unwrap_or(opcode).to_owned(),
             is_constant: opcode == "stablehlo.constant",
-            is_call,
             scope,
             line: Some(number),
             ..Instruction::default()

@@ -216,10 +216,7 @@ impl Walker<'_> {
                     instruction.name = String::from_utf8_lossy(name).into_owned();
                     self.structure.census.instruction(&instruction.name);
                 }
-                (2, WireValue::Bytes(opcode)) => {
-                    instruction.is_constant = opcode == b"constant";
-                    instruction.is_call = matches!(opcode, b"call" | b"custom-call");
-                }
+                (2, WireValue::Bytes(opcode)) => instruction.is_constant = opcode == b"constant",
                 (3, WireValue::Bytes(shape)) if self.with_sites => instruction.shape = array_shape(shape)?,
                 (7, WireValue::Bytes(metadata)) => {
                     for field in WireCursor::new(metadata) {

@@ -16,6 +16,9 @@ use super::user_label::UserLabels;
 use crate::array::ArraySpec;
 use crate::label::Label;
 
+/// Instruction names that XLA derives from a json stamp run to thousands of characters.
+const MAX_NAME_CHARS: usize = 120;
+
 /// The identity of a label within a scan.
 pub(crate) type LabelId = (Label, Family);
 
@@ -28,8 +31,6 @@ pub(crate) struct Instruction {
     pub(crate) shape: Option<ArraySpec>,
     /// Constants are no operands of a call site.
     pub(crate) is_constant: bool,
-    /// Whether it calls: such an instruction names its site.
-    pub(crate) is_call: bool,
     /// Indices of its operands within the computation.
     pub(crate) operands: Vec<usize>,
     /// The scopes that it stands in, as interned by [`Sites::scope`].
@@ -235,10 +236,11 @@ fn site(instructions: &[Instruction], group: &[usize], backward: bool) -> CallSi
             operands.extend(value.shape.clone());
         }
     }
-    let named = members().find(|instruction| instruction.is_call).or_else(|| members().next());
+    // one call is known by what it calls; a group by where it begins
+    let named = members().find(|instruction| !instruction.is_constant).or_else(|| members().next());
     CallSite {
         line: named.and_then(|instruction| instruction.line),
-        name: named.map(|instruction| instruction.name.clone()).unwrap_or_default(),
+        name: named.map(|instruction| instruction.name.chars().take(MAX_NAME_CHARS).collect()).unwrap_or_default(),
         backward,
         operands,
     }
