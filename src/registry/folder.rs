@@ -180,7 +180,8 @@ impl Registry {
                 Ok(record) => {
                     self.records += 1;
                     let invocation = &record.invocation;
-                    let order = (invocation.op_id.clone(), invocation.call_key.clone(), invocation.key());
+                    let call = (invocation.op_id.clone(), invocation.call_key.clone());
+                    let order = (call, invocation.direction, invocation.key());
                     by_key.entry(order).or_default().push(record);
                 }
                 Err((kind, message)) => problems.push(Problem { path: path.clone(), kind, message }),

@@ -63,7 +63,7 @@ pub struct Listed {
 impl Registry {
     /// Invocations of one operation, of every call key and device. `op_id` may be `name@vN` or the bare name, which
     /// finds every version.
-    pub fn of_operation<'a>(&'a self, op_id: &'a str) -> impl Iterator<Item = &'a Arc<Invocation>> {
+    pub fn of_operation<'a, 'n>(&'a self, op_id: &'n str) -> impl Iterator<Item = &'a Arc<Invocation>> + use<'a, 'n> {
         let named = move |invocation: &&Arc<Invocation>| {
             invocation.op_id == op_id || crate::label::split_op_id(&invocation.op_id).0 == op_id
         };

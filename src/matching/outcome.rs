@@ -1,0 +1,134 @@
+//! What matching found, with every reason.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::label::Label;
+use crate::registry::Invocation;
+
+/// Whether a label matched by name alone may stand for many recorded calls: `--by-name`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ByName {
+    /// At most [`MAX_BY_NAME`](super::MAX_BY_NAME); more stop with the list.
+    #[default]
+    Few,
+    /// All of them.
+    All,
+}
+
+impl FromStr for ByName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "few" => Ok(Self::Few),
+            "all" => Ok(Self::All),
+            other => Err(format!("`{other}` is none of `few`, `all`")),
+        }
+    }
+}
+
+/// How a label was matched to its invocation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum How {
+    /// Operation with version, and call key, are equal.
+    Exact,
+    /// The call key, computed again from the stamp, and the operation's name are equal; the version is the registry's.
+    Recomputed,
+    /// The operation's name is equal, nothing else was left of the label.
+    ByName {
+        /// Recorded calls of that operation that the device may run.
+        of: usize,
+        /// Whether the shapes at the label's call sites chose among them.
+        by_shapes: bool,
+    },
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact => f.write_str("exact"),
+            Self::Recomputed => f.write_str("recomputed"),
+            Self::ByName { of, by_shapes: true } => write!(f, "by name and shapes, of {of} recorded"),
+            Self::ByName { of, by_shapes: false } => write!(f, "by name, of {of} recorded"),
+        }
+    }
+}
+
+/// One label that stands for an invocation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MatchedLabel {
+    /// Its place in [`Scan::labels`](crate::hlo::Scan::labels).
+    pub index: usize,
+    /// The label.
+    pub label: Label,
+    /// How it was matched.
+    pub how: How,
+}
+
+/// An invocation to tune, once, and all labels that stand for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matched {
+    /// The invocation.
+    pub invocation: Arc<Invocation>,
+    /// The labels, in the order of the scan.
+    pub labels: Vec<MatchedLabel>,
+    /// What a reader must know: another device's recording, a backward pass that is not exercised, …; each once.
+    pub flags: Vec<String>,
+}
+
+/// Why a label has no invocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum MissReason {
+    /// The operation was never recorded.
+    NotRecorded,
+    /// The operation was recorded, not this call of it.
+    OtherKey,
+    /// This call was recorded for another version of the operation.
+    OtherVersion,
+    /// This call was recorded for another device.
+    OtherDevice,
+    /// The name alone is left and stands for too many recorded calls.
+    TooMany,
+}
+
+impl fmt::Display for MissReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::NotRecorded => "not-recorded",
+            Self::OtherKey => "other-key",
+            Self::OtherVersion => "other-version",
+            Self::OtherDevice => "other-device",
+            Self::TooMany => "too-many",
+        })
+    }
+}
+
+/// A label without an invocation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Missed {
+    /// Its place in [`Scan::labels`](crate::hlo::Scan::labels).
+    pub index: usize,
+    /// The label.
+    pub label: Label,
+    /// Why, for programs.
+    pub reason: MissReason,
+    /// Why and what to do, for people; one line.
+    pub text: String,
+}
+
+/// The labels of a module, each matched or missed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Matching {
+    /// Invocations, each once, in the order of their first labels.
+    pub matched: Vec<Matched>,
+    /// Labels without one.
+    pub missed: Vec<Missed>,
+}

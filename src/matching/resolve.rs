@@ -1,0 +1,231 @@
+//! Each label to its invocations, or to the reason why it has none.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::shapes;
+use super::{ByName, How, Matched, MatchedLabel, Matching, MissReason, Missed};
+use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
+use crate::digest::Digest;
+use crate::hlo::{FoundLabel, Scan};
+use crate::label::{Evidence, split_op_id};
+use crate::registry::{Direction, Invocation, Registry, Target};
+
+/// Recorded calls that a label matched by name alone may stand for without `--by-name all`.
+pub const MAX_BY_NAME: usize = 8;
+
+/// Names listed in a message before it says how many more there are.
+const MAX_LISTED: usize = 20;
+
+/// One recorded call that the device may run.
+struct Choice<'a> {
+    invocation: &'a Arc<Invocation>,
+    flags: Vec<String>,
+}
+
+/// Every label of a module to the recorded invocations that stand for it on a device.
+///
+/// Of several recordings of one call the device's own comes first, then its platform's, then one that `mode`
+/// accepts with a flag; of equals the newest. A label that stands under a transpose takes the recording with the
+/// vector-Jacobian product, any other label the forward one; where only the other is there it is taken and flagged.
+pub fn match_labels(
+    scan: &Scan,
+    registry: &Registry,
+    device: &DeviceIdentity,
+    mode: MatchMode,
+    by_name: ByName,
+) -> Matching {
+    let rooms = Rooms { scan, registry, device, mode, by_name };
+    let mut matching = Matching::default();
+    let mut places: BTreeMap<Digest, usize> = BTreeMap::new();
+    for (index, found) in scan.labels.iter().enumerate() {
+        match rooms.resolve(found) {
+            Ok((how, choices)) => {
+                for choice in choices {
+                    let next = matching.matched.len();
+                    let place = *places.entry(choice.invocation.key()).or_insert(next);
+                    if place == next {
+                        let invocation = Arc::clone(choice.invocation);
+                        matching.matched.push(Matched { invocation, labels: Vec::new(), flags: Vec::new() });
+                    }
+                    if let Some(matched) = matching.matched.get_mut(place) {
+                        matched.labels.push(MatchedLabel { index, label: found.label.clone(), how: how.clone() });
+                        let new = choice.flags.into_iter().filter(|flag| !matched.flags.contains(flag));
+                        let new: Vec<String> = new.collect();
+                        matched.flags.extend(new);
+                    }
+                }
+            }
+            Err((reason, text)) => matching.missed.push(Missed { index, label: found.label.clone(), reason, text }),
+        }
+    }
+    matching
+}
+
+struct Rooms<'a> {
+    scan: &'a Scan,
+    registry: &'a Registry,
+    device: &'a DeviceIdentity,
+    mode: MatchMode,
+    by_name: ByName,
+}
+
+type Miss = (MissReason, String);
+
+impl<'a> Rooms<'a> {
+    fn resolve(&self, found: &FoundLabel) -> Result<(How, Vec<Choice<'a>>), Miss> {
+        let name = found.label.op_name();
+        let of_name: Vec<&Arc<Invocation>> = self.registry.of_operation(name).collect();
+        // an op_id that is no `name@vN`, as tokamax's class paths, is all name
+        if of_name.is_empty() {
+            return Err((MissReason::NotRecorded, self.not_recorded(name)));
+        }
+        match (&found.label.call_key, found.evidence) {
+            (Some(key), Evidence::Exact) => {
+                let choice = self.keyed(found, key, &of_name, found.label.version().is_some())?;
+                Ok((How::Exact, vec![choice]))
+            }
+            (Some(key), Evidence::Recomputed | Evidence::ByName) => {
+                Ok((How::Recomputed, vec![self.keyed(found, key, &of_name, false)?]))
+            }
+            (None, _) => self.named(found, &of_name),
+        }
+    }
+
+    /// The recording of one call key, of the label's own version or of the newest there is.
+    fn keyed(
+        &self,
+        found: &FoundLabel,
+        key: &str,
+        of_name: &[&'a Arc<Invocation>],
+        own_version: bool,
+    ) -> Result<Choice<'a>, Miss> {
+        let op_id = &found.label.op_id;
+        let of_key: Vec<_> = of_name.iter().copied().filter(|invocation| invocation.call_key == key).collect();
+        if of_key.is_empty() {
+            let keys: BTreeSet<&str> = of_name.iter().map(|invocation| invocation.call_key.as_str()).collect();
+            let text = format!("`{op_id}` is recorded with other call keys: {}; record this call", list(keys));
+            return Err((MissReason::OtherKey, text));
+        }
+        let mut of_version = of_key.clone();
+        if own_version {
+            of_version.retain(|invocation| invocation.op_id == *op_id);
+        }
+        if of_version.is_empty() {
+            let versions: BTreeSet<&str> = of_key.iter().map(|invocation| invocation.op_id.as_str()).collect();
+            let text = format!("this call is recorded for {}, not for `{op_id}`; record it again", list(versions));
+            return Err((MissReason::OtherVersion, text));
+        }
+        if !own_version {
+            let newest = of_version.iter().map(|invocation| split_op_id(&invocation.op_id).1).max().flatten();
+            of_version.retain(|invocation| split_op_id(&invocation.op_id).1 == newest);
+        }
+        self.best(found, &of_version)
+    }
+
+    /// Every recorded call of the operation that the device may run, narrowed by shapes.
+    fn named(&self, found: &FoundLabel, of_name: &[&'a Arc<Invocation>]) -> Result<(How, Vec<Choice<'a>>), Miss> {
+        let mut calls: BTreeMap<(&str, &str), Vec<&'a Arc<Invocation>>> = BTreeMap::new();
+        for &invocation in of_name {
+            calls.entry((&invocation.op_id, &invocation.call_key)).or_default().push(invocation);
+        }
+        let mut refused = None;
+        let mut accepted = Vec::new();
+        for records in calls.into_values() {
+            match self.best(found, &records) {
+                Ok(choice) => accepted.push((choice, records)),
+                Err(miss) => refused = Some(miss),
+            }
+        }
+        let of = accepted.len();
+        let sites = &found.call_sites;
+        let narrow = self.scan.partitioned != Some(true) && shapes::are_shown(sites);
+        let fits = |records: &[&Arc<Invocation>]| records.iter().any(|invocation| shapes::fits(invocation, sites));
+        // call sites that fit nothing are those of inner instructions: they say nothing of the call's arguments
+        let by_shapes = narrow && accepted.iter().any(|(_, records)| fits(records));
+        if by_shapes {
+            accepted.retain(|(_, records)| fits(records));
+        }
+        if let (0, Some(miss)) = (of, refused) {
+            return Err(miss);
+        }
+        if accepted.len() > MAX_BY_NAME && self.by_name == ByName::Few {
+            let calls = accepted.iter().map(|(choice, _)| (&*choice.invocation.op_id, &*choice.invocation.call_key));
+            let calls: BTreeSet<String> = calls.map(|(op_id, key)| format!("{op_id}:{key}")).collect();
+            let text = format!(
+                "only the name `{}` is left of the label and it stands for {} recorded calls: {}; give `--by-name all` \
+                 to tune them all, or a StableHLO module, whose labels are whole",
+                found.label.op_name(),
+                calls.len(),
+                list(calls.iter().map(String::as_str))
+            );
+            return Err((MissReason::TooMany, text));
+        }
+        let mut choices: Vec<Choice<'a>> = accepted.into_iter().map(|(choice, _)| choice).collect();
+        if narrow && !by_shapes {
+            let flag = "no call site in the module shows the shapes of its arguments";
+            choices.iter_mut().for_each(|choice| choice.flags.push(flag.to_owned()));
+        }
+        Ok((How::ByName { of, by_shapes }, choices))
+    }
+
+    /// The best of the recordings of one call.
+    fn best(&self, found: &FoundLabel, records: &[&'a Arc<Invocation>]) -> Result<Choice<'a>, Miss> {
+        let wanted = if found.backward { Direction::ForwardVjp } else { Direction::Forward };
+        let mut refused = BTreeSet::new();
+        let mut choices = Vec::new();
+        for &invocation in records {
+            let (rank, flag) = match (invocation.target.compare(self.mode, self.device), &invocation.target) {
+                (DeviceMatch::Same, Target::Device(_)) => (0, None),
+                (DeviceMatch::Same, Target::Platform(_)) => (1, None),
+                (DeviceMatch::Flagged(flag), _) => (2, Some(flag)),
+                (DeviceMatch::Miss(reason), _) => {
+                    refused.insert(reason);
+                    continue;
+                }
+            };
+            let order = (invocation.direction != wanted, rank, Reverse(invocation.recorded_at), invocation.key());
+            choices.push((order, Choice { invocation, flags: flag.into_iter().collect() }));
+        }
+        let Some((_, mut choice)) = choices.into_iter().min_by_key(|(order, _)| *order) else {
+            let text = format!("this device is `{}`: {}", self.device, list_plain(&refused));
+            return Err((MissReason::OtherDevice, text));
+        };
+        match (wanted, choice.invocation.direction) {
+            (Direction::ForwardVjp, Direction::Forward) => choice.flags.push(
+                "backward not exercised: the module runs the backward pass, only the forward one is recorded"
+                    .to_owned(),
+            ),
+            (Direction::Forward, Direction::ForwardVjp) => choice.flags.push(
+                "measured with its backward pass: the module runs the forward one alone, which is not recorded"
+                    .to_owned(),
+            ),
+            _ => {}
+        }
+        Ok(choice)
+    }
+
+    fn not_recorded(&self, name: &str) -> String {
+        let all: BTreeSet<&str> =
+            self.registry.invocations().iter().map(|invocation| invocation.op_id.as_str()).collect();
+        if all.is_empty() {
+            return format!("`{name}` is not recorded: the registry `{}` is empty", self.registry.root().display());
+        }
+        format!("`{name}` is not recorded; `{}` holds {}", self.registry.root().display(), list(all))
+    }
+}
+
+/// Names in backticks, at most [`MAX_LISTED`] of them.
+fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    let shown = names.get(..MAX_LISTED).unwrap_or(&names).join(", ");
+    match names.len().saturating_sub(MAX_LISTED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn list_plain(reasons: &BTreeSet<String>) -> String {
+    reasons.iter().take(3).cloned().collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,252 @@
+//! Labels against a registry: every kind of match and miss, with its reason.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+use std::collections::BTreeMap;
+
+use autotune_lowered::array::{ArraySpec, Fill};
+use autotune_lowered::config::Config;
+use autotune_lowered::device::{DeviceIdentity, MatchMode};
+use autotune_lowered::hlo::{CallSite, FoundLabel, ModuleForm, Scan};
+use autotune_lowered::label::{Evidence, Label};
+use autotune_lowered::matching::{ByName, How, MissReason, match_labels};
+use autotune_lowered::registry::{Argument, Candidate, Direction, Invocation, Registry, Target};
+
+fn cpu(model: &str) -> DeviceIdentity {
+    let hardware = BTreeMap::from([("cpu_model".to_owned(), model.to_owned())]);
+    DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware }
+}
+
+fn invocation(op_id: &str, key: &str, direction: Direction, target: Target, specs: &[&str]) -> Invocation {
+    let config: Config = serde_json::from_str(r#"{"block":1}"#).unwrap();
+    let mut arguments: Vec<Argument> = specs
+        .iter()
+        .enumerate()
+        .map(|(index, spec)| Argument {
+            name: format!("x{index}"),
+            spec: spec.parse().unwrap(),
+            fill: Fill::Normal { scale: 1.0 },
+            donated: false,
+        })
+        .collect();
+    if direction == Direction::ForwardVjp {
+        arguments.push(Argument {
+            name: "output_cotangent".into(),
+            spec: "f32[77]".parse().unwrap(),
+            fill: Fill::Normal { scale: 1.0 },
+            donated: false,
+        });
+    }
+    Invocation {
+        target,
+        op_id: op_id.into(),
+        call_key: key.into(),
+        direction,
+        arguments,
+        static_arguments: BTreeMap::new(),
+        baseline: config.clone(),
+        candidates: vec![Candidate { config, program: None, not_lowered: Some("a test".into()) }],
+        recorded_on: None,
+        recorded_at: 7,
+        recorder: "a test".into(),
+    }
+}
+
+fn registry(invocations: &[Invocation]) -> (tempfile::TempDir, Registry) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut registry = Registry::create_or_open(folder.path()).unwrap();
+    for invocation in invocations {
+        registry.add(invocation).unwrap();
+    }
+    (folder, registry)
+}
+
+fn label(op_id: &str, key: Option<&str>, evidence: Evidence) -> FoundLabel {
+    FoundLabel {
+        label: Label::new(op_id, key.map(str::to_owned)),
+        evidence,
+        family: "ejkernel-hash".into(),
+        occurrences: 1,
+        line: Some(1),
+        backward: false,
+        call_sites: Vec::new(),
+        arguments: None,
+    }
+}
+
+fn at_site(mut label: FoundLabel, operands: &[&str]) -> FoundLabel {
+    let operands: Vec<ArraySpec> = operands.iter().map(|spec| spec.parse().unwrap()).collect();
+    label.call_sites.push(CallSite { line: None, name: "call".into(), operands });
+    label
+}
+
+fn scan(labels: Vec<FoundLabel>) -> Scan {
+    Scan {
+        schema: 1,
+        form: ModuleForm::HloText,
+        module: None,
+        digest: None,
+        partitioned: None,
+        labels,
+        diagnosis: Vec::new(),
+    }
+}
+
+fn platform() -> Target {
+    Target::Platform("cpu".into())
+}
+
+#[test]
+fn each_evidence_finds_its_invocation_and_each_is_tuned_once() {
+    let (_folder, registry) = registry(&[
+        invocation("op@v1", "k1", Direction::Forward, platform(), &["f32[4]"]),
+        invocation("op@v2", "k1", Direction::Forward, platform(), &["f32[4]"]),
+        invocation("mine", "any text", Direction::Forward, platform(), &["f32[4]"]),
+    ]);
+    let labels = vec![
+        label("op@v1", Some("k1"), Evidence::Exact),
+        label("op", Some("k1"), Evidence::Recomputed),
+        label("mine", Some("any text"), Evidence::Exact),
+        label("op", None, Evidence::ByName),
+    ];
+    let found = match_labels(&scan(labels), &registry, &cpu("A"), MatchMode::Exact, ByName::Few);
+    assert_eq!(found.missed, []);
+    let shown: Vec<_> = found
+        .matched
+        .iter()
+        .map(|m| {
+            (m.invocation.op_id.as_str(), m.labels.iter().map(|l| (l.index, l.how.to_string())).collect::<Vec<_>>())
+        })
+        .collect();
+    let by_name = || "by name, of 2 recorded".to_owned();
+    // a recomputed label has lost its version: the newest recorded one is taken
+    assert_eq!(
+        shown,
+        [
+            ("op@v1", vec![(0, "exact".to_owned()), (3, by_name())]),
+            ("op@v2", vec![(1, "recomputed".to_owned()), (3, by_name())]),
+            ("mine", vec![(2, "exact".to_owned())]),
+        ]
+    );
+}
+
+#[test]
+fn each_miss_has_its_reason() {
+    let here = cpu("A");
+    let (_folder, registry) = registry(&[
+        invocation("op@v1", "k1", Direction::Forward, Target::Device(cpu("B")), &["f32[4]"]),
+        invocation("op@v2", "k2", Direction::Forward, platform(), &["f32[4]"]),
+        invocation("far@v1", "k3", Direction::Forward, Target::Platform("cuda".into()), &["f32[4]"]),
+    ]);
+    let labels = vec![
+        label("unknown@v1", Some("k1"), Evidence::Exact),
+        label("op@v2", Some("k9"), Evidence::Exact),
+        label("op@v3", Some("k2"), Evidence::Exact),
+        label("op@v1", Some("k1"), Evidence::Exact),
+        label("far", None, Evidence::ByName),
+    ];
+    let scan = scan(labels);
+    let found = match_labels(&scan, &registry, &here, MatchMode::Exact, ByName::Few);
+    assert_eq!(found.matched, []);
+    let reasons: Vec<_> = found.missed.iter().map(|missed| (missed.index, missed.reason)).collect();
+    let expected = [
+        MissReason::NotRecorded,
+        MissReason::OtherKey,
+        MissReason::OtherVersion,
+        MissReason::OtherDevice,
+        MissReason::OtherDevice,
+    ];
+    assert_eq!(reasons, expected.into_iter().enumerate().collect::<Vec<_>>());
+    for (missed, part) in found.missed.iter().zip(["`far@v1`", "`k2`", "`op@v2`", "cpu_model=B", "`cuda`"]) {
+        assert!(missed.text.contains(part), "{} in {}", part, missed.text);
+        assert!(!missed.text.contains('\n'));
+    }
+
+    // the same recordings, under a mode that accepts them, flagged
+    let found = match_labels(&scan, &registry, &here, MatchMode::Kind, ByName::Few);
+    let flags: Vec<_> = found.matched.iter().map(|matched| matched.flags.clone()).collect();
+    assert_eq!(flags, [["other hardware: cpu:cpu (cpu_model=B)"]]);
+    let found = match_labels(&scan, &registry, &here, MatchMode::Any, ByName::Few);
+    assert_eq!(found.matched.len(), 2);
+    assert_eq!(found.matched[1].flags, ["recorded for the platform `cuda`"]);
+}
+
+#[test]
+fn shapes_at_call_sites_narrow_a_name_unless_the_module_is_partitioned() {
+    let (_folder, registry) = registry(&[
+        invocation("op@v1", "a", Direction::ForwardVjp, platform(), &["f32[4]", "f32[4]", "s32[2]"]),
+        invocation("op@v1", "b", Direction::Forward, platform(), &["f32[8]", "s32[2]"]),
+        invocation("op@v1", "c", Direction::Forward, platform(), &["f32[4]", "f32[8]", "f32[16]"]),
+    ]);
+    let keys = |scan: &Scan| -> Vec<String> {
+        let found = match_labels(scan, &registry, &cpu("A"), MatchMode::Exact, ByName::Few);
+        found.matched.iter().map(|matched| matched.invocation.call_key.clone()).collect()
+    };
+    let cut = || label("op", None, Evidence::ByName);
+    // the operands of `c` are there, but not at one call site
+    let mut module = scan(vec![at_site(at_site(cut(), &["s32[2]", "f32[4]", "f32[9]"]), &["f32[16]", "f32[8]"])]);
+    assert_eq!(keys(&module), ["a"]);
+    module.partitioned = Some(true);
+    assert_eq!(keys(&module), ["a", "b", "c"]);
+    module.partitioned = Some(false);
+    assert_eq!(keys(&module), ["a"]);
+
+    let inner = scan(vec![at_site(cut(), &["f32[1]"])]);
+    let found = match_labels(&inner, &registry, &cpu("A"), MatchMode::Exact, ByName::Few);
+    assert_eq!(found.matched.len(), 3, "call sites that fit nothing say nothing");
+    assert_eq!(found.matched[0].labels[0].how, How::ByName { of: 3, by_shapes: false });
+    assert!(found.matched[0].flags.iter().any(|flag| flag.contains("no call site")));
+}
+
+#[test]
+fn more_than_eight_by_name_stop_with_the_list() {
+    let many: Vec<_> =
+        (0..9).map(|n| invocation("op@v1", &format!("k{n}"), Direction::Forward, platform(), &["f32[4]"])).collect();
+    let cut = scan(vec![label("op", None, Evidence::ByName)]);
+    let (_folder, eight) = registry(&many[..8]);
+    assert_eq!(match_labels(&cut, &eight, &cpu("A"), MatchMode::Exact, ByName::Few).matched.len(), 8);
+    let (_folder, nine) = registry(&many);
+    let found = match_labels(&cut, &nine, &cpu("A"), MatchMode::Exact, ByName::Few);
+    assert_eq!((found.matched.len(), found.missed.len()), (0, 1));
+    assert_eq!(found.missed[0].reason, MissReason::TooMany);
+    assert!((0..9).all(|n| found.missed[0].text.contains(&format!("`op@v1:k{n}`"))), "{}", found.missed[0].text);
+    assert!(found.missed[0].text.contains("--by-name all"));
+    assert_eq!(match_labels(&cut, &nine, &cpu("A"), MatchMode::Exact, ByName::All).matched.len(), 9);
+}
+
+#[test]
+fn direction_follows_the_label() {
+    let both = [
+        invocation("op@v1", "k", Direction::Forward, platform(), &["f32[4]"]),
+        invocation("op@v1", "k", Direction::ForwardVjp, platform(), &["f32[4]"]),
+    ];
+    let forward = label("op@v1", Some("k"), Evidence::Exact);
+    let backward = FoundLabel { backward: true, ..forward.clone() };
+    let matched = |recorded: &[Invocation], label: &FoundLabel| {
+        let (_folder, registry) = registry(recorded);
+        let module = scan(vec![label.clone()]);
+        let found = match_labels(&module, &registry, &cpu("A"), MatchMode::Exact, ByName::Few);
+        (found.matched[0].invocation.direction, found.matched[0].flags.join(" "))
+    };
+    assert_eq!(matched(&both, &forward), (Direction::Forward, String::new()));
+    assert_eq!(matched(&both, &backward), (Direction::ForwardVjp, String::new()));
+    let (direction, flags) = matched(&both[..1], &backward);
+    assert!(direction == Direction::Forward && flags.contains("backward not exercised"), "{flags}");
+    let (direction, flags) = matched(&both[1..], &forward);
+    assert!(direction == Direction::ForwardVjp && flags.contains("measured with its backward pass"), "{flags}");
+}
+
+#[test]
+fn the_devices_own_recording_comes_before_its_platforms() {
+    let own = invocation("op@v1", "k", Direction::Forward, Target::Device(cpu("A")), &["f32[4]"]);
+    let mut general = invocation("op@v1", "k", Direction::Forward, platform(), &["f32[4]"]);
+    general.recorded_at = 99;
+    let (_folder, registry) = registry(&[own.clone(), general.clone()]);
+    let module = scan(vec![label("op@v1", Some("k"), Evidence::Exact)]);
+    let target = |model: &str| {
+        let found = match_labels(&module, &registry, &cpu(model), MatchMode::Exact, ByName::Few);
+        assert_eq!(found.matched.len(), 1);
+        found.matched[0].invocation.target.clone()
+    };
+    assert_eq!(target("A"), own.target);
+    assert_eq!(target("B"), general.target);
+}
