@@ -1,1 +1,3 @@
-//! The command line: arguments, progress, exit codes. The only room that prints or exits.
+//! The command line: arguments, progress, exit codes.
+
+pub mod worker;

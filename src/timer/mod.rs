@@ -1,7 +1,14 @@
 //! Timers: a candidate and its inputs in, samples out. What can crash runs in worker processes.
 
+mod client;
+pub mod exec;
 mod model;
+#[cfg(feature = "pjrt")]
+pub mod pjrt;
+pub mod protocol;
+pub mod server;
 
+pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use model::{
     Failure, FailureKind, InputArray, Job, JobCandidate, OutputArray, Prepared, ProgramFile, Source, Timer,
 };
