@@ -20,6 +20,8 @@ use super::protocol::{Call, Hello, MAX_LINE_BYTES, PROTOCOL_VERSION, Request, Re
 
 /// Bytes of stderr that are kept.
 const TAIL_BYTES: usize = 64 << 10;
+/// Bytes that are kept of its beginning.
+const HEAD_BYTES: usize = 8 << 10;
 /// Longest wait for the exit code of a worker that closed its stdout.
 const EXIT_WAIT: Duration = Duration::from_secs(2);
 
@@ -67,22 +69,23 @@ pub struct WorkerCommand {
 impl WorkerCommand {
     /// A worker that `sh` understands: `python3 worker.py --fast`.
     pub fn shell(exe: impl Into<PathBuf>, command: &str) -> Self {
-        Self {
-            exe: exe.into(),
-            command: vec!["sh".into(), "-c".into(), command.into()],
-            environment: Vec::new(),
-        }
+        Self { exe: exe.into(), command: vec!["sh".into(), "-c".into(), command.into()], environment: Vec::new() }
     }
 }
 
-/// The end of a worker's stderr.
+/// The beginning and the end of a worker's stderr: a plugin that dies of a flag prints its reason first and then
+/// its whole manual.
 #[derive(Debug, Default)]
 struct Tail {
+    head: Vec<u8>,
     bytes: VecDeque<u8>,
 }
 
 impl Tail {
     fn push(&mut self, bytes: &[u8]) {
+        let to_head = HEAD_BYTES.saturating_sub(self.head.len()).min(bytes.len());
+        let (head, bytes) = bytes.split_at(to_head);
+        self.head.extend_from_slice(head);
         self.bytes.extend(bytes);
         let beyond = self.bytes.len().saturating_sub(TAIL_BYTES);
         self.bytes.drain(..beyond);
@@ -90,7 +93,7 @@ impl Tail {
 
     fn to_text(&self) -> String {
         let (front, back) = self.bytes.as_slices();
-        String::from_utf8_lossy(&[front, back].concat()).into_owned()
+        String::from_utf8_lossy(&[&self.head, front, back].concat()).into_owned()
     }
 }
 
@@ -136,9 +139,8 @@ impl WorkerClient {
             };
         }
         let cannot = |what: String| Failure::new(FailureKind::Device, what);
-        let mut child = process
-            .spawn()
-            .map_err(|error| cannot(format!("cannot start `{}`: {error}", command.exe.display())))?;
+        let mut child =
+            process.spawn().map_err(|error| cannot(format!("cannot start `{}`: {error}", command.exe.display())))?;
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(cannot("a worker without pipes".to_owned()));
@@ -163,8 +165,7 @@ impl WorkerClient {
     /// Asks who is there. Every failure is of kind `device`: there is no worker to blame a candidate on.
     pub fn hello(&mut self, limits: &Limits) -> Result<Hello, Failure> {
         let as_device = |failure: Failure| Failure::new(FailureKind::Device, failure.message);
-        let hello: Hello =
-            self.request(Call::Hello { protocol: PROTOCOL_VERSION }, limits.start).map_err(as_device)?;
+        let hello: Hello = self.request(Call::Hello { protocol: PROTOCOL_VERSION }, limits.start).map_err(as_device)?;
         if hello.protocol != PROTOCOL_VERSION {
             let message = format!(
                 "worker `{}` speaks protocol {}, {PROTOCOL_VERSION} is needed",
@@ -174,7 +175,8 @@ impl WorkerClient {
             return Err(self.ended(FailureKind::Device, message));
         }
         if hello.devices.get(hello.device).is_none() {
-            let message = format!("worker `{}` runs on device {}, of which it tells nothing", hello.worker, hello.device);
+            let message =
+                format!("worker `{}` runs on device {}, of which it tells nothing", hello.worker, hello.device);
             return Err(self.ended(FailureKind::Device, one_line(&message, 300)));
         }
         Ok(hello)
@@ -210,10 +212,8 @@ impl WorkerClient {
                 self.ended(FailureKind::Protocol, format!("the result of `{method}` is malformed: {error}"))
             }),
             (None, Some(failure)) => Err(failure.into()),
-            _ => Err(self.ended(
-                FailureKind::Protocol,
-                format!("the answer to `{method}` needs either a result or an error"),
-            )),
+            _ => Err(self
+                .ended(FailureKind::Protocol, format!("the answer to `{method}` needs either a result or an error"))),
         }
     }
 
@@ -360,7 +360,12 @@ impl WorkerClient {
         }
     }
 
-    /// What the worker wrote to stderr, the last 64 KiB of it.
+    /// Whether the process has ended, or was ended.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// What the worker wrote to stderr: the first 8 KiB and the last 64.
     pub fn stderr(&self) -> String {
         self.tail.to_text()
     }

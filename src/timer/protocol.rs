@@ -114,12 +114,7 @@ pub struct Input {
 
 impl From<&InputArray> for Input {
     fn from(input: &InputArray) -> Self {
-        Self {
-            name: input.name.clone(),
-            spec: input.spec.clone(),
-            path: input.path.clone(),
-            donated: input.donated,
-        }
+        Self { name: input.name.clone(), spec: input.spec.clone(), path: input.path.clone(), donated: input.donated }
     }
 }
 
@@ -216,9 +211,16 @@ pub struct Signature {
 pub struct Compiled {
     /// Time of the compilation, nanoseconds.
     pub compile_ns: u64,
+    /// `false` where the executable cannot be written to a file after all: `load` must be given the program.
+    #[serde(default = "yes")]
+    pub serialized: bool,
     /// What the program takes, where the worker can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The answer to `load`.

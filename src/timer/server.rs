@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::model::{Failure, FailureKind};
 use super::protocol::{
-    BeginParams, Call, CompileParams, Compiled, Hello, LineRead, LoadParams, Loaded, MAX_LINE_BYTES, Measured,
-    Outputs, Request, Response, read_line,
+    BeginParams, Call, CompileParams, Compiled, Hello, LineRead, LoadParams, Loaded, MAX_LINE_BYTES, Measured, Outputs,
+    Request, Response, read_line,
 };
 
 /// What a worker does; [`serve`] speaks for it.

@@ -109,12 +109,7 @@ pub(super) struct Executable {
 
 impl Executable {
     /// Compiles a program; `options` is a serialized `CompileOptionsProto`.
-    pub(super) fn compile(
-        client: &Rc<Client>,
-        code: &[u8],
-        format: &str,
-        options: &[u8],
-    ) -> Result<Self, PjrtError> {
+    pub(super) fn compile(client: &Rc<Client>, code: &[u8], format: &str, options: &[u8]) -> Result<Self, PjrtError> {
         let mut program = ProgramStruct::new();
         program.code = code.as_ptr().cast_mut().cast();
         program.code_size = code.len();

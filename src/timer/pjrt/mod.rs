@@ -5,14 +5,20 @@
 mod compile_options;
 mod custom_call;
 mod device;
+mod discover;
 #[allow(unsafe_code)]
 mod executable;
 #[allow(unsafe_code)]
 mod ffi;
+mod flags;
 mod options;
 #[allow(unsafe_code)]
 mod plugin;
 mod signature;
+mod store;
+mod timer;
 mod worker;
 
+pub use discover::{FoundPlugin, discover};
+pub use timer::{PjrtOptions, PjrtTimer, probe};
 pub use worker::{PjrtWorkerOptions, worker_main};

@@ -303,11 +303,7 @@ impl Client {
                     pairs.push((name, text));
                 }
             }
-            Ok(DeviceDescription {
-                id: i64::from(id.id),
-                kind: text_of(kind.text, kind.text_size),
-                attributes: pairs,
-            })
+            Ok(DeviceDescription { id: i64::from(id.id), kind: text_of(kind.text, kind.text_size), attributes: pairs })
         }
     }
 }

@@ -7,12 +7,14 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use super::custom_call::unhandled_target;
 use super::device::fingerprints;
 use super::executable::{Call, Executable, read_bounded};
 use super::options::{compile_options, default_client_options, parse_client_option};
 use super::plugin::{Buffer, Client, PjrtError, Plugin, one_line};
 use super::signature::read_signature;
 use crate::array::ArraySpec;
+use crate::registry::ProgramFormat;
 use crate::timer::model::{Failure, FailureKind, Source};
 use crate::timer::protocol::{
     BeginParams, CompileParams, Compiled, Hello, Input, LoadParams, Loaded, MAX_RUNS, Measured, OutputRef, Outputs,
@@ -38,12 +40,10 @@ pub struct PjrtWorkerOptions {
 
 /// Runs the worker on stdin and stdout until stdin ends; call it first thing in `main`.
 pub fn worker_main(options: &PjrtWorkerOptions) -> ExitCode {
-    let served = take_stdout()
-        .map_err(|error| format!("stdout cannot be set aside: {error}"))
-        .and_then(|output| {
-            let mut worker = PjrtWorker { options: options.clone(), opened: None, job: None };
-            serve(std::io::stdin(), output, &mut worker).map_err(|error| format!("the tuner's pipes: {error}"))
-        });
+    let served = take_stdout().map_err(|error| format!("stdout cannot be set aside: {error}")).and_then(|output| {
+        let mut worker = PjrtWorker { options: options.clone(), opened: None, job: None };
+        serve(std::io::stdin(), output, &mut worker).map_err(|error| format!("the tuner's pipes: {error}"))
+    });
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -129,7 +129,11 @@ impl PjrtWorker {
             Executable::compile(&opened.client, &code, program.format.pjrt_format(), &opened.compile_options)
                 .map_err(|error| compile_failure(&error))?;
         let compile_ns = nanoseconds(start.elapsed());
-        Ok((signature_of(&executable), compile_ns)).map(|(signature, compile_ns)| (executable, signature, compile_ns))
+        let signature = signature_of(&executable).or_else(|| {
+            // a module in the form that XLA itself writes tells it without the plugin
+            (program.format == ProgramFormat::HloProto).then(|| read_signature(&code, "hlo")).flatten()
+        });
+        Ok((executable, signature, compile_ns))
     }
 }
 
@@ -168,11 +172,16 @@ fn device_failure(error: &PjrtError) -> Failure {
 
 fn compile_failure(error: &PjrtError) -> Failure {
     let message = one_line(&error.message);
-    let kind = match super::custom_call::unhandled_target(&message) {
-        Some(_) => FailureKind::CustomCall,
-        None => FailureKind::Compile,
-    };
-    Failure::new(kind, message)
+    match unhandled_target(&message) {
+        Some(target) => Failure::new(
+            FailureKind::CustomCall,
+            format!(
+                "this plugin has no handler for the custom call `{target}`: time with a worker whose process has one, \
+                 `command:` with jaxlib for instance ({message})"
+            ),
+        ),
+        None => Failure::new(FailureKind::Compile, message),
+    }
 }
 
 impl Worker for PjrtWorker {
@@ -207,12 +216,18 @@ impl Worker for PjrtWorker {
 
     fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure> {
         let (executable, signature, compile_ns) = self.compile_program(&params.program)?;
-        let bytes = executable.serialize().map_err(|error| {
-            let what = if error.is_unimplemented() { "cannot be serialized by this plugin" } else { "serialization" };
-            Failure::new(FailureKind::Compile, format!("{what}: {}", one_line(&error.message)))
-        })?;
+        let bytes = match executable.serialize() {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_unimplemented() => {
+                return Ok(Compiled { compile_ns, serialized: false, signature });
+            }
+            Err(error) => {
+                let message = format!("the executable cannot be serialized: {}", one_line(&error.message));
+                return Err(Failure::new(FailureKind::Compile, message));
+            }
+        };
         write_file(&params.executable, &bytes)?;
-        Ok(Compiled { compile_ns, signature })
+        Ok(Compiled { compile_ns, serialized: true, signature })
     }
 
     fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
@@ -272,9 +287,8 @@ impl Worker for PjrtWorker {
 }
 
 fn load_input(opened: &Opened, device: usize, input: &Input) -> Result<LoadedInput, Failure> {
-    let wrong = |message: String| {
-        Failure::new(FailureKind::Signature, format!("input `{}`: {message}", one_line(&input.name)))
-    };
+    let wrong =
+        |message: String| Failure::new(FailureKind::Signature, format!("input `{}`: {message}", one_line(&input.name)));
     let expected = input.spec.host_bytes().ok_or_else(|| wrong(format!("{} is beyond any memory", input.spec)))?;
     let bytes = read_bounded(&input.path, expected).map_err(|error| wrong(error.message))?;
     let array = if input.donated {
@@ -290,7 +304,6 @@ fn load_input(opened: &Opened, device: usize, input: &Input) -> Result<LoadedInp
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes).map_err(|error| {
-        Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", path.display()))
-    })
+    std::fs::write(path, bytes)
+        .map_err(|error| Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", path.display())))
 }

@@ -1,6 +1,7 @@
 """Makes the programs of this folder again: StableHLO text as JAX lowers it. Run with JAX on CPU."""
 
 import jax
+import jax.export
 import jax.numpy as jnp
 from pathlib import Path
 
@@ -21,4 +22,13 @@ keep("control", lambda n, x: jax.lax.fori_loop(0, n, lambda i, s: s * 2.0, x), j
 keep("types", lambda a, b, c, d: (a, b + 1, c, ~d), jax.ShapeDtypeStruct((2, 3), jnp.bfloat16), jax.ShapeDtypeStruct((2,), jnp.int8), jax.ShapeDtypeStruct((3,), jnp.int4), jax.ShapeDtypeStruct((2,), jnp.bool_))
 keep("transposed", lambda a: a.T, f32(2, 3))
 keep("nan", lambda x: jnp.log(-jnp.abs(x) - 1.0), f32(4))
-keep("huge", lambda x: jnp.sum(jnp.broadcast_to(x[:, None, None, None], (4, 2048, 1024, 1024)) * 1.5, axis=0)[0, 0], f32(4))
+# 4 GiB that must be there before they can be sorted
+keep("hungry", lambda x: jnp.sort(jax.lax.iota(jnp.float32, 1 << 30) * x[0])[:4], f32(1024))
+keep("idle", lambda x: x + 1.0, f32(1024))
+
+# the other two forms of `add`
+add = jax.jit(lambda a, b: a + b)
+portable = jax.export.export(add)(f32(4), f32(4)).mlir_module_serialized
+(here / "add.mlirbc").write_bytes(portable)
+module = add.lower(f32(4), f32(4)).compiler_ir("hlo")
+(here / "add.hlo.pb").write_bytes(module.as_serialized_hlo_module_proto())
