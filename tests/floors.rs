@@ -65,10 +65,9 @@ fn violations(module: &str, path: &Path, source: &str) -> Vec<String> {
         match floor_of(&used) {
             _ if used == module => {}
             Some(below) if below < floor || (below == 0 && floor == 0) => {}
-            Some(other) => found.push(format!(
-                "{}: `{module}` (floor {floor}) uses `{used}` (floor {other})",
-                path.display()
-            )),
+            Some(other) => {
+                found.push(format!("{}: `{module}` (floor {floor}) uses `{used}` (floor {other})", path.display()))
+            }
             None => found.push(format!("{}: `crate::{used}` is on no floor", path.display())),
         }
     }
@@ -100,10 +99,8 @@ fn sources() -> Vec<(String, PathBuf)> {
 fn every_module_keeps_to_its_floor() {
     let files = sources();
     assert!(files.len() > 50, "the sources were not found");
-    let broken: Vec<String> = files
-        .iter()
-        .flat_map(|(module, path)| violations(module, path, &fs::read_to_string(path).unwrap()))
-        .collect();
+    let broken: Vec<String> =
+        files.iter().flat_map(|(module, path)| violations(module, path, &fs::read_to_string(path).unwrap())).collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 

@@ -112,6 +112,9 @@ pub struct PluginArgs {
     /// Which of the plugin's devices, by number
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub device: usize,
+    /// Option for the plugin's client [default: what suits its platform]
+    #[arg(long = "client-option", value_name = "NAME=VALUE")]
+    pub client_options: Vec<String>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -297,23 +300,36 @@ pub enum CacheCommand {
 pub enum WorkerCommand {
     /// Serve the worker protocol with a PJRT plugin
     Pjrt {
-        #[command(flatten)]
-        plugin: PluginArgs,
+        /// The plugin
+        #[arg(long, value_name = "PATH")]
+        plugin: PathBuf,
+        /// Which of its devices, by number
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        device: usize,
+        /// Option for the plugin's client [default: what suits its platform]
+        #[arg(long = "client-option", value_name = "NAME=VALUE")]
+        client_options: Vec<String>,
     },
     /// Run a worker in a process group of its own, with limits; ends with its stdin and with its parent
     Exec {
         /// Bytes of memory that the worker may use
         #[arg(long, value_name = "BYTES")]
         memory_bytes: Option<u64>,
+        /// Seconds of processor time that the worker may use
+        #[arg(long, value_name = "SECONDS")]
+        cpu_seconds: Option<u64>,
+        /// Milliseconds that the worker may go on after its stdin was closed
+        #[arg(long, value_name = "MS", default_value_t = 500)]
+        grace_ms: u64,
+        /// Set by the outer stage for the inner one
+        #[arg(long, hide = true)]
+        inner_of: Option<u32>,
         /// The worker and its arguments
         #[arg(last = true, required = true)]
         command: Vec<std::ffi::OsString>,
     },
     /// Check that a worker keeps to the protocol
     Check {
-        /// Device number that the worker is asked for
-        #[arg(long, default_value_t = 0)]
-        device: usize,
         /// The worker's command line, as one word for the shell
         command: String,
     },

@@ -19,9 +19,11 @@ use super::{device, exit};
 pub(super) fn folder(args: &CacheArgs) -> Result<PathBuf, Fault> {
     match &args.folder {
         Some(folder) => Ok(folder.clone()),
-        None => etcetera::choose_native_strategy()
+        None => etcetera::base_strategy::choose_native_strategy()
             .map(|strategy| strategy.cache_dir().join("autotune-lowered"))
-            .map_err(|_| Fault::new(exit::CACHE_TROUBLE, "cannot find the home folder; name a cache with `--cache DIR`")),
+            .map_err(|_| {
+                Fault::new(exit::CACHE_TROUBLE, "cannot find the home folder; name a cache with `--cache DIR`")
+            }),
     }
 }
 

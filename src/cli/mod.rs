@@ -2,7 +2,6 @@
 
 mod args;
 mod cache;
-mod candidates;
 mod device;
 pub mod exit;
 mod fault;

@@ -10,9 +10,9 @@ use crate::registry::{Invocation, Registry};
 use crate::report::{Grid, write_json};
 
 use super::args::{Format, RegistryArg, RegistryCommand};
+use super::exit;
 use super::fault::Fault;
 use super::run::FINE;
-use super::exit;
 
 /// Opens a registry and says on stderr what was left out.
 pub(super) fn open(path: &Path) -> Result<Registry, Fault> {

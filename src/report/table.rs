@@ -47,11 +47,7 @@ pub fn write_result(out: &mut dyn Write, result: &AutotuningResult) -> io::Resul
         ]);
         grid.line(&missed.reason);
     }
-    if grid.is_empty() {
-        writeln!(out, "nothing to tune")
-    } else {
-        grid.write(out)
-    }
+    if grid.is_empty() { writeln!(out, "nothing to tune") } else { grid.write(out) }
 }
 
 fn details(operation: &OperationResult) -> Vec<String> {

@@ -1,7 +1,17 @@
 //! Timers: a candidate and its inputs in, samples out. What can crash runs in worker processes.
 
+mod bench;
+mod client;
+mod command;
+pub mod exec;
 mod model;
+#[cfg(feature = "pjrt")]
+pub mod pjrt;
+pub mod protocol;
+pub mod server;
 
+pub use client::{Limits, WorkerClient, WorkerCommand};
+pub use command::CommandTimer;
 pub use model::{
     Failure, FailureKind, InputArray, Job, JobCandidate, OutputArray, Prepared, ProgramFile, Source, Timer,
 };

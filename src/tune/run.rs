@@ -39,18 +39,7 @@ impl Autotuner<'_, '_> {
     /// Tunes every planned invocation. What fails costs one operation; an error ends the run, with everything decided
     /// before it committed.
     pub fn run(&mut self, plan: &[PlannedInvocation]) -> Result<AutotuningResult, TuneError> {
-        let mut result = AutotuningResult {
-            schema: RESULT_SCHEMA,
-            tool: TOOL.to_owned(),
-            device: self.timer.device().clone(),
-            timer: self.timer.name().to_owned(),
-            source: self.timer.source().to_string(),
-            operations: Vec::new(),
-            missed: Vec::new(),
-            notes: Vec::new(),
-            interrupted: false,
-            entries: Vec::new(),
-        };
+        let mut result = self.nothing_yet();
         for (index, planned) in plan.iter().enumerate() {
             let mut operation = draft(planned);
             if self.cancel.load(Ordering::Relaxed) {
@@ -64,6 +53,41 @@ impl Autotuner<'_, '_> {
             result.operations.push(operation);
         }
         Ok(result)
+    }
+
+    /// What [`run`](Self::run) would tune; nothing is measured.
+    pub fn preview(&mut self, plan: &[PlannedInvocation]) -> Result<AutotuningResult, TuneError> {
+        let mut result = self.nothing_yet();
+        for planned in plan {
+            let mut operation = draft(planned);
+            match planned.invocation.runnable() {
+                Err(reason @ NotRunnable::ValuesUnknown(_)) => {
+                    operation.status = Status::ValuesUnknown;
+                    operation.reason = reason.to_string();
+                }
+                _ => {
+                    operation.status = Status::Planned;
+                    operation.reason = format!("{} candidates", planned.invocation.candidates.len());
+                }
+            }
+            result.operations.push(operation);
+        }
+        Ok(result)
+    }
+
+    fn nothing_yet(&self) -> AutotuningResult {
+        AutotuningResult {
+            schema: RESULT_SCHEMA,
+            tool: TOOL.to_owned(),
+            device: self.timer.device().clone(),
+            timer: self.timer.name().to_owned(),
+            source: self.timer.source().to_string(),
+            operations: Vec::new(),
+            missed: Vec::new(),
+            notes: Vec::new(),
+            interrupted: false,
+            entries: Vec::new(),
+        }
     }
 
     fn tune(

@@ -14,7 +14,7 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::label::Direction;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
 use autotune_lowered::timer::{Failure, FailureKind, Job, OutputArray, Prepared, Source, Timer};
-use autotune_lowered::tune::{AutotuningResult, Autotuner, Ledger, PlannedInvocation, TuneError, TuneOptions};
+use autotune_lowered::tune::{Autotuner, AutotuningResult, Ledger, PlannedInvocation, TuneError, TuneOptions};
 
 pub fn config(n: u64) -> Config {
     serde_json::from_str(&format!(r#"{{"block":{n}}}"#)).unwrap()
@@ -37,7 +37,9 @@ pub fn registry(folder: &Path, n: u64, programs: &dyn Fn(u64) -> String) -> (Reg
     let candidates = (0..n)
         .map(|index| {
             let text = programs(index);
-            let program = registry.put_program(ProgramFormat::StablehloText, text.as_bytes(), Digest::of(text.as_bytes()), vec![]).unwrap();
+            let program = registry
+                .put_program(ProgramFormat::StablehloText, text.as_bytes(), Digest::of(text.as_bytes()), vec![])
+                .unwrap();
             Candidate { config: config(index), program: Some(program), not_lowered: None }
         })
         .collect();

@@ -1,0 +1,113 @@
+//! `device`: the fingerprint of each device that a plugin shows.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::device::DeviceFingerprint;
+use crate::report::write_json;
+use crate::timer::Limits;
+use crate::timer::pjrt::{FoundPlugin, PjrtOptions, discover, probe};
+
+use super::args::{DeviceArgs, Format, PluginArgs};
+use super::fault::Fault;
+use super::run::FINE;
+
+/// Prints the fingerprints of every plugin's devices, or of the one that is named.
+pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let plugins = discover(args.plugin.plugin.as_deref(), None).map_err(Fault::device)?;
+    let mut shown = Vec::new();
+    let mut failures = Vec::new();
+    for plugin in plugins {
+        match probe(&options(&args.plugin, &plugin, Limits::default())?) {
+            Ok(devices) => shown.push((plugin, devices)),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    for failure in &failures {
+        tracing::warn!("{failure}");
+    }
+    if let (true, Some(failure)) = (shown.is_empty(), failures.first()) {
+        return Err(Fault::device(failure));
+    }
+    match args.format.format {
+        Format::Json => {
+            let plugins: Vec<_> = shown
+                .iter()
+                .map(|(plugin, devices)| {
+                    let devices: Vec<_> = devices
+                        .iter()
+                        .map(|device| {
+                            json!({"identity": device.identity, "environment": device.environment,
+                                   "portable": device.to_portable(), "digest": device.identity.to_digest()})
+                        })
+                        .collect();
+                    json!({"plugin": plugin.path, "name": plugin.name, "origin": plugin.origin, "devices": devices})
+                })
+                .collect();
+            write_json(out, &json!({"schema": 1, "plugins": plugins}))?;
+        }
+        Format::Table => {
+            for (plugin, devices) in &shown {
+                writeln!(out, "{} ({}, from {})", plugin.name, plugin.path.display(), plugin.origin)?;
+                for (index, device) in devices.iter().enumerate() {
+                    describe(index, device, out)?;
+                }
+            }
+        }
+    }
+    Ok(FINE)
+}
+
+fn describe(index: usize, device: &DeviceFingerprint, out: &mut dyn Write) -> Result<(), Fault> {
+    let environment = &device.environment;
+    writeln!(out, "  device {index}: {}", device.identity)?;
+    writeln!(out, "    identity   {}", device.identity.to_digest().to_short())?;
+    writeln!(out, "    portable   {}", device.to_portable().replace('\n', "\\n"))?;
+    let plugin_digest = environment.plugin_digest.map_or_else(String::new, |digest| digest.to_short());
+    let api = environment.plugin_api.as_deref().unwrap_or("unknown");
+    writeln!(out, "    plugin     {plugin_digest}, PJRT C API {api}")?;
+    if let Some(driver) = &environment.driver {
+        writeln!(out, "    driver     {driver}")?;
+    }
+    if !environment.xla_flags.is_empty() {
+        writeln!(out, "    XLA flags  {}", environment.xla_flags.join(" "))?;
+    }
+    Ok(())
+}
+
+/// The plugin that is preferred.
+pub(super) fn first_plugin(args: &PluginArgs) -> Result<FoundPlugin, Fault> {
+    let found = discover(args.plugin.as_deref(), None).map_err(Fault::device)?;
+    if let [first, second, ..] = found.as_slice() {
+        tracing::info!("using the plugin `{}`; `--plugin {}` would use another", first.name, second.path.display());
+    }
+    found.into_iter().next().ok_or_else(|| Fault::device("no PJRT plugin was found; name one with `--plugin PATH`"))
+}
+
+/// The fingerprint of the chosen device.
+pub(super) fn chosen(args: &PluginArgs) -> Result<DeviceFingerprint, Fault> {
+    let plugin = first_plugin(args)?;
+    let devices = probe(&options(args, &plugin, Limits::default())?).map_err(Fault::device)?;
+    let count = devices.len();
+    let device = devices.into_iter().nth(args.device);
+    device.ok_or_else(|| Fault::device(format!("the plugin shows {count} devices, none is number {}", args.device)))
+}
+
+/// How workers for a plugin are started.
+pub(super) fn options(args: &PluginArgs, plugin: &FoundPlugin, limits: Limits) -> Result<PjrtOptions, Fault> {
+    Ok(PjrtOptions {
+        exe: this_program()?,
+        plugin: plugin.path.clone(),
+        device: args.device,
+        client_options: args.client_options.clone(),
+        executables: std::env::temp_dir(),
+        limits,
+    })
+}
+
+/// This program's own file: workers are started from it.
+pub(super) fn this_program() -> Result<PathBuf, Fault> {
+    std::env::current_exe().map_err(|error| Fault::device(format!("cannot find this program's own file: {error}")))
+}

@@ -1,0 +1,200 @@
+//! The main job: module in, best configs out.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use indicatif::MultiProgress;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::decision::DecisionRules;
+use crate::hlo::Scan;
+use crate::matching::{ByName, Matching, match_labels};
+use crate::registry::Registry;
+use crate::report::{write_json, write_result};
+use crate::timer::pjrt::PjrtTimer;
+use crate::timer::{CommandTimer, Limits, Timer};
+use crate::tune::{Autotuner, AutotuningResult, Ledger, MissedLabel, PlannedInvocation, Status, TuneOptions};
+
+use super::args::{ByNameArg, Format, TuneArgs};
+use super::fault::Fault;
+use super::progress::Progress;
+use super::{cache, device, exit, registry, scan};
+
+/// Tunes a module and prints the result.
+pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
+    let Some(module) = &args.module else {
+        return Err(Fault::new(exit::USAGE, "name a module, or see `--help`"));
+    };
+    let scan = scan::scan_module(module, &args.labels)?;
+    for diagnosis in &scan.diagnosis {
+        tracing::warn!("{}: {}", diagnosis.code, diagnosis.message);
+    }
+    if scan.labels.is_empty() {
+        return nothing_matched(&scan, args, out);
+    }
+    let registry = registry::open(&registry_folder(args, module)?)?;
+    let cancel = cancel_flag()?;
+    // the cache comes first: a locked or broken one is known before a device is started
+    let mut ledger =
+        if args.no_persist || args.dry_run { Ledger::in_memory(cache::seeds()) } else { cache::open(&args.cache)? };
+    let scratch =
+        tempfile::tempdir().map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}")))?;
+    let executables = ledger.root().map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
+    let mut timer = start_timer(args, &executables)?;
+    let by_name = match args.by_name {
+        ByNameArg::Few => ByName::Few,
+        ByNameArg::All => ByName::All,
+    };
+    let matching = match_labels(&scan, &registry, &timer.device().identity, args.match_mode, by_name);
+    let plan = plan(&scan, &matching);
+    let options = TuneOptions { rounds: args.rounds, rules: rules(args), force: args.force, ..TuneOptions::default() };
+    let mut progress = Progress::new(bars.clone());
+    let mut on_event = |event: crate::tune::Event<'_>| progress.draw(&event);
+    let mut tuner = Autotuner {
+        registry: &registry,
+        timer: &mut *timer,
+        ledger: &mut ledger,
+        options: &options,
+        cancel: &cancel,
+        on_event: &mut on_event,
+    };
+    let mut result = if args.dry_run { tuner.preview(&plan)? } else { tuner.run(&plan)? };
+    result.missed = missed(&scan, &matching);
+    result.notes = notes(&scan, &registry, ledger.notes());
+    print(&result, args, out)?;
+    Ok(exit_code(&result))
+}
+
+/// The registry: the one that is named, else `registry` beside the module.
+fn registry_folder(args: &TuneArgs, module: &Path) -> Result<PathBuf, Fault> {
+    if let Some(folder) = &args.registry {
+        return Ok(folder.clone());
+    }
+    let beside = module.parent().unwrap_or(Path::new("")).join("registry");
+    if beside.is_dir() {
+        return Ok(beside);
+    }
+    let message = format!("no registry: `{}` is not there; name one with `--registry DIR`", beside.display());
+    Err(Fault::new(exit::BAD_INPUT, message))
+}
+
+/// Set by the first Ctrl-C or SIGTERM; a second one ends the process at once.
+fn cancel_flag() -> Result<Arc<AtomicBool>, Fault> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let code = i32::from(exit::INTERRUPTED);
+        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(|error| Fault::device(format!("cannot watch for signals: {error}")))?;
+    }
+    Ok(flag)
+}
+
+fn limits(args: &TuneArgs) -> Limits {
+    let call = Duration::from_secs(args.timeout);
+    let memory = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);
+    Limits { compile: call, measure: call, load: call, memory_bytes: memory, ..Limits::default() }
+}
+
+fn three_quarters_of_memory() -> Option<u64> {
+    let info = rustix::system::sysinfo();
+    // the field's width differs between platforms
+    #[allow(clippy::useless_conversion)]
+    let bytes = u64::from(info.totalram).checked_mul(u64::from(info.mem_unit))?;
+    Some(bytes / 4 * 3)
+}
+
+fn rules(args: &TuneArgs) -> DecisionRules {
+    let rules = DecisionRules::default();
+    let min_rounds = rules.min_rounds.min(args.rounds as usize);
+    DecisionRules { min_improvement: args.min_improvement, min_rounds, ..rules }
+}
+
+fn start_timer(args: &TuneArgs, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+    match args.timer.split_once(':') {
+        None if args.timer == "pjrt" => {
+            let plugin = device::first_plugin(&args.plugin)?;
+            let mut options = device::options(&args.plugin, &plugin, limits(args))?;
+            executables.clone_into(&mut options.executables);
+            let timer = PjrtTimer::start(&options).map_err(Fault::device)?;
+            timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
+            Ok(Box::new(timer))
+        }
+        Some(("command", command)) => {
+            let timer = CommandTimer::start(&device::this_program()?, command, limits(args)).map_err(Fault::device)?;
+            timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
+            Ok(Box::new(timer))
+        }
+        Some(("replay", _)) => Err(Fault::input("replay")),
+        _ => {
+            let message = format!("`--timer {}` is none of `pjrt`, `command:CMD`, `replay:FILE`", args.timer);
+            Err(Fault::new(exit::USAGE, message))
+        }
+    }
+}
+
+fn plan(scan: &Scan, matching: &Matching) -> Vec<PlannedInvocation> {
+    let planned = matching.matched.iter().map(|matched| {
+        let mut how: Vec<String> = matched.labels.iter().map(|label| label.how.to_string()).collect();
+        how.dedup();
+        PlannedInvocation {
+            invocation: Arc::clone(&matched.invocation),
+            labels: matched.labels.iter().filter_map(|label| scan.labels.get(label.index).cloned()).collect(),
+            how: how.join("; "),
+            flags: matched.flags.clone(),
+        }
+    });
+    planned.collect()
+}
+
+fn missed(scan: &Scan, matching: &Matching) -> Vec<MissedLabel> {
+    let missed = matching.missed.iter().filter_map(|missed| {
+        Some(MissedLabel {
+            op_id: missed.label.op_id.clone(),
+            call_key: missed.label.call_key.clone(),
+            evidence: scan.labels.get(missed.index)?.evidence,
+            reason: missed.text.clone(),
+        })
+    });
+    missed.collect()
+}
+
+fn notes(scan: &Scan, registry: &Registry, of_ledger: &[String]) -> Vec<String> {
+    let mut notes: Vec<String> =
+        scan.diagnosis.iter().map(|diagnosis| format!("{}: {}", diagnosis.code, diagnosis.message)).collect();
+    notes.extend(registry.problems().iter().map(ToString::to_string));
+    notes.extend(of_ledger.iter().cloned());
+    notes
+}
+
+fn print(result: &AutotuningResult, args: &TuneArgs, out: &mut dyn Write) -> Result<(), Fault> {
+    match args.format.format {
+        Format::Table => write_result(out, result)?,
+        Format::Json => write_json(out, result)?,
+    }
+    Ok(())
+}
+
+fn nothing_matched(scan: &Scan, args: &TuneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    match args.format.format {
+        Format::Table => writeln!(out, "nothing to tune: the module holds no label")?,
+        Format::Json => write_json(out, scan)?,
+    }
+    Ok(exit::NOTHING_MATCHED)
+}
+
+fn exit_code(result: &AutotuningResult) -> u8 {
+    let undecided = |status: Status| !status.is_decided() && status != Status::Planned;
+    if result.interrupted {
+        exit::INTERRUPTED
+    } else if result.operations.is_empty() {
+        exit::NOTHING_MATCHED
+    } else if !result.missed.is_empty() || result.operations.iter().any(|operation| undecided(operation.status)) {
+        exit::SOME_FAILED
+    } else {
+        exit::ALL_TUNED
+    }
+}

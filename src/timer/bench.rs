@@ -1,0 +1,231 @@
+//! A measuring worker with what it has to know again after a restart: the part that all process timers share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::client::{Limits, WorkerClient, WorkerCommand};
+use super::model::{Failure, FailureKind, InputArray, Job, OutputArray};
+use super::protocol::{BeginParams, Call, Hello, Input, LoadParams, Loaded, Measured, Outputs, Signature};
+
+/// One measuring worker after the other, with the job and the candidates that each of them must hold.
+pub(crate) struct Bench {
+    command: WorkerCommand,
+    limits: Limits,
+    client: Option<WorkerClient>,
+    hello: Hello,
+    epoch: u32,
+    begin: Option<BeginParams>,
+    inputs: Vec<InputArray>,
+    prepared: BTreeMap<usize, LoadParams>,
+    /// Why a candidate that was prepared is not loaded in this epoch.
+    missing: BTreeMap<usize, Failure>,
+}
+
+impl Bench {
+    pub(crate) fn new(command: WorkerCommand, limits: Limits, client: WorkerClient, hello: Hello) -> Self {
+        Self {
+            command,
+            limits,
+            client: Some(client),
+            hello,
+            epoch: 1,
+            begin: None,
+            inputs: Vec::new(),
+            prepared: BTreeMap::new(),
+            missing: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    pub(crate) fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        let params = BeginParams {
+            op_id: job.op_id.clone(),
+            call_key: job.call_key.clone(),
+            direction: job.direction,
+            inputs: job.inputs.iter().map(Input::from).collect(),
+            scratch: job.scratch.clone(),
+        };
+        self.prepared.clear();
+        self.missing.clear();
+        self.inputs.clone_from(&job.inputs);
+        self.begin = Some(params.clone());
+        let limit = self.limits.load;
+        self.client()?.request::<serde_json::Value>(Call::Begin(params), limit).map(drop)
+    }
+
+    /// Loads a candidate, and from now on after each restart.
+    pub(crate) fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
+        let candidate = params.candidate;
+        // without an executable the worker compiles
+        let limit = if params.executable.is_some() { self.limits.load } else { self.limits.compile };
+        let loaded: Loaded = self.client()?.request(Call::Load(params.clone()), limit)?;
+        if let Some(signature) = &loaded.signature {
+            check_signature(signature, &self.inputs)?;
+        }
+        self.missing.remove(&candidate);
+        self.prepared.insert(candidate, params);
+        Ok(loaded)
+    }
+
+    pub(crate) fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        self.check_loaded(candidate)?;
+        let limit = self.limits.measure;
+        let measured: Measured = self.client()?.request(Call::Measure { candidate, runs }, limit)?;
+        if measured.samples_ns.len() != runs as usize {
+            let message = format!("{} samples for {runs} runs of candidate {candidate}", measured.samples_ns.len());
+            return Err(Failure::new(FailureKind::Protocol, message));
+        }
+        Ok(measured.samples_ns)
+    }
+
+    pub(crate) fn outputs(&mut self, candidate: usize, folder: PathBuf) -> Result<Vec<OutputArray>, Failure> {
+        self.check_loaded(candidate)?;
+        let limit = self.limits.measure;
+        let outputs: Outputs = self.client()?.request(Call::Outputs { candidate, folder }, limit)?;
+        outputs.outputs.into_iter().map(OutputArray::from).map(check_output).collect()
+    }
+
+    fn check_loaded(&self, candidate: usize) -> Result<(), Failure> {
+        match (self.missing.get(&candidate), self.prepared.contains_key(&candidate)) {
+            (Some(failure), _) => Err(failure.clone()),
+            (None, true) => Ok(()),
+            (None, false) => {
+                Err(Failure::new(FailureKind::NoProgram, format!("candidate {candidate} was not prepared")))
+            }
+        }
+    }
+
+    fn client(&mut self) -> Result<&mut WorkerClient, Failure> {
+        self.client
+            .as_mut()
+            .ok_or_else(|| Failure::new(FailureKind::Device, "the worker is gone: it must be restarted"))
+    }
+
+    /// Another worker with the same job. A candidate that breaks the worker as it is loaded is left out of the
+    /// epoch with its reason, and the worker is started once more: one candidate never costs the others.
+    pub(crate) fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
+        self.missing.clear();
+        for &candidate in without.iter().filter(|candidate| self.prepared.contains_key(candidate)) {
+            let message = format!("candidate {candidate} was left out when the worker was restarted");
+            self.missing.insert(candidate, Failure::new(FailureKind::NoProgram, message));
+        }
+        while let Some((candidate, failure)) = self.restart_once()? {
+            self.missing.insert(candidate, failure);
+        }
+        Ok(())
+    }
+
+    /// The candidate that broke the worker and how, if one did.
+    fn restart_once(&mut self) -> Result<Option<(usize, Failure)>, Failure> {
+        self.client = None;
+        self.epoch += 1;
+        let mut client = WorkerClient::spawn(&self.command, &self.limits)?;
+        let hello = client.hello(&self.limits)?;
+        let device = |hello: &Hello| hello.devices.get(hello.device).map(|device| device.identity.clone());
+        if device(&hello) != device(&self.hello) {
+            return Err(Failure::new(FailureKind::Device, "the restarted worker runs on another device"));
+        }
+        if let Some(begin) = self.begin.clone() {
+            client.request::<serde_json::Value>(Call::Begin(begin), self.limits.load)?;
+        }
+        for (&candidate, params) in &self.prepared {
+            if self.missing.contains_key(&candidate) {
+                continue;
+            }
+            let limit = if params.executable.is_some() { self.limits.load } else { self.limits.compile };
+            if let Err(failure) = client.request::<Loaded>(Call::Load(params.clone()), limit) {
+                if failure.needs_restart() {
+                    return Ok(Some((candidate, failure)));
+                }
+                self.missing.insert(candidate, failure);
+            }
+        }
+        self.client = Some(client);
+        Ok(None)
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.begin = None;
+        self.inputs.clear();
+        self.prepared.clear();
+        self.missing.clear();
+        let limit = self.limits.load;
+        if let Some(client) = &mut self.client
+            && client.request::<serde_json::Value>(Call::End {}, limit).is_err()
+        {
+            self.client = None;
+        }
+    }
+
+    /// Starts a worker if the last job left none.
+    pub(crate) fn revive(&mut self) -> Result<(), Failure> {
+        if self.client.as_ref().is_none_or(WorkerClient::is_gone) { self.restart(&[]) } else { Ok(()) }
+    }
+
+    pub(crate) fn shutdown(&mut self) {
+        if let Some(client) = self.client.take() {
+            client.shutdown(&self.limits);
+        }
+    }
+}
+
+/// Compares what a program takes with the recorded inputs: a plugin would take other bytes of the same length.
+pub(crate) fn check_signature(signature: &Signature, inputs: &[InputArray]) -> Result<(), Failure> {
+    let mismatch = |message: String| Err(Failure::new(FailureKind::Signature, message));
+    if signature.parameters.len() != inputs.len() {
+        return mismatch(format!(
+            "the program takes {} arguments, {} are recorded",
+            signature.parameters.len(),
+            inputs.len()
+        ));
+    }
+    for (index, (parameter, input)) in signature.parameters.iter().zip(inputs).enumerate() {
+        if *parameter != input.spec {
+            return mismatch(format!(
+                "argument {index} `{}`: the program takes {parameter}, {} is recorded",
+                input.name, input.spec
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_output(output: OutputArray) -> Result<OutputArray, Failure> {
+    let wrong = |what: String| Failure::new(FailureKind::Protocol, format!("output {}: {what}", output.path.display()));
+    let size = std::fs::metadata(&output.path).map_err(|error| wrong(format!("cannot be read: {error}")))?.len();
+    if output.spec.host_bytes() != Some(size) {
+        return Err(wrong(format!("{size} bytes are not an array {}", output.spec)));
+    }
+    Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mismatch_names_the_argument() {
+        let input = |name: &str, spec: &str| InputArray {
+            name: name.into(),
+            spec: spec.parse().unwrap(),
+            path: PathBuf::new(),
+            donated: false,
+        };
+        let signature =
+            |specs: &[&str]| Signature { parameters: specs.iter().map(|spec| spec.parse().unwrap()).collect() };
+        let inputs = [input("query", "f32[2,4]"), input("lengths", "s32[2]")];
+        assert_eq!(check_signature(&signature(&["f32[2,4]", "s32[2]"]), &inputs), Ok(()));
+        let failure = check_signature(&signature(&["f32[2,4]", "f32[2]"]), &inputs).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Signature);
+        assert_eq!(failure.message, "argument 1 `lengths`: the program takes f32[2], s32[2] is recorded");
+        assert!(check_signature(&signature(&["f32[2,4]"]), &inputs).unwrap_err().message.contains("takes 1 arguments"));
+        assert!(check_signature(&signature(&["f32[4,2]", "s32[2]"]), &inputs).is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! Device fingerprints: what a client tells of its devices, and what the machine tells of itself.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::plugin::{Client, DeviceDescription, PjrtError};
+use crate::device::{DeviceFingerprint, DeviceIdentity, Environment};
+
+/// The fingerprint of every device of a client. The plugin's digest is left to who started the worker.
+pub(super) fn fingerprints(client: &Client, plugin: &Path) -> Result<Vec<DeviceFingerprint>, PjrtError> {
+    let platform = client.platform_name()?.to_lowercase();
+    let environment = Environment {
+        platform_version: client.platform_version()?,
+        driver: driver_version(&platform),
+        plugin: plugin.file_name().map(|name| name.to_string_lossy().into_owned()),
+        plugin_digest: None,
+        plugin_api: Some(client.plugin.version().to_owned()),
+        xla_flags: xla_flags(),
+    };
+    (0..client.device_count())
+        .map(|index| {
+            let description = client.describe(index)?;
+            let identity = DeviceIdentity {
+                platform: platform.clone(),
+                hardware: hardware(&platform, &description),
+                device_kind: description.kind,
+            };
+            Ok(DeviceFingerprint { identity, environment: environment.clone() })
+        })
+        .collect()
+}
+
+fn hardware(platform: &str, description: &DeviceDescription) -> BTreeMap<String, String> {
+    let mut hardware = BTreeMap::new();
+    if platform == "cpu" {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        hardware.insert("cpu_model".to_owned(), cpu_model());
+        hardware.insert("cores".to_owned(), cores.to_string());
+        return hardware;
+    }
+    // XLA's GPU plugins: xla/pjrt/gpu/se_gpu_pjrt_client.cc names these attributes
+    for (ours, theirs) in [("compute_capability", "compute_capability"), ("sm_count", "core_count")] {
+        if let Some((_, value)) = description.attributes.iter().find(|(name, _)| name == theirs) {
+            hardware.insert(ours.to_owned(), value.clone());
+        }
+    }
+    // the driver puts the slice into the device's name: `NVIDIA H100 80GB HBM3 MIG 1g.10gb`
+    if let Some((_, slice)) = description.kind.split_once(" MIG ") {
+        hardware.insert("mig".to_owned(), slice.to_owned());
+    }
+    hardware
+}
+
+fn cpu_model() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    cpuinfo_field(&info, &["model name", "Model", "cpu model", "uarch"])
+        .or_else(|| {
+            // 64-bit Arm names no model: implementer and part do
+            let part = cpuinfo_field(&info, &["CPU part"])?;
+            Some(format!("arm {} {part}", cpuinfo_field(&info, &["CPU implementer"])?))
+        })
+        .unwrap_or_else(|| format!("unknown {}", std::env::consts::ARCH))
+}
+
+pub(super) fn cpuinfo_field(info: &str, names: &[&str]) -> Option<String> {
+    names.iter().find_map(|wanted| {
+        info.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name.trim() == *wanted).then(|| value.split_whitespace().collect::<Vec<_>>().join(" "))
+        })
+    })
+}
+
+/// The instruction sets that compiled code may use: an executable of another machine must not be loaded here.
+pub(super) fn cpu_features() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    cpuinfo_field(&info, &["flags", "Features", "isa"]).unwrap_or_default()
+}
+
+fn driver_version(platform: &str) -> Option<String> {
+    if platform == "cpu" {
+        return None;
+    }
+    let text = fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    nvidia_driver(&text)
+}
+
+/// The version in `NVRM version: NVIDIA UNIX … Kernel Module  570.86.15  Release Build …`.
+fn nvidia_driver(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with("NVRM version"))?;
+    line.split_whitespace()
+        .find(|word| word.split('.').count() >= 2 && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+        .map(str::to_owned)
+}
+
+fn xla_flags() -> Vec<String> {
+    let text = std::env::var("XLA_FLAGS").unwrap_or_default();
+    let mut flags: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    flags.sort();
+    flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_the_kernel_writes() {
+        let info = "processor\t: 0\nmodel name\t: AMD  EPYC 9B45\nflags\t\t: fpu avx2\n";
+        assert_eq!(cpuinfo_field(info, &["model name"]).unwrap(), "AMD EPYC 9B45");
+        assert_eq!(cpuinfo_field(info, &["Features", "flags"]).unwrap(), "fpu avx2");
+        assert_eq!(cpuinfo_field(info, &["CPU part"]), None);
+        let driver = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs)\nGCC version:  gcc 12.2\n";
+        assert_eq!(nvidia_driver(driver).unwrap(), "570.86.15");
+    }
+
+    #[test]
+    fn a_gpu_is_told_by_its_attributes() {
+        let description = DeviceDescription {
+            id: 0,
+            kind: "NVIDIA H100 80GB HBM3 MIG 1g.10gb".into(),
+            attributes: vec![
+                ("compute_capability".into(), "9.0".into()),
+                ("core_count".into(), "16".into()),
+                ("coords".into(), "0".into()),
+            ],
+        };
+        let told: Vec<_> = hardware("cuda", &description).into_iter().collect();
+        let expected = [("compute_capability", "9.0"), ("mig", "1g.10gb"), ("sm_count", "16")];
+        assert_eq!(told, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+}

@@ -1,0 +1,272 @@
+//! Programs and arrays on a device: compile, serialize, load, run.
+
+use std::path::Path;
+use std::ptr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::ffi::{
+    BufferDimensionsArgs, BufferEventArgs, BufferTypeArgs, CompileArgs, DeserializeArgs, ExecutableArgs,
+    ExecutableCountArgs, ExecuteArgs, ExecuteOptions, FromHostArgs, GetExecutableArgs, LoadedExecutableArgs,
+    MemoryLayout, OptimizedProgramArgs, ProgramStruct, RawBuffer, RawEvent, RawExecutable, RawLoadedExecutable,
+    SerializeArgs, ToHostArgs,
+};
+use super::plugin::{Buffer, Client, PjrtError, call, data_of};
+use crate::array::{ArraySpec, DType};
+
+/// Largest optimized program that is asked for its signature; real ones are far below.
+const MAX_PROGRAM_BYTES: usize = 1 << 30;
+
+impl Buffer {
+    /// Copies dense host bytes to device `index` and waits until they are there.
+    pub(super) fn from_host(
+        client: &Rc<Client>,
+        index: usize,
+        spec: &ArraySpec,
+        bytes: &[u8],
+    ) -> Result<Self, PjrtError> {
+        if spec.host_bytes() != u64::try_from(bytes.len()).ok() {
+            return Err(PjrtError::local(format!("{} bytes are not an array {spec}", bytes.len())));
+        }
+        let dims: Vec<i64> = spec.dims.iter().map(|&dim| i64::try_from(dim).unwrap_or(i64::MAX)).collect();
+        let mut arguments = FromHostArgs::new();
+        arguments.client = client.raw;
+        arguments.data = data_of(bytes);
+        arguments.element_type = spec.dtype.pjrt_type();
+        arguments.dims = dims.as_ptr();
+        arguments.num_dims = dims.len();
+        // immutable only during the call: the plugin copies before it returns
+        arguments.host_buffer_semantics = 0;
+        arguments.device = client.device(index)?;
+        // SAFETY: bytes and dims outlive the call and the event awaited below; the byte count fits the shape.
+        unsafe { call!(client.plugin, client_buffer_from_host_buffer, &mut arguments) }?;
+        let buffer = Self { client: Rc::clone(client), raw: arguments.buffer };
+        client.plugin.await_event(arguments.done_with_host_buffer)?;
+        buffer.wait()?;
+        Ok(buffer)
+    }
+
+    fn wait(&self) -> Result<(), PjrtError> {
+        let mut arguments = BufferEventArgs::new();
+        arguments.buffer = self.raw;
+        // SAFETY: the buffer is alive.
+        unsafe { call!(self.client.plugin, buffer_ready_event, &mut arguments) }?;
+        self.client.plugin.await_event(arguments.event)
+    }
+
+    pub(super) fn spec(&self) -> Result<ArraySpec, PjrtError> {
+        let mut kind = BufferTypeArgs::new();
+        kind.buffer = self.raw;
+        let mut dimensions = BufferDimensionsArgs::new();
+        dimensions.buffer = self.raw;
+        // SAFETY: the buffer is alive and owns its dimensions, which are copied.
+        let dims = unsafe {
+            call!(self.client.plugin, buffer_element_type, &mut kind)?;
+            call!(self.client.plugin, buffer_dimensions, &mut dimensions)?;
+            if dimensions.dims.is_null() {
+                Vec::new()
+            } else {
+                std::slice::from_raw_parts(dimensions.dims, dimensions.num_dims).to_vec()
+            }
+        };
+        let dtype = DType::from_pjrt_type(kind.element_type)
+            .ok_or_else(|| PjrtError::local(format!("an output has the unknown element type {}", kind.element_type)))?;
+        let dims = dims.into_iter().map(|dim| u64::try_from(dim).unwrap_or(0)).collect::<Vec<_>>();
+        Ok(ArraySpec::new(dtype, dims))
+    }
+
+    /// Copies the array to the host, dense and row major.
+    pub(super) fn to_host(&self, spec: &ArraySpec) -> Result<Vec<u8>, PjrtError> {
+        let minor_to_major: Vec<i64> = (0..spec.dims.len() as i64).rev().collect();
+        let mut layout = MemoryLayout::new();
+        layout.minor_to_major = minor_to_major.as_ptr();
+        layout.minor_to_major_size = minor_to_major.len();
+        let mut arguments = ToHostArgs::new();
+        arguments.buffer = self.raw;
+        arguments.host_layout = &raw mut layout;
+        // SAFETY: a null destination asks for the size alone.
+        unsafe { call!(self.client.plugin, buffer_to_host_buffer, &mut arguments) }?;
+        let size = arguments.destination_size;
+        if spec.host_bytes() != u64::try_from(size).ok() {
+            return Err(PjrtError::local(format!("an output {spec} has {size} bytes on the host")));
+        }
+        let mut bytes = vec![0_u8; size];
+        arguments.destination = bytes.as_mut_ptr().cast();
+        // SAFETY: the destination has the size that the plugin asked for and outlives the event.
+        unsafe { call!(self.client.plugin, buffer_to_host_buffer, &mut arguments) }?;
+        self.client.plugin.await_event(arguments.event)?;
+        Ok(bytes)
+    }
+}
+
+/// A compiled program, loaded on its device.
+pub(super) struct Executable {
+    client: Rc<Client>,
+    loaded: *mut RawLoadedExecutable,
+    plain: *mut RawExecutable,
+    outputs: usize,
+}
+
+impl Executable {
+    /// Compiles a program; `options` is a serialized `CompileOptionsProto`.
+    pub(super) fn compile(client: &Rc<Client>, code: &[u8], format: &str, options: &[u8]) -> Result<Self, PjrtError> {
+        let mut program = ProgramStruct::new();
+        program.code = code.as_ptr().cast_mut().cast();
+        program.code_size = code.len();
+        program.format = format.as_ptr().cast();
+        program.format_size = format.len();
+        let mut arguments = CompileArgs::new();
+        arguments.client = client.raw;
+        arguments.program = &raw const program;
+        arguments.compile_options = options.as_ptr().cast();
+        arguments.compile_options_size = options.len();
+        // SAFETY: program and options outlive the call; the plugin does not write to the code.
+        unsafe { call!(client.plugin, client_compile, &mut arguments) }?;
+        Self::adopt(client, arguments.executable)
+    }
+
+    /// Loads what [`serialize`](Self::serialize) gave in a process like this one.
+    pub(super) fn deserialize(client: &Rc<Client>, bytes: &[u8]) -> Result<Self, PjrtError> {
+        let mut arguments = DeserializeArgs::new();
+        arguments.client = client.raw;
+        arguments.bytes = bytes.as_ptr().cast();
+        arguments.bytes_size = bytes.len();
+        // SAFETY: the bytes outlive the call.
+        unsafe { call!(client.plugin, executable_deserialize_and_load, &mut arguments) }?;
+        Self::adopt(client, arguments.loaded_executable)
+    }
+
+    fn adopt(client: &Rc<Client>, loaded: *mut RawLoadedExecutable) -> Result<Self, PjrtError> {
+        let mut executable = Self { client: Rc::clone(client), loaded, plain: ptr::null_mut(), outputs: 0 };
+        let mut plain = GetExecutableArgs::new();
+        plain.loaded_executable = loaded;
+        let mut count = ExecutableCountArgs::new();
+        // SAFETY: the loaded executable is alive; the plain one is ours to destroy.
+        unsafe {
+            call!(client.plugin, loaded_executable_get_executable, &mut plain)?;
+            executable.plain = plain.executable;
+            count.executable = plain.executable;
+            call!(client.plugin, executable_num_outputs, &mut count)?;
+        }
+        executable.outputs = count.count;
+        Ok(executable)
+    }
+
+    /// The executable's bytes; unimplemented in some plugins.
+    pub(super) fn serialize(&self) -> Result<Vec<u8>, PjrtError> {
+        let mut arguments = SerializeArgs::new();
+        arguments.executable = self.plain;
+        // SAFETY: the executable is alive; the bytes live until their owner is deleted, after the copy.
+        unsafe {
+            call!(self.client.plugin, executable_serialize, &mut arguments)?;
+            let bytes = if arguments.bytes.is_null() {
+                Vec::new()
+            } else {
+                std::slice::from_raw_parts(arguments.bytes.cast::<u8>(), arguments.bytes_size).to_vec()
+            };
+            if let Some(delete) = arguments.deleter {
+                delete(arguments.owner);
+            }
+            Ok(bytes)
+        }
+    }
+
+    /// The optimized program and its format: `hlo` or `hlo_with_config`.
+    pub(super) fn optimized_program(&self) -> Result<(Vec<u8>, String), PjrtError> {
+        let mut program = ProgramStruct::new();
+        let mut arguments = OptimizedProgramArgs::new();
+        arguments.executable = self.plain;
+        arguments.program = &raw mut program;
+        // SAFETY: without a place for the code the plugin tells its size alone.
+        unsafe { call!(self.client.plugin, executable_optimized_program, &mut arguments) }?;
+        if program.code_size > MAX_PROGRAM_BYTES {
+            return Err(PjrtError::local(format!("an optimized program of {} bytes", program.code_size)));
+        }
+        let mut code = vec![0_u8; program.code_size];
+        program.code = code.as_mut_ptr().cast();
+        // SAFETY: the place has the size asked for; the format's text lives as long as the plugin.
+        let format = unsafe {
+            call!(self.client.plugin, executable_optimized_program, &mut arguments)?;
+            std::slice::from_raw_parts(program.format.cast::<u8>(), program.format_size)
+        };
+        Ok((code, String::from_utf8_lossy(format).into_owned()))
+    }
+
+    /// Runs once: outputs, and the time from launch to completion.
+    pub(super) fn run(&self, call: &Call<'_>) -> Result<(Vec<Buffer>, Duration), PjrtError> {
+        let mut outputs: Vec<*mut RawBuffer> = vec![ptr::null_mut(); self.outputs];
+        let output_list = outputs.as_mut_ptr();
+        let argument_list = call.arguments.as_ptr();
+        let mut event: *mut RawEvent = ptr::null_mut();
+        let mut options = ExecuteOptions::new();
+        options.non_donatable_input_indices = call.kept.as_ptr();
+        options.num_non_donatable_input_indices = call.kept.len();
+        let mut arguments = ExecuteArgs::new();
+        arguments.executable = self.loaded;
+        arguments.options = &raw mut options;
+        arguments.argument_lists = &raw const argument_list;
+        arguments.num_devices = 1;
+        arguments.num_args = call.arguments.len();
+        arguments.output_lists = &raw const output_list;
+        arguments.device_complete_events = &raw mut event;
+        let start = Instant::now();
+        // SAFETY: one device; the lists have one entry for it, as long as the program's arguments (the caller
+        // checked the signature) and outputs, and outlive the event awaited below.
+        let result = unsafe { call!(self.client.plugin, loaded_executable_execute, &mut arguments) }
+            .and_then(|()| self.client.plugin.await_event(event));
+        let elapsed = start.elapsed();
+        let outputs: Vec<Buffer> = outputs
+            .into_iter()
+            .filter(|raw| !raw.is_null())
+            .map(|raw| Buffer { client: Rc::clone(&self.client), raw })
+            .collect();
+        result.map(|()| (outputs, elapsed))
+    }
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        let mut plain = ExecutableArgs::new();
+        plain.executable = self.plain;
+        let mut loaded = LoadedExecutableArgs::new();
+        loaded.executable = self.loaded;
+        // SAFETY: both belong to this owner alone.
+        unsafe {
+            if !self.plain.is_null() {
+                let _ = call!(self.client.plugin, executable_destroy, &mut plain);
+            }
+            let _ = call!(self.client.plugin, loaded_executable_destroy, &mut loaded);
+        }
+    }
+}
+
+/// The arguments of one run: borrowed device arrays, and which of them the program must leave alone.
+pub(super) struct Call<'a> {
+    arguments: Vec<*mut RawBuffer>,
+    kept: Vec<i64>,
+    _buffers: std::marker::PhantomData<&'a Buffer>,
+}
+
+impl<'a> Call<'a> {
+    /// Arguments in the program's order, each with whether the program may take it over.
+    pub(super) fn new(arguments: impl IntoIterator<Item = (&'a Buffer, bool)>) -> Self {
+        let mut call = Self { arguments: Vec::new(), kept: Vec::new(), _buffers: std::marker::PhantomData };
+        for (index, (buffer, donated)) in (0_i64..).zip(arguments) {
+            call.arguments.push(buffer.raw);
+            if !donated {
+                call.kept.push(index);
+            }
+        }
+        call
+    }
+}
+
+/// Reads a whole file, no longer than `limit` bytes.
+pub(super) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, PjrtError> {
+    let wrong = |what: String| PjrtError::local(format!("{}: {what}", path.display()));
+    let size = std::fs::metadata(path).map_err(|error| wrong(format!("cannot be read: {error}")))?.len();
+    if size > limit {
+        return Err(wrong(format!("{size} bytes are more than the {limit} allowed")));
+    }
+    std::fs::read(path).map_err(|error| wrong(format!("cannot be read: {error}")))
+}

@@ -1,0 +1,276 @@
+//! Struct layouts of the PJRT C API, version 0.81 (openxla/xla, `xla/pjrt/c/pjrt_c_api.h`), those that a timer needs.
+//!
+//! Every argument struct starts with its size and an extension pointer. A plugin accepts structs of another minor
+//! version as long as the size says so, thus a caller of these layouts works with older and newer plugins.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+
+/// A handle that only the plugin can look into.
+macro_rules! opaque {
+    ($($name:ident),+) => { $( #[repr(C)] pub(super) struct $name { _private: [u8; 0] } )+ };
+}
+
+opaque!(RawError, RawEvent, RawClient, RawDevice, RawDescription, RawExecutable, RawLoadedExecutable, RawBuffer);
+
+/// A function of the API: takes its argument struct, returns null or an error.
+pub(super) type Fn<T> = unsafe extern "C" fn(*mut T) -> *mut RawError;
+/// A function of the API that cannot fail.
+pub(super) type VoidFn<T> = unsafe extern "C" fn(*mut T);
+type Unused = unsafe extern "C" fn();
+
+/// An argument struct; `new` gives it its size, all else zero: null pointers, no function, `false`.
+macro_rules! arguments {
+    ($($name:ident { $($field:ident: $type:ty = $zero:expr),* $(,)? })+) => { $(
+        #[repr(C)]
+        pub(super) struct $name {
+            pub(super) struct_size: usize,
+            pub(super) extension_start: *mut c_void,
+            $(pub(super) $field: $type),*
+        }
+
+        impl $name {
+            pub(super) fn new() -> Self {
+                // the C side counts to the end of the last field, without the padding behind it
+                #[allow(unused_mut, unused_assignments)]
+                let mut struct_size = size_of::<usize>() + size_of::<*mut c_void>();
+                $(struct_size = std::mem::offset_of!(Self, $field) + size_of::<$type>();)*
+                Self { struct_size, extension_start: ptr::null_mut(), $($field: $zero),* }
+            }
+        }
+    )+ };
+}
+
+arguments! {
+    EmptyArgs {}
+    ErrorArgs { error: *mut RawError = ptr::null_mut() }
+    ErrorMessageArgs {
+        error: *const RawError = ptr::null(),
+        message: *const c_char = ptr::null(),
+        message_size: usize = 0,
+    }
+    ErrorCodeArgs { error: *const RawError = ptr::null(), code: c_int = 0 }
+    EventArgs { event: *mut RawEvent = ptr::null_mut() }
+    ClientCreateArgs {
+        create_options: *const NamedValue = ptr::null(),
+        num_options: usize = 0,
+        kv_get_callback: *const c_void = ptr::null(),
+        kv_get_user_arg: *mut c_void = ptr::null_mut(),
+        kv_put_callback: *const c_void = ptr::null(),
+        kv_put_user_arg: *mut c_void = ptr::null_mut(),
+        client: *mut RawClient = ptr::null_mut(),
+        kv_try_get_callback: *const c_void = ptr::null(),
+        kv_try_get_user_arg: *mut c_void = ptr::null_mut(),
+    }
+    ClientArgs { client: *mut RawClient = ptr::null_mut() }
+    ClientTextArgs {
+        client: *mut RawClient = ptr::null_mut(),
+        text: *const c_char = ptr::null(),
+        text_size: usize = 0,
+    }
+    ClientDevicesArgs {
+        client: *mut RawClient = ptr::null_mut(),
+        devices: *const *mut RawDevice = ptr::null(),
+        num_devices: usize = 0,
+    }
+    ProgramStruct {
+        code: *mut c_char = ptr::null_mut(),
+        code_size: usize = 0,
+        format: *const c_char = ptr::null(),
+        format_size: usize = 0,
+    }
+    CompileArgs {
+        client: *mut RawClient = ptr::null_mut(),
+        program: *const ProgramStruct = ptr::null(),
+        compile_options: *const c_char = ptr::null(),
+        compile_options_size: usize = 0,
+        executable: *mut RawLoadedExecutable = ptr::null_mut(),
+    }
+    FromHostArgs {
+        client: *mut RawClient = ptr::null_mut(),
+        data: *const c_void = ptr::null(),
+        element_type: c_int = 0,
+        dims: *const i64 = ptr::null(),
+        num_dims: usize = 0,
+        byte_strides: *const i64 = ptr::null(),
+        num_byte_strides: usize = 0,
+        host_buffer_semantics: c_int = 0,
+        device: *mut RawDevice = ptr::null_mut(),
+        memory: *mut c_void = ptr::null_mut(),
+        device_layout: *mut MemoryLayout = ptr::null_mut(),
+        done_with_host_buffer: *mut RawEvent = ptr::null_mut(),
+        buffer: *mut RawBuffer = ptr::null_mut(),
+    }
+    DeviceDescriptionArgs {
+        device: *mut RawDevice = ptr::null_mut(),
+        description: *mut RawDescription = ptr::null_mut(),
+    }
+    DescriptionIdArgs { description: *mut RawDescription = ptr::null_mut(), id: c_int = 0 }
+    DescriptionTextArgs {
+        description: *mut RawDescription = ptr::null_mut(),
+        text: *const c_char = ptr::null(),
+        text_size: usize = 0,
+    }
+    DescriptionAttributesArgs {
+        description: *mut RawDescription = ptr::null_mut(),
+        num_attributes: usize = 0,
+        attributes: *const NamedValue = ptr::null(),
+    }
+    ExecutableArgs { executable: *mut RawExecutable = ptr::null_mut() }
+    ExecutableCountArgs { executable: *mut RawExecutable = ptr::null_mut(), count: usize = 0 }
+    OptimizedProgramArgs {
+        executable: *mut RawExecutable = ptr::null_mut(),
+        program: *mut ProgramStruct = ptr::null_mut(),
+    }
+    SerializeArgs {
+        executable: *const RawExecutable = ptr::null(),
+        bytes: *const c_char = ptr::null(),
+        bytes_size: usize = 0,
+        owner: *mut c_void = ptr::null_mut(),
+        deleter: Option<unsafe extern "C" fn(*mut c_void)> = None,
+    }
+    LoadedExecutableArgs { executable: *mut RawLoadedExecutable = ptr::null_mut() }
+    GetExecutableArgs {
+        loaded_executable: *mut RawLoadedExecutable = ptr::null_mut(),
+        executable: *mut RawExecutable = ptr::null_mut(),
+    }
+    DeserializeArgs {
+        client: *mut RawClient = ptr::null_mut(),
+        bytes: *const c_char = ptr::null(),
+        bytes_size: usize = 0,
+        loaded_executable: *mut RawLoadedExecutable = ptr::null_mut(),
+        overridden_options: *const c_char = ptr::null(),
+        overridden_options_size: usize = 0,
+    }
+    ExecuteOptions {
+        send_callbacks: *mut c_void = ptr::null_mut(),
+        recv_callbacks: *mut c_void = ptr::null_mut(),
+        num_send_ops: usize = 0,
+        num_recv_ops: usize = 0,
+        launch_id: c_int = 0,
+        non_donatable_input_indices: *const i64 = ptr::null(),
+        num_non_donatable_input_indices: usize = 0,
+        context: *mut c_void = ptr::null_mut(),
+        call_location: *const c_char = ptr::null(),
+        num_tasks: usize = 0,
+        task_ids: *mut c_int = ptr::null_mut(),
+        incarnation_ids: *mut i64 = ptr::null_mut(),
+    }
+    ExecuteArgs {
+        executable: *mut RawLoadedExecutable = ptr::null_mut(),
+        options: *mut ExecuteOptions = ptr::null_mut(),
+        argument_lists: *const *const *mut RawBuffer = ptr::null(),
+        num_devices: usize = 0,
+        num_args: usize = 0,
+        output_lists: *const *mut *mut RawBuffer = ptr::null(),
+        device_complete_events: *mut *mut RawEvent = ptr::null_mut(),
+        execute_device: *mut RawDevice = ptr::null_mut(),
+    }
+    BufferArgs { buffer: *mut RawBuffer = ptr::null_mut() }
+    BufferTypeArgs { buffer: *mut RawBuffer = ptr::null_mut(), element_type: c_int = 0 }
+    BufferDimensionsArgs {
+        buffer: *mut RawBuffer = ptr::null_mut(),
+        dims: *const i64 = ptr::null(),
+        num_dims: usize = 0,
+    }
+    BufferEventArgs { buffer: *mut RawBuffer = ptr::null_mut(), event: *mut RawEvent = ptr::null_mut() }
+    ToHostArgs {
+        buffer: *mut RawBuffer = ptr::null_mut(),
+        host_layout: *mut MemoryLayout = ptr::null_mut(),
+        destination: *mut c_void = ptr::null_mut(),
+        destination_size: usize = 0,
+        event: *mut RawEvent = ptr::null_mut(),
+    }
+    // `PJRT_Buffer_MemoryLayout` with the union's tiled arm, its larger one, laid out in place
+    MemoryLayout {
+        tiled_struct_size: usize = 7 * size_of::<usize>(),
+        tiled_extension_start: *mut c_void = ptr::null_mut(),
+        minor_to_major: *const i64 = ptr::null(),
+        minor_to_major_size: usize = 0,
+        tile_dims: *const i64 = ptr::null(),
+        tile_dim_sizes: *const usize = ptr::null(),
+        num_tiles: usize = 0,
+        kind: c_int = 0,
+    }
+    NamedValue {
+        name: *const c_char = ptr::null(),
+        name_size: usize = 0,
+        kind: c_int = 0,
+        value: NamedValueUnion = NamedValueUnion { int64: 0 },
+        value_size: usize = 0,
+    }
+    ApiVersion { major: c_int = 0, minor: c_int = 0 }
+}
+
+/// `PJRT_NamedValue_Type`.
+pub(super) mod named_value_kind {
+    use std::ffi::c_int;
+
+    pub(in super::super) const STRING: c_int = 0;
+    pub(in super::super) const INT64: c_int = 1;
+    pub(in super::super) const FLOAT: c_int = 3;
+    pub(in super::super) const BOOL: c_int = 4;
+}
+
+/// The value of a [`NamedValue`]; `kind` says which arm.
+#[repr(C)]
+pub(super) union NamedValueUnion {
+    pub(super) string: *const c_char,
+    pub(super) int64: i64,
+    pub(super) float: f32,
+    pub(super) boolean: bool,
+}
+
+/// The API's function table up to the last function in use; a plugin's own may be shorter or longer.
+#[repr(C)]
+pub(super) struct Api {
+    pub(super) struct_size: usize,
+    pub(super) extension_start: *mut c_void,
+    pub(super) version: ApiVersion,
+    pub(super) error_destroy: Option<VoidFn<ErrorArgs>>,
+    pub(super) error_message: Option<VoidFn<ErrorMessageArgs>>,
+    pub(super) error_get_code: Option<Fn<ErrorCodeArgs>>,
+    pub(super) plugin_initialize: Option<Fn<EmptyArgs>>,
+    _unused_0: [Option<Unused>; 1],
+    pub(super) event_destroy: Option<Fn<EventArgs>>,
+    _unused_1: [Option<Unused>; 2],
+    pub(super) event_await: Option<Fn<EventArgs>>,
+    _unused_2: [Option<Unused>; 1],
+    pub(super) client_create: Option<Fn<ClientCreateArgs>>,
+    pub(super) client_destroy: Option<Fn<ClientArgs>>,
+    pub(super) client_platform_name: Option<Fn<ClientTextArgs>>,
+    _unused_3: [Option<Unused>; 1],
+    pub(super) client_platform_version: Option<Fn<ClientTextArgs>>,
+    _unused_4: [Option<Unused>; 1],
+    pub(super) client_addressable_devices: Option<Fn<ClientDevicesArgs>>,
+    _unused_5: [Option<Unused>; 3],
+    pub(super) client_compile: Option<Fn<CompileArgs>>,
+    _unused_6: [Option<Unused>; 1],
+    pub(super) client_buffer_from_host_buffer: Option<Fn<FromHostArgs>>,
+    pub(super) device_description_id: Option<Fn<DescriptionIdArgs>>,
+    _unused_7: [Option<Unused>; 1],
+    pub(super) device_description_attributes: Option<Fn<DescriptionAttributesArgs>>,
+    pub(super) device_description_kind: Option<Fn<DescriptionTextArgs>>,
+    _unused_8: [Option<Unused>; 2],
+    pub(super) device_get_description: Option<Fn<DeviceDescriptionArgs>>,
+    _unused_9: [Option<Unused>; 10],
+    pub(super) executable_destroy: Option<Fn<ExecutableArgs>>,
+    _unused_10: [Option<Unused>; 3],
+    pub(super) executable_num_outputs: Option<Fn<ExecutableCountArgs>>,
+    _unused_11: [Option<Unused>; 3],
+    pub(super) executable_optimized_program: Option<Fn<OptimizedProgramArgs>>,
+    pub(super) executable_serialize: Option<Fn<SerializeArgs>>,
+    pub(super) loaded_executable_destroy: Option<Fn<LoadedExecutableArgs>>,
+    pub(super) loaded_executable_get_executable: Option<Fn<GetExecutableArgs>>,
+    _unused_12: [Option<Unused>; 3],
+    pub(super) loaded_executable_execute: Option<Fn<ExecuteArgs>>,
+    pub(super) executable_deserialize_and_load: Option<Fn<DeserializeArgs>>,
+    _unused_13: [Option<Unused>; 1],
+    pub(super) buffer_destroy: Option<Fn<BufferArgs>>,
+    pub(super) buffer_element_type: Option<Fn<BufferTypeArgs>>,
+    pub(super) buffer_dimensions: Option<Fn<BufferDimensionsArgs>>,
+    _unused_14: [Option<Unused>; 9],
+    pub(super) buffer_to_host_buffer: Option<Fn<ToHostArgs>>,
+    _unused_15: [Option<Unused>; 1],
+    pub(super) buffer_ready_event: Option<Fn<BufferEventArgs>>,
+}

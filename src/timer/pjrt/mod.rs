@@ -1,0 +1,24 @@
+//! PJRT: the worker that loads a plugin, and the timer that drives such workers.
+
+#[allow(missing_docs, unreachable_pub)]
+#[rustfmt::skip]
+mod compile_options;
+mod custom_call;
+mod device;
+mod discover;
+#[allow(unsafe_code)]
+mod executable;
+#[allow(unsafe_code)]
+mod ffi;
+mod flags;
+mod options;
+#[allow(unsafe_code)]
+mod plugin;
+mod signature;
+mod store;
+mod timer;
+mod worker;
+
+pub use discover::{FoundPlugin, discover};
+pub use timer::{PjrtOptions, PjrtTimer, probe};
+pub use worker::{PjrtWorkerOptions, worker_main};

@@ -1,0 +1,83 @@
+//! The bytes that tell a plugin how to compile, and the options that its client is created with.
+
+use std::path::Path;
+
+use prost::Message;
+
+use super::compile_options::{CompileOptions, ComputationDevice, DeviceAssignment, ExecutableBuildOptions};
+use super::plugin::OptionValue;
+
+/// A serialized `CompileOptionsProto`: one replica, one partition, on the device with this id or the first.
+pub(super) fn compile_options(device_id: Option<i64>) -> Vec<u8> {
+    let device_assignment = device_id.map(|id| DeviceAssignment {
+        replica_count: 1,
+        computation_count: 1,
+        computation_devices: vec![ComputationDevice { replica_device_ids: vec![id] }],
+    });
+    CompileOptions {
+        executable_build_options: Some(ExecutableBuildOptions {
+            num_replicas: 1,
+            num_partitions: 1,
+            device_assignment,
+        }),
+    }
+    .encode_to_vec()
+}
+
+/// What a client of this plugin is best created with. Plugins do not tell their platform before that, but their
+/// file names do; a plugin that does not know an option is asked again without.
+pub(super) fn default_client_options(plugin: &Path) -> Vec<(String, OptionValue)> {
+    let name = plugin.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    if ["cuda", "rocm", "gpu"].iter().any(|platform| name.contains(platform)) {
+        // the compile worker and the measuring worker share the device
+        vec![("preallocate".to_owned(), OptionValue::Bool(false))]
+    } else if name.contains("cpu") {
+        vec![("cpu_device_count".to_owned(), OptionValue::Int(1))]
+    } else {
+        Vec::new()
+    }
+}
+
+/// Reads `name=value`: a boolean, an integer, a real number, or else a text.
+pub(super) fn parse_client_option(text: &str) -> Result<(String, OptionValue), String> {
+    let (name, value) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| format!("`{text}` is not of the form `name=value`"))?;
+    let value = if let Ok(boolean) = value.parse() {
+        OptionValue::Bool(boolean)
+    } else if let Ok(integer) = value.parse() {
+        OptionValue::Int(integer)
+    } else if let Ok(real) = value.parse() {
+        OptionValue::Float(real)
+    } else {
+        OptionValue::Text(value.to_owned())
+    };
+    Ok((name.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_that_plugins_take() {
+        // found by trying on three plugins: anything less aborts them
+        assert_eq!(compile_options(None), [0x1a, 0x04, 0x20, 0x01, 0x28, 0x01]);
+        assert_eq!(
+            compile_options(Some(2)),
+            [0x1a, 0x0f, 0x20, 1, 0x28, 1, 0x4a, 0x09, 0x08, 1, 0x10, 1, 0x1a, 3, 0x0a, 1, 2]
+        );
+    }
+
+    #[test]
+    fn client_options_by_their_spelling() {
+        let parsed = |text| parse_client_option(text).unwrap().1;
+        assert_eq!(parsed("a=4"), OptionValue::Int(4));
+        assert_eq!(parsed("a=true"), OptionValue::Bool(true));
+        assert_eq!(parsed("a=0.5"), OptionValue::Float(0.5));
+        assert_eq!(parsed("a=bfc"), OptionValue::Text("bfc".into()));
+        assert!(parse_client_option("=4").is_err());
+        assert!(parse_client_option("a").is_err());
+    }
+}

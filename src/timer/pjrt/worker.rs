@@ -1,0 +1,309 @@
+//! The PJRT worker: loads one plugin, compiles, loads and runs programs for the tuner.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::custom_call::unhandled_target;
+use super::device::fingerprints;
+use super::executable::{Call, Executable, read_bounded};
+use super::options::{compile_options, default_client_options, parse_client_option};
+use super::plugin::{Buffer, Client, PjrtError, Plugin, one_line};
+use super::signature::read_signature;
+use crate::array::ArraySpec;
+use crate::registry::ProgramFormat;
+use crate::timer::model::{Failure, FailureKind, Source};
+use crate::timer::protocol::{
+    BeginParams, CompileParams, Compiled, Hello, Input, LoadParams, Loaded, MAX_RUNS, Measured, OutputRef, Outputs,
+    PROTOCOL_VERSION, ProgramRef, Signature, capability,
+};
+use crate::timer::server::{Worker, serve, take_stdout};
+
+/// Largest program that is read.
+const MAX_PROGRAM_BYTES: u64 = 1 << 30;
+/// Largest serialized executable that is read.
+const MAX_EXECUTABLE_BYTES: u64 = 4 << 30;
+
+/// What `worker pjrt` was told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PjrtWorkerOptions {
+    /// The plugin's file.
+    pub plugin: PathBuf,
+    /// Index of the device to run on.
+    pub device: usize,
+    /// `name=value` for `PJRT_Client_Create`; the program's own choice when empty.
+    pub client_options: Vec<String>,
+}
+
+/// Runs the worker on stdin and stdout until stdin ends; call it first thing in `main`.
+pub fn worker_main(options: &PjrtWorkerOptions) -> ExitCode {
+    let served = take_stdout().map_err(|error| format!("stdout cannot be set aside: {error}")).and_then(|output| {
+        let mut worker = PjrtWorker { options: options.clone(), opened: None, job: None };
+        serve(std::io::stdin(), output, &mut worker).map_err(|error| format!("the tuner's pipes: {error}"))
+    });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            let _ = writeln!(std::io::stderr().lock(), "worker pjrt: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct PjrtWorker {
+    options: PjrtWorkerOptions,
+    opened: Option<Opened>,
+    job: Option<Job>,
+}
+
+struct Opened {
+    client: Rc<Client>,
+    compile_options: Vec<u8>,
+}
+
+struct Job {
+    inputs: Vec<LoadedInput>,
+    candidates: BTreeMap<usize, Executable>,
+}
+
+struct LoadedInput {
+    spec: ArraySpec,
+    array: InputArray,
+}
+
+enum InputArray {
+    /// On the device for the whole job.
+    Kept(Buffer),
+    /// On the host, given anew before every run.
+    Donated(Vec<u8>),
+}
+
+impl PjrtWorker {
+    fn open(&mut self) -> Result<&Opened, Failure> {
+        if self.opened.is_none() {
+            self.opened = Some(open(&self.options).map_err(|error| device_failure(&error))?);
+        }
+        self.opened.as_ref().ok_or_else(|| Failure::new(FailureKind::Device, "there is no client"))
+    }
+
+    fn client(&self) -> Result<&Opened, Failure> {
+        self.opened.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`hello` must come first"))
+    }
+
+    fn candidate(&self, candidate: usize) -> Result<(&Opened, &Job, &Executable), Failure> {
+        let job = self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))?;
+        let executable = job.candidates.get(&candidate).ok_or_else(|| {
+            Failure::new(FailureKind::Protocol, format!("candidate {candidate} was not loaded: `load` must come first"))
+        })?;
+        Ok((self.client()?, job, executable))
+    }
+
+    /// One run; the donated inputs are made before and the clock does not see it.
+    fn run(&self, candidate: usize) -> Result<(Vec<Buffer>, Duration), Failure> {
+        let (opened, job, executable) = self.candidate(candidate)?;
+        let failed = |error: PjrtError| Failure::new(FailureKind::Execute, one_line(&error.message));
+        let mut fresh = Vec::new();
+        for input in &job.inputs {
+            if let InputArray::Donated(bytes) = &input.array {
+                let buffer = Buffer::from_host(&opened.client, self.options.device, &input.spec, bytes);
+                fresh.push(buffer.map_err(failed)?);
+            }
+        }
+        let mut donated = fresh.iter();
+        let call = Call::new(job.inputs.iter().filter_map(|input| match &input.array {
+            InputArray::Kept(buffer) => Some((buffer, false)),
+            InputArray::Donated(_) => donated.next().map(|buffer| (buffer, true)),
+        }));
+        executable.run(&call).map_err(failed)
+    }
+
+    fn compile_program(&self, program: &ProgramRef) -> Result<(Executable, Option<Signature>, u64), Failure> {
+        let opened = self.client()?;
+        let code = read_bounded(&program.path, MAX_PROGRAM_BYTES)
+            .map_err(|error| Failure::new(FailureKind::NoProgram, error.message))?;
+        let start = Instant::now();
+        let executable =
+            Executable::compile(&opened.client, &code, program.format.pjrt_format(), &opened.compile_options)
+                .map_err(|error| compile_failure(&error))?;
+        let compile_ns = nanoseconds(start.elapsed());
+        let signature = signature_of(&executable).or_else(|| {
+            // a module in the form that XLA itself writes tells it without the plugin
+            (program.format == ProgramFormat::HloProto).then(|| read_signature(&code, "hlo")).flatten()
+        });
+        Ok((executable, signature, compile_ns))
+    }
+}
+
+fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
+    let plugin = Plugin::load(&options.plugin)?;
+    let given = options
+        .client_options
+        .iter()
+        .map(|text| parse_client_option(text).map_err(PjrtError::local))
+        .collect::<Result<Vec<_>, _>>()?;
+    let client = if given.is_empty() {
+        let defaults = default_client_options(&options.plugin);
+        match Client::create(&plugin, &defaults) {
+            Err(_) if !defaults.is_empty() => Client::create(&plugin, &[]),
+            created => created,
+        }
+    } else {
+        Client::create(&plugin, &given)
+    }?;
+    let id = client.describe(options.device)?.id;
+    let compile_options = compile_options((options.device > 0).then_some(id));
+    Ok(Opened { client: Rc::new(client), compile_options })
+}
+
+fn signature_of(executable: &Executable) -> Option<Signature> {
+    executable.optimized_program().ok().and_then(|(code, format)| read_signature(&code, &format))
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn device_failure(error: &PjrtError) -> Failure {
+    Failure::new(FailureKind::Device, one_line(&error.message))
+}
+
+fn compile_failure(error: &PjrtError) -> Failure {
+    let message = one_line(&error.message);
+    match unhandled_target(&message) {
+        Some(target) => Failure::new(
+            FailureKind::CustomCall,
+            format!(
+                "this plugin has no handler for the custom call `{target}`: time with a worker whose process has one, \
+                 `command:` with jaxlib for instance ({message})"
+            ),
+        ),
+        None => Failure::new(FailureKind::Compile, message),
+    }
+}
+
+impl Worker for PjrtWorker {
+    fn hello(&mut self) -> Result<Hello, Failure> {
+        let device = self.options.device;
+        let plugin = self.options.plugin.clone();
+        let opened = self.open()?;
+        let devices = fingerprints(&opened.client, &plugin).map_err(|error| device_failure(&error))?;
+        let serializes = opened.client.plugin.api.executable_serialize.is_some()
+            && opened.client.plugin.api.executable_deserialize_and_load.is_some();
+        Ok(Hello {
+            protocol: PROTOCOL_VERSION,
+            worker: format!("autotune-lowered pjrt {}", env!("CARGO_PKG_VERSION")),
+            capabilities: if serializes { vec![capability::COMPILE.to_owned()] } else { Vec::new() },
+            source: Source::HostWall,
+            devices,
+            device,
+            notes: Vec::new(),
+        })
+    }
+
+    fn begin(&mut self, params: BeginParams) -> Result<(), Failure> {
+        self.job = None;
+        let opened = self.client()?;
+        let mut inputs = Vec::new();
+        for input in &params.inputs {
+            inputs.push(load_input(opened, self.options.device, input)?);
+        }
+        self.job = Some(Job { inputs, candidates: BTreeMap::new() });
+        Ok(())
+    }
+
+    fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure> {
+        let (executable, signature, compile_ns) = self.compile_program(&params.program)?;
+        let bytes = match executable.serialize() {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_unimplemented() => {
+                return Ok(Compiled { compile_ns, serialized: false, signature });
+            }
+            Err(error) => {
+                let message = format!("the executable cannot be serialized: {}", one_line(&error.message));
+                return Err(Failure::new(FailureKind::Compile, message));
+            }
+        };
+        write_file(&params.executable, &bytes)?;
+        Ok(Compiled { compile_ns, serialized: true, signature })
+    }
+
+    fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
+        let opened = self.client()?;
+        let (executable, loaded) = match (&params.executable, &params.program) {
+            (Some(file), _) => {
+                let bytes = read_bounded(&file.path, MAX_EXECUTABLE_BYTES)
+                    .map_err(|error| Failure::new(FailureKind::Compile, error.message))?;
+                let start = usize::try_from(file.offset).unwrap_or(usize::MAX);
+                let executable = bytes
+                    .get(start..)
+                    .ok_or_else(|| PjrtError::local("an offset beyond the executable's file"))
+                    .and_then(|bytes| Executable::deserialize(&opened.client, bytes))
+                    .map_err(|error| compile_failure(&error))?;
+                (executable, Loaded::default())
+            }
+            (None, Some(program)) => {
+                let (executable, signature, compile_ns) = self.compile_program(program)?;
+                (executable, Loaded { compile_ns, signature })
+            }
+            (None, None) => {
+                return Err(Failure::new(FailureKind::NoProgram, "a PJRT plugin cannot build programs from a config"));
+            }
+        };
+        let job = self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))?;
+        job.candidates.insert(params.candidate, executable);
+        Ok(loaded)
+    }
+
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure> {
+        if runs > MAX_RUNS {
+            return Err(Failure::new(FailureKind::Protocol, format!("{runs} runs are more than {MAX_RUNS}")));
+        }
+        let samples_ns = (0..runs)
+            .map(|_| self.run(candidate).map(|(_, elapsed)| nanoseconds(elapsed)))
+            .collect::<Result<_, _>>()?;
+        Ok(Measured { samples_ns })
+    }
+
+    fn outputs(&mut self, candidate: usize, folder: &Path) -> Result<Outputs, Failure> {
+        let failed = |error: PjrtError| Failure::new(FailureKind::Execute, one_line(&error.message));
+        let (buffers, _) = self.run(candidate)?;
+        let mut outputs = Vec::new();
+        for (index, buffer) in buffers.iter().enumerate() {
+            let spec = buffer.spec().map_err(failed)?;
+            let bytes = buffer.to_host(&spec).map_err(failed)?;
+            let path = folder.join(format!("output-{candidate}-{index}.bin"));
+            write_file(&path, &bytes)?;
+            outputs.push(OutputRef { spec, path });
+        }
+        Ok(Outputs { outputs })
+    }
+
+    fn end(&mut self) {
+        self.job = None;
+    }
+}
+
+fn load_input(opened: &Opened, device: usize, input: &Input) -> Result<LoadedInput, Failure> {
+    let wrong =
+        |message: String| Failure::new(FailureKind::Signature, format!("input `{}`: {message}", one_line(&input.name)));
+    let expected = input.spec.host_bytes().ok_or_else(|| wrong(format!("{} is beyond any memory", input.spec)))?;
+    let bytes = read_bounded(&input.path, expected).map_err(|error| wrong(error.message))?;
+    let array = if input.donated {
+        if u64::try_from(bytes.len()).ok() != Some(expected) {
+            return Err(wrong(format!("{} bytes are not an array {}", bytes.len(), input.spec)));
+        }
+        InputArray::Donated(bytes)
+    } else {
+        let buffer = Buffer::from_host(&opened.client, device, &input.spec, &bytes);
+        InputArray::Kept(buffer.map_err(|error| wrong(one_line(&error.message)))?)
+    };
+    Ok(LoadedInput { spec: input.spec.clone(), array })
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes)
+        .map_err(|error| Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", path.display())))
+}

@@ -1,0 +1,382 @@
+//! The worker protocol's messages: one JSON object a line. `docs/worker-protocol.md` is the specification.
+
+use std::io::{self, BufRead, Read};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::model::{Failure, FailureKind, InputArray, OutputArray, Source};
+use crate::array::ArraySpec;
+use crate::config::Config;
+use crate::device::DeviceFingerprint;
+use crate::registry::{Direction, ProgramFormat};
+
+/// Version of the protocol that this program speaks.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Longest line of either side in bytes, its newline included. What is larger travels as a file.
+pub const MAX_LINE_BYTES: usize = 1 << 20;
+
+/// Most runs that one `measure` asks for.
+pub const MAX_RUNS: u32 = 10_000;
+
+/// A line from the tuner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Counts the requests of one worker from 1.
+    pub id: u64,
+    /// What is asked for, with its parameters.
+    #[serde(flatten)]
+    pub call: Call,
+}
+
+/// The methods of a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "method", content = "params", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Call {
+    /// Who is there: answered by [`Hello`].
+    Hello {
+        /// The tuner's [`PROTOCOL_VERSION`].
+        protocol: u32,
+    },
+    /// Starts a job: the inputs are loaded. Answered by an empty object.
+    Begin(BeginParams),
+    /// Compiles a program into a file without loading it; capability `compile`. Answered by [`Compiled`].
+    Compile(CompileParams),
+    /// Makes a candidate ready to run. Answered by [`Loaded`].
+    Load(LoadParams),
+    /// Runs a candidate. Answered by [`Measured`].
+    Measure {
+        /// Index of the candidate.
+        candidate: usize,
+        /// How often.
+        runs: u32,
+    },
+    /// Runs a candidate once and writes its outputs. Answered by [`Outputs`].
+    Outputs {
+        /// Index of the candidate.
+        candidate: usize,
+        /// Where to write.
+        folder: PathBuf,
+    },
+    /// Ends the job. Answered by an empty object.
+    End {},
+    /// Ends the worker, after an empty object.
+    Shutdown {},
+}
+
+impl Call {
+    /// The method's name on the wire.
+    pub fn method(&self) -> &'static str {
+        match self {
+            Self::Hello { .. } => "hello",
+            Self::Begin(_) => "begin",
+            Self::Compile(_) => "compile",
+            Self::Load(_) => "load",
+            Self::Measure { .. } => "measure",
+            Self::Outputs { .. } => "outputs",
+            Self::End {} => "end",
+            Self::Shutdown {} => "shutdown",
+        }
+    }
+}
+
+/// Parameters of `begin`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BeginParams {
+    /// Operation.
+    pub op_id: String,
+    /// Call key.
+    pub call_key: String,
+    /// What the programs compute.
+    pub direction: Direction,
+    /// Input arrays, in the programs' order.
+    pub inputs: Vec<Input>,
+    /// A folder for the worker's own files, private to the job.
+    pub scratch: PathBuf,
+}
+
+/// One input array on the wire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// Name of the argument.
+    pub name: String,
+    /// Element type and dimensions.
+    pub spec: ArraySpec,
+    /// File of dense little-endian bytes.
+    pub path: PathBuf,
+    /// Given anew before every run, outside the timed region.
+    #[serde(default)]
+    pub donated: bool,
+}
+
+impl From<&InputArray> for Input {
+    fn from(input: &InputArray) -> Self {
+        Self { name: input.name.clone(), spec: input.spec.clone(), path: input.path.clone(), donated: input.donated }
+    }
+}
+
+/// A program on the wire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramRef {
+    /// Its form.
+    pub format: ProgramFormat,
+    /// Its file.
+    pub path: PathBuf,
+}
+
+/// A serialized executable: a part of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutableRef {
+    /// The file.
+    pub path: PathBuf,
+    /// Where the executable starts in it; it goes to the file's end.
+    pub offset: u64,
+}
+
+/// Parameters of `compile`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CompileParams {
+    /// Index of the candidate.
+    pub candidate: usize,
+    /// What to compile.
+    pub program: ProgramRef,
+    /// File to write the serialized executable to.
+    pub executable: PathBuf,
+}
+
+/// Parameters of `load`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadParams {
+    /// Index of the candidate.
+    pub candidate: usize,
+    /// Its config.
+    pub config: Config,
+    /// Its program; absent where the worker builds programs itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProgramRef>,
+    /// The program, compiled already by a worker of the same kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executable: Option<ExecutableRef>,
+}
+
+/// What a worker says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The worker's version of the protocol.
+    pub protocol: u32,
+    /// Name and version of the worker, for the reader.
+    pub worker: String,
+    /// What it can do beyond the least: see [`capability`].
+    #[serde(default)]
+    pub capabilities: Vec<String>,
+    /// The clock of its samples.
+    pub source: Source,
+    /// Every device that it shows.
+    pub devices: Vec<DeviceFingerprint>,
+    /// Index of the device that it runs on.
+    #[serde(default)]
+    pub device: usize,
+    /// Things that the user should know, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl Hello {
+    /// Whether the worker has a capability.
+    pub fn can(&self, capability: &str) -> bool {
+        self.capabilities.iter().any(|name| name == capability)
+    }
+}
+
+/// Names of capabilities.
+pub mod capability {
+    /// `compile` works, and `load` takes its `executable`.
+    pub const COMPILE: &str = "compile";
+    /// `load` works without a program: the worker builds it from the config.
+    pub const BUILD_PROGRAMS: &str = "build-programs";
+}
+
+/// Parameters and results of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signature {
+    /// What it takes, in order.
+    pub parameters: Vec<ArraySpec>,
+}
+
+/// The answer to `compile`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Compiled {
+    /// Time of the compilation, nanoseconds.
+    pub compile_ns: u64,
+    /// `false` where the executable cannot be written to a file after all: `load` must be given the program.
+    #[serde(default = "yes")]
+    pub serialized: bool,
+    /// What the program takes, where the worker can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The answer to `load`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Loaded {
+    /// Time of the compilation, nanoseconds; zero where there was none.
+    #[serde(default)]
+    pub compile_ns: u64,
+    /// What the program takes, where the worker can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
+}
+
+/// The answer to `measure`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// One duration for each run, nanoseconds.
+    pub samples_ns: Vec<u64>,
+}
+
+/// The answer to `outputs`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outputs {
+    /// The arrays, in the program's order.
+    pub outputs: Vec<OutputRef>,
+}
+
+/// One output array on the wire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputRef {
+    /// Element type and dimensions.
+    pub spec: ArraySpec,
+    /// File of dense little-endian bytes.
+    pub path: PathBuf,
+}
+
+impl From<OutputRef> for OutputArray {
+    fn from(output: OutputRef) -> Self {
+        Self { spec: output.spec, path: output.path }
+    }
+}
+
+/// A line from a worker: a result or an error, never both.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Response {
+    /// The request's; null for a line whose request could not be read.
+    pub id: Option<u64>,
+    /// What the method gives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// Why it failed; the worker goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<WireFailure>,
+}
+
+/// A failure on the wire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireFailure {
+    /// A [`FailureKind`], `protocol` where the request was wrong; an unknown one is taken for `protocol`.
+    pub kind: String,
+    /// One line.
+    pub message: String,
+}
+
+impl From<WireFailure> for Failure {
+    fn from(failure: WireFailure) -> Self {
+        let kind = serde_json::from_value(Value::String(failure.kind.clone())).unwrap_or(FailureKind::Protocol);
+        Self::new(kind, one_line(&failure.message, 2000))
+    }
+}
+
+impl From<Failure> for WireFailure {
+    fn from(failure: Failure) -> Self {
+        Self { kind: failure.kind.to_string(), message: failure.message }
+    }
+}
+
+/// One line, blanks squeezed, control characters dropped, cut at `limit` characters.
+pub fn one_line(text: &str, limit: usize) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.extend(word.chars().filter(|letter| !letter.is_control()));
+        if line.len() > limit {
+            break;
+        }
+    }
+    match line.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line,
+    }
+}
+
+/// What [`read_line`] met.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LineRead {
+    /// A line, without its newline.
+    Line,
+    /// A line longer than [`MAX_LINE_BYTES`]: skipped to its end.
+    TooLong,
+    /// The end of the stream.
+    End,
+}
+
+/// Reads one line into `line` in bounded memory.
+pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<LineRead> {
+    line.clear();
+    let read = reader.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', line)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+        return Ok(LineRead::Line);
+    }
+    if read < MAX_LINE_BYTES {
+        // a last line without a newline was cut off: not a message
+        return Ok(LineRead::End);
+    }
+    line.clear();
+    reader.skip_until(b'\n')?;
+    Ok(LineRead::TooLong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_spelled_as_documented() {
+        let request = Request { id: 3, call: Call::Measure { candidate: 2, runs: 5 } };
+        let text = serde_json::to_string(&request).unwrap();
+        assert_eq!(text, r#"{"id":3,"method":"measure","params":{"candidate":2,"runs":5}}"#);
+        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
+        let end = serde_json::to_string(&Request { id: 4, call: Call::End {} }).unwrap();
+        assert_eq!(end, r#"{"id":4,"method":"end","params":{}}"#);
+    }
+
+    #[test]
+    fn a_line_beyond_the_limit_is_skipped_and_the_next_is_read() {
+        let mut bytes = vec![b'x'; MAX_LINE_BYTES];
+        bytes.extend_from_slice(b"yy\nnext\ncut");
+        let mut reader = io::BufReader::new(&bytes[..]);
+        let mut line = Vec::new();
+        assert_eq!(read_line(&mut reader, &mut line).unwrap(), LineRead::TooLong);
+        assert!(line.is_empty());
+        assert_eq!(read_line(&mut reader, &mut line).unwrap(), LineRead::Line);
+        assert_eq!(line, b"next");
+        assert_eq!(read_line(&mut reader, &mut line).unwrap(), LineRead::End);
+        let exact = [vec![b'x'; MAX_LINE_BYTES - 1], b"\n".to_vec()].concat();
+        assert_eq!(read_line(&mut &exact[..], &mut line).unwrap(), LineRead::Line);
+    }
+
+    #[test]
+    fn one_line_is_one_line() {
+        assert_eq!(one_line("a\n\tb\u{1b}[0m  c", 80), "a b[0m c");
+        assert_eq!(one_line("äöü", 2), "äö…");
+    }
+}

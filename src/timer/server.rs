@@ -1,0 +1,111 @@
+//! The worker's side of the protocol: a loop that reads requests and answers them on a private copy of stdout.
+
+use std::fs::File;
+use std::io::{self, BufReader, Write};
+use std::os::fd::OwnedFd;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::model::{Failure, FailureKind};
+use super::protocol::{
+    BeginParams, Call, CompileParams, Compiled, Hello, LineRead, LoadParams, Loaded, MAX_LINE_BYTES, Measured, Outputs,
+    Request, Response, read_line,
+};
+
+/// What a worker does; [`serve`] speaks for it.
+pub trait Worker {
+    /// Answers `hello`.
+    fn hello(&mut self) -> Result<Hello, Failure>;
+    /// Answers `begin`.
+    fn begin(&mut self, params: BeginParams) -> Result<(), Failure>;
+    /// Answers `compile`.
+    fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure>;
+    /// Answers `load`.
+    fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure>;
+    /// Answers `measure`.
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure>;
+    /// Answers `outputs`.
+    fn outputs(&mut self, candidate: usize, folder: &std::path::Path) -> Result<Outputs, Failure>;
+    /// Answers `end`.
+    fn end(&mut self);
+}
+
+/// Takes stdout for the protocol: what anything else prints to fd 1 from now on goes to stderr.
+pub fn take_stdout() -> io::Result<File> {
+    let private: OwnedFd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    Ok(File::from(private))
+}
+
+/// Answers requests from `input` until it ends or `shutdown` comes.
+pub fn serve(input: impl io::Read, mut output: impl Write, worker: &mut dyn Worker) -> io::Result<()> {
+    let mut reader = BufReader::new(input);
+    let mut line = Vec::new();
+    loop {
+        let request = match read_line(&mut reader, &mut line)? {
+            LineRead::End => return Ok(()),
+            LineRead::TooLong => Err((None, format!("a line of more than {MAX_LINE_BYTES} bytes"))),
+            LineRead::Line => parse(&line),
+        };
+        let (id, answer, last) = match request {
+            Ok(request) => {
+                let last = matches!(request.call, Call::Shutdown {});
+                (Some(request.id), answer(worker, request.call), last)
+            }
+            Err((id, message)) => (id, Err(Failure::new(FailureKind::Protocol, message)), false),
+        };
+        respond(&mut output, id, answer)?;
+        if last {
+            return Ok(());
+        }
+    }
+}
+
+fn parse(line: &[u8]) -> Result<Request, (Option<u64>, String)> {
+    let value: Value = serde_json::from_slice(line).map_err(|error| (None, format!("not a JSON line: {error}")))?;
+    let id = value.get("id").and_then(Value::as_u64);
+    serde_json::from_value(value).map_err(|error| (id, format!("not a request of this protocol: {error}")))
+}
+
+fn answer(worker: &mut dyn Worker, call: Call) -> Result<Value, Failure> {
+    match call {
+        Call::Hello { .. } => to_value(worker.hello()?),
+        Call::Begin(params) => worker.begin(params).map(|()| empty()),
+        Call::Compile(params) => to_value(worker.compile(params)?),
+        Call::Load(params) => to_value(worker.load(params)?),
+        Call::Measure { candidate, runs } => to_value(worker.measure(candidate, runs)?),
+        Call::Outputs { candidate, folder } => to_value(worker.outputs(candidate, &folder)?),
+        Call::End {} => {
+            worker.end();
+            Ok(empty())
+        }
+        Call::Shutdown {} => Ok(empty()),
+    }
+}
+
+fn empty() -> Value {
+    Value::Object(serde_json::Map::new())
+}
+
+fn to_value(result: impl Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(result)
+        .map_err(|error| Failure::new(FailureKind::Protocol, format!("an answer cannot be written: {error}")))
+}
+
+fn respond(output: &mut impl Write, id: Option<u64>, answer: Result<Value, Failure>) -> io::Result<()> {
+    let mut response = Response { id, result: None, error: None };
+    match answer {
+        Ok(result) => response.result = Some(result),
+        Err(failure) => response.error = Some(failure.into()),
+    }
+    let mut line = serde_json::to_vec(&response)?;
+    if line.len() >= MAX_LINE_BYTES {
+        let failure = Failure::new(FailureKind::Protocol, format!("an answer of {} bytes is too long", line.len()));
+        line = serde_json::to_vec(&Response { id, result: None, error: Some(failure.into()) })?;
+    }
+    line.push(b'\n');
+    // one write a line, so that a reader never waits for a half
+    output.write_all(&line)?;
+    output.flush()
+}

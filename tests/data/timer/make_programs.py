@@ -1,0 +1,34 @@
+"""Makes the programs of this folder again: StableHLO text as JAX lowers it. Run with JAX on CPU."""
+
+import jax
+import jax.export
+import jax.numpy as jnp
+from pathlib import Path
+
+here = Path(__file__).parent
+f32 = lambda *dims: jax.ShapeDtypeStruct(dims, jnp.float32)
+
+
+def keep(name, function, *arguments, **options):
+    text = jax.jit(function, **options).lower(*arguments).as_text()
+    (here / f"{name}.mlir").write_text(text)
+
+
+keep("matmul", lambda a, b: a @ b, f32(64, 64), f32(64, 64))
+keep("add", lambda a, b: a + b, f32(4), f32(4))
+keep("endless", lambda x: jax.lax.while_loop(lambda s: s[0] >= 0, lambda s: (s[0] * 0, s[1] + 1.0), (jnp.int32(1), x))[1], f32(4))
+keep("donated", lambda state, x: (state + x, x * 2.0), f32(4), f32(4), donate_argnums=(0,))
+keep("control", lambda n, x: jax.lax.fori_loop(0, n, lambda i, s: s * 2.0, x), jax.ShapeDtypeStruct((), jnp.int32), f32(3))
+keep("types", lambda a, b, c, d: (a, b + 1, c, ~d), jax.ShapeDtypeStruct((2, 3), jnp.bfloat16), jax.ShapeDtypeStruct((2,), jnp.int8), jax.ShapeDtypeStruct((3,), jnp.int4), jax.ShapeDtypeStruct((2,), jnp.bool_))
+keep("transposed", lambda a: a.T, f32(2, 3))
+keep("nan", lambda x: jnp.log(-jnp.abs(x) - 1.0), f32(4))
+# 4 GiB that must be there before they can be sorted
+keep("hungry", lambda x: jnp.sort(jax.lax.iota(jnp.float32, 1 << 30) * x[0])[:4], f32(1024))
+keep("idle", lambda x: x + 1.0, f32(1024))
+
+# the other two forms of `add`
+add = jax.jit(lambda a, b: a + b)
+portable = jax.export.export(add)(f32(4), f32(4)).mlir_module_serialized
+(here / "add.mlirbc").write_bytes(portable)
+module = add.lower(f32(4), f32(4)).compiler_ir("hlo")
+(here / "add.hlo.pb").write_bytes(module.as_serialized_hlo_module_proto())

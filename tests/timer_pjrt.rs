@@ -1,0 +1,384 @@
+//! The PJRT timer against real plugins: those of `AUTOTUNE_LOWERED_TEST_PLUGIN` (paths joined with `:`), else the
+//! first that discovery finds.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use autotune_lowered::array::ArraySpec;
+use autotune_lowered::config::Config;
+use autotune_lowered::digest::Digest;
+use autotune_lowered::registry::{Direction, Program, ProgramFormat};
+use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer, discover, probe};
+use autotune_lowered::timer::{FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Source, Timer};
+
+fn plugins() -> Vec<PathBuf> {
+    if let Some(paths) = std::env::var_os("AUTOTUNE_LOWERED_TEST_PLUGIN") {
+        return std::env::split_paths(&paths).collect();
+    }
+    match discover(None, None) {
+        Ok(found) => found.into_iter().take(1).map(|plugin| plugin.path).collect(),
+        Err(failure) => {
+            eprintln!("skipped: {failure}");
+            Vec::new()
+        }
+    }
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn options(&self, plugin: &Path) -> PjrtOptions {
+        PjrtOptions {
+            exe: env!("CARGO_BIN_EXE_autotune-lowered").into(),
+            plugin: plugin.to_owned(),
+            device: 0,
+            client_options: Vec::new(),
+            executables: self.folder.path().join("executables"),
+            limits: Limits { measure: Duration::from_secs(20), ..Limits::default() },
+        }
+    }
+
+    fn input(&self, name: &str, spec: &str, bytes: &[u8], donated: bool) -> InputArray {
+        let path = self.folder.path().join(format!("{name}.bin"));
+        fs::write(&path, bytes).unwrap();
+        InputArray { name: name.into(), spec: spec.parse().unwrap(), path, donated }
+    }
+
+    fn job(&self, programs: &[&str], inputs: Vec<InputArray>) -> Job {
+        let candidates = programs.iter().enumerate().map(|(index, name)| JobCandidate {
+            config: serde_json::from_str::<Config>(&format!("{{\"index\":{index}}}")).unwrap(),
+            program: Some(program(name)),
+        });
+        Job {
+            op_id: "test@v1".into(),
+            call_key: "0123456789abcdef".into(),
+            direction: Direction::Forward,
+            inputs,
+            candidates: candidates.collect(),
+            scratch: self.folder.path().to_owned(),
+        }
+    }
+}
+
+fn program(name: &str) -> ProgramFile {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer").join(name);
+    let digest = Digest::of(&fs::read(&path).unwrap());
+    let format = match path.extension().unwrap().to_str().unwrap() {
+        "mlir" => ProgramFormat::StablehloText,
+        "mlirbc" => ProgramFormat::StablehloPortable,
+        _ => ProgramFormat::HloProto,
+    };
+    ProgramFile { path, program: Program { format, digest, semantic_digest: digest, custom_calls: Vec::new() } }
+}
+
+fn f32s(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn spec(text: &str) -> ArraySpec {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_device_is_told() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let devices = probe(&place.options(&plugin)).unwrap();
+        assert_eq!(devices.len(), 1, "one device unless told otherwise");
+        let identity = &devices[0].identity;
+        assert_eq!((identity.platform.as_str(), identity.device_kind.as_str()), ("cpu", "cpu"));
+        let cores = std::thread::available_parallelism().unwrap().to_string();
+        assert_eq!(identity.hardware["cores"], cores);
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap();
+        let model = info.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
+        if let Some((_, model)) = model {
+            assert_eq!(identity.hardware["cpu_model"], model.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+        let environment = &devices[0].environment;
+        assert_eq!(environment.plugin.as_deref(), plugin.file_name().unwrap().to_str());
+        assert_eq!(environment.plugin_digest, Some(Digest::of_reader(fs::File::open(&plugin).unwrap()).unwrap()));
+        assert_eq!(devices[0].to_portable(), "cpu|cpu");
+        let more = PjrtOptions { client_options: vec!["cpu_device_count=3".into()], ..place.options(&plugin) };
+        assert_eq!(probe(&more).unwrap().len(), 3);
+    }
+}
+
+#[test]
+fn every_form_of_a_program_runs_and_is_right() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
+        assert_eq!((timer.name(), timer.source(), timer.epoch()), ("pjrt", Source::HostWall, 1));
+        let inputs = vec![
+            place.input("a", "f32[4]", &f32s(&[1.0, 2.0, 3.0, 4.0]), false),
+            place.input("b", "f32[4]", &f32s(&[0.5, 0.5, 0.5, -4.0]), false),
+        ];
+        let job = place.job(&["add.mlir", "add.mlirbc", "add.hlo.pb"], inputs);
+        timer.begin(&job).unwrap();
+        for candidate in 0..3 {
+            let prepared = timer.prepare(candidate).unwrap();
+            assert!(prepared.compile_ns > 0 && !prepared.reused, "{candidate}: {prepared:?}");
+            let samples = timer.measure(candidate, 7).unwrap();
+            assert_eq!(samples.len(), 7);
+            assert!(samples.iter().all(|&sample| sample > 0), "{samples:?}");
+            let outputs = timer.outputs(candidate).unwrap();
+            assert_eq!(outputs.len(), 1);
+            assert_eq!(outputs[0].spec, spec("f32[4]"));
+            assert_eq!(fs::read(&outputs[0].path).unwrap(), f32s(&[1.5, 2.5, 3.5, 0.0]));
+        }
+        timer.end();
+        // the executables are still there for another timer, and the job can be done again
+        let mut again = PjrtTimer::start(&place.options(&plugin)).unwrap();
+        again.begin(&job).unwrap();
+        assert!(again.prepare(1).unwrap().reused);
+        assert_eq!(again.measure(1, 2).unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn a_flipped_byte_in_a_kept_executable_is_compiled_again() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let inputs = || {
+            vec![
+                place.input("a", "f32[4]", &f32s(&[1.0; 4]), false),
+                place.input("b", "f32[4]", &f32s(&[2.0; 4]), false),
+            ]
+        };
+        let job = place.job(&["add.mlir"], inputs());
+        let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
+        timer.begin(&job).unwrap();
+        timer.prepare(0).unwrap();
+        timer.end();
+        let folder = place.folder.path().join("executables/executables-v1");
+        let kept: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        let mut bytes = fs::read(&kept[0]).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&kept[0], &bytes).unwrap();
+        timer.begin(&job).unwrap();
+        assert!(!timer.prepare(0).unwrap().reused);
+        let outputs = timer.outputs(0).unwrap();
+        assert_eq!(fs::read(&outputs[0].path).unwrap(), f32s(&[3.0; 4]));
+        timer.end();
+        timer.begin(&job).unwrap();
+        assert!(timer.prepare(0).unwrap().reused, "the file was made good");
+    }
+}
+
+#[test]
+fn donated_inputs_are_fresh_in_every_run() {
+    for plugin in plugins() {
+        let place = Place::new();
+        for donated in [true, false] {
+            let inputs = vec![
+                place.input("state", "f32[4]", &f32s(&[1.0, 2.0, 3.0, 4.0]), donated),
+                place.input("x", "f32[4]", &f32s(&[10.0; 4]), false),
+            ];
+            let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
+            timer.begin(&place.job(&["donated.mlir"], inputs)).unwrap();
+            timer.prepare(0).unwrap();
+            assert_eq!(timer.measure(0, 20).unwrap().len(), 20);
+            let outputs = timer.outputs(0).unwrap();
+            let read = |index: usize| fs::read(&outputs[index].path).unwrap();
+            assert_eq!(read(0), f32s(&[11.0, 12.0, 13.0, 14.0]), "donated: {donated}");
+            assert_eq!(read(1), f32s(&[20.0; 4]), "donated: {donated}");
+        }
+    }
+}
+
+#[test]
+fn narrow_types_and_layouts_come_back_dense() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
+        // bf16 1.0 is 0x3f80; int4 takes a byte each; pred is 0 or 1
+        let bf16 = [0x80, 0x3f, 0, 0, 0x80, 0xbf, 0, 0x40, 0, 0, 0x80, 0x3f];
+        let inputs = vec![
+            place.input("a", "bf16[2,3]", &bf16, false),
+            place.input("b", "s8[2]", &[4, 0xff], false),
+            place.input("c", "s4[3]", &[1, 2, 7], false),
+            place.input("d", "pred[2]", &[1, 0], false),
+        ];
+        timer.begin(&place.job(&["types.mlir"], inputs)).unwrap();
+        timer.prepare(0).unwrap();
+        let outputs = timer.outputs(0).unwrap();
+        let told: Vec<String> = outputs.iter().map(|output| output.spec.to_string()).collect();
+        assert_eq!(told, ["bf16[2,3]", "s8[2]", "s4[3]", "pred[2]"]);
+        let bytes: Vec<Vec<u8>> = outputs.iter().map(|output| fs::read(&output.path).unwrap()).collect();
+        assert_eq!(bytes, [bf16.to_vec(), vec![5, 0], vec![1, 2, 7], vec![0, 1]]);
+        timer.end();
+        let inputs = vec![place.input("a", "f32[2,3]", &f32s(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), false)];
+        timer.begin(&place.job(&["transposed.mlir"], inputs)).unwrap();
+        timer.prepare(0).unwrap();
+        let outputs = timer.outputs(0).unwrap();
+        assert_eq!(outputs[0].spec, spec("f32[3,2]"));
+        assert_eq!(fs::read(&outputs[0].path).unwrap(), f32s(&[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]));
+    }
+}
+
+#[test]
+fn other_arguments_than_the_programs_are_refused() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
+        let good = || place.input("a", "f32[4]", &f32s(&[1.0; 4]), false);
+        for (other, expected) in [
+            (
+                place.input("b", "s32[4]", &[0; 16], false),
+                "argument 1 `b`: the program takes f32[4], s32[4] is recorded",
+            ),
+            (
+                place.input("b", "f32[2,2]", &[0; 16], false),
+                "argument 1 `b`: the program takes f32[4], f32[2,2] is recorded",
+            ),
+        ] {
+            for form in ["add.mlir", "add.mlirbc", "add.hlo.pb"] {
+                timer.begin(&place.job(&[form], vec![good(), other.clone()])).unwrap();
+                let failure = timer.prepare(0).unwrap_err();
+                assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Signature, expected), "{form}");
+            }
+        }
+        timer.begin(&place.job(&["add.mlir"], vec![good()])).unwrap();
+        let failure = timer.prepare(0).unwrap_err();
+        assert_eq!(failure.message, "the program takes 2 arguments, 1 are recorded");
+        // a file of another length than its spec
+        let short = place.input("b", "f32[4]", &[0; 12], false);
+        let failure = timer.begin(&place.job(&["add.mlir"], vec![good(), short])).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Signature);
+        assert!(failure.message.contains("12 bytes are not an array f32[4]"), "{failure}");
+    }
+}
+
+#[test]
+fn a_custom_call_without_handler_is_named() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
+        let input = place.input("a", "f32[4]", &f32s(&[1.0; 4]), false);
+        timer.begin(&place.job(&["custom_call.mlir", "custom_call_typed.mlir"], vec![input])).unwrap();
+        for (candidate, target) in [(0, "`no_such_target`"), (1, "`no_such_typed`")] {
+            let failure = timer.prepare(candidate).unwrap_err();
+            assert_eq!(failure.kind, FailureKind::CustomCall);
+            assert!(failure.message.contains(target), "{failure}");
+            assert!(!failure.needs_restart());
+        }
+    }
+}
+
+#[test]
+fn a_hang_costs_one_candidate() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let mut options = place.options(&plugin);
+        options.limits.measure = Duration::from_millis(700);
+        let mut timer = PjrtTimer::start(&options).unwrap();
+        let input = place.input("a", "f32[4]", &f32s(&[1.0; 4]), false);
+        timer.begin(&place.job(&["endless.mlir", "nan.mlir"], vec![input])).unwrap();
+        timer.prepare(0).unwrap();
+        timer.prepare(1).unwrap();
+        assert_eq!(timer.measure(1, 3).unwrap().len(), 3);
+        let failure = timer.measure(0, 1).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Timeout);
+        assert!(failure.message.starts_with("no answer to `measure` within 700ms"), "{failure}");
+        assert!(failure.needs_restart());
+        assert_eq!(timer.measure(1, 1).unwrap_err().kind, FailureKind::Device, "gone until restarted");
+        timer.restart(&[0]).unwrap();
+        assert_eq!(timer.epoch(), 2);
+        assert_eq!(timer.measure(1, 3).unwrap().len(), 3);
+        assert!(timer.measure(0, 1).is_err());
+        // NaN is a value: what it means is decided elsewhere
+        let output = &timer.outputs(1).unwrap()[0];
+        let bytes = fs::read(&output.path).unwrap();
+        assert!(bytes.chunks_exact(4).all(|four| f32::from_le_bytes(four.try_into().unwrap()).is_nan()));
+    }
+}
+
+#[test]
+fn memory_without_end_costs_one_candidate() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let mut options = place.options(&plugin);
+        options.limits.memory_bytes = Some(1 << 30);
+        let mut timer = PjrtTimer::start(&options).unwrap();
+        // 4 GiB of intermediate values
+        let inputs = vec![place.input("x", "f32[1024]", &f32s(&[1.0; 1024]), false)];
+        timer.begin(&place.job(&["hungry.mlir", "idle.mlir"], inputs)).unwrap();
+        timer.prepare(0).unwrap();
+        timer.prepare(1).unwrap();
+        let failure = timer.measure(0, 1).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Memory, "{failure}");
+        assert!(failure.message.contains("1073741824 allowed"), "{failure}");
+        timer.restart(&[0]).unwrap();
+        assert_eq!(timer.measure(1, 3).unwrap().len(), 3);
+    }
+}
+
+#[test]
+fn what_the_compiler_refuses_costs_one_candidate() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
+        let inputs = vec![
+            place.input("a", "f32[4]", &f32s(&[1.0; 4]), false),
+            place.input("b", "f32[4]", &f32s(&[2.0; 4]), false),
+        ];
+        // nesting of 50,000 types overflows the compiler's stack
+        let deep = place.folder.path().join("deep.mlir");
+        fs::write(
+            &deep,
+            format!("func.func @main(%a: {}i1{}) {{ return }}", "tuple<".repeat(50_000), ">".repeat(50_000)),
+        )
+        .unwrap();
+        let garbage = place.folder.path().join("garbage.mlir");
+        fs::write(&garbage, b"module { func.func @main(").unwrap();
+        let mut job = place.job(&["add.mlir", "add.mlir", "add.mlir"], inputs);
+        for (candidate, path) in [(0, &deep), (1, &garbage)] {
+            let file = job.candidates[candidate].program.as_mut().unwrap();
+            file.program.digest = Digest::of(&fs::read(path).unwrap());
+            file.path.clone_from(path);
+        }
+        timer.begin(&job).unwrap();
+        let died = timer.prepare(0).unwrap_err();
+        assert_eq!(died.kind, FailureKind::Compile, "{died}");
+        assert!(died.message.contains("SIGSEGV") || died.message.contains("SIGABRT"), "{died}");
+        let refused = timer.prepare(1).unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Compile, "{refused}");
+        assert!(!refused.message.contains('\n'));
+        timer.prepare(2).unwrap();
+        assert_eq!(timer.measure(2, 1).unwrap().len(), 1);
+        assert_eq!(timer.epoch(), 1, "the measuring worker was never touched");
+    }
+}
+
+#[test]
+fn what_is_no_plugin_is_said_in_one_line() {
+    let place = Place::new();
+    let message = |plugin: &Path| {
+        let failure = PjrtTimer::start(&place.options(plugin)).map(|_| ()).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Device);
+        assert!(!failure.message.contains('\n'));
+        failure.message
+    };
+    assert!(message(Path::new("/no/such/plugin.so")).contains("/no/such/plugin.so"));
+    let text = place.folder.path().join("text.so");
+    fs::write(&text, b"not a library").unwrap();
+    assert!(message(&text).contains("cannot be loaded"), "{}", message(&text));
+    if let Some(library) = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/usr/lib/libm.so.6"]
+        .into_iter()
+        .map(Path::new)
+        .find(|path| path.exists())
+    {
+        assert!(message(library).contains("exports no `GetPjrtApi`"), "{}", message(library));
+    }
+}
