@@ -22,7 +22,7 @@ use super::exit;
     subcommand_negates_reqs = true,
     arg_required_else_help = true
 )]
-pub struct Cli {
+pub(super) struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ fn exit_codes_help() -> String {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// List the labels of a module
     Scan(ScanArgs),
     /// Print the fingerprint of each device that a plugin shows
@@ -66,7 +66,7 @@ pub enum Command {
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(super) enum Format {
     /// For people
     Table,
     /// For programs; the schemas are in docs/json.md
@@ -75,7 +75,7 @@ pub enum Format {
 
 /// What to do with a label that only kept its operation's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ByNameArg {
+pub(super) enum ByNameArg {
     /// Up to eight recorded invocations are taken; more are listed and left
     Few,
     /// However many there are
@@ -83,28 +83,28 @@ pub enum ByNameArg {
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct FormatArg {
+pub(super) struct FormatArg {
     /// How results are printed on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct LabelArgs {
+pub(super) struct LabelArgs {
     /// Also find labels of your own: a regular expression with the groups `op` and `key`
     #[arg(long, value_name = "REGEX")]
     pub label_regex: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct CacheArgs {
+pub(super) struct CacheArgs {
     /// Cache folder [default: the platform's cache folder]
     #[arg(long = "cache", value_name = "DIR", env = "AUTOTUNE_LOWERED_CACHE_DIR")]
     pub folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct PluginArgs {
+pub(super) struct PluginArgs {
     /// PJRT plugin (a shared library) [default: found from PJRT_NAMES_AND_LIBRARY_PATHS,
     /// PJRT_PLUGIN_LIBRARY_PATH, or the active Python environment]
     #[arg(long, value_name = "PATH")]
@@ -118,7 +118,7 @@ pub struct PluginArgs {
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct TuneArgs {
+pub(super) struct TuneArgs {
     /// The lowered module: HLO text, StableHLO text or bytecode, HloModuleProto, an XLA dump folder, gzip or zstd of
     /// these, or `-` for standard input
     #[arg(value_name = "MODULE")]
@@ -175,7 +175,7 @@ fn part(text: &str) -> Result<f64, String> {
 }
 
 #[derive(Debug, Args)]
-pub struct ScanArgs {
+pub(super) struct ScanArgs {
     /// The module, or `-` for standard input
     pub module: PathBuf,
     #[command(flatten)]
@@ -185,7 +185,7 @@ pub struct ScanArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct DeviceArgs {
+pub(super) struct DeviceArgs {
     #[command(flatten)]
     pub plugin: PluginArgs,
     #[command(flatten)]
@@ -193,7 +193,7 @@ pub struct DeviceArgs {
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct RegistryArg {
+pub(super) struct RegistryArg {
     /// Folder of recorded invocations
     #[arg(value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
     pub registry: PathBuf,
@@ -202,7 +202,7 @@ pub struct RegistryArg {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum RegistryCommand {
+pub(super) enum RegistryCommand {
     /// List recorded invocations
     Ls(RegistryArg),
     /// Show every invocation of an operation, with its candidates
@@ -224,7 +224,7 @@ pub enum RegistryCommand {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum CandidatesCommand {
+pub(super) enum CandidatesCommand {
     /// List the search spaces
     Ls(SpacesArg),
     /// List the configs of an operation's search space
@@ -242,7 +242,7 @@ pub enum CandidatesCommand {
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct SpacesArg {
+pub(super) struct SpacesArg {
     /// Folder of search spaces that go before those shipped
     #[arg(long, value_name = "DIR")]
     pub candidates: Option<PathBuf>,
@@ -251,7 +251,7 @@ pub struct SpacesArg {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum CacheCommand {
+pub(super) enum CacheCommand {
     /// Print the best config of a call
     Get {
         /// Operation, `name@vN`
@@ -297,7 +297,7 @@ pub enum CacheCommand {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum WorkerCommand {
+pub(super) enum WorkerCommand {
     /// Serve the worker protocol with a PJRT plugin
     Pjrt {
         /// The plugin

@@ -11,27 +11,27 @@ use super::exit;
 
 /// One line for stderr and the code to exit with.
 #[derive(Debug)]
-pub struct Fault {
+pub(super) struct Fault {
     /// The exit code.
-    pub code: u8,
+    pub(super) code: u8,
     /// The line; empty where nothing is to be said.
-    pub message: String,
+    pub(super) message: String,
 }
 
 impl Fault {
     /// A fault from its parts; line breaks become blanks.
-    pub fn new(code: u8, error: impl fmt::Display) -> Self {
+    pub(super) fn new(code: u8, error: impl fmt::Display) -> Self {
         let message = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         Self { code, message }
     }
 
     /// An input that cannot be used.
-    pub fn input(error: impl fmt::Display) -> Self {
+    pub(super) fn input(error: impl fmt::Display) -> Self {
         Self::new(exit::BAD_INPUT, error)
     }
 
     /// A device that cannot be used.
-    pub fn device(error: impl fmt::Display) -> Self {
+    pub(super) fn device(error: impl fmt::Display) -> Self {
         Self::new(exit::DEVICE_TROUBLE, error)
     }
 }

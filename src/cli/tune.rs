@@ -65,6 +65,9 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     result.missed = missed(&scan, &matching);
     result.notes = notes(&scan, &registry, ledger.notes());
     print(&result, args, out)?;
+    if !args.dry_run {
+        close(&result, ledger.root());
+    }
     Ok(exit_code(&result))
 }
 
@@ -176,6 +179,20 @@ fn print(result: &AutotuningResult, args: &TuneArgs, out: &mut dyn Write) -> Res
         Format::Json => write_json(out, result)?,
     }
     Ok(())
+}
+
+/// The last line on stderr: what was measured and where the configs are.
+fn close(result: &AutotuningResult, folder: Option<&Path>) {
+    let rounds: u32 = result.operations.iter().map(|operation| operation.rounds_measured).sum();
+    let decided = result.operations.iter().filter(|operation| operation.status.is_decided()).count();
+    let what = match (rounds, decided) {
+        (0, 0) => "nothing was measured".to_owned(),
+        (0, _) => "nothing new, nothing measured; `--force` measures again".to_owned(),
+        _ => format!("{rounds} rounds measured"),
+    };
+    let place = folder.map_or_else(|| "not kept".to_owned(), |folder| format!("in `{}`", folder.display()));
+    // stderr may be gone; there is nobody left to tell
+    let _ = writeln!(std::io::stderr(), "{decided} of {} best configs {place}; {what}", result.operations.len());
 }
 
 fn nothing_matched(scan: &Scan, args: &TuneArgs, out: &mut dyn Write) -> Result<u8, Fault> {

@@ -125,16 +125,16 @@ impl Autotuner<'_, '_> {
                 return Ok(Some(known_before(result, identity.key, entry)));
             }
         }
-        (self.on_event)(Event::Started {
-            index,
-            of,
-            name: format!("{}:{}", invocation.op_id, invocation.call_key),
-            programs: distinct.len(),
-            rounds_kept: result.rounds_kept,
-        });
         // a lone program is measured for its time; a lone survivor of failures is not worth a decision
         let enough = if distinct.len() == 1 { 1 } else { 2 };
         if result.rounds_kept < self.options.rounds && wanted.len() >= enough {
+            (self.on_event)(Event::Started {
+                index,
+                of,
+                name: format!("{}:{}", invocation.op_id, invocation.call_key),
+                programs: distinct.len(),
+                rounds_kept: result.rounds_kept,
+            });
             if !known_job {
                 self.ledger.append(&Record::Job(Box::new(self.job_record(invocation, &identity))))?;
             }
