@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::timer::exec::{self, ExecOptions};
 use crate::timer::pjrt::{PjrtWorkerOptions, worker_main};
+use crate::timer::{Limits, WorkerCommand, conformance};
 
 /// Runs `worker exec|pjrt|check …` from the arguments after `worker`.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
@@ -57,6 +58,20 @@ fn dispatch(arguments: Vec<OsString>) -> Result<ExitCode, String> {
                 }
             }
             Ok(worker_main(&options))
+        }
+        Some("check") => {
+            let command: Vec<OsString> = arguments.collect();
+            let [command] = command.as_slice() else {
+                return Err("`worker check` takes one command, in quotes where it has blanks".to_owned());
+            };
+            let exe = std::env::current_exe().map_err(|error| format!("this program's file: {error}"))?;
+            let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
+            let command = WorkerCommand::shell(exe, &command.to_string_lossy());
+            let report = conformance::check(&command, &Limits::default(), folder.path())
+                .map_err(|failure| failure.to_string())?;
+            let written = write!(std::io::stdout().lock(), "{report}");
+            written.map_err(|error| format!("stdout: {error}"))?;
+            Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         _ => Err(format!("`worker {}` is none of `exec`, `pjrt`, `check`", kind.display())),
     }
