@@ -73,7 +73,7 @@ const PROGRAM: &str = "module @add {
 ";
 
 /// How long a worker may live on after its stdin was closed.
-const END_LIMIT: Duration = Duration::from_secs(5);
+const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// Tries a worker on everything that the protocol asks. `folder` is for the files of the trial.
 pub fn check(command: &WorkerCommand, limits: &Limits, folder: &Path) -> Result<Report, Failure> {
