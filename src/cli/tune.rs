@@ -15,7 +15,7 @@ use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::Registry;
 use crate::report::{write_json, write_result};
 use crate::timer::pjrt::PjrtTimer;
-use crate::timer::{CommandTimer, Limits, Timer};
+use crate::timer::{CommandTimer, Limits, ReplayTimer, Timer};
 use crate::tune::{Autotuner, AutotuningResult, Ledger, MissedLabel, PlannedInvocation, Status, TuneOptions};
 
 use super::args::{ByNameArg, Format, TuneArgs};
@@ -131,7 +131,7 @@ fn start_timer(args: &TuneArgs, executables: &Path) -> Result<Box<dyn Timer>, Fa
             timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
             Ok(Box::new(timer))
         }
-        Some(("replay", _)) => Err(Fault::input("replay")),
+        Some(("replay", file)) => Ok(Box::new(ReplayTimer::open(Path::new(file)).map_err(Fault::input)?)),
         _ => {
             let message = format!("`--timer {}` is none of `pjrt`, `command:CMD`, `replay:FILE`", args.timer);
             Err(Fault::new(exit::USAGE, message))

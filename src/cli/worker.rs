@@ -4,12 +4,18 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::timer::Limits;
+use crate::timer::conformance::{self, Outcome};
 use crate::timer::exec::{self, ExecOptions};
 use crate::timer::pjrt::{PjrtWorkerOptions, worker_main};
 
 use super::args::WorkerCommand;
 use super::device::this_program;
 use super::exit;
+use super::fault::Fault;
+
+/// Longest wait for one answer of a worker that is checked.
+const CHECK_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a worker command; it owns the process's stdin and stdout.
 pub(super) fn run(command: &WorkerCommand) -> ExitCode {
@@ -35,6 +41,29 @@ pub(super) fn run(command: &WorkerCommand) -> ExitCode {
                 }
             }
         }
-        WorkerCommand::Check { .. } => ExitCode::from(exit::USAGE),
+        WorkerCommand::Check { command } => match check(command) {
+            Ok(code) => ExitCode::from(code),
+            Err(fault) => {
+                let _ = writeln!(std::io::stderr(), "autotune-lowered: {}", fault.message);
+                ExitCode::from(fault.code)
+            }
+        },
     }
+}
+
+/// Prints each step of the conformance check; a step that failed is device trouble.
+fn check(command: &str) -> Result<u8, Fault> {
+    let folder = tempfile::tempdir().map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}")))?;
+    let worker = crate::timer::WorkerCommand::shell(this_program()?, command);
+    let limits = Limits { compile: CHECK_LIMIT, load: CHECK_LIMIT, measure: CHECK_LIMIT, ..Limits::default() };
+    let report = conformance::check(&worker, &limits, folder.path()).map_err(Fault::device)?;
+    let mut out = std::io::stdout().lock();
+    for step in &report.steps {
+        match &step.outcome {
+            Outcome::Passed => writeln!(out, "pass  {}", step.name)?,
+            Outcome::Failed(seen) => writeln!(out, "FAIL  {}: {seen}", step.name)?,
+            Outcome::Skipped(reason) => writeln!(out, "skip  {}: {reason}", step.name)?,
+        }
+    }
+    Ok(if report.passed() { exit::ALL_TUNED } else { exit::DEVICE_TROUBLE })
 }

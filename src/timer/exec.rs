@@ -152,6 +152,8 @@ fn supervise(options: &ExecOptions, exe: &Path) -> io::Result<u8> {
         .process_group(0)
         .spawn()
         .map_err(|error| io::Error::other(format!("cannot start `{}`: {error}", exe.display())))?;
+    // the worker alone holds stdout, so that its closing is seen
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let group = group.ok_or_else(|| io::Error::other("a process id out of range"))?;
     let ending = watch(options, &mut child, group, parent);

@@ -3,11 +3,13 @@
 mod bench;
 mod client;
 mod command;
+pub mod conformance;
 pub mod exec;
 mod model;
 #[cfg(feature = "pjrt")]
 pub mod pjrt;
 pub mod protocol;
+pub mod replay;
 pub mod server;
 
 pub use client::{Limits, WorkerClient, WorkerCommand};
@@ -15,3 +17,4 @@ pub use command::CommandTimer;
 pub use model::{
     Failure, FailureKind, InputArray, Job, JobCandidate, OutputArray, Prepared, ProgramFile, Source, Timer,
 };
+pub use replay::ReplayTimer;

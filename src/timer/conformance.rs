@@ -1,0 +1,286 @@
+//! `worker check CMD`: whether a program keeps the worker protocol, step by step.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::client::{Limits, WorkerClient, WorkerCommand};
+use super::model::{Failure, FailureKind};
+use super::protocol::{
+    BeginParams, Call, Hello, Input, LoadParams, Loaded, MAX_LINE_BYTES, Measured, Outputs, PROTOCOL_VERSION,
+    ProgramRef, Response, capability,
+};
+use crate::config::Config;
+use crate::registry::{Direction, ProgramFormat};
+
+/// How a step went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// As the protocol has it.
+    Passed,
+    /// Not; the text says what was seen.
+    Failed(String),
+    /// Not tried; the text says why.
+    Skipped(String),
+}
+
+/// One thing that the protocol asks of a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// What it asks.
+    pub name: &'static str,
+    /// What the worker did.
+    pub outcome: Outcome,
+}
+
+/// Every step, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+impl Report {
+    /// Whether no step failed.
+    pub fn passed(&self) -> bool {
+        self.steps.iter().all(|step| !matches!(step.outcome, Outcome::Failed(_)))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            match &step.outcome {
+                Outcome::Passed => writeln!(f, "pass  {}", step.name)?,
+                Outcome::Failed(why) => writeln!(f, "FAIL  {}: {why}", step.name)?,
+                Outcome::Skipped(why) => writeln!(f, "skip  {}: {why}", step.name)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `y = a + b` of two `f32[4]`: the program that a worker is tried with.
+const PROGRAM: &str = "module @add {
+  func.func public @main(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = stablehlo.add %a, %b : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+}
+";
+
+/// How long a worker may live on after its stdin was closed.
+const END_LIMIT: Duration = Duration::from_secs(2);
+
+/// Tries a worker on everything that the protocol asks. `folder` is for the files of the trial.
+pub fn check(command: &WorkerCommand, limits: &Limits, folder: &Path) -> Result<Report, Failure> {
+    let files = TrialFiles::write(folder).map_err(|error| {
+        Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", folder.display()))
+    })?;
+    let mut trial = Trial { steps: Vec::new() };
+    // the supervisor would end the worker by force before the worker's own time is up
+    let limits = Limits { grace: limits.grace.max(END_LIMIT * 2), ..limits.clone() };
+    let mut client = WorkerClient::spawn(command, &limits)?;
+    let hello = client.hello(&limits);
+    let hello_failed = hello.as_ref().err().map(ToString::to_string);
+    let can_build = hello.as_ref().is_ok_and(|hello| hello.can(capability::BUILD_PROGRAMS));
+    trial.step("`hello` is answered with version, name, source and devices", hello.map(drop));
+    if let Some(why) = hello_failed {
+        trial.skip_rest(&why);
+        return Ok(Report { steps: trial.steps });
+    }
+    trial.robustness(&mut client, &limits);
+    trial.job(&mut client, &limits, &files, can_build);
+    trial.endings(client, command, &limits)?;
+    Ok(Report { steps: trial.steps })
+}
+
+struct TrialFiles {
+    a: PathBuf,
+    b: PathBuf,
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+impl TrialFiles {
+    fn write(folder: &Path) -> std::io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let files = Self {
+            a: folder.join("a.bin"),
+            b: folder.join("b.bin"),
+            program: folder.join("add.mlir"),
+            folder: folder.to_owned(),
+        };
+        let bytes = |values: [f32; 4]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+        fs::write(&files.a, bytes([1.0, 2.0, 3.0, 4.0]))?;
+        fs::write(&files.b, bytes([10.0, 20.0, 30.0, 40.0]))?;
+        fs::write(&files.program, PROGRAM)?;
+        Ok(files)
+    }
+}
+
+struct Trial {
+    steps: Vec<Step>,
+}
+
+impl Trial {
+    fn step<E: fmt::Display>(&mut self, name: &'static str, result: Result<(), E>) -> bool {
+        let outcome = match result {
+            Ok(()) => Outcome::Passed,
+            Err(error) => Outcome::Failed(error.to_string()),
+        };
+        let passed = outcome == Outcome::Passed;
+        self.steps.push(Step { name, outcome });
+        passed
+    }
+
+    fn skip(&mut self, name: &'static str, why: &str) {
+        self.steps.push(Step { name, outcome: Outcome::Skipped(why.to_owned()) });
+    }
+
+    fn skip_rest(&mut self, why: &str) {
+        self.skip("everything else", why);
+    }
+
+    /// Lines that are wrong are answered with an error, and the worker goes on.
+    fn robustness(&mut self, client: &mut WorkerClient, limits: &Limits) {
+        let cases: [(&'static str, Vec<u8>, Option<u64>); 5] = [
+            ("a line that is not JSON is answered with an error", b"{\"id\": 1,,\n".to_vec(), None),
+            ("a line that is not UTF-8 is answered with an error", b"\"\xff\xfe\"\n".to_vec(), None),
+            (
+                "an unknown method is answered with an error that has its id",
+                b"{\"id\":900001,\"method\":\"no-such-method\",\"params\":{}}\n".to_vec(),
+                Some(900_001),
+            ),
+            (
+                "`measure` of a candidate that was not loaded is answered with an error",
+                b"{\"id\":900002,\"method\":\"measure\",\"params\":{\"candidate\":7,\"runs\":1}}\n".to_vec(),
+                Some(900_002),
+            ),
+            (
+                "a line longer than the limit is answered with an error and skipped",
+                [vec![b'x'; MAX_LINE_BYTES + 4096], b"\n".to_vec()].concat(),
+                None,
+            ),
+        ];
+        for (name, bytes, id) in cases {
+            let answer = client.exchange(&bytes, "a wrong line", limits.load).map_err(|failure| failure.to_string());
+            self.step(name, answer.and_then(|line| expect_error(&line, id)));
+        }
+    }
+
+    fn job(&mut self, client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, can_build: bool) {
+        let input = |name: &str, path: &Path, donated: bool| {
+            let spec = "f32[4]".parse().map_err(|error| Failure::new(FailureKind::Protocol, format!("{error}")));
+            spec.map(|spec| Input { name: name.to_owned(), spec, path: path.to_owned(), donated })
+        };
+        let begun =
+            input("a", &files.a, false).and_then(|a| Ok(vec![a, input("b", &files.b, true)?])).and_then(|inputs| {
+                let params = BeginParams {
+                    op_id: "conformance@v1".to_owned(),
+                    call_key: "0000000000000000".to_owned(),
+                    direction: Direction::Forward,
+                    inputs,
+                    scratch: files.folder.clone(),
+                };
+                client.request::<Value>(Call::Begin(params), limits.load).map(drop)
+            });
+        if !self.step("`begin` takes inputs, a donated one too", begun) {
+            return;
+        }
+        let program = ProgramRef { format: ProgramFormat::StablehloText, path: files.program.clone() };
+        let program = (!can_build).then_some(program);
+        let params =
+            LoadParams { candidate: 7, config: Config::new(serde_json::Map::new()), program, executable: None };
+        let loaded = client.request::<Loaded>(Call::Load(params), limits.compile);
+        if can_build && loaded.as_ref().is_err_and(|failure| !failure.needs_restart()) {
+            self.skip("a job is done", "the worker builds its own programs and knows none of this operation");
+            return;
+        }
+        if !self.step("`load` makes a candidate ready", loaded.map(drop)) {
+            return;
+        }
+        let measured = client.request::<Measured>(Call::Measure { candidate: 7, runs: 5 }, limits.measure);
+        self.step(
+            "`measure` gives as many samples as runs",
+            measured.map_err(|failure| failure.to_string()).and_then(|measured| match measured.samples_ns.len() {
+                5 => Ok(()),
+                other => Err(format!("{other} samples for 5 runs")),
+            }),
+        );
+        let outputs =
+            client.request::<Outputs>(Call::Outputs { candidate: 7, folder: files.folder.clone() }, limits.measure);
+        let outputs = outputs.map_err(|failure| failure.to_string());
+        self.step(
+            "`outputs` writes dense arrays of the sizes that it tells",
+            outputs.and_then(|outputs| expect_outputs(&outputs, can_build)),
+        );
+        let ended = client.request::<Value>(Call::End {}, limits.load).map(drop);
+        self.step("`end` ends the job", ended);
+        let again = client.request::<Measured>(Call::Measure { candidate: 7, runs: 1 }, limits.measure);
+        self.step(
+            "after `end` the candidate is gone",
+            match again {
+                Err(failure) if failure.kind == FailureKind::Protocol && !client.is_gone() => Ok(()),
+                Err(failure) => Err(format!("an error of kind `protocol` is due: {failure}")),
+                Ok(_) => Err("it was measured".to_owned()),
+            },
+        );
+    }
+
+    fn endings(&mut self, mut client: WorkerClient, command: &WorkerCommand, limits: &Limits) -> Result<(), Failure> {
+        let hello = client.request::<Hello>(Call::Hello { protocol: PROTOCOL_VERSION }, limits.start).map(drop);
+        self.step("stdout carries answers alone, and `hello` may come again", hello);
+        let shut = client.request::<Value>(Call::Shutdown {}, limits.load).map(drop);
+        let shut = shut.map_err(|failure| failure.to_string());
+        self.step("`shutdown` is answered and ends the worker", shut.and_then(|()| ends(&mut client)));
+        let mut client = WorkerClient::spawn(command, limits)?;
+        let closed = client.hello(limits).map_err(|failure| failure.to_string()).and_then(|_| ends(&mut client));
+        self.step("closing its stdin ends the worker", closed);
+        Ok(())
+    }
+}
+
+fn ends(client: &mut WorkerClient) -> Result<(), String> {
+    match client.close_and_wait(END_LIMIT) {
+        Some(0) => Ok(()),
+        Some(code) => Err(format!("it ended with exit code {code}")),
+        None => Err(format!("it still ran after {END_LIMIT:?}")),
+    }
+}
+
+fn expect_error(line: &[u8], id: Option<u64>) -> Result<(), String> {
+    let response: Response = serde_json::from_slice(line).map_err(|error| format!("not an answer: {error}"))?;
+    if response.result.is_some() || response.error.is_none() {
+        return Err("not an error".to_owned());
+    }
+    if response.id != id {
+        return Err(format!("its id is {:?} in place of {id:?}", response.id));
+    }
+    Ok(())
+}
+
+fn expect_outputs(outputs: &Outputs, can_build: bool) -> Result<(), String> {
+    for output in &outputs.outputs {
+        let bytes = fs::metadata(&output.path).map_err(|error| format!("{}: {error}", output.path.display()))?.len();
+        if output.spec.host_bytes() != Some(bytes) {
+            return Err(format!("{bytes} bytes are not an array {}", output.spec));
+        }
+    }
+    if can_build {
+        return Ok(());
+    }
+    let [output] = outputs.outputs.as_slice() else {
+        return Err(format!("{} outputs of a program that has one", outputs.outputs.len()));
+    };
+    let bytes = fs::read(&output.path).map_err(|error| format!("{}: {error}", output.path.display()))?;
+    let expected: Vec<u8> = [11.0_f32, 22.0, 33.0, 44.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+    if output.spec.to_string() == "f32[4]" && bytes == expected {
+        Ok(())
+    } else {
+        Err(format!("{} {bytes:02x?} is not [1, 2, 3, 4] + [10, 20, 30, 40]", output.spec))
+    }
+}

@@ -1,0 +1,409 @@
+//! `replay:FILE`: samples recorded earlier, given again in the same order. No process, no clock, no chance.
+//!
+//! The file is one JSON object:
+//!
+//! ```json
+//! {
+//!   "schema": 1,
+//!   "device": { "identity": { "platform": "cpu", "device_kind": "cpu", "hardware": {} }, "environment": {} },
+//!   "invocations": [
+//!     {
+//!       "op_id": "matmul@v1",
+//!       "call_key": "0123456789abcdef",
+//!       "direction": "forward",
+//!       "candidates": [
+//!         { "config": { "block": 64 }, "compile_ns": 1000, "epochs": [[900, 910], [880, 890]],
+//!           "outputs": [{ "spec": "f32[2]", "hex": "0000803f00000040" }] },
+//!         { "config": { "block": 128 }, "epochs": [[700]],
+//!           "failures": [{ "in": "measure", "kind": "crash", "message": "died", "after": 2, "times": 1 }] }
+//!       ]
+//!     }
+//!   ]
+//! }
+//! ```
+//!
+//! * A candidate is found by operation, call key, direction (`forward` unless told) and config.
+//! * `epochs` holds a list of samples, nanoseconds, for each worker epoch; the last one serves all later epochs. A
+//!   list is read from its start in each epoch, and again from its start when it is used up.
+//! * A failure comes in place of a call of `prepare`, `measure` or `outputs`: after `after` calls of that method that
+//!   succeeded (0 unless told), counted over the job, and `times` times (for ever unless told). One that breaks a
+//!   worker (`crash`, `timeout`, `memory`, `protocol`, `execute`, `device`) makes every call fail until
+//!   [`restart`](super::Timer::restart), as it would with a process.
+//! * `outputs` are dense little-endian bytes in hexadecimal digits; none unless told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::command::{find, scratch};
+use super::model::{Failure, FailureKind, Job, OutputArray, Prepared, Source, Timer};
+use crate::array::ArraySpec;
+use crate::config::Config;
+use crate::device::DeviceFingerprint;
+use crate::registry::Direction;
+
+/// The schema that this program reads.
+const SCHEMA: u32 = 1;
+/// Largest file that is read.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+
+/// A file of recorded samples.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recording {
+    /// Version of this form: 1.
+    pub schema: u32,
+    /// The device that the samples come from.
+    pub device: DeviceFingerprint,
+    /// What was measured.
+    pub invocations: Vec<RecordedInvocation>,
+}
+
+/// The recorded candidates of one invocation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedInvocation {
+    /// Operation.
+    pub op_id: String,
+    /// Call key.
+    pub call_key: String,
+    /// What the programs compute.
+    #[serde(default = "forward")]
+    pub direction: Direction,
+    /// What was measured of each config.
+    pub candidates: Vec<RecordedCandidate>,
+}
+
+fn forward() -> Direction {
+    Direction::Forward
+}
+
+/// What was recorded of one candidate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedCandidate {
+    /// Its config.
+    pub config: Config,
+    /// Time of its compilation, nanoseconds.
+    #[serde(default)]
+    pub compile_ns: u64,
+    /// Samples of each worker epoch, nanoseconds.
+    #[serde(default)]
+    pub epochs: Vec<Vec<u64>>,
+    /// Calls that fail.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<RecordedFailure>,
+    /// What it computes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<RecordedOutput>,
+}
+
+/// The method that a [`RecordedFailure`] is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// [`Timer::prepare`].
+    Prepare,
+    /// [`Timer::measure`].
+    Measure,
+    /// [`Timer::outputs`].
+    Outputs,
+}
+
+/// A call that fails.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedFailure {
+    /// In which method.
+    #[serde(rename = "in")]
+    pub method: Method,
+    /// What kind.
+    pub kind: FailureKind,
+    /// One line.
+    pub message: String,
+    /// Calls that succeed before it.
+    #[serde(default)]
+    pub after: u64,
+    /// How often it comes; for ever where it is not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+}
+
+/// A recorded output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedOutput {
+    /// Element type and dimensions.
+    pub spec: ArraySpec,
+    /// Its bytes.
+    pub hex: String,
+}
+
+/// Gives recorded samples.
+#[derive(Debug)]
+pub struct ReplayTimer {
+    name: String,
+    recording: Recording,
+    epoch: u32,
+    broken: bool,
+    job: Option<Job>,
+    loaded: BTreeSet<usize>,
+    /// Place in a candidate's samples of this epoch.
+    read: BTreeMap<usize, usize>,
+    /// Calls of a method for a candidate in this job that succeeded.
+    succeeded: BTreeMap<(usize, Method), u64>,
+    /// How often each failure of a candidate came in this job.
+    failed: BTreeMap<(usize, usize), u64>,
+}
+
+impl ReplayTimer {
+    /// Opens a recording.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let wrong = |what: String| Failure::new(FailureKind::Device, format!("{}: {what}", path.display()));
+        let file = File::open(path).map_err(|error| wrong(format!("the recording cannot be read: {error}")))?;
+        let mut text = String::new();
+        let read = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text);
+        read.map_err(|error| wrong(format!("the recording cannot be read: {error}")))?;
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(wrong(format!("a recording of more than {MAX_FILE_BYTES} bytes")));
+        }
+        let recording: Recording =
+            serde_json::from_str(&text).map_err(|error| wrong(format!("not a recording of samples: {error}")))?;
+        let mut timer = Self::new(recording).map_err(|failure| wrong(failure.message))?;
+        timer.name = format!("replay:{}", path.display());
+        Ok(timer)
+    }
+
+    /// A timer of a recording at hand.
+    pub fn new(recording: Recording) -> Result<Self, Failure> {
+        if recording.schema != SCHEMA {
+            let message = format!("a recording of schema {}, {SCHEMA} is needed", recording.schema);
+            return Err(Failure::new(FailureKind::Device, message));
+        }
+        Ok(Self {
+            name: "replay".to_owned(),
+            recording,
+            epoch: 1,
+            broken: false,
+            job: None,
+            loaded: BTreeSet::new(),
+            read: BTreeMap::new(),
+            succeeded: BTreeMap::new(),
+            failed: BTreeMap::new(),
+        })
+    }
+
+    fn recorded(&self, candidate: usize) -> Result<&RecordedCandidate, Failure> {
+        let config = &find(&self.job, candidate)?.config;
+        let job = self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was begun"))?;
+        self.recording
+            .invocations
+            .iter()
+            .filter(|invocation| {
+                invocation.op_id == job.op_id
+                    && invocation.call_key == job.call_key
+                    && invocation.direction == job.direction
+            })
+            .flat_map(|invocation| &invocation.candidates)
+            .find(|recorded| recorded.config == *config)
+            .ok_or_else(|| {
+                let message = format!("nothing is recorded of {}:{} with {config}", job.op_id, job.call_key);
+                Failure::new(FailureKind::NoProgram, message)
+            })
+    }
+
+    /// The candidate, if this call is not one that fails.
+    fn call(&mut self, candidate: usize, method: Method) -> Result<RecordedCandidate, Failure> {
+        if self.broken {
+            return Err(Failure::new(FailureKind::Device, "the worker is gone: it must be restarted"));
+        }
+        if method != Method::Prepare && !self.loaded.contains(&candidate) {
+            return Err(Failure::new(FailureKind::NoProgram, format!("candidate {candidate} was not prepared")));
+        }
+        let recorded = self.recorded(candidate)?.clone();
+        let succeeded = self.succeeded.entry((candidate, method)).or_default();
+        for (index, failure) in recorded.failures.iter().enumerate().filter(|(_, failure)| failure.method == method) {
+            let came = self.failed.entry((candidate, index)).or_default();
+            if *succeeded >= failure.after && failure.times.is_none_or(|times| *came < times) {
+                *came += 1;
+                let failure = Failure::new(failure.kind, failure.message.clone());
+                self.broken = failure.needs_restart();
+                return Err(failure);
+            }
+        }
+        *succeeded += 1;
+        Ok(recorded)
+    }
+}
+
+impl Timer for ReplayTimer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn source(&self) -> Source {
+        Source::Replay
+    }
+
+    fn device(&self) -> &DeviceFingerprint {
+        &self.recording.device
+    }
+
+    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        self.end();
+        self.job = Some(job.clone());
+        Ok(())
+    }
+
+    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
+        let recorded = self.call(candidate, Method::Prepare)?;
+        self.loaded.insert(candidate);
+        Ok(Prepared { compile_ns: recorded.compile_ns, reused: false })
+    }
+
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        let recorded = self.call(candidate, Method::Measure)?;
+        let epoch = (self.epoch as usize).min(recorded.epochs.len());
+        let samples = epoch.checked_sub(1).and_then(|index| recorded.epochs.get(index));
+        let samples = samples.filter(|samples| !samples.is_empty()).ok_or_else(|| {
+            Failure::new(FailureKind::Execute, format!("no samples are recorded of {}", recorded.config))
+        })?;
+        let place = self.read.entry(candidate).or_default();
+        let taken = samples.iter().cycle().skip(*place).take(runs as usize).copied().collect();
+        *place = (*place + runs as usize) % samples.len();
+        Ok(taken)
+    }
+
+    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+        let recorded = self.call(candidate, Method::Outputs)?;
+        let folder = scratch(&self.job)?;
+        let mut outputs = Vec::new();
+        for (index, output) in recorded.outputs.iter().enumerate() {
+            let bytes = bytes_of(&output.hex)
+                .filter(|bytes| output.spec.host_bytes() == Some(bytes.len() as u64))
+                .ok_or_else(|| {
+                    let message = format!("output {index} of {} is not an array {}", recorded.config, output.spec);
+                    Failure::new(FailureKind::Execute, message)
+                })?;
+            let path = folder.join(format!("output-{candidate}-{index}.bin"));
+            fs::write(&path, bytes).map_err(|error| {
+                Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", path.display()))
+            })?;
+            outputs.push(OutputArray { spec: output.spec.clone(), path });
+        }
+        Ok(outputs)
+    }
+
+    fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
+        self.epoch += 1;
+        self.broken = false;
+        self.read.clear();
+        for candidate in without {
+            self.loaded.remove(candidate);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.job = None;
+        self.loaded.clear();
+        self.read.clear();
+        self.succeeded.clear();
+        self.failed.clear();
+    }
+}
+
+fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digits: Vec<u8> = hex.as_bytes().iter().map(digit).collect::<Option<_>>()?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    rest.is_empty().then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timer::model::JobCandidate;
+
+    const RECORDING: &str = r#"{
+        "schema": 1,
+        "device": {"identity": {"platform": "cpu", "device_kind": "cpu"}},
+        "invocations": [{
+            "op_id": "matmul@v1", "call_key": "k",
+            "candidates": [
+                {"config": {"block": 64}, "compile_ns": 5, "epochs": [[9, 8, 7], [4]],
+                 "outputs": [{"spec": "f32[1]", "hex": "0000803F"}]},
+                {"config": {"block": 128}, "epochs": [[1]],
+                 "failures": [{"in": "measure", "kind": "crash", "message": "died", "after": 2, "times": 1}]},
+                {"config": {"block": 256}, "failures": [{"in": "prepare", "kind": "compile", "message": "no"}]}
+            ]
+        }]
+    }"#;
+
+    fn job(folder: &Path, blocks: &[u32]) -> Job {
+        let config = |block: &u32| serde_json::from_str(&format!("{{\"block\":{block}}}")).unwrap();
+        Job {
+            op_id: "matmul@v1".into(),
+            call_key: "k".into(),
+            direction: Direction::Forward,
+            inputs: Vec::new(),
+            candidates: blocks.iter().map(|block| JobCandidate { config: config(block), program: None }).collect(),
+            scratch: folder.to_owned(),
+        }
+    }
+
+    #[test]
+    fn gives_what_was_recorded_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recording.json");
+        fs::write(&path, RECORDING).unwrap();
+        let mut timer = ReplayTimer::open(&path).unwrap();
+        assert_eq!((timer.name(), timer.source()), (format!("replay:{}", path.display()).as_str(), Source::Replay));
+        timer.begin(&job(folder.path(), &[128, 64, 256, 512])).unwrap();
+        assert_eq!(timer.prepare(1), Ok(Prepared { compile_ns: 5, reused: false }));
+        assert_eq!(timer.measure(1, 2).unwrap(), [9, 8]);
+        assert_eq!(timer.measure(1, 3).unwrap(), [7, 9, 8]);
+        let outputs = timer.outputs(1).unwrap();
+        assert_eq!(fs::read(&outputs[0].path).unwrap(), 1.0_f32.to_le_bytes());
+        assert_eq!(timer.prepare(2).unwrap_err(), Failure::new(FailureKind::Compile, "no"));
+        assert_eq!(timer.measure(2, 1).unwrap_err().kind, FailureKind::NoProgram);
+        assert_eq!(timer.prepare(3).unwrap_err().kind, FailureKind::NoProgram);
+        // a crash after two good calls, once; everything waits for the restart
+        timer.prepare(0).unwrap();
+        assert_eq!(timer.measure(0, 1).unwrap(), [1]);
+        assert_eq!(timer.measure(0, 1).unwrap(), [1]);
+        assert_eq!(timer.measure(0, 1).unwrap_err(), Failure::new(FailureKind::Crash, "died"));
+        assert_eq!(timer.measure(1, 1).unwrap_err().kind, FailureKind::Device);
+        timer.restart(&[]).unwrap();
+        assert_eq!((timer.epoch(), timer.measure(0, 1).unwrap()), (2, vec![1]));
+        assert_eq!(timer.measure(1, 2).unwrap(), [4, 4], "the second epoch's samples");
+        timer.restart(&[0]).unwrap();
+        assert_eq!(timer.measure(1, 1).unwrap(), [4], "and those of the last serve on");
+        assert_eq!(timer.measure(0, 1).unwrap_err().kind, FailureKind::NoProgram);
+    }
+
+    #[test]
+    fn a_bad_file_is_one_line_with_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recording.json");
+        for (text, expected) in [
+            ("{\n  \"schema\": 1,\n  x", "line 3 column 3"),
+            ("", "EOF"),
+            (&RECORDING.replace("\"schema\": 1", "\"schema\": 2"), "schema 2, 1 is needed"),
+            (&RECORDING.replace("epochs", "epoch"), "unknown field `epoch`"),
+        ] {
+            fs::write(&path, text).unwrap();
+            let message = ReplayTimer::open(&path).unwrap_err().message;
+            assert!(message.contains(expected) && message.contains("recording.json"), "{message}");
+        }
+        assert_eq!(bytes_of("0g"), None);
+        assert_eq!(bytes_of("012"), None);
+    }
+}

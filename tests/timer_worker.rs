@@ -1,0 +1,313 @@
+//! Workers that misbehave cost one candidate, and nothing of them is left; workers that behave are told so.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use autotune_lowered::registry::Direction;
+use autotune_lowered::timer::conformance::{Outcome, check};
+use autotune_lowered::timer::{
+    CommandTimer, FailureKind, InputArray, Job, JobCandidate, Limits, Source, Timer, WorkerCommand,
+};
+
+const EXE: &str = env!("CARGO_BIN_EXE_autotune-lowered");
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer").join(name)
+}
+
+fn misbehaving(mode: &str) -> String {
+    format!("exec python3 {} {mode}", data("misbehaving_worker.py").display())
+}
+
+fn limits() -> Limits {
+    Limits {
+        start: Duration::from_secs(20),
+        measure: Duration::from_millis(600),
+        grace: Duration::from_millis(200),
+        ..Limits::default()
+    }
+}
+
+fn job(folder: &Path, configs: &[&str]) -> Job {
+    let candidates = configs
+        .iter()
+        .map(|config| JobCandidate { config: serde_json::from_str(config).unwrap(), program: None })
+        .collect();
+    Job {
+        op_id: "add@v1".into(),
+        call_key: "k".into(),
+        direction: Direction::Forward,
+        inputs: Vec::new(),
+        candidates,
+        scratch: folder.to_owned(),
+    }
+}
+
+fn is_alive(pid: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // a zombie has ended; its parent only has not heard of it yet
+    status.rfind(')').is_some_and(|end| !status[end..].starts_with(") Z"))
+}
+
+fn wait_until(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while !holds() {
+        if start.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// One bad `measure` of candidate 1: the failure, after showing that candidate 0 goes on and no process is left.
+fn costs_one_candidate(mode: &str, limits: Limits) -> (FailureKind, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving(mode), limits).unwrap();
+    timer.begin(&job(folder.path(), &["{\"i\":0}", "{\"i\":1}"])).unwrap();
+    timer.prepare(0).unwrap();
+    timer.prepare(1).unwrap();
+    assert_eq!(timer.measure(0, 3).unwrap(), [100, 100, 100]);
+    let failure = timer.measure(1, 1).unwrap_err();
+    assert!(!failure.message.contains('\n') && !failure.message.contains('\u{1b}'), "{failure}");
+    assert!(failure.needs_restart(), "{failure}");
+    timer.restart(&[1]).unwrap();
+    assert_eq!(timer.epoch(), 2);
+    assert_eq!(timer.measure(0, 2).unwrap(), [100, 100], "{mode}");
+    (failure.kind, failure.message)
+}
+
+#[test]
+fn a_crash_is_named_by_its_signal_and_its_last_words() {
+    let (kind, message) = costs_one_candidate("abort", limits());
+    assert_eq!(kind, FailureKind::Crash);
+    assert_eq!(
+        message,
+        "the worker died of SIGABRT during `measure`; its stderr: F0000 thunk.cc:7] Check failed: shape.ok() [31mbad[0m"
+    );
+    let (kind, message) = costs_one_candidate("segv", limits());
+    assert_eq!((kind, message.as_str()), (FailureKind::Crash, "the worker died of SIGSEGV during `measure`"));
+    let (kind, message) = costs_one_candidate("exit", limits());
+    assert_eq!((kind, message.as_str()), (FailureKind::Crash, "the worker ended with exit code 3 during `measure`"));
+}
+
+#[test]
+fn a_hang_ends_at_the_limit() {
+    for mode in ["hang", "spin", "flood"] {
+        let start = Instant::now();
+        let (kind, message) = costs_one_candidate(mode, limits());
+        assert_eq!(kind, FailureKind::Timeout, "{mode}");
+        assert!(message.starts_with("no answer to `measure` within 600ms"), "{message}");
+        assert!(start.elapsed() < Duration::from_secs(15), "{mode}: {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn memory_without_end_is_ended_in_the_worker_and_in_its_children() {
+    for mode in ["memory", "child-memory"] {
+        let limits = Limits { memory_bytes: Some(256 << 20), measure: Duration::from_secs(30), ..limits() };
+        let (kind, message) = costs_one_candidate(mode, limits);
+        assert_eq!(kind, FailureKind::Memory, "{mode}: {message}");
+        assert!(message.ends_with("268435456 allowed"), "{message}");
+    }
+}
+
+#[test]
+fn nonsense_is_shown_as_it_was_seen() {
+    for (mode, expected) in [
+        ("noise", "`step 1 of 10 done`"),
+        ("binary", "is not one of the protocol"),
+        ("huge", "longer than 1048576 bytes"),
+        ("other-id", "has the id Some(7) in place of 6"),
+        ("both", "needs either a result or an error"),
+        ("negative", "malformed"),
+        ("few-samples", "0 samples for 1 runs of candidate 1"),
+        ("unknown-kind", "x"),
+    ] {
+        let (kind, message) = costs_one_candidate(mode, limits());
+        assert_eq!(kind, FailureKind::Protocol, "{mode}: {message}");
+        assert!(message.contains(expected), "{mode}: {message}");
+    }
+    let (kind, message) = costs_one_candidate("close-stdout", limits());
+    assert_eq!(kind, FailureKind::Crash);
+    assert_eq!(message, "the worker closed its stdout during `measure`");
+    let (kind, message) = costs_one_candidate("device-error", limits());
+    assert_eq!((kind, message.as_str()), (FailureKind::Execute, "CUDA_ERROR_ILLEGAL_ADDRESS: launch failed"));
+}
+
+#[test]
+fn a_candidate_that_breaks_every_new_worker_is_left_out_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("load-abort"), limits()).unwrap();
+    timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
+    timer.prepare(0).unwrap();
+    let failure = timer.prepare(1).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Crash, "{failure}");
+    timer.restart(&[]).unwrap();
+    assert_eq!(timer.measure(0, 1).unwrap(), [100]);
+    // outputs that are not there
+    let failure = timer.outputs(0).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Protocol);
+    assert!(failure.message.contains("/no/such/file"), "{failure}");
+}
+
+#[test]
+fn a_worker_that_never_starts_is_a_matter_of_the_device() {
+    let start =
+        |command: &str, limits: Limits| CommandTimer::start(Path::new(EXE), command, limits).map(|_| ()).unwrap_err();
+    let quick = Limits { start: Duration::from_millis(500), ..limits() };
+    for (command, limits, expected) in [
+        (misbehaving("hello-exit"), limits(), "exit code 9 during `hello`; its stderr: no such device"),
+        (misbehaving("hello-hang"), quick, "no answer to `hello` within 500ms"),
+        (misbehaving("hello-noise"), limits(), "`Welcome!`"),
+        (misbehaving("hello-old"), limits(), "speaks protocol 0, 1 is needed"),
+        (misbehaving("hello-no-device"), limits(), "of which it tells nothing"),
+        ("exec /no/such/worker".to_owned(), limits(), "/no/such/worker"),
+    ] {
+        let failure = start(&command, limits);
+        assert_eq!(failure.kind, FailureKind::Device, "{failure}");
+        assert!(failure.message.contains(expected), "{failure}");
+    }
+    let failure = CommandTimer::start(Path::new("/no/such/exe"), "true", limits()).map(|_| ()).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Device);
+}
+
+#[test]
+fn nothing_is_left_of_a_worker_that_hung() {
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    let command = misbehaving(&format!("orphans {}", pids.display()));
+    let mut timer = CommandTimer::start(Path::new(EXE), &command, limits()).unwrap();
+    timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
+    timer.prepare(0).unwrap();
+    timer.prepare(1).unwrap();
+    assert_eq!(timer.measure(1, 1).unwrap_err().kind, FailureKind::Timeout);
+    let pids = fs::read_to_string(&pids).unwrap();
+    assert_eq!(pids.split_whitespace().count(), 4, "the worker, its supervisor and two children");
+    for pid in pids.split_whitespace() {
+        assert!(!is_alive(pid), "{pid} of {pids} still runs");
+    }
+}
+
+#[test]
+fn nothing_is_left_when_the_tuner_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    let command = misbehaving(&format!("hello-orphans {}", pids.display()));
+    // the conformance test stands for the tuner: it waits for `hello`
+    let mut tuner = Command::new(EXE)
+        .args(["worker", "check", &command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(wait_until(Duration::from_secs(20), || pids.exists()), "the worker hangs");
+    let all = fs::read_to_string(&pids).unwrap();
+    assert!(all.split_whitespace().all(is_alive), "{all}");
+    tuner.kill().unwrap();
+    tuner.wait().unwrap();
+    let gone = wait_until(Duration::from_secs(15), || !all.split_whitespace().any(is_alive));
+    assert!(gone, "{all}: {:?}", all.split_whitespace().filter(|pid| is_alive(pid)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_worker_dies_with_its_supervisor() {
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    let script = format!("echo $$ $PPID > {0}.new; mv {0}.new {0}; exec sleep 1000", pids.display());
+    let mut supervisor =
+        Command::new(EXE).args(["worker", "exec", "--", "sh", "-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
+    assert!(wait_until(Duration::from_secs(20), || pids.exists()));
+    let all = fs::read_to_string(&pids).unwrap();
+    let worker = all.split_whitespace().next().unwrap();
+    assert_eq!(all.split_whitespace().nth(1), Some(supervisor.id().to_string().as_str()));
+    assert!(is_alive(worker));
+    supervisor.kill().unwrap();
+    supervisor.wait().unwrap();
+    assert!(wait_until(Duration::from_secs(10), || !is_alive(worker)));
+}
+
+#[test]
+fn exec_passes_the_exit_on() {
+    let code = |arguments: &[&str]| {
+        let mut command = Command::new(EXE);
+        command.args(["worker", "exec"]).args(arguments).stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        // stdin stays open until the child has ended by itself
+        let stdin = child.stdin.take();
+        let code = child.wait().unwrap().code();
+        drop(stdin);
+        code
+    };
+    assert_eq!(code(&["--", "sh", "-c", "exit 42"]), Some(42));
+    assert_eq!(code(&["--", "sh", "-c", "kill -ABRT $$"]), Some(128 + 6));
+    assert_eq!(code(&["--cpu-seconds", "1", "--", "sh", "-c", "while :; do :; done"]), Some(128 + 9));
+    assert_eq!(code(&["--", "/no/such/program"]), Some(127));
+    assert_eq!(code(&["--"]), Some(127));
+}
+
+#[test]
+fn the_example_of_the_document_is_the_example_that_is_tested() {
+    let document = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/worker-protocol.md")).unwrap();
+    let example = fs::read_to_string(data("example_worker.py")).unwrap();
+    assert!(document.contains(&format!("```python\n{example}```\n")));
+}
+
+#[test]
+fn the_example_worker_conforms_and_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = format!("exec python3 {}", data("example_worker.py").display());
+    let report = check(&WorkerCommand::shell(EXE, &command), &Limits::default(), folder.path()).unwrap();
+    assert!(report.passed() && report.steps.len() == 15, "{report}");
+    assert!(report.steps.iter().all(|step| step.outcome == Outcome::Passed), "{report}");
+
+    let mut timer = CommandTimer::start(Path::new(EXE), &command, Limits::default()).unwrap();
+    assert_eq!(timer.name(), format!("command:{command}"));
+    assert_eq!((timer.source(), timer.device().identity.platform.as_str()), (Source::HostWall, "python"));
+    let input = |name: &str, values: [f32; 3]| {
+        let path = folder.path().join(name);
+        fs::write(&path, values.map(f32::to_le_bytes).concat()).unwrap();
+        InputArray { name: name.into(), spec: "f32[3]".parse().unwrap(), path, donated: false }
+    };
+    let mut job = job(folder.path(), &["{\"build\":\"loop\"}", "{\"build\":\"map\"}", "{\"build\":\"none\"}"]);
+    job.inputs = vec![input("x", [1.0, 2.0, 3.0]), input("y", [0.5, -2.0, 1e9])];
+    timer.begin(&job).unwrap();
+    for candidate in 0..2 {
+        timer.prepare(candidate).unwrap();
+        assert_eq!(timer.measure(candidate, 4).unwrap().len(), 4);
+        let outputs = timer.outputs(candidate).unwrap();
+        // 1e9 + 3 rounds to 1e9 in f32, whose spacing there is 64
+        assert_eq!(fs::read(&outputs[0].path).unwrap(), [1.5_f32, 0.0, 1e9].map(f32::to_le_bytes).concat());
+    }
+    assert!(timer.prepare(2).unwrap_err().message.contains("none"));
+    timer.end();
+}
+
+#[test]
+fn the_conformance_test_can_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let quick = Limits { load: Duration::from_secs(2), ..limits() };
+    let run = |command: &str| check(&WorkerCommand::shell(EXE, command), &quick, folder.path()).unwrap();
+    // does its job, but falls over a line that is not JSON
+    let report = run(&misbehaving("none"));
+    assert!(!report.passed());
+    assert_eq!(report.steps[0].outcome, Outcome::Passed);
+    assert!(matches!(&report.steps[1].outcome, Outcome::Failed(why) if why.contains("exit code 1")), "{report}");
+    let report = run("echo hello");
+    assert!(matches!(&report.steps[0].outcome, Outcome::Failed(_)), "{report}");
+    // lives on after its stdin was closed
+    let lingering = format!("python3 {}; sleep 1000", data("example_worker.py").display());
+    let report = run(&lingering);
+    let failed: Vec<&str> = report
+        .steps
+        .iter()
+        .filter(|step| matches!(&step.outcome, Outcome::Failed(why) if why.contains("still ran")))
+        .map(|step| step.name)
+        .collect();
+    assert_eq!(failed, ["`shutdown` is answered and ends the worker", "closing its stdin ends the worker"]);
+}
