@@ -1,1 +1,36 @@
-//! Search spaces: parameters, values, constraints and a baseline, one file an operation.
+//! Search spaces: an operation's parameters, their values, what must hold between them, and the configs that follow.
+//!
+//! A space is a JSON file, `candidates/<op>.json`, embedded in the binary and overridable by a folder:
+//!
+//! ```json
+//! {
+//!   "schema": 1,
+//!   "op": "blocked_matmul",
+//!   "given": {"rows": 512},
+//!   "parameters": {
+//!     "block_m": [64, 128, 256],
+//!     "block_k": {"from": 64, "to": 256, "times": 2},
+//!     "params.stages": {"from": 1, "to": 4, "step": 1}
+//!   },
+//!   "constraints": ["rows % block_m == 0", "block_m <= block_k || params.stages == 1"],
+//!   "baseline": {"block_m": 64, "block_k": 64, "params": {"stages": 1}}
+//! }
+//! ```
+//!
+//! - `op` is the operation's name without version.
+//! - `parameters`, in the order in which they vary, the last fastest. A point in a name makes a nested object.
+//! - `constraints` are expressions of [Rhai](https://rhai.rs) over parameters and `given` values, true for a good config:
+//!   arithmetic, comparison, `&&`, `||`, `!`, `if … {} else {}`, and the functions `min`, `max` and `abs`.
+//! - `given` names what a caller knows of the call, with values for when it does not say.
+//! - `configs`, optional, are configs to try before those of the space, as they are.
+//! - `baseline` is one config of the space or of `configs`.
+
+mod built_in;
+mod expression;
+mod locate;
+mod space;
+mod walk;
+
+pub use built_in::Spaces;
+pub use space::{CandidateSpace, SpaceError};
+pub use walk::Configs;

@@ -80,10 +80,10 @@ impl Invocation {
             if argument.spec.host_bytes().is_none_or(|size| size > MAX_ARRAY_BYTES) {
                 return Err(InvalidInvocation::TooLarge(argument.name.clone()));
             }
-            if let Fill::File { path, .. } = &argument.fill {
-                if !is_inside_arrays(path) {
-                    return Err(InvalidInvocation::Path(argument.name.clone(), path.display().to_string()));
-                }
+            if let Fill::File { path, .. } = &argument.fill
+                && !is_inside_arrays(path)
+            {
+                return Err(InvalidInvocation::Path(argument.name.clone(), path.display().to_string()));
             }
         }
         let mut seen = BTreeSet::new();

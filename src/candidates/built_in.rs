@@ -1,0 +1,109 @@
+//! The spaces that come with the program, and a folder that overrides them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::{CandidateSpace, SpaceError};
+
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Every file of `candidates/`, by its name.
+const FILES: &[(&str, &str)] = &[
+    ("blocked_matmul.json", include_str!("../../candidates/blocked_matmul.json")),
+    ("chunked_cross_entropy.json", include_str!("../../candidates/chunked_cross_entropy.json")),
+    ("flash_attention.json", include_str!("../../candidates/flash_attention.json")),
+];
+
+/// Search spaces by operation.
+#[derive(Debug, Clone, Default)]
+pub struct Spaces {
+    spaces: BTreeMap<String, CandidateSpace>,
+}
+
+impl Spaces {
+    /// The spaces that come with the program.
+    ///
+    /// # Errors
+    /// Where one of them is not good; a test keeps that from happening.
+    pub fn built_in() -> Result<Self, SpaceError> {
+        let mut spaces = Self::default();
+        for (name, text) in FILES {
+            spaces.insert(CandidateSpace::parse(&format!("candidates/{name}"), text)?);
+        }
+        Ok(spaces)
+    }
+
+    /// Adds a space; one of the same operation is replaced.
+    pub fn insert(&mut self, space: CandidateSpace) {
+        self.spaces.insert(space.op().to_owned(), space);
+    }
+
+    /// Adds every `*.json` of a folder, in place of the spaces of the same operations. A file that is not good is
+    /// left out and its error given; the others are taken.
+    pub fn override_from(&mut self, folder: &Path) -> Vec<SpaceError> {
+        let place = |file: &Path, error: std::io::Error| SpaceError {
+            file: file.display().to_string(),
+            line: 1,
+            column: 1,
+            message: error.to_string(),
+        };
+        let mut files = match std::fs::read_dir(folder) {
+            Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect::<Vec<_>>(),
+            Err(error) => return vec![place(folder, error)],
+        };
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+        files.sort();
+        let mut errors = Vec::new();
+        for file in files {
+            let parsed = read(&file).map_err(|error| place(&file, error));
+            match parsed.and_then(|text| CandidateSpace::parse(&file.display().to_string(), &text)) {
+                Ok(space) => self.insert(space),
+                Err(error) => errors.push(error),
+            }
+        }
+        errors
+    }
+
+    /// The space of an operation, by its name without version.
+    pub fn get(&self, op: &str) -> Option<&CandidateSpace> {
+        self.spaces.get(op)
+    }
+
+    /// All spaces, by operation.
+    pub fn iter(&self) -> impl Iterator<Item = &CandidateSpace> {
+        self.spaces.values()
+    }
+}
+
+fn read(file: &Path) -> std::io::Result<String> {
+    let wrong = |message: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, message.to_owned());
+    if !std::fs::metadata(file)?.is_file() {
+        return Err(wrong("it is not a regular file"));
+    }
+    let mut text = String::new();
+    File::open(file)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(wrong("it is larger than 1 MiB"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_folder_is_embedded() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("candidates");
+        let mut there: Vec<String> =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        there.sort();
+        assert_eq!(there, FILES.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>());
+        let spaces = Spaces::built_in().unwrap();
+        for (name, _) in FILES {
+            assert!(spaces.get(name.trim_end_matches(".json")).is_some(), "a file is named after its operation");
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! A search space as its file describes it, checked.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::expression::Expression;
+use super::locate::{Step, line_and_column, offset};
+use crate::config::Config;
+
+const SCHEMA: u64 = 1;
+const MAX_PARAMETERS: usize = 64;
+const MAX_VALUES: usize = 4096;
+
+/// What is wrong with a space's file, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {message}")]
+pub struct SpaceError {
+    /// The file, as it was named.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column, from 1, in characters.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// An operation's parameters, the values of each, and what must hold between them.
+#[derive(Debug, Clone)]
+pub struct CandidateSpace {
+    pub(super) file: String,
+    pub(super) text: String,
+    pub(super) op: String,
+    /// Names known from the call, before the parameters in `names`.
+    pub(super) given: Vec<(String, Value)>,
+    pub(super) parameters: Vec<(String, Vec<Value>)>,
+    pub(super) constraints: Vec<Constraint>,
+    pub(super) listed: Vec<Config>,
+    baseline: Config,
+}
+
+/// A constraint and the parameter after whose choice it can be checked.
+#[derive(Debug, Clone)]
+pub(super) struct Constraint {
+    pub(super) expression: Expression,
+    /// Number of parameters that must be chosen before it is checked.
+    pub(super) after: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(rename = "schema")]
+    _schema: u64,
+    op: String,
+    #[serde(default)]
+    given: Ordered<Value>,
+    #[serde(default)]
+    parameters: Ordered<Values>,
+    #[serde(default)]
+    constraints: Vec<String>,
+    #[serde(default)]
+    configs: Vec<Config>,
+    baseline: Config,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    schema: u64,
+}
+
+/// The values of one parameter.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a list of values, or `from` and `to` with `step` or `times`")]
+enum Values {
+    List(Vec<Value>),
+    Range(Range),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Range {
+    from: i64,
+    to: i64,
+    step: Option<i64>,
+    times: Option<i64>,
+}
+
+/// The members of an object in the file's order.
+struct Ordered<T>(Vec<(String, T)>);
+
+impl<T> Default for Ordered<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T>(std::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = Ordered<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members: Vec<(String, T)> = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Ordered(members))
+            }
+        }
+
+        deserializer.deserialize_map(Members(std::marker::PhantomData))
+    }
+}
+
+impl CandidateSpace {
+    /// Reads a space from its text; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// Where the text is no JSON, not of this schema, or does not hold together; with the place.
+    pub fn parse(file: &str, text: &str) -> Result<Self, SpaceError> {
+        let of_serde = |error: serde_json::Error| SpaceError {
+            file: file.to_owned(),
+            line: error.line().max(1),
+            column: error.column().max(1),
+            message: without_place(&error.to_string()),
+        };
+        let wrong = |path: &[Step<'_>], message: String| error_at(file, text, offset(text, path), message);
+        let head: Head = serde_json::from_str(text).map_err(of_serde)?;
+        if head.schema != SCHEMA {
+            let message = format!("schema {}, this version reads {SCHEMA}: use a newer autotune-lowered", head.schema);
+            return Err(wrong(&[Step::Key("schema")], message));
+        }
+        let read: File = serde_json::from_str(text).map_err(of_serde)?;
+        if read.op.is_empty() {
+            return Err(wrong(&[Step::Key("op")], "the operation has no name".to_owned()));
+        }
+        if read.parameters.0.len() + read.given.0.len() > MAX_PARAMETERS {
+            let message = format!("more than {MAX_PARAMETERS} parameters and given values");
+            return Err(wrong(&[Step::Key("parameters")], message));
+        }
+        let mut space = Self {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            op: read.op,
+            given: read.given.0,
+            parameters: Vec::new(),
+            constraints: Vec::new(),
+            listed: read.configs,
+            baseline: read.baseline,
+        };
+        for (name, values) in read.parameters.0 {
+            let at = |message: String| wrong(&[Step::Key("parameters"), Step::Key(&name)], message);
+            let values = values.expand().map_err(at)?;
+            if !is_name(&name) {
+                return Err(at(format!("`{name}` is no name: letters, digits and `_`, points between them")));
+            }
+            space.parameters.push((name, values));
+        }
+        space.check_names()?;
+        let names = space.names();
+        let mut constraints = Vec::new();
+        for (index, constraint) in read.constraints.iter().enumerate() {
+            let expression = Expression::compile(constraint, &names).map_err(|error| {
+                // past the quote; an escaped character before it would shift the column, no expression needs one
+                let place = offset(text, &[Step::Key("constraints"), Step::Index(index)]) + 1;
+                let before: usize = constraint.chars().take(error.at).map(char::len_utf8).sum();
+                error_at(file, text, place + before, error.message)
+            })?;
+            let last = expression.reads.last().map_or(0, |&last| last + 1);
+            constraints.push(Constraint { expression, after: last.saturating_sub(space.given.len()) });
+        }
+        space.constraints = constraints;
+        space.check_baseline()?;
+        Ok(space)
+    }
+
+    /// The operation's name, without version.
+    pub fn op(&self) -> &str {
+        &self.op
+    }
+
+    /// The config in use without tuning.
+    pub fn baseline(&self) -> &Config {
+        &self.baseline
+    }
+
+    /// The parameters in the order in which they vary, with their values.
+    pub fn parameters(&self) -> impl Iterator<Item = (&str, &[Value])> {
+        self.parameters.iter().map(|(name, values)| (name.as_str(), values.as_slice()))
+    }
+
+    /// The same space for a call of which more is known: replaces a value of `given`.
+    ///
+    /// # Errors
+    /// Where the space has no such name.
+    pub fn with_given(mut self, name: &str, value: Value) -> Result<Self, SpaceError> {
+        match self.given.iter_mut().find(|(known, _)| known == name) {
+            Some((_, slot)) => {
+                *slot = value;
+                Ok(self)
+            }
+            None => Err(self.error(&[Step::Key("given")], format!("the space has no given value `{name}`"))),
+        }
+    }
+
+    /// How many configs there are at most: those listed, and the product of the parameters' values.
+    pub fn count_bound(&self) -> u128 {
+        let product = |bound: u128, (_, values): &(String, Vec<Value>)| bound.saturating_mul(values.len() as u128);
+        let space = if self.parameters.is_empty() { 0 } else { self.parameters.iter().fold(1, product) };
+        space.saturating_add(self.listed.len() as u128)
+    }
+
+    /// Whether a config is one of the space or of those listed.
+    ///
+    /// # Errors
+    /// Where a constraint cannot be evaluated.
+    pub fn contains(&self, config: &Config) -> Result<bool, SpaceError> {
+        if self.listed.contains(config) {
+            return Ok(true);
+        }
+        let mut values: Vec<&Value> = Vec::new();
+        for (name, allowed) in &self.parameters {
+            match value_at(config.as_map(), name) {
+                Some(value) if allowed.contains(value) => values.push(value),
+                _ => return Ok(false),
+            }
+        }
+        // nothing beside the parameters
+        let chosen = values.iter().map(|&value| value.clone()).collect::<Vec<_>>();
+        if values.is_empty() || self.config_of(&chosen) != *config {
+            return Ok(false);
+        }
+        for index in 0..self.constraints.len() {
+            if !self.holds(index, &values)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Names that constraints may read: what is given, then the parameters.
+    fn names(&self) -> Vec<&str> {
+        let given = self.given.iter().map(|(name, _)| name.as_str());
+        given.chain(self.parameters.iter().map(|(name, _)| name.as_str())).collect()
+    }
+
+    /// The config with these values of the parameters, in order.
+    pub(super) fn config_of(&self, values: &[Value]) -> Config {
+        let mut fields = Map::new();
+        for ((name, _), value) in self.parameters.iter().zip(values) {
+            insert(&mut fields, name, value.clone());
+        }
+        Config::new(fields)
+    }
+
+    /// Whether a constraint holds for values of the parameters up to those that it reads.
+    pub(super) fn holds(&self, index: usize, values: &[&Value]) -> Result<bool, SpaceError> {
+        let Some(constraint) = self.constraints.get(index) else { return Ok(true) };
+        let read = constraint.expression.reads.iter().filter_map(|&name| match self.given.get(name) {
+            Some((name, value)) => Some((name.as_str(), value)),
+            None => {
+                let place = name - self.given.len();
+                Some((self.parameters.get(place)?.0.as_str(), *values.get(place)?))
+            }
+        });
+        constraint.expression.holds(read).map_err(|message| {
+            self.error(&[Step::Key("constraints"), Step::Index(index)], format!("the constraint failed: {message}"))
+        })
+    }
+
+    fn error(&self, path: &[Step<'_>], message: String) -> SpaceError {
+        error_at(&self.file, &self.text, offset(&self.text, path), message)
+    }
+
+    /// No name may stand twice or be both a value and an object.
+    fn check_names(&self) -> Result<(), SpaceError> {
+        let names = self.names();
+        for (index, name) in names.iter().enumerate() {
+            let clash =
+                |other: &&str| other.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            let others = names.iter().enumerate().filter(|(place, _)| *place != index).map(|(_, other)| other);
+            if let Some(other) = others.copied().find(|other| clash(other)) {
+                let path = [Step::Key("parameters"), Step::Key(other)];
+                let message = if other == *name {
+                    format!("`{name}` stands twice")
+                } else {
+                    format!("`{other}` clashes with `{name}`")
+                };
+                return Err(self.error(&path, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_baseline(&self) -> Result<(), SpaceError> {
+        if self.contains(&self.baseline)? {
+            return Ok(());
+        }
+        let message = "the baseline is neither a config of the space nor one of `configs`";
+        Err(self.error(&[Step::Key("baseline")], message.to_owned()))
+    }
+}
+
+impl Values {
+    fn expand(self) -> Result<Vec<Value>, String> {
+        let values = match self {
+            Self::List(values) => values,
+            Self::Range(range) => range.expand()?.into_iter().map(Value::from).collect(),
+        };
+        if values.is_empty() {
+            return Err("there is no value".to_owned());
+        }
+        if values.len() > MAX_VALUES {
+            return Err(format!("more than {MAX_VALUES} values"));
+        }
+        if let Some(value) = values.iter().find(|value| value.is_array() || value.is_object()) {
+            return Err(format!("`{value}` is no single value; a point in the parameter's name makes an object"));
+        }
+        match values.iter().enumerate().find(|(index, value)| values.iter().take(*index).any(|known| known == *value)) {
+            Some((_, twice)) => Err(format!("the value `{twice}` stands twice")),
+            None => Ok(values),
+        }
+    }
+}
+
+impl Range {
+    fn expand(self) -> Result<Vec<i64>, String> {
+        let next: Box<dyn Fn(i64) -> Option<i64>> = match (self.step, self.times) {
+            (Some(step), None) if step > 0 => Box::new(move |value| value.checked_add(step)),
+            (None, Some(times)) if times > 1 && self.from > 0 => Box::new(move |value| value.checked_mul(times)),
+            (Some(_), None) => return Err("`step` must be above 0".to_owned()),
+            (None, Some(_)) => return Err("`times` must be above 1, and `from` above 0".to_owned()),
+            _ => return Err("give one of `step` and `times`".to_owned()),
+        };
+        let values = std::iter::successors(Some(self.from), |&value| next(value));
+        Ok(values.take_while(|&value| value <= self.to).take(MAX_VALUES + 1).collect())
+    }
+}
+
+fn error_at(file: &str, text: &str, offset: usize, message: String) -> SpaceError {
+    let (line, column) = line_and_column(text, offset);
+    SpaceError { file: file.to_owned(), line, column, message }
+}
+
+/// serde_json ends its messages with the place, which the error gives already.
+fn without_place(message: &str) -> String {
+    message.rsplit_once(" at line ").map_or(message, |(message, _)| message).to_owned()
+}
+
+fn is_name(name: &str) -> bool {
+    name.split('.').all(|part| {
+        part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && part.bytes().next().is_some_and(|first| !first.is_ascii_digit())
+    })
+}
+
+fn value_at<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    match name.split_once('.') {
+        None => fields.get(name),
+        Some((key, rest)) => value_at(fields.get(key)?.as_object()?, rest),
+    }
+}
+
+fn insert(fields: &mut Map<String, Value>, name: &str, value: Value) {
+    match name.split_once('.') {
+        None => {
+            fields.insert(name.to_owned(), value);
+        }
+        Some((key, rest)) => {
+            let inner = fields.entry(key).or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(inner) = inner {
+                insert(inner, rest, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The configs of a space, one after another, without the ones that constraints exclude.
+
+use serde_json::Value;
+
+use super::space::{CandidateSpace, SpaceError};
+use crate::config::Config;
+
+/// Iterator over the configs of a space: those listed first, then the rest, the last parameter varying fastest.
+///
+/// A constraint is checked as soon as the parameters that it reads are chosen, so a choice that it excludes is never
+/// combined with the values of later parameters. After an error it ends.
+#[derive(Debug, Clone)]
+pub struct Configs<'a> {
+    space: &'a CandidateSpace,
+    listed: usize,
+    /// For each chosen parameter the index of its value.
+    chosen: Vec<usize>,
+    state: State,
+    visited: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Listed,
+    /// The last choice is to be checked, and then descended from or moved on.
+    Descending,
+    /// The last choice is done with.
+    Advancing,
+    Done,
+}
+
+impl CandidateSpace {
+    /// The configs of the space.
+    pub fn configs(&self) -> Configs<'_> {
+        Configs { space: self, listed: 0, chosen: Vec::new(), state: State::Listed, visited: 0 }
+    }
+}
+
+impl Configs<'_> {
+    /// Choices of a parameter's value looked at so far, the excluded ones among them.
+    pub fn visited(&self) -> u64 {
+        self.visited
+    }
+
+    fn values(&self) -> Vec<&Value> {
+        let parameters = self.space.parameters.iter().zip(&self.chosen);
+        parameters.filter_map(|((_, values), &index)| values.get(index)).collect()
+    }
+
+    /// Whether the constraints that can be checked just now, after the last choice, hold.
+    fn admits(&self) -> Result<bool, SpaceError> {
+        let depth = self.chosen.len();
+        let values = self.values();
+        for (index, constraint) in self.space.constraints.iter().enumerate() {
+            if constraint.after == depth && !self.space.holds(index, &values)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Moves the last choice on, dropping those that are at their end.
+    fn advance(&mut self) {
+        while let Some(index) = self.chosen.pop() {
+            let count = self.space.parameters.get(self.chosen.len()).map_or(0, |(_, values)| values.len());
+            if index + 1 < count {
+                self.chosen.push(index + 1);
+                self.state = State::Descending;
+                return;
+            }
+        }
+        self.state = State::Done;
+    }
+}
+
+impl Iterator for Configs<'_> {
+    type Item = Result<Config, SpaceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.state {
+                State::Listed => {
+                    if let Some(config) = self.space.listed.get(self.listed) {
+                        self.listed += 1;
+                        return Some(Ok(config.clone()));
+                    }
+                    // nothing is chosen yet: constraints over given values alone
+                    self.state = if self.space.parameters.is_empty() { State::Done } else { State::Descending };
+                }
+                State::Descending => {
+                    self.visited += u64::from(!self.chosen.is_empty());
+                    match self.admits() {
+                        Err(error) => {
+                            self.state = State::Done;
+                            return Some(Err(error));
+                        }
+                        Ok(false) => self.state = State::Advancing,
+                        Ok(true) if self.chosen.len() < self.space.parameters.len() => self.chosen.push(0),
+                        Ok(true) => {
+                            self.state = State::Advancing;
+                            let values: Vec<Value> = self.values().into_iter().cloned().collect();
+                            let config = self.space.config_of(&values);
+                            if !self.space.listed.contains(&config) {
+                                return Some(Ok(config));
+                            }
+                        }
+                    }
+                }
+                State::Advancing => self.advance(),
+                State::Done => return None,
+            }
+        }
+    }
+}
