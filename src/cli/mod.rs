@@ -2,6 +2,7 @@
 
 mod args;
 mod cache;
+mod candidates;
 mod device;
 pub mod exit;
 mod fault;

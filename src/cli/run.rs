@@ -7,7 +7,7 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::fault::Fault;
-use super::{cache, device, exit, logging, meta, registry, scan, tune, worker};
+use super::{cache, candidates, device, exit, logging, meta, registry, scan, tune, worker};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -20,7 +20,7 @@ pub fn main() -> ExitCode {
         Some(Command::Scan(args)) => scan::run(args, &mut out),
         Some(Command::Device(args)) => device::run(args, &mut out),
         Some(Command::Registry(command)) => registry::run(command, &mut out),
-        Some(Command::Candidates(_)) => Ok(FINE),
+        Some(Command::Candidates(command)) => candidates::run(command, &mut out),
         Some(Command::Cache(command)) => cache::run(command, &mut out),
         Some(Command::Worker(command)) => {
             drop(out);

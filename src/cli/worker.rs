@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::timer::Limits;
-use crate::timer::conformance::{self, Outcome};
+use crate::timer::conformance;
 use crate::timer::exec::{self, ExecOptions};
 use crate::timer::pjrt::{PjrtWorkerOptions, worker_main};
 
@@ -53,17 +53,11 @@ pub(super) fn run(command: &WorkerCommand) -> ExitCode {
 
 /// Prints each step of the conformance check; a step that failed is device trouble.
 fn check(command: &str) -> Result<u8, Fault> {
-    let folder = tempfile::tempdir().map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}")))?;
+    let folder =
+        tempfile::tempdir().map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}")))?;
     let worker = crate::timer::WorkerCommand::shell(this_program()?, command);
     let limits = Limits { compile: CHECK_LIMIT, load: CHECK_LIMIT, measure: CHECK_LIMIT, ..Limits::default() };
     let report = conformance::check(&worker, &limits, folder.path()).map_err(Fault::device)?;
-    let mut out = std::io::stdout().lock();
-    for step in &report.steps {
-        match &step.outcome {
-            Outcome::Passed => writeln!(out, "pass  {}", step.name)?,
-            Outcome::Failed(seen) => writeln!(out, "FAIL  {}: {seen}", step.name)?,
-            Outcome::Skipped(reason) => writeln!(out, "skip  {}: {reason}", step.name)?,
-        }
-    }
+    write!(std::io::stdout().lock(), "{report}")?;
     Ok(if report.passed() { exit::ALL_TUNED } else { exit::DEVICE_TROUBLE })
 }

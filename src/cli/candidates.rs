@@ -1,0 +1,102 @@
+//! `candidates`: look at search spaces.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::candidates::{CandidateSpace, Spaces};
+use crate::config::Config;
+use crate::report::{Grid, write_json};
+
+use super::args::{CandidatesCommand, Format, SpacesArg};
+use super::exit;
+use super::fault::Fault;
+use super::run::FINE;
+
+/// Longest search space's file.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+/// Configs printed of one space.
+const MAX_SHOWN: usize = 100_000;
+
+/// The shipped spaces, with those of a folder in place of them; files that are not good are said on stderr.
+pub(super) fn spaces(folder: Option<&Path>) -> Result<Spaces, Fault> {
+    let mut spaces = Spaces::built_in().map_err(Fault::input)?;
+    if let Some(folder) = folder {
+        for error in spaces.override_from(folder) {
+            tracing::warn!("{error}");
+        }
+    }
+    Ok(spaces)
+}
+
+/// Runs a `candidates` command.
+pub(super) fn run(command: &CandidatesCommand, out: &mut dyn Write) -> Result<u8, Fault> {
+    match command {
+        CandidatesCommand::Ls(SpacesArg { candidates, format }) => {
+            list(&spaces(candidates.as_deref())?, format.format, out)
+        }
+        CandidatesCommand::Show { op, spaces: SpacesArg { candidates, format } } => {
+            let spaces = spaces(candidates.as_deref())?;
+            let space = spaces.get(op).ok_or_else(|| {
+                Fault::new(exit::NOTHING_MATCHED, format!("no search space for `{op}`; `candidates ls` lists them"))
+            })?;
+            show(space, format.format, out)
+        }
+        CandidatesCommand::Check { file } => {
+            let cannot = |reason: String| Fault::input(format!("cannot read `{}`: {reason}", file.display()));
+            let size = std::fs::metadata(file).map_err(|error| cannot(error.to_string()))?.len();
+            if size > MAX_FILE_BYTES {
+                return Err(cannot(format!("{size} bytes are more than a search space may have")));
+            }
+            let text = std::fs::read_to_string(file).map_err(|error| cannot(error.to_string()))?;
+            let space = CandidateSpace::parse(&file.display().to_string(), &text).map_err(Fault::input)?;
+            writeln!(out, "{}: at most {} configs", space.op(), space.count_bound())?;
+            Ok(FINE)
+        }
+    }
+}
+
+fn list(spaces: &Spaces, format: Format, out: &mut dyn Write) -> Result<u8, Fault> {
+    if format == Format::Json {
+        let rows: Vec<_> = spaces
+            .iter()
+            .map(|space| {
+                let parameters: serde_json::Map<_, _> =
+                    space.parameters().map(|(name, values)| (name.to_owned(), json!(values))).collect();
+                json!({"op": space.op(), "parameters": parameters, "baseline": space.baseline()})
+            })
+            .collect();
+        write_json(out, &json!({"schema": 1, "spaces": rows}))?;
+        return Ok(FINE);
+    }
+    let mut grid = Grid::new(&["operation", ">at most", "baseline", "parameters"]);
+    for space in spaces.iter() {
+        let names: Vec<&str> = space.parameters().map(|(name, _)| name).collect();
+        grid.row([
+            space.op().to_owned(),
+            format!("{} configs", space.count_bound()),
+            space.baseline().to_brief(),
+            names.join(" "),
+        ]);
+    }
+    grid.write(out)?;
+    Ok(FINE)
+}
+
+fn show(space: &CandidateSpace, format: Format, out: &mut dyn Write) -> Result<u8, Fault> {
+    let configs = space.configs().take(MAX_SHOWN + 1).collect::<Result<Vec<Config>, _>>().map_err(Fault::input)?;
+    let shown = configs.get(..MAX_SHOWN).unwrap_or(&configs);
+    if shown.len() < configs.len() {
+        tracing::warn!("the space has more than {MAX_SHOWN} configs; the first are shown");
+    }
+    if format == Format::Json {
+        write_json(out, &json!({"schema": 1, "op": space.op(), "baseline": space.baseline(), "configs": shown}))?;
+        return Ok(FINE);
+    }
+    for config in shown {
+        let mark = if config == space.baseline() { " (baseline)" } else { "" };
+        writeln!(out, "{config}{mark}")?;
+    }
+    Ok(FINE)
+}
