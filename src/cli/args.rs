@@ -136,6 +136,9 @@ pub(super) struct TuneArgs {
     pub timer: String,
     #[command(flatten)]
     pub plugin: PluginArgs,
+    /// Folder of search spaces that go before those shipped; they feed workers that build programs themselves
+    #[arg(long, value_name = "DIR")]
+    pub candidates: Option<PathBuf>,
     /// Whose recordings may stand for this device's: exact, kind or any
     #[arg(long = "match", value_name = "MODE", default_value = "exact")]
     pub match_mode: MatchMode,

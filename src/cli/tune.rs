@@ -11,6 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::decision::DecisionRules;
 use crate::hlo::Scan;
+use crate::label::split_op_id;
 use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::Registry;
 use crate::report::{write_json, write_result};
@@ -21,7 +22,7 @@ use crate::tune::{Autotuner, AutotuningResult, Ledger, MissedLabel, PlannedInvoc
 use super::args::{ByNameArg, Format, TuneArgs};
 use super::fault::Fault;
 use super::progress::Progress;
-use super::{cache, device, exit, registry, scan};
+use super::{cache, candidates, device, exit, registry, scan};
 
 /// Tunes a module and prints the result.
 pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
@@ -49,7 +50,15 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         ByNameArg::All => ByName::All,
     };
     let matching = match_labels(&scan, &registry, &timer.device().identity, args.match_mode, by_name);
-    let plan = plan(&scan, &matching);
+    let mut plan = plan(&scan, &matching);
+    if timer.builds_programs() {
+        let spaces = candidates::spaces(args.candidates.as_deref())?;
+        for planned in &mut plan {
+            if let Some(space) = spaces.get(split_op_id(&planned.invocation.op_id).0) {
+                planned.extend_from(space);
+            }
+        }
+    }
     let options = TuneOptions { rounds: args.rounds, rules: rules(args), force: args.force, ..TuneOptions::default() };
     let mut progress = Progress::new(bars.clone());
     let mut on_event = |event: crate::tune::Event<'_>| progress.draw(&event);

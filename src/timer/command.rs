@@ -51,6 +51,10 @@ impl Timer for CommandTimer {
         &self.device
     }
 
+    fn builds_programs(&self) -> bool {
+        self.bench.hello().can(capability::BUILD_PROGRAMS)
+    }
+
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         self.bench.revive()?;
         self.job = Some(job.clone());

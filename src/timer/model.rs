@@ -192,6 +192,11 @@ pub trait Timer {
     /// The device that samples come from.
     fn device(&self) -> &DeviceFingerprint;
 
+    /// Whether it builds the program of a config by itself, so that configs without a recorded program can be tried.
+    fn builds_programs(&self) -> bool {
+        false
+    }
+
     /// Starts a job: inputs are loaded.
     fn begin(&mut self, job: &Job) -> Result<(), Failure>;
 

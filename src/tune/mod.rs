@@ -20,7 +20,7 @@ pub use error::TuneError;
 pub use event::Event;
 pub use ledger::Ledger;
 pub use options::TuneOptions;
-pub use plan::PlannedInvocation;
+pub use plan::{MAX_FROM_SPACE, PlannedInvocation};
 pub use result::{
     AutotuningResult, CandidateResult, CandidateStatus, ConfigTime, MissedLabel, OperationResult, RESULT_SCHEMA, Status,
 };

@@ -1,9 +1,12 @@
 //! What is to be tuned.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::candidates::CandidateSpace;
+use crate::config::Config;
 use crate::hlo::FoundLabel;
-use crate::registry::Invocation;
+use crate::registry::{Candidate, Invocation};
 
 /// One invocation to tune and how it came here.
 #[derive(Debug, Clone)]
@@ -16,4 +19,65 @@ pub struct PlannedInvocation {
     pub how: String,
     /// What to know about the match, such as another device's recording.
     pub flags: Vec<String>,
+}
+
+/// Configs of a search space that are tried beside the recorded ones, at most.
+pub const MAX_FROM_SPACE: usize = 64;
+
+impl PlannedInvocation {
+    /// Adds the configs of a search space behind the recorded ones, without programs: for a timer that
+    /// [builds them](crate::timer::Timer::builds_programs). Configs that are recorded are not added again.
+    pub fn extend_from(&mut self, space: &CandidateSpace) {
+        let known: BTreeSet<&Config> = self.invocation.candidates.iter().map(|candidate| &candidate.config).collect();
+        let mut added = Vec::new();
+        for config in space.configs() {
+            match config {
+                Ok(config) if known.contains(&config) => {}
+                Ok(_) if added.len() == MAX_FROM_SPACE => {
+                    self.flags.push(format!("the search space has more configs; {MAX_FROM_SPACE} of them are tried"));
+                    break;
+                }
+                Ok(config) => added.push(Candidate { config, program: None, not_lowered: None }),
+                Err(error) => {
+                    self.flags.push(format!("the search space ends early: {error}"));
+                    break;
+                }
+            }
+        }
+        if !added.is_empty() {
+            Arc::make_mut(&mut self.invocation).candidates.extend(added);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::label::Direction;
+    use crate::registry::Target;
+
+    #[test]
+    fn recorded_configs_come_first_and_once() {
+        let config = |n: u32| serde_json::from_str::<Config>(&format!(r#"{{"block":{n}}}"#)).unwrap();
+        let recorded = Candidate { config: config(2), program: None, not_lowered: Some("gpu only".into()) };
+        let invocation = Invocation {
+            target: Target::Platform("cpu".into()),
+            op_id: "op@v1".into(),
+            call_key: "k".into(),
+            direction: Direction::Forward,
+            arguments: vec![],
+            static_arguments: Default::default(),
+            baseline: config(2),
+            candidates: vec![recorded],
+            recorded_on: None,
+            recorded_at: 0,
+            recorder: String::new(),
+        };
+        let mut planned =
+            PlannedInvocation { invocation: Arc::new(invocation), labels: vec![], how: String::new(), flags: vec![] };
+        let text = r#"{"schema":1,"op":"op","parameters":{"block":[1,2,4,8]},"constraints":["block < 8"],"baseline":{"block":1}}"#;
+        planned.extend_from(&CandidateSpace::parse("op.json", text).unwrap());
+        let configs: Vec<_> = planned.invocation.candidates.iter().map(|c| c.config.to_string()).collect();
+        assert_eq!(configs, [r#"{"block":2}"#, r#"{"block":1}"#, r#"{"block":4}"#]);
+    }
 }
