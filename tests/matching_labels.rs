@@ -75,7 +75,7 @@ fn label(op_id: &str, key: Option<&str>, evidence: Evidence) -> FoundLabel {
 
 fn at_site(mut label: FoundLabel, operands: &[&str]) -> FoundLabel {
     let operands: Vec<ArraySpec> = operands.iter().map(|spec| spec.parse().unwrap()).collect();
-    label.call_sites.push(CallSite { line: None, name: "call".into(), operands });
+    label.call_sites.push(CallSite { line: None, name: "call".into(), backward: false, operands });
     label
 }
 

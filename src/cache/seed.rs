@@ -88,10 +88,10 @@ impl SeedStore {
             for path in items.flatten().map(|item| item.path()) {
                 if path.is_dir() && depth < MAX_DEPTH {
                     folders.push((path, depth + 1));
-                } else if path.extension().is_some_and(|extension| extension == "json") {
-                    if let Err(reason) = store.read_file(&path) {
-                        problems.push(SeedProblem { path, reason });
-                    }
+                } else if path.extension().is_some_and(|extension| extension == "json")
+                    && let Err(reason) = store.read_file(&path)
+                {
+                    problems.push(SeedProblem { path, reason });
                 }
             }
         }

@@ -104,17 +104,16 @@ impl Measuring<'_, '_> {
         for (done, candidate) in order.into_iter().enumerate() {
             self.check_cancelled()?;
             let mut outcome = self.timer.prepare(candidate);
-            if let Err(failure) = &outcome {
-                if failure.needs_restart() {
-                    // a compiler that dies is seen twice before the candidate is blamed
-                    self.restart(failure.clone(), &[])?;
-                    outcome = self.timer.prepare(candidate);
-                    if outcome.as_ref().is_err_and(Failure::needs_restart) {
-                        self.restart(
-                            Failure::new(FailureKind::Crash, "the second try ended like the first"),
-                            &[candidate],
-                        )?;
-                    }
+            if let Err(failure) = &outcome
+                && failure.needs_restart()
+            {
+                // a compiler that dies is seen twice before the candidate is blamed
+                self.restart(failure.clone(), &[])?;
+                outcome = self.timer.prepare(candidate);
+                if let Err(again) = &outcome
+                    && again.needs_restart()
+                {
+                    self.restart(again.clone(), &[candidate])?;
                 }
             }
             match outcome {

@@ -119,11 +119,12 @@ impl Autotuner<'_, '_> {
             distinct.iter().copied().filter(|candidate| !rounds.failures.contains_key(candidate)).collect();
         result.rounds_kept = rounds.complete(&wanted);
         let same_job = |entry: &Entry| entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
-        if let Some(entry) = cached.as_ref().filter(|entry| same_job(entry) && !self.options.force) {
-            if result.rounds_kept == 0 {
-                // decided elsewhere, or its samples are gone: the entry is all there is
-                return Ok(Some(known_before(result, identity.key, entry)));
-            }
+        if result.rounds_kept == 0
+            && !self.options.force
+            && let Some(entry) = cached.as_ref().filter(|entry| same_job(entry))
+        {
+            // decided elsewhere, or its samples are gone: the entry is all there is
+            return Ok(Some(known_before(result, identity.key, entry)));
         }
         // a lone program is measured for its time; a lone survivor of failures is not worth a decision
         let enough = if distinct.len() == 1 { 1 } else { 2 };
