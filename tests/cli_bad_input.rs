@@ -1,0 +1,266 @@
+//! Bad input gets one clear line, a documented exit code, and loses nothing.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+#[path = "support/program.rs"]
+mod program;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use autotune_lowered::cli::exit;
+use autotune_lowered::label::Direction;
+use autotune_lowered::tune::Ledger;
+use program::*;
+
+const USAGE: i32 = exit::USAGE as i32;
+const NOTHING_MATCHED: i32 = exit::NOTHING_MATCHED as i32;
+const BAD_INPUT: i32 = exit::BAD_INPUT as i32;
+const DEVICE_TROUBLE: i32 = exit::DEVICE_TROUBLE as i32;
+const CACHE_TROUBLE: i32 = exit::CACHE_TROUBLE as i32;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.0.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.display().to_string()
+    }
+
+    fn replay(&self) -> String {
+        let path = self.0.path().join("replay.json");
+        write_replay(&example().join("registry"), &path);
+        format!("replay:{}", path.display())
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        run(&self.0.path().join("cache"), arguments)
+    }
+}
+
+/// One line that names the file, and the code.
+fn expect(run: &Run, code: i32, words: &[&str]) {
+    assert_eq!(run.code, code, "{}\n{}", run.stdout, run.stderr);
+    for word in words {
+        assert!(run.fault().contains(word), "`{word}` is missing: {}", run.fault());
+    }
+    assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+}
+
+#[test]
+fn modules_that_are_none() {
+    let place = Place::new();
+    let text = fs::read(module()).unwrap();
+    let proto = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hlo/flash_attention.hash.pre.hlo.pb"));
+    expect(&place.run(&["/nowhere/module.hlo.txt"]), BAD_INPUT, &["/nowhere/module.hlo.txt"]);
+    expect(&place.run(&[&place.file("empty", "")]), BAD_INPUT, &["empty"]);
+    let noise: Vec<u8> = (0..100_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    expect(&place.run(&[&place.file("noise", noise)]), BAD_INPUT, &["noise"]);
+    if let Ok(proto) = proto {
+        let cut = place.run(&["scan", &place.file("cut.pb", &proto[..proto.len() / 2])]);
+        expect(&cut, BAD_INPUT, &["cut.pb"]);
+    }
+    // a module without labels is no mistake: it says so and has its own code
+    let bare = place.file("bare", "HloModule m\n\nENTRY e {\n  ROOT p = f32[2]{0} parameter(0)\n}\n");
+    let run = place.run(&["scan", &bare]);
+    assert_eq!(run.code, NOTHING_MATCHED);
+    assert!(run.stdout.contains("no-"), "{}", run.stdout);
+    // a cut text still gives the labels before the cut
+    let run = place.run(&["scan", &place.file("cut.txt", &text[..text.len() / 2]), "--format", "json"]);
+    assert_eq!(run.code, 0);
+    assert!(!run.json()["labels"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn command_lines_that_are_wrong() {
+    let place = Place::new();
+    let module = module();
+    expect(&place.run(&[&module, "--timer", "sundial"]), USAGE, &["sundial", "replay:FILE"]);
+    expect(&place.run(&["scan", &module, "--label-regex", "("]), USAGE, &["--label-regex"]);
+    expect(&place.run(&["scan", &module, "--label-regex", "a(?P<key>b)"]), USAGE, &["op"]);
+    for arguments in [
+        &["--rounds", "0"][..],
+        &["--min-improvement", "1.5"],
+        &["--match", "near"],
+        &["--min-improvement", "nan"],
+        &["--nonsense"],
+    ] {
+        let run = place.run(&[&[module.as_str()], arguments].concat());
+        assert_eq!(run.code, USAGE, "{arguments:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn registries_that_are_broken() {
+    let place = Place::new();
+    let (module, timer) = (module(), place.replay());
+    let missing = place.run(&[&module, "--timer", &timer, "--registry", "/nowhere/registry"]);
+    expect(&missing, BAD_INPUT, &["/nowhere/registry"]);
+    let beside = place.file("alone.hlo.txt", fs::read(&module).unwrap());
+    expect(&place.run(&[&beside, "--timer", &timer]), BAD_INPUT, &["--registry"]);
+
+    let registry = place.0.path().join("registry");
+    copy_folder(&example().join("registry"), &registry);
+    let name = registry.to_str().unwrap();
+    // a half-written record: the rest of the registry works
+    let folders = fs::read_dir(registry.join("invocations")).unwrap().map(|item| item.unwrap().path());
+    let flash = folders.filter(|path| path.to_str().unwrap().contains("flash")).next().unwrap();
+    for record in fs::read_dir(&flash).unwrap().map(|item| item.unwrap().path()) {
+        let bytes = fs::read(&record).unwrap();
+        fs::write(&record, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    let run = place.run(&[&module, "--timer", &timer, "--registry", name]);
+    assert_eq!(run.code, i32::from(exit::SOME_FAILED), "{}", run.stderr);
+    assert!(run.stderr.contains(flash.to_str().unwrap()), "{}", run.stderr);
+    assert_eq!(run.stdout.matches(" tuned\n").count(), 3, "{}", run.stdout);
+    let verify = place.run(&["registry", "verify", name]);
+    assert_eq!(verify.code, BAD_INPUT);
+    // a newer schema is refused by name
+    let header = registry.join("registry.json");
+    fs::write(&header, fs::read_to_string(&header).unwrap().replace("\"schema\":1", "\"schema\":7")).unwrap();
+    expect(&place.run(&["registry", "ls", name]), BAD_INPUT, &["7"]);
+}
+
+#[test]
+fn a_program_that_was_changed_costs_its_candidate_alone() {
+    let place = Place::new();
+    let registry = place.0.path().join("registry");
+    copy_folder(&example().join("registry"), &registry);
+    let opened = autotune_lowered::registry::Registry::open(&registry).unwrap();
+    let flash = opened
+        .invocations()
+        .iter()
+        .find(|i| i.op_id == "flash_attention@v2" && i.direction == Direction::ForwardVjp)
+        .unwrap();
+    let victim = flash.candidates.iter().find(|c| c.config != flash.baseline).unwrap();
+    let path = opened.program_path(victim.program.as_ref().unwrap());
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(&path, bytes).unwrap();
+    let name = registry.to_str().unwrap();
+    let run = place.run(&[&module(), "--timer", &place.replay(), "--registry", name]);
+    assert!(run.stdout.contains("no-program"), "{}\n{}", run.stdout, run.stderr);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+}
+
+#[test]
+fn plugins_that_are_none() {
+    let place = Place::new();
+    let module = module();
+    expect(&place.run(&[&module, "--plugin", "/nowhere/plugin.so"]), DEVICE_TROUBLE, &["/nowhere/plugin.so"]);
+    expect(&place.run(&[&module, "--plugin", &place.file("plugin.so", "text")]), DEVICE_TROUBLE, &["plugin.so"]);
+    expect(&place.run(&["device", "--plugin", "/nowhere/plugin.so"]), DEVICE_TROUBLE, &["/nowhere/plugin.so"]);
+    let run = place.run(&[&module, "--timer", "command:exit 3"]);
+    expect(&run, DEVICE_TROUBLE, &[]);
+    expect(&place.run(&[&module, "--timer", "replay:/nowhere.json"]), BAD_INPUT, &["/nowhere.json"]);
+}
+
+#[test]
+fn a_second_process_is_told_who_has_the_cache() {
+    let place = Place::new();
+    let ledger = Ledger::open(&place.0.path().join("cache"), vec![]).unwrap();
+    let run = place.run(&[&module(), "--timer", &place.replay()]);
+    expect(&run, CACHE_TROUBLE, &[&format!("process {}", std::process::id()), "--cache"]);
+    drop(ledger);
+    assert_eq!(place.run(&[&module(), "--timer", &place.replay()]).code, 0);
+}
+
+#[test]
+fn caches_that_cannot_be_made() {
+    let place = Place::new();
+    let file = place.file("a-file", "somebody's");
+    let run = run(Path::new(&file), &[&module(), "--timer", &place.replay()]);
+    expect(&run, CACHE_TROUBLE, &["a-file"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "somebody's");
+}
+
+/// Mounts a file system for as long as it lives; `None`, with the reason printed, where that is not allowed.
+struct Mount(tempfile::TempDir);
+
+impl Mount {
+    fn new(options: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = ["-t", "tmpfs", "-o", options, "tmpfs"];
+        let mounted = Command::new("mount").args(arguments).arg(folder.path()).output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self(folder)),
+            _ => {
+                eprintln!("skipped: mounting a tmpfs needs root");
+                None
+            }
+        }
+    }
+
+    fn remount(&self, options: &str) {
+        let done = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(self.0.path()).status();
+        assert!(done.unwrap().success());
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    let Some(mount) = Mount::new("size=2m") else { return };
+    let place = Place::new();
+    let cache = mount.0.path().join("cache");
+    let timer = place.replay();
+    assert_eq!(run(&cache, &[&module(), "--timer", &timer, "--rounds", "8"]).code, 0);
+    // fill what is left; the next run has more rounds to write than there is room for
+    let filler = mount.0.path().join("filler");
+    let mut bytes = vec![0_u8; 1 << 22];
+    while !bytes.is_empty() && fs::write(&filler, &bytes).is_err() {
+        bytes.truncate(bytes.len() - (16 << 10));
+    }
+    let full = run(&cache, &[&module(), "--timer", &timer, "--rounds", "2000"]);
+    expect(&full, CACHE_TROUBLE, &["space"]);
+    fs::remove_file(&filler).unwrap();
+    mount.remount("size=64m");
+    let list = run(&cache, &["cache", "ls", "--format", "json"]);
+    assert_eq!(list.json()["entries"].as_array().unwrap().len(), 4, "{}", list.stderr);
+    let again = run(&cache, &[&module(), "--timer", &timer, "--rounds", "8", "--format", "json"]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    assert!(again.json()["operations"].as_array().unwrap().iter().all(|o| o["status"] == "cached"));
+}
+
+#[test]
+fn a_read_only_disk_is_named() {
+    let Some(mount) = Mount::new("size=8m") else { return };
+    let place = Place::new();
+    mount.remount("ro");
+    let run = run(&mount.0.path().join("cache"), &[&module(), "--timer", &place.replay()]);
+    expect(&run, CACHE_TROUBLE, &["Read-only"]);
+}
+
+#[test]
+fn search_spaces_with_a_mistake_name_its_place() {
+    let place = Place::new();
+    let file = place.file("op.json", "{\n  \"schema\": 1,\n  \"op\": \"op\",\n  \"parameters\": {\"block\": [1, 2]},\n  \"constraints\": [\"block <\"],\n  \"baseline\": {\"block\": 1}\n}\n");
+    expect(&place.run(&["candidates", "check", &file]), BAD_INPUT, &["op.json:5:"]);
+    let torn = place.file("torn.json", "{\n  \"schema\": 1,");
+    expect(&place.run(&["candidates", "check", &torn]), BAD_INPUT, &["torn.json:2:"]);
+}
+
+#[test]
+fn the_help_lists_every_exit_code_and_the_scripts_are_there() {
+    let place = Place::new();
+    let help = place.run(&["--help"]).stdout;
+    for (code, meaning) in exit::TABLE {
+        assert!(help.contains(meaning) && help.contains(&format!("{code}  ")), "{code} {meaning}");
+    }
+    let bash = place.run(&["completions", "bash"]);
+    assert!(bash.code == 0 && bash.stdout.contains("--min-improvement"));
+    let man = place.run(&["man"]);
+    assert!(man.code == 0 && man.stdout.starts_with(".ie") && man.stdout.contains("autotune\\-lowered"));
+}

@@ -1,0 +1,192 @@
+//! The main job as a user starts it. Times are simulated by `replay`, except where a plugin is named.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+#[path = "support/program.rs"]
+mod program;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use program::*;
+use serde_json::Value;
+
+struct Place {
+    folder: tempfile::TempDir,
+    timer: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let replay = folder.path().join("replay.json");
+        write_replay(&example().join("registry"), &replay);
+        Self { timer: format!("replay:{}", replay.display()), folder }
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
+    fn tune(&self, more: &[&str]) -> Run {
+        let module = module();
+        let mut arguments = vec![module.as_str(), "--timer", &self.timer];
+        arguments.extend(more);
+        run(&self.cache(), &arguments)
+    }
+}
+
+fn statuses(result: &Value) -> Vec<&str> {
+    result["operations"].as_array().unwrap().iter().map(|operation| operation["status"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_example_is_tuned_kept_and_not_measured_again() {
+    let place = Place::new();
+    let first = place.tune(&["--format", "json"]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    let result = first.json();
+    assert_eq!(result["schema"], 1);
+    assert_eq!(statuses(&result), ["tuned"; 4]);
+    let flash = result["operations"].as_array().unwrap().iter().find(|o| o["op_id"] == "flash_attention@v2").unwrap();
+    assert_eq!(flash["evidence"], "by-name");
+    // ten ms against five, by the recording
+    assert!((flash["speed_up"].as_f64().unwrap() - 2.0).abs() < 0.001);
+    assert_eq!(result["source"], "replay");
+
+    let second = place.tune(&["--format", "json"]);
+    assert_eq!(second.code, 0);
+    assert_eq!(statuses(&second.json()), ["cached"; 4]);
+    assert!(second.stderr.contains("nothing measured"), "{}", second.stderr);
+
+    let table = place.tune(&[]);
+    let rows: Vec<&str> =
+        table.stdout.lines().filter(|line| line.contains("2.00×") && line.ends_with("cached")).collect();
+    assert_eq!(rows.len(), 4, "{}", table.stdout);
+    assert!(table.stdout.starts_with("operation"), "{}", table.stdout);
+}
+
+#[test]
+fn the_whole_label_of_stablehlo_is_exact() {
+    let place = Place::new();
+    let module = example().join("module.stablehlo.mlir");
+    let run = run(&place.cache(), &[module.to_str().unwrap(), "--timer", &place.timer, "--format", "json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let evidence: Vec<Value> =
+        run.json()["operations"].as_array().unwrap().iter().map(|operation| operation["evidence"].clone()).collect();
+    assert_eq!(evidence, ["exact"; 4]);
+}
+
+#[test]
+fn a_dry_run_and_no_persist_leave_no_cache() {
+    let place = Place::new();
+    let dry = place.tune(&["--dry-run", "--format", "json"]);
+    assert_eq!((dry.code, statuses(&dry.json())), (0, vec!["planned"; 4]));
+    let memory = place.tune(&["--no-persist", "--format", "json"]);
+    assert_eq!((memory.code, statuses(&memory.json())), (0, vec!["tuned"; 4]));
+    assert!(!place.cache().exists());
+}
+
+#[test]
+fn what_no_one_recorded_is_said_and_changes_the_exit_code() {
+    let place = Place::new();
+    let registry = place.folder.path().join("registry");
+    copy_folder(&example().join("registry"), &registry);
+    let without = |words: &[&str]| {
+        for folder in fs::read_dir(registry.join("invocations")).unwrap().map(|item| item.unwrap().path()) {
+            if words.iter().any(|word| folder.file_name().unwrap().to_str().unwrap().contains(word)) {
+                fs::remove_dir_all(folder).unwrap();
+            }
+        }
+    };
+    without(&["flash"]);
+    let some = place.tune(&["--registry", registry.to_str().unwrap()]);
+    assert_eq!(some.code, 1, "{}", some.stderr);
+    assert!(some.stdout.contains("no match"), "{}", some.stdout);
+    without(&["matmul", "entropy"]);
+    let none = place.tune(&["--registry", registry.to_str().unwrap()]);
+    assert_eq!(none.code, 3, "{}", none.stderr);
+}
+
+#[test]
+fn cached_configs_are_listed_found_and_removed() {
+    let place = Place::new();
+    place.tune(&[]);
+    let list = run(&place.cache(), &["cache", "ls", "--format", "json"]).json();
+    assert_eq!(list["entries"].as_array().unwrap().len(), 4);
+    assert!(list["entries"].as_array().unwrap().iter().all(|entry| entry["tier"] == "sled"));
+    let removed = run(&place.cache(), &["cache", "rm", "flash_attention@v2"]);
+    assert_eq!((removed.code, removed.stdout.as_str()), (0, "removed 1\n"));
+    assert_eq!(run(&place.cache(), &["cache", "rm", "flash_attention@v2"]).code, 3);
+    let rebuilt = run(&place.cache(), &["cache", "rebuild"]);
+    assert_eq!((rebuilt.code, rebuilt.stdout.as_str()), (0, "3 entries\n"));
+    let path = run(&place.cache(), &["cache", "path"]);
+    assert_eq!(path.stdout.trim_end(), place.cache().to_str().unwrap());
+}
+
+/// Starts the main job on the real plugin and waits until a line of its stderr holds `until`.
+fn started(cache: &Path, plugin: &Path, until: &str) -> Child {
+    let module = module();
+    let arguments = [module.as_str(), "--rounds", "40", "--plugin", plugin.to_str().unwrap()];
+    let mut child = command(cache).args(arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    lines.by_ref().map(Result::unwrap).find(|line| line.contains(until)).expect("it ended before it was measured");
+    // the pipe stays open and is read, as a terminal would
+    std::thread::spawn(move || lines.for_each(drop));
+    child
+}
+
+#[test]
+fn a_killed_run_loses_no_written_round_and_goes_on() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let mut child = started(&cache, &plugin, "[2/4] blocked_matmul@v1:97c0056ebd3eafab: round 16 of 40");
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let resumed = run(&cache, &[&module(), "--rounds", "40", "--plugin", plugin.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    let result = resumed.json();
+    let operations = result["operations"].as_array().unwrap();
+    assert_eq!(operations[0]["status"], "cached", "{}", operations[0]);
+    let kept = operations[1]["rounds_kept"].as_u64().unwrap();
+    assert!((16..40).contains(&kept), "{kept} rounds kept: the kill came after the sixteenth");
+    assert_eq!(kept + operations[1]["rounds_measured"].as_u64().unwrap(), 40);
+    assert!(operations.iter().all(|operation| operation["best"].is_object()), "{result}");
+}
+
+#[test]
+fn ctrl_c_ends_with_what_is_decided() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let child = started(&cache, &plugin, "[2/4] blocked_matmul@v1:97c0056ebd3eafab: round 8 of 40");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.contains("interrupted"), "{table}");
+    let list = run(&cache, &["cache", "ls", "--format", "json"]);
+    assert!(!list.stderr.contains("set aside"), "{}", list.stderr);
+    assert_eq!(list.json()["entries"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_real_runtime_tunes_the_example() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [&module(), "--rounds", "8", "--plugin", plugin.to_str().unwrap(), "--format", "json"];
+    let run = run(&folder.path().join("cache"), &arguments);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let result = run.json();
+    assert_eq!(result["source"], "host-wall");
+    assert_eq!(result["device"]["identity"]["platform"], "cpu");
+    for operation in result["operations"].as_array().unwrap() {
+        let measured: Vec<&Value> = operation["candidates"].as_array().unwrap().iter().collect();
+        assert!(measured.iter().all(|candidate| candidate["rounds"].as_u64().unwrap() >= 8), "{operation}");
+        assert!(measured.iter().all(|candidate| candidate["median_ns"].as_f64().unwrap() > 1000.0), "{operation}");
+    }
+}

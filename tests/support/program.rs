@@ -1,0 +1,109 @@
+//! Runs the program as a user does.
+
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use autotune_lowered::label::Direction;
+use autotune_lowered::registry::Registry;
+use serde_json::{Value, json};
+
+pub struct Run {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Run {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}\n{}\n{}", self.stdout, self.stderr))
+    }
+
+    /// The one line that says what is wrong.
+    pub fn fault(&self) -> &str {
+        let lines: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("autotune-lowered: ")).collect();
+        assert_eq!(lines.len(), 1, "one line is to say what is wrong:\n{}", self.stderr);
+        lines[0]
+    }
+}
+
+pub fn command(cache: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"));
+    command.env("AUTOTUNE_LOWERED_CACHE_DIR", cache).env_remove("AUTOTUNE_LOWERED_REGISTRY").env_remove("RUST_LOG");
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
+    command
+}
+
+pub fn run(cache: &Path, arguments: &[&str]) -> Run {
+    let output = command(cache).args(arguments).output().unwrap();
+    Run {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+pub fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/transformer")
+}
+
+pub fn module() -> String {
+    example().join("module.hlo.txt").display().to_string()
+}
+
+/// Simulated samples for every candidate of a registry: the n-th takes 10 − n ms, whatever it is.
+pub fn write_replay(registry: &Path, file: &Path) {
+    let registry = Registry::open(registry).unwrap();
+    let invocations: Vec<Value> = registry
+        .invocations()
+        .iter()
+        .map(|invocation| {
+            let candidates: Vec<Value> = invocation
+                .candidates
+                .iter()
+                .enumerate()
+                .map(|(n, candidate)| {
+                    let ns = 10_000_000 - 1_000_000 * n as u64;
+                    json!({"config": candidate.config, "epochs": [[ns, ns + 1000, ns - 1000, ns + 500]],
+                           "outputs": [{"spec": "f32[1]", "hex": "0000803f"}]})
+                })
+                .collect();
+            let direction = if invocation.direction == Direction::Forward { "forward" } else { "forward-vjp" };
+            json!({"op_id": invocation.op_id, "call_key": invocation.call_key, "direction": direction,
+                   "candidates": candidates})
+        })
+        .collect();
+    let device = json!({"identity": {"platform": "cpu", "device_kind": "cpu", "hardware": {"cpu_model": "simulated"}},
+                        "environment": {"platform_version": "cpu"}});
+    let recording = json!({"schema": 1, "device": device, "invocations": invocations});
+    fs::write(file, recording.to_string()).unwrap();
+}
+
+pub fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for item in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(item.file_name());
+        if item.path().is_dir() {
+            copy_folder(&item.path(), &target);
+        } else {
+            fs::copy(item.path(), target).unwrap();
+        }
+    }
+}
+
+/// The plugin that tests run on: `AUTOTUNE_LOWERED_TEST_PLUGIN`, else the one of the active Python environment.
+pub fn plugin() -> Option<PathBuf> {
+    let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_PLUGIN");
+    if let Some(first) = named.as_ref().and_then(|paths| std::env::split_paths(paths).next()) {
+        return Some(first);
+    }
+    match autotune_lowered::timer::pjrt::discover(None, None) {
+        Ok(found) => found.into_iter().next().map(|plugin| plugin.path),
+        Err(failure) => {
+            eprintln!("skipped: {failure}");
+            None
+        }
+    }
+}
