@@ -221,7 +221,7 @@ impl Search<'_> {
     }
 
     /// Searches a stream, in order, in constant memory; gives the line of each entry's first occurrence as well.
-    pub(crate) fn run_stream(&self, mut reader: impl Read) -> io::Result<(Tally, Vec<u64>, u64)> {
+    pub(crate) fn run_stream(&self, mut reader: impl Read) -> io::Result<(Tally, Vec<u64>)> {
         let block = self.block_bytes.max(MAX_STAMP_BYTES);
         let mut tally = Tally::default();
         let mut lines = Vec::new();
@@ -248,7 +248,7 @@ impl Search<'_> {
             }
             line += newlines(own_start, own_end);
             if at_end {
-                return Ok((tally, lines, base + buffer.len() as u64));
+                return Ok((tally, lines));
             }
             let keep_from = own_end.saturating_sub(LEFT_BYTES);
             buffer.drain(..keep_from);
@@ -286,4 +286,122 @@ pub(crate) fn lines_at(source: &dyn Source, offsets: &[u64], block_bytes: usize)
             Ok(1 + lines + count_in(&mut buffer, whole * block, offset)?)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::label::Label;
+
+    /// Labels of a whole text by one expression over all of it, independent of blocks.
+    fn naive(text: &str) -> BTreeMap<String, (u64, u64)> {
+        let label = regex::Regex::new("ejkernel_ops#[A-Za-z0-9_.@-]+(:[0-9a-f]{16})?").unwrap();
+        let mut all: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for found in label.find_iter(text) {
+            let entry = all.entry(found.as_str().replace("ejkernel_ops#", "")).or_insert((0, found.start() as u64));
+            entry.0 += 1;
+        }
+        all
+    }
+
+    fn counted(tally: &Tally) -> BTreeMap<String, (u64, u64)> {
+        tally
+            .entries
+            .iter()
+            .map(|entry| {
+                let Label { op_id, call_key } = entry.stamp.label.clone();
+                let text = call_key.map_or(op_id.clone(), |key| format!("{op_id}:{key}"));
+                (text, (entry.occurrences, entry.first))
+            })
+            .collect()
+    }
+
+    fn piece() -> impl Strategy<Value = String> {
+        prop_oneof![
+            Just("ejkernel_ops#rms_norm@v1:020151af84a38253".to_owned()),
+            Just("ejkernel_ops#flash@v2:39205d2e7dfcef1b".to_owned()),
+            Just("ejkernel_ops#rms_norm".to_owned()),
+            Just("ejkernel_ops#".to_owned()),
+            Just("ejkernel_ops".to_owned()),
+            Just("ejkernel_ops#rms_norm@v1:0201".to_owned()),
+            Just("\n".to_owned()),
+            Just("transpose(".to_owned()),
+            "[a-z/(\" ]{0,40}",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_of_any_size_find_what_one_pass_finds(
+            pieces in proptest::collection::vec(piece(), 0..60),
+            block_bytes in 1_usize..300,
+        ) {
+            // a separator keeps a piece from prolonging the name before it
+            let text = pieces.join("/");
+            let search = Search { escapes: Escapes::Raw, user: None, block_bytes };
+            let tally = search.run(&text.as_bytes()).unwrap();
+            prop_assert_eq!(counted(&tally), naive(&text));
+            let offsets: Vec<u64> = tally.entries.iter().map(|entry| entry.first).collect();
+            let lines = lines_at(&text.as_bytes(), &offsets, block_bytes).unwrap();
+            for (offset, line) in offsets.iter().zip(lines) {
+                prop_assert_eq!(line, 1 + text[..*offset as usize].matches('\n').count() as u64);
+            }
+        }
+
+        #[test]
+        fn a_users_expression_finds_the_same_in_blocks_of_any_size(
+            words in proptest::collection::vec("[a-c]{0,4}(:[a-c]{1,3})?", 0..80),
+            block_bytes in 1_usize..200,
+        ) {
+            let text = words.join("\"");
+            let user = UserLabels::new("(?P<op>[a-c]+):(?P<key>[a-c]+)").unwrap();
+            let whole = regex::Regex::new("(?P<op>[a-c]+):(?P<key>[a-c]+)").unwrap();
+            let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+            for found in whole.find_iter(&text) {
+                *expected.entry(found.as_str().to_owned()).or_default() += 1;
+            }
+            let search = Search { escapes: Escapes::C, user: Some(&user), block_bytes };
+            let found: BTreeMap<String, u64> =
+                counted(&search.run(&text.as_bytes()).unwrap()).into_iter().map(|(name, (count, _))| (name, count)).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn a_stream_finds_what_a_file_finds() {
+        // labels of many lengths slide over the edges of the stream's blocks, long json stamps among them
+        let mut text = String::new();
+        let json = format!(
+            "ejkernel_ops:{{\"args\":[\"{}\"],\"cfg\":0,\"kwargs\":{{}},\"op_id\":\"op@v1\"}}",
+            "x".repeat(40_000)
+        );
+        while text.len() < 700_000 {
+            let pad = text.len() % 977;
+            text.push_str(&"p".repeat(pad));
+            text.push_str(if pad % 13 == 0 { &json } else { "/ejkernel_ops#rms_norm@v1:020151af84a38253/\n" });
+        }
+        let search = Search { escapes: Escapes::Raw, user: None, block_bytes: 70_000 };
+        let (tally, lines) = search.run_stream(text.as_bytes()).unwrap();
+        let file = search.run(&text.as_bytes()).unwrap();
+        assert_eq!(counted(&tally), counted(&file));
+        let stamps = text.matches("ejkernel_ops").count() as u64;
+        assert_eq!(tally.entries.iter().map(|entry| entry.occurrences).sum::<u64>(), stamps);
+        for (entry, line) in tally.entries.iter().zip(lines) {
+            assert_eq!(line, 1 + text[..entry.first as usize].matches('\n').count() as u64);
+        }
+    }
+
+    #[test]
+    fn source_paths_are_no_labels() {
+        let hlo = b"FileNames\n1 \"/src/ejkernel_ops#a@v1:020151af84a38253.py\"\n  %x = f32[] add(), metadata={op_name=\"ejkernel_ops#b\" source_file=\"/ejkernel_ops#c\"}\n";
+        let mlir = b"#loc1 = loc(\"/ejkernel_ops#a\":12:3)\n#loc2 = loc(\"ejkernel_ops#b\"(#loc1))\n";
+        for (text, escapes) in [(&hlo[..], Escapes::C), (mlir, Escapes::Mlir)] {
+            let tally = Search { escapes, user: None, block_bytes: 64 }.run(&text).unwrap();
+            assert_eq!(counted(&tally).into_keys().collect::<Vec<_>>(), ["b"]);
+        }
+    }
 }

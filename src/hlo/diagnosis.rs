@@ -6,7 +6,7 @@ use crate::label::Evidence;
 
 /// The text of a lowered function with its locations, by the version of JAX.
 const STABLEHLO_COMMAND: &str = "write StableHLO text with `open(\"module.mlir\", \"w\").write(lowered.as_text(debug_info=True))` \
-     (JAX before 0.4.36: `lowered.compiler_ir().operation.get_asm(enable_debug_info=True)`)";
+     (where an older JAX takes no `debug_info`: `lowered.compiler_ir().operation.get_asm(enable_debug_info=True)`)";
 const STAMP_COMMAND: &str =
     "run with `EJKERNEL_OPS_STAMP=hash` set before ejkernel is imported, since its default stamps nothing";
 
@@ -80,7 +80,7 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
         say(
             "too-many-labels",
             format!(
-                "this {form} holds more than {} distinct labels; {} further occurrences are not listed",
+                "this {form} holds more distinct labels than are kept (at most {}); {} further occurrences are not listed",
                 super::tally::MAX_DISTINCT,
                 counts.overflow
             ),

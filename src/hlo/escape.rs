@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn an_escape_cut_at_the_end_is_no_panic() {
-        for text in ["\\", "\\2", "\\x", "\\x4", "\\30"] {
+        for text in ["\\", "\\2", "\\x", "\\x4", "\\3"] {
             for escapes in [Escapes::C, Escapes::Mlir, Escapes::Raw] {
                 assert_eq!(unescape(text, escapes).as_bytes()[0], b'\\');
             }

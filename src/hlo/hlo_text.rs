@@ -51,6 +51,14 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
     structure
 }
 
+/// What the first line tells of a module that is too large to be read whole.
+pub(crate) fn read_head(head: &[u8]) -> Structure {
+    let mut structure = Structure::default();
+    let line = head.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"HloModule ")).unwrap_or_default();
+    read_header(&String::from_utf8_lossy(line), false, &mut structure);
+    structure
+}
+
 fn read_header(header: &str, has_sharding: bool, structure: &mut Structure) {
     let Some(rest) = header.strip_prefix("HloModule ") else { return };
     let name = rest.split([',', ' ']).next().unwrap_or_default();

@@ -32,11 +32,10 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
             locations.insert(line.get(..at).unwrap_or_default(), body);
         }
     }
-    let mut reader = Reader { sites: Sites::default(), user, locations, function: None, has_module: false };
+    let mut reader = Reader { sites: Sites::default(), user, locations, function: None };
     for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
         let line = line.trim_ascii();
         if line.starts_with(b"module ") || line == b"module{" {
-            reader.has_module = true;
             read_module(line, &mut structure);
         } else if line.starts_with(b"func.func ") {
             reader.begin(line);
@@ -48,6 +47,15 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
         structure.cut = Some("its last function is not closed".to_owned());
     }
     structure.resolved = reader.sites.resolve();
+    structure
+}
+
+/// What the first lines tell of a module that is too large to be read whole.
+pub(crate) fn read_head(head: &[u8]) -> Structure {
+    let mut structure = Structure::default();
+    if let Some(line) = head.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"module ")) {
+        read_module(line, &mut structure);
+    }
     structure
 }
 
@@ -126,7 +134,6 @@ struct Reader<'a> {
     user: Option<&'a UserLabels>,
     locations: HashMap<&'a [u8], &'a [u8]>,
     function: Option<Function>,
-    has_module: bool,
 }
 
 impl<'a> Reader<'a> {

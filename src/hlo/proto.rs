@@ -141,6 +141,8 @@ pub(crate) fn walk(source: &dyn Source, user: Option<&UserLabels>, with_sites: b
                     let bytes = read(source, &field)?;
                     walk.computation(&bytes, field.start).map_err(|error| malformed(&error, field.start))?;
                 }
+                // a schedule is there only after optimisation
+                7 => walk.structure.is_optimized = true,
                 _ => {}
             }
         }

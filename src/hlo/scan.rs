@@ -26,7 +26,7 @@ use crate::label::Label;
 /// Modules up to this size are held in memory whole, for call sites and the digest.
 pub(crate) const STRUCTURE_BYTES: u64 = 1 << 28;
 
-const BLOCK_BYTES: usize = 1 << 19;
+const BLOCK_BYTES: usize = 1 << 18;
 const MAX_COMPRESSION_LAYERS: usize = 2;
 
 /// How to scan.
@@ -201,9 +201,24 @@ fn scan_module(
         }
         _ => Vec::new(),
     };
+    let is_whole = structure.is_some();
     let mut scan = assemble(form, tally, &lines, structure);
     scan.digest = whole.map(Digest::of);
+    if !is_whole {
+        let head = source.window(0, HEAD_BYTES).map_err(ScanErrorKind::Unreadable)?;
+        describe_large(form, &head, &mut scan);
+    }
     Ok(scan)
+}
+
+/// Names a module of which only the beginning was read for its structure.
+fn describe_large(form: ModuleForm, head: &[u8], scan: &mut Scan) {
+    let structure = match form {
+        ModuleForm::HloText => hlo_text::read_head(head),
+        ModuleForm::StablehloText => mlir_text::read_head(head),
+        _ => return,
+    };
+    (scan.module, scan.partitioned) = (structure.module, structure.partitioned);
 }
 
 fn read_structure(form: ModuleForm, text: &[u8], user: Option<&UserLabels>) -> Structure {
@@ -253,10 +268,13 @@ fn scan_stream(
             advice: "decompress or save it to a file and scan that",
         });
     }
-    let (tally, lines, _) =
+    let head = kept.get(..HEAD_BYTES).unwrap_or_default().to_vec();
+    let (tally, lines) =
         search(form, options).run_stream(io::Cursor::new(kept).chain(reader)).map_err(ScanErrorKind::Unreadable)?;
     let lines = if form == ModuleForm::StablehloBytecode { Vec::new() } else { lines };
-    Ok(assemble(form, tally, &lines, None))
+    let mut scan = assemble(form, tally, &lines, None);
+    describe_large(form, &head, &mut scan);
+    Ok(scan)
 }
 
 fn assemble(form: ModuleForm, tally: Tally, lines: &[u64], mut structure: Option<Structure>) -> Scan {

@@ -173,11 +173,8 @@ impl<'a> Members<'a> {
         while depth > 0 || in_string {
             match (self.next(), in_string) {
                 (None, _) => return End::Cut,
-                (Some(b'\\'), true) => {
-                    if self.next().is_none() {
-                        return End::Cut;
-                    }
-                }
+                // whatever an escape stands for ends no string
+                (Some(b'\\'), true) if self.next().is_none() => return End::Cut,
                 (Some(b'"'), _) => in_string = !in_string,
                 (Some(b'{' | b'['), false) => depth += 1,
                 (Some(b'}' | b']'), false) => depth = depth.saturating_sub(1),
@@ -334,4 +331,97 @@ fn cut_tokamax(text: &[u8]) -> Option<Stamp> {
     let class = class.get(..class.iter().position(|&byte| byte == b'"')?)?;
     let class = std::str::from_utf8(class).ok().filter(|class| !class.is_empty() && class.len() <= MAX_NAME_BYTES)?;
     Some(Stamp { family: Family::Tokamax, label: Label::new(class, None), evidence: Evidence::ByName, arguments: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, escapes: Escapes) -> (Option<Label>, Option<Evidence>, usize) {
+        let parsed = parse(text.as_bytes(), escapes).unwrap();
+        let (label, evidence) = parsed.stamp.map(|stamp| (stamp.label, stamp.evidence)).unzip();
+        (label, evidence, parsed.length)
+    }
+
+    fn label(op_id: &str, key: Option<&str>) -> Option<Label> {
+        Some(Label::new(op_id, key.map(str::to_owned)))
+    }
+
+    #[test]
+    fn hash_stamps_whole_and_cut() {
+        let cases = [
+            ("ejkernel_ops#rms_norm@v1:020151af84a38253)/mul", label("rms_norm@v1", Some("020151af84a38253")), 41),
+            ("ejkernel_ops#rms_norm.v1:020151af84a38253\"", label("rms_norm@v1", Some("020151af84a38253")), 41),
+            ("ejkernel_ops#rms_norm\" rest", label("rms_norm", None), 21),
+            ("ejkernel_ops#rms_norm;jit(f)/mul", label("rms_norm", None), 21),
+            ("ejkernel_ops#rms_norm/while/body", label("rms_norm", None), 21),
+            ("ejkernel_ops#rms_norm@v1:0201 ", label("rms_norm@v1", None), 24),
+            ("ejkernel_ops#a.vx:0201", label("a.vx", None), 17),
+            ("ejkernel_ops#/mul", None, 13),
+        ];
+        for (text, expected, length) in cases {
+            let (found, evidence, measured) = read(text, Escapes::C);
+            assert_eq!(found, expected, "{text}");
+            assert_eq!(measured, length, "{text}");
+            let whole = expected.as_ref().is_some_and(|label| label.call_key.is_some());
+            assert_eq!(evidence == Some(Evidence::Exact), whole, "{text}");
+        }
+        assert!(parse(b"ejkernel_ops/modules/flash.py", Escapes::C).is_none());
+        assert!(parse(b"ejkernel_ops_rms_norm.3", Escapes::C).is_none());
+    }
+
+    // Keys from Python 3.11:
+    // hashlib.sha256(json.dumps({"args_spec": args, "batch_axes": None, "kwargs_spec": kwargs, "method": None},
+    //                           sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+    // with args = [1e-06, 1e16, "\u00e9\"\\"], kwargs = {"a": {"b": [None, True, -0.0]}}
+    #[test]
+    fn json_stamps_keep_pythons_spelling() {
+        let json = r#"{"args":[1e-06,1e+16,"\u00e9\"\\"],"cfg":7,"kwargs":{"a":{"b":[null,true,-0.0]}},"op_id":"op"#;
+        let expected = label("op", Some("9d5f284d9855ce3d"));
+        let raw = format!("ejkernel_ops:{json}");
+        let c = format!("ejkernel_ops:{}", json.replace('\\', "\\\\").replace('"', "\\\""));
+        let mlir = format!("ejkernel_ops:{}", json.replace('\\', "\\5C").replace('"', "\\22"));
+        for (text, escapes) in [(raw, Escapes::Raw), (c, Escapes::C), (mlir, Escapes::Mlir)] {
+            let ends = if escapes == Escapes::Raw { ["\0", ";jit(f)"] } else { ["\"", "/while"] };
+            for end in ends {
+                let (found, evidence, length) = read(&format!("{text}{end}"), escapes);
+                assert_eq!(found, expected, "{text}{end}");
+                assert_eq!(evidence, Some(Evidence::Recomputed));
+                assert_eq!(length, text.len(), "{text}{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn stamps_cut_inside_their_arguments_are_broken_not_guessed() {
+        let whole = r#"ejkernel_ops:{"args":[1],"cfg":{},"kwargs":{"x":"a"},"op_id":"op@v2"}"#;
+        assert_eq!(read(whole, Escapes::Raw).0.unwrap().op_id, "op@v2");
+        let name = whole.find("op@v2").unwrap();
+        for end in "ejkernel_ops:{".len()..=name {
+            assert_eq!(read(&format!("{}\0", &whole[..end]), Escapes::Raw).0, None, "{}", &whole[..end]);
+        }
+        assert_eq!(read(&format!("{}\0", &whole[..name + 2]), Escapes::Raw).0.unwrap().op_id, "op");
+    }
+
+    #[test]
+    fn tokamax_braces_inside_strings_do_not_count() {
+        let text = r#"tokamax:{"op":{"__type":"a.B","note":"}}{"},"arguments":{"b":1,"a":"f32[2]"}}/mul"#;
+        let parsed = parse(text.as_bytes(), Escapes::Raw).unwrap();
+        let stamp = parsed.stamp.unwrap();
+        // printf '{"a":"f32[2]","b":1}' | sha256sum
+        assert_eq!(stamp.label, Label::new("a.B", Some("9812f8a05b6be59f".to_owned())));
+        assert_eq!(parsed.length, text.len() - "/mul".len());
+        let cut = read("tokamax:{\"op\":{\"__type\":\"a.B\",\"no\0", Escapes::Raw);
+        assert_eq!((cut.0, cut.1), (label("a.B", None), Some(Evidence::ByName)));
+    }
+
+    #[test]
+    fn hostile_stamps_end() {
+        let deep = format!("tokamax:{{{}", "[".repeat(200_000));
+        assert!(parse(deep.as_bytes(), Escapes::Raw).unwrap().stamp.is_none());
+        let closed = format!("tokamax:{{\"op\":{}{}}}", "[".repeat(30_000), "]".repeat(30_000));
+        assert!(parse(closed.as_bytes(), Escapes::Raw).unwrap().stamp.is_none());
+        let long = format!("ejkernel_ops#{}", "a".repeat(100_000));
+        assert!(parse(long.as_bytes(), Escapes::Raw).unwrap().length < 1000);
+    }
 }

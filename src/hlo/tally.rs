@@ -1,12 +1,16 @@
 //! Counts of stamps by their spelling, so that a label seen a million times is parsed once.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use super::escape::Escapes;
 use super::stamp::{self, Stamp};
 
 /// Distinct spellings kept; later ones are counted together as [`Tally::overflow`].
 pub(crate) const MAX_DISTINCT: usize = 1 << 18;
+
+/// Bytes of all spellings kept, so that a file of distinct long stamps cannot fill the memory.
+const MAX_SPELLING_BYTES: usize = 1 << 26;
 
 /// One spelling of a label.
 #[derive(Debug, Clone)]
@@ -25,33 +29,33 @@ pub(crate) struct Tally {
     pub(crate) entries: Vec<Entry>,
     /// Prefixes after which not even the operation's name could be read.
     pub(crate) broken: u64,
-    /// Stamps beyond [`MAX_DISTINCT`] spellings.
+    /// Stamps beyond [`MAX_DISTINCT`] spellings or [`MAX_SPELLING_BYTES`] of them.
     pub(crate) overflow: u64,
-    /// The last spelling found: most stamps repeat the one before.
-    last: Option<(Vec<u8>, usize)>,
+    /// Entries found of late: most stamps repeat one of a few.
+    latest: [usize; LATEST],
+    spellings: Vec<Vec<u8>>,
+    spelling_bytes: usize,
     /// JSON spellings seen of late, which are long to measure but quick to compare.
     recent: Vec<Vec<u8>>,
 }
 
 const RECENT: usize = 8;
+const LATEST: usize = 4;
 
 impl Tally {
     /// The entry of a spelling seen before.
     pub(crate) fn known(&mut self, spelling: &[u8]) -> Option<&mut Entry> {
-        if let Some((last, index)) = &self.last
-            && last == spelling
-        {
-            return self.entries.get_mut(*index);
-        }
-        let index = *self.index.get(spelling)?;
-        match &mut self.last {
-            Some((last, at)) => {
-                last.clear();
-                last.extend_from_slice(spelling);
-                *at = index;
+        let repeated =
+            self.latest.into_iter().find(|&at| self.spellings.get(at).is_some_and(|known| known == spelling));
+        let index = match repeated {
+            Some(index) => index,
+            None => {
+                let index = *self.index.get(spelling)?;
+                self.latest.rotate_right(1);
+                self.latest[0] = index;
+                index
             }
-            last => *last = Some((spelling.to_vec(), index)),
-        }
+        };
         self.entries.get_mut(index)
     }
 
@@ -97,11 +101,13 @@ impl Tally {
     }
 
     fn insert(&mut self, spelling: Vec<u8>, entry: Entry) {
-        if self.entries.len() >= MAX_DISTINCT {
+        if self.entries.len() >= MAX_DISTINCT || self.spelling_bytes + spelling.len() > MAX_SPELLING_BYTES {
             self.overflow += entry.occurrences;
             return;
         }
-        self.index.insert(spelling, self.entries.len());
+        self.spelling_bytes += spelling.len();
+        self.index.insert(spelling.clone(), self.entries.len());
+        self.spellings.push(spelling);
         self.entries.push(entry);
     }
 
@@ -153,6 +159,9 @@ pub(crate) fn stamps_of(name: &[u8], escapes: Escapes) -> Vec<(usize, stamp::Par
     found
 }
 
+static TRANSPOSE: LazyLock<memchr::memmem::Finder<'static>> =
+    LazyLock::new(|| memchr::memmem::Finder::new(b"transpose("));
+
 /// Whether a stamp stands in a backward pass: JAX wraps the scopes of a transposed computation in `transpose(…)`.
 ///
 /// `before` is what precedes the stamp; only its own name counts, from the opening quote or the last `;`.
@@ -160,7 +169,7 @@ pub(crate) fn is_under_transpose(before: &[u8], escapes: Escapes) -> bool {
     let start = name_start(before, escapes).unwrap_or(0);
     let name = before.get(start..).unwrap_or_default();
     let part = memchr::memrchr(b';', name).map_or(name, |at| name.get(at..).unwrap_or_default());
-    memchr::memmem::find(part, b"transpose(").is_some()
+    TRANSPOSE.find(part).is_some()
 }
 
 /// Where the name that ends `before` starts: after its opening quote, or after a control byte.
