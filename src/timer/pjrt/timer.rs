@@ -63,7 +63,7 @@ pub struct PjrtTimer {
     device_index: usize,
     notes: Vec<String>,
     job: Option<Job>,
-    /// The plugin cannot serialize.
+    /// The plugin cannot serialize, or not load what it serialized.
     in_place: bool,
 }
 
@@ -274,10 +274,15 @@ impl Timer for PjrtTimer {
             }
         }
         match self.compile(candidate, &program, &key)? {
-            Some((kept, compile_ns)) => {
-                self.load_kept(params, kept)?;
-                Ok(Prepared { compile_ns, reused: false })
-            }
+            Some((kept, compile_ns)) => match self.load_kept(params.clone(), kept) {
+                Ok(()) => Ok(Prepared { compile_ns, reused: false }),
+                // fresh and refused: what this plugin serializes is of no use
+                Err(failure) if failure.kind == FailureKind::Compile => {
+                    self.in_place = true;
+                    self.compile_in_place(params)
+                }
+                Err(failure) => Err(failure),
+            },
             None => {
                 self.in_place = true;
                 self.compile_in_place(params)
