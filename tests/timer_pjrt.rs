@@ -11,8 +11,11 @@ use autotune_lowered::array::ArraySpec;
 use autotune_lowered::config::Config;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::registry::{Direction, Program, ProgramFormat};
+use autotune_lowered::timer::conformance::{Outcome, check};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer, discover, probe};
-use autotune_lowered::timer::{FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Source, Timer};
+use autotune_lowered::timer::{
+    FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Source, Timer, WorkerCommand,
+};
 
 fn plugins() -> Vec<PathBuf> {
     if let Some(paths) = std::env::var_os("AUTOTUNE_LOWERED_TEST_PLUGIN") {
@@ -142,6 +145,38 @@ fn every_form_of_a_program_runs_and_is_right() {
         again.begin(&job).unwrap();
         assert!(again.prepare(1).unwrap().reused);
         assert_eq!(again.measure(1, 2).unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn our_own_worker_conforms() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let exe = env!("CARGO_BIN_EXE_autotune-lowered");
+        let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
+        let report = check(&command, &Limits::default(), place.folder.path()).unwrap();
+        assert!(report.steps.iter().all(|step| step.outcome == Outcome::Passed), "{report}");
+        assert_eq!(report.steps.len(), 15);
+    }
+}
+
+#[test]
+fn time_is_taken_to_completion() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
+        // a loop of a hundred times the rounds, launched as fast
+        let mut fastest = |rounds: i32| {
+            let inputs = vec![
+                place.input("rounds", "s32[]", &rounds.to_le_bytes(), false),
+                place.input("x", "f32[3]", &f32s(&[1.0, -1.0, 0.0]), false),
+            ];
+            timer.begin(&place.job(&["control.mlir"], inputs)).unwrap();
+            timer.prepare(0).unwrap();
+            timer.measure(0, 5).unwrap().into_iter().min().unwrap()
+        };
+        let (short, long) = (fastest(10_000), fastest(1_000_000));
+        assert!(long > 20 * short && long < 500 * short, "{short} ns, {long} ns");
     }
 }
 
