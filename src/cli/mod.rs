@@ -1,3 +1,3 @@
-//! The command line: arguments, progress, exit codes.
+//! The command line: arguments, progress, exit codes. The only room that prints or exits.
 
 pub mod worker;
