@@ -11,8 +11,11 @@ use autotune_lowered::array::ArraySpec;
 use autotune_lowered::config::Config;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::registry::{Direction, Program, ProgramFormat};
+use autotune_lowered::timer::conformance::{Outcome, check};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer, discover, probe};
-use autotune_lowered::timer::{FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Source, Timer};
+use autotune_lowered::timer::{
+    FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Source, Timer, WorkerCommand,
+};
 
 fn plugins() -> Vec<PathBuf> {
     if let Some(paths) = std::env::var_os("AUTOTUNE_LOWERED_TEST_PLUGIN") {
@@ -42,6 +45,7 @@ impl Place {
             plugin: plugin.to_owned(),
             device: 0,
             client_options: Vec::new(),
+            xla_flags: None,
             executables: self.folder.path().join("executables"),
             limits: Limits { measure: Duration::from_secs(20), ..Limits::default() },
         }
@@ -141,6 +145,38 @@ fn every_form_of_a_program_runs_and_is_right() {
         again.begin(&job).unwrap();
         assert!(again.prepare(1).unwrap().reused);
         assert_eq!(again.measure(1, 2).unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn our_own_worker_conforms() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let exe = env!("CARGO_BIN_EXE_autotune-lowered");
+        let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
+        let report = check(&command, &Limits::default(), place.folder.path()).unwrap();
+        assert!(report.steps.iter().all(|step| step.outcome == Outcome::Passed), "{report}");
+        assert_eq!(report.steps.len(), 15);
+    }
+}
+
+#[test]
+fn time_is_taken_to_completion() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
+        // a loop of a hundred times the rounds, launched as fast
+        let mut fastest = |rounds: i32| {
+            let inputs = vec![
+                place.input("rounds", "s32[]", &rounds.to_le_bytes(), false),
+                place.input("x", "f32[3]", &f32s(&[1.0, -1.0, 0.0]), false),
+            ];
+            timer.begin(&place.job(&["control.mlir"], inputs)).unwrap();
+            timer.prepare(0).unwrap();
+            timer.measure(0, 5).unwrap().into_iter().min().unwrap()
+        };
+        let (short, long) = (fastest(10_000), fastest(1_000_000));
+        assert!(long > 20 * short && long < 500 * short, "{short} ns, {long} ns");
     }
 }
 
@@ -380,5 +416,104 @@ fn what_is_no_plugin_is_said_in_one_line() {
         .find(|path| path.exists())
     {
         assert!(message(library).contains("exports no `GetPjrtApi`"), "{}", message(library));
+    }
+}
+
+#[test]
+fn flags_that_a_plugin_dies_of_are_taken_away_and_told() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let good = "--xla_cpu_enable_fast_math=false";
+        let flags = format!("--no_such_flag=1 {good} --xla_cpu_enable_xprof_traceme=banana --other");
+        let options = PjrtOptions { xla_flags: Some(flags), ..place.options(&plugin) };
+        let mut timer = PjrtTimer::start(&options).unwrap();
+        assert!(timer.device().environment.xla_flags.iter().any(|flag| flag == good));
+        assert!(!timer.device().environment.xla_flags.iter().any(|flag| flag.contains("other")));
+        assert!(timer.notes().iter().any(|note| note.contains("`--no_such_flag=1 --other`")), "{:?}", timer.notes());
+        // the compile worker starts without them too
+        let inputs = vec![place.input("a", "f32[1024]", &f32s(&[1.0; 1024]), false)];
+        timer.begin(&place.job(&["idle.mlir"], inputs)).unwrap();
+        timer.prepare(0).unwrap();
+        timer.restart(&[]).unwrap();
+        assert_eq!(timer.measure(0, 2).unwrap().len(), 2);
+    }
+}
+
+/// A program in the place of this one, which changes what the worker says: a plugin that cannot serialize.
+fn cannot_serialize(folder: &Path, edit: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+
+    let path = folder.join("altered");
+    let real = env!("CARGO_BIN_EXE_autotune-lowered");
+    let script = format!("#!/bin/sh\nif [ $2 = exec ]; then exec {real} \"$@\"; fi\n{real} \"$@\" | sed -u '{edit}'\n");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_plugin_that_cannot_serialize_compiles_where_it_measures() {
+    for plugin in plugins().into_iter().take(1) {
+        for edit in
+            [r#"s/"capabilities":\["compile"\]/"capabilities":[]/"#, r#"s/"serialized":true/"serialized":false/"#]
+        {
+            let place = Place::new();
+            let exe = cannot_serialize(place.folder.path(), edit);
+            let mut timer = PjrtTimer::start(&PjrtOptions { exe, ..place.options(&plugin) }).unwrap();
+            let inputs = || {
+                vec![
+                    place.input("a", "f32[4]", &f32s(&[1.0; 4]), false),
+                    place.input("b", "f32[4]", &f32s(&[2.0; 4]), false),
+                ]
+            };
+            timer.begin(&place.job(&["add.mlirbc", "custom_call.mlir"], inputs())).unwrap();
+            for reused in [false, false] {
+                let prepared = timer.prepare(0).unwrap();
+                assert!(prepared.compile_ns > 0 && prepared.reused == reused);
+            }
+            assert_eq!(timer.prepare(1).unwrap_err().kind, FailureKind::CustomCall);
+            timer.restart(&[]).unwrap();
+            assert_eq!(fs::read(&timer.outputs(0).unwrap()[0].path).unwrap(), f32s(&[3.0; 4]));
+            let folder = place.folder.path().join("executables/executables-v1");
+            assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "nothing to keep");
+            timer.end();
+            let mut wrong = inputs();
+            wrong[1].spec = spec("s32[4]");
+            timer.begin(&place.job(&["add.mlirbc"], wrong)).unwrap();
+            assert_eq!(timer.prepare(0).unwrap_err().kind, FailureKind::Signature);
+        }
+    }
+}
+
+#[test]
+fn a_plugin_of_another_api_is_told_from_one_of_ours() {
+    let place = Place::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/fake_plugin.c");
+    let failure = |defines: &[&str]| {
+        let library = place.folder.path().join("fake.so");
+        let built = std::process::Command::new("cc")
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .args(defines)
+            .arg(&source)
+            .status()
+            .expect("a C compiler, which Rust needs for linking too");
+        assert!(built.success());
+        let failure = PjrtTimer::start(&place.options(&library)).map(|_| ()).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Device);
+        assert!(!failure.message.contains('\n'), "{failure}");
+        failure.message
+    };
+    for (defines, expected) in [
+        (&["-DMAJOR=1", "-DMINOR=2"][..], "plugin of a newer API: 1.2, while 0.x is needed"),
+        (&["-DMAJOR=-1"], "plugin of an older API: -1.0"),
+        (&["-DTABLE_BYTES=40"], "plugin of an older API: its version 0.0 has no function `client_create`"),
+        (&["-DTABLE_BYTES=8"], "its function table of 8 bytes is empty"),
+        (&["-DNO_TABLE"], "gave no function table"),
+        (&["-DABORTS"], "the worker died of SIGABRT during `hello`"),
+        (&["-DSPEAKS", "-DMAJOR=7"], "plugin of a newer API: 7.0"),
+    ] {
+        let message = failure(defines);
+        assert!(message.contains(expected), "{defines:?}: {message}");
     }
 }

@@ -22,6 +22,8 @@ use super::protocol::{Call, Hello, MAX_LINE_BYTES, PROTOCOL_VERSION, Request, Re
 const TAIL_BYTES: usize = 64 << 10;
 /// Bytes that are kept of its beginning.
 const HEAD_BYTES: usize = 8 << 10;
+/// Longest that a supervisor may take to end what is left of a worker.
+const SUPERVISOR_LIMIT: Duration = Duration::from_secs(5);
 /// Longest wait for the exit code of a worker that closed its stdout.
 const EXIT_WAIT: Duration = Duration::from_secs(2);
 
@@ -117,6 +119,7 @@ pub struct WorkerClient {
     tail: Tail,
     next_id: u64,
     gone: bool,
+    grace: Duration,
 }
 
 impl WorkerClient {
@@ -157,6 +160,7 @@ impl WorkerClient {
             tail: Tail::default(),
             next_id: 1,
             gone: false,
+            grace: limits.grace,
         };
         nonblocking.map_err(|error| cannot(format!("a worker's pipes: {error}")))?;
         Ok(client)
@@ -401,7 +405,7 @@ impl WorkerClient {
         self.gone = true;
         self.stdin = None;
         let since = Instant::now();
-        while since.elapsed() < Duration::from_secs(5) {
+        while since.elapsed() < self.grace + SUPERVISOR_LIMIT {
             // a worker that waits for its stderr to be read would use up all its grace
             self.drain_stderr();
             match self.child.try_wait() {

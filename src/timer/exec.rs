@@ -29,9 +29,9 @@ pub const EXIT_CANNOT_START: u8 = 127;
 /// A worker that a signal ended gives this plus the signal's number, as shells do.
 pub const EXIT_SIGNAL_BASE: u8 = 128;
 
-/// How often the supervisor looks at the worker's memory.
+/// How often the supervisor looks at the memory of the worker and of the children that it knows.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often it looks at the memory of the worker's children too, and at its own parent.
+/// How often it looks for children of the worker, and for its own parent.
 const LOOK_AROUND_EVERY: Duration = Duration::from_millis(500);
 
 /// What `worker exec` is to do.
@@ -156,7 +156,7 @@ fn supervise(options: &ExecOptions, exe: &Path) -> io::Result<u8> {
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let group = group.ok_or_else(|| io::Error::other("a process id out of range"))?;
-    let ending = watch(options, &mut child, group, parent);
+    let ending = watch(options, &child, group, parent);
     // while its leader is not reaped the group's number cannot mean another group
     let _ = kill_process_group(group, Signal::KILL);
     let status = child.wait()?;
@@ -176,11 +176,12 @@ fn supervise(options: &ExecOptions, exe: &Path) -> io::Result<u8> {
 }
 
 /// Waits until the worker ends or must be ended.
-fn watch(options: &ExecOptions, child: &mut Child, group: Pid, parent: Option<Pid>) -> io::Result<Ending> {
+fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) -> io::Result<Ending> {
     let handle = pidfd_open(group, PidfdFlags::empty())?;
     let stdin = rustix::stdio::stdin();
     let mut alone_since: Option<Instant> = None;
     let mut looked_around = Instant::now();
+    let mut members = vec![child.id()];
     loop {
         let pause = match alone_since {
             Some(since) => options.grace.saturating_sub(since.elapsed()).min(LOOK_AROUND_EVERY),
@@ -213,8 +214,10 @@ fn watch(options: &ExecOptions, child: &mut Child, group: Pid, parent: Option<Pi
             return Ok(Ending::Alone);
         }
         if let Some(limit) = options.memory_bytes {
-            let own = resident_bytes(child.id());
-            let bytes = if look_around { own.max(group_resident_bytes(group)) } else { own };
+            if look_around {
+                members = family(group);
+            }
+            let bytes = members.iter().map(|&pid| resident_bytes(pid)).fold(0, u64::saturating_add);
             if bytes > limit {
                 return Ok(Ending::Memory(bytes));
             }
@@ -230,13 +233,14 @@ fn resident_bytes(pid: u32) -> u64 {
     kilobytes.unwrap_or(0).saturating_mul(1024)
 }
 
-fn group_resident_bytes(group: Pid) -> u64 {
+/// The worker's process group, and what came to us as its reaper.
+fn family(group: Pid) -> Vec<u32> {
     let group = group.as_raw_nonzero().get();
     let ours = getpid().as_raw_nonzero().get();
     processes()
         .filter(|process| process.group == group || process.parent == ours)
-        .map(|process| resident_bytes(process.id.unsigned_abs()))
-        .fold(0, u64::saturating_add)
+        .map(|process| process.id.unsigned_abs())
+        .collect()
 }
 
 struct Process {

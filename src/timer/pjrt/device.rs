@@ -11,7 +11,7 @@ use crate::device::{DeviceFingerprint, DeviceIdentity, Environment};
 pub(super) fn fingerprints(client: &Client, plugin: &Path) -> Result<Vec<DeviceFingerprint>, PjrtError> {
     let platform = client.platform_name()?.to_lowercase();
     let environment = Environment {
-        platform_version: client.platform_version()?,
+        platform_version: as_jax_has_it(&platform, client.platform_version()?),
         driver: driver_version(&platform),
         plugin: plugin.file_name().map(|name| name.to_string_lossy().into_owned()),
         plugin_digest: None,
@@ -29,6 +29,12 @@ pub(super) fn fingerprints(client: &Client, plugin: &Path) -> Result<Vec<DeviceF
             Ok(DeviceFingerprint { identity, environment: environment.clone() })
         })
         .collect()
+}
+
+/// JAX puts a line before the version of a client that it reaches through the C API, as we do; its CPU client is its
+/// own and has none. Kernel libraries key their caches by JAX's spelling.
+fn as_jax_has_it(platform: &str, version: String) -> String {
+    if platform == "cpu" { version } else { format!("PJRT C API\n{version}") }
 }
 
 fn hardware(platform: &str, description: &DeviceDescription) -> BTreeMap<String, String> {
@@ -113,6 +119,12 @@ mod tests {
         assert_eq!(cpuinfo_field(info, &["CPU part"]), None);
         let driver = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs)\nGCC version:  gcc 12.2\n";
         assert_eq!(nvidia_driver(driver).unwrap(), "570.86.15");
+    }
+
+    #[test]
+    fn platform_versions_are_jaxs() {
+        assert_eq!(as_jax_has_it("cpu", "cpu".into()), "cpu");
+        assert_eq!(as_jax_has_it("cuda", "cuda 12090".into()), "PJRT C API\ncuda 12090");
     }
 
     #[test]

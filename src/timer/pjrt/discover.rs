@@ -126,11 +126,11 @@ fn sorted_entries(folder: &Path) -> Vec<PathBuf> {
     entries
 }
 
-/// Asks the `python3` of `path`, without its site hooks, and gives up after `limit`.
+/// Asks the `python3` of `path` and gives up after `limit`.
 fn ask_python(path: &OsStr, limit: Duration) -> io::Result<Vec<PathBuf>> {
     const QUESTION: &str = "import sysconfig;print(sysconfig.get_path('purelib'));print(sysconfig.get_path('platlib'))";
     let mut child = Command::new("python3")
-        .args(["-I", "-S", "-c", QUESTION])
+        .args(["-I", "-c", QUESTION])
         .env("PATH", path)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -184,10 +184,15 @@ impl Executable {
         }
         let mut code = vec![0_u8; program.code_size];
         program.code = code.as_mut_ptr().cast();
+        arguments.program = &raw mut program;
         // SAFETY: the place has the size asked for; the format's text lives as long as the plugin.
         let format = unsafe {
             call!(self.client.plugin, executable_optimized_program, &mut arguments)?;
-            std::slice::from_raw_parts(program.format.cast::<u8>(), program.format_size)
+            if program.format.is_null() {
+                &[]
+            } else {
+                std::slice::from_raw_parts(program.format.cast::<u8>(), program.format_size)
+            }
         };
         Ok((code, String::from_utf8_lossy(format).into_owned()))
     }

@@ -30,6 +30,8 @@ macro_rules! arguments {
         }
 
         impl $name {
+            // a struct that only the plugin fills in is never made here
+            #[allow(dead_code)]
             pub(super) fn new() -> Self {
                 // the C side counts to the end of the last field, without the padding behind it
                 #[allow(unused_mut, unused_assignments)]
@@ -273,4 +275,74 @@ pub(super) struct Api {
     pub(super) buffer_to_host_buffer: Option<Fn<ToHostArgs>>,
     _unused_15: [Option<Unused>; 1],
     pub(super) buffer_ready_event: Option<Fn<BufferEventArgs>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    /// Sizes as a C compiler has them of the header of version 0.81 (`PJRT_…_STRUCT_SIZE`).
+    #[test]
+    fn structs_are_as_long_as_in_c() {
+        for (name, ours, theirs) in [
+            ("Plugin_Initialize", EmptyArgs::new().struct_size, 16),
+            ("Error_Destroy", ErrorArgs::new().struct_size, 24),
+            ("Error_Message", ErrorMessageArgs::new().struct_size, 40),
+            ("Error_GetCode", ErrorCodeArgs::new().struct_size, 28),
+            ("Event_Await", EventArgs::new().struct_size, 24),
+            ("Client_Create", ClientCreateArgs::new().struct_size, 88),
+            ("Client_PlatformName", ClientTextArgs::new().struct_size, 40),
+            ("Client_AddressableDevices", ClientDevicesArgs::new().struct_size, 40),
+            ("Program", ProgramStruct::new().struct_size, 48),
+            ("Client_Compile", CompileArgs::new().struct_size, 56),
+            ("Client_BufferFromHostBuffer", FromHostArgs::new().struct_size, 120),
+            ("Device_GetDescription", DeviceDescriptionArgs::new().struct_size, 32),
+            ("DeviceDescription_Id", DescriptionIdArgs::new().struct_size, 28),
+            ("DeviceDescription_Kind", DescriptionTextArgs::new().struct_size, 40),
+            ("DeviceDescription_Attributes", DescriptionAttributesArgs::new().struct_size, 40),
+            ("Executable_NumOutputs", ExecutableCountArgs::new().struct_size, 32),
+            ("Executable_OptimizedProgram", OptimizedProgramArgs::new().struct_size, 32),
+            ("Executable_Serialize", SerializeArgs::new().struct_size, 56),
+            ("LoadedExecutable_GetExecutable", GetExecutableArgs::new().struct_size, 32),
+            ("Executable_DeserializeAndLoad", DeserializeArgs::new().struct_size, 64),
+            ("ExecuteOptions", ExecuteOptions::new().struct_size, 112),
+            ("LoadedExecutable_Execute", ExecuteArgs::new().struct_size, 80),
+            ("Buffer_ElementType", BufferTypeArgs::new().struct_size, 28),
+            ("Buffer_Dimensions", BufferDimensionsArgs::new().struct_size, 40),
+            ("Buffer_ToHostBuffer", ToHostArgs::new().struct_size, 56),
+            ("Buffer_MemoryLayout", MemoryLayout::new().struct_size, 76),
+            ("Buffer_MemoryLayout_Tiled", MemoryLayout::new().tiled_struct_size, 56),
+            ("NamedValue", NamedValue::new().struct_size, 56),
+        ] {
+            assert_eq!(ours, theirs, "PJRT_{name}");
+        }
+    }
+
+    /// Offsets as a C compiler has them of the same header.
+    #[test]
+    fn fields_are_where_c_has_them() {
+        assert_eq!(size_of::<ApiVersion>(), 24);
+        assert_eq!(offset_of!(ExecuteOptions, non_donatable_input_indices), 56);
+        assert_eq!(offset_of!(ExecuteArgs, output_lists), 56);
+        assert_eq!(offset_of!(MemoryLayout, kind), 72);
+        assert_eq!(offset_of!(NamedValue, value_size), 48);
+        assert_eq!(offset_of!(FromHostArgs, device), 80);
+        assert_eq!(offset_of!(FromHostArgs, buffer), 112);
+        assert_eq!(offset_of!(Api, error_destroy), 40);
+        assert_eq!(offset_of!(Api, client_create), 120);
+        assert_eq!(offset_of!(Api, client_addressable_devices), 168);
+        assert_eq!(offset_of!(Api, client_compile), 200);
+        assert_eq!(offset_of!(Api, client_buffer_from_host_buffer), 216);
+        assert_eq!(offset_of!(Api, device_description_attributes), 240);
+        assert_eq!(offset_of!(Api, device_get_description), 272);
+        assert_eq!(offset_of!(Api, executable_num_outputs), 392);
+        assert_eq!(offset_of!(Api, executable_optimized_program), 424);
+        assert_eq!(offset_of!(Api, loaded_executable_execute), 480);
+        assert_eq!(offset_of!(Api, executable_deserialize_and_load), 488);
+        assert_eq!(offset_of!(Api, buffer_destroy), 504);
+        assert_eq!(offset_of!(Api, buffer_to_host_buffer), 600);
+        assert_eq!(offset_of!(Api, buffer_ready_event), 616);
+    }
 }

@@ -8,7 +8,6 @@ mod device;
 mod discover;
 #[allow(unsafe_code)]
 mod executable;
-#[allow(unsafe_code)]
 mod ffi;
 mod flags;
 mod options;

@@ -39,7 +39,7 @@ impl PjrtError {
     fn absent(function: &str, version: &str) -> Self {
         Self {
             code: Self::UNIMPLEMENTED,
-            message: format!("the plugin's API {version} has no `{function}`: use a newer plugin"),
+            message: format!("plugin of an older API: its version {version} has no function `{function}`"),
         }
     }
 
@@ -52,7 +52,7 @@ impl PjrtError {
 /// Calls a function of the table by its field's name; the arguments must be what that function takes.
 macro_rules! call {
     ($plugin:expr, $function:ident, $arguments:expr) => {
-        $plugin.call($plugin.api.$function, concat!("PJRT_", stringify!($function)), $arguments)
+        $plugin.call($plugin.api.$function, stringify!($function), $arguments)
     };
 }
 pub(super) use call;
@@ -86,9 +86,9 @@ impl Plugin {
             unsafe { ((*table).struct_size, (*table).version.major, (*table).version.minor) };
         let version = format!("{major}.{minor}");
         if major != API_MAJOR {
-            let age = if major < API_MAJOR { "older" } else { "newer" };
+            let age = if major < API_MAJOR { "an older" } else { "a newer" };
             return Err(PjrtError::local(format!(
-                "{}: plugin of an {age} API: {version}, while {API_MAJOR}.x is needed",
+                "{}: plugin of {age} API: {version}, while {API_MAJOR}.x is needed",
                 path.display()
             )));
         }

@@ -26,6 +26,8 @@ pub struct PjrtOptions {
     pub device: usize,
     /// `name=value` for the plugin's client; sensible ones for its platform when empty.
     pub client_options: Vec<String>,
+    /// `XLA_FLAGS` of the workers; this process's own where not told.
+    pub xla_flags: Option<String>,
     /// Folder of the kept executables.
     pub executables: PathBuf,
     /// Limits of both workers.
@@ -40,7 +42,12 @@ impl PjrtOptions {
         for option in &self.client_options {
             command.extend(["--client-option".into(), option.into()]);
         }
-        WorkerCommand { exe: self.exe.clone(), command, environment: Vec::new() }
+        let environment = vec![("XLA_FLAGS".into(), Some(self.flags().into()))];
+        WorkerCommand { exe: self.exe.clone(), command, environment }
+    }
+
+    fn flags(&self) -> String {
+        self.xla_flags.clone().unwrap_or_else(|| std::env::var("XLA_FLAGS").unwrap_or_default())
     }
 }
 
@@ -56,7 +63,7 @@ pub struct PjrtTimer {
     device_index: usize,
     notes: Vec<String>,
     job: Option<Job>,
-    /// The plugin cannot serialize.
+    /// The plugin cannot serialize, or not load what it serialized.
     in_place: bool,
 }
 
@@ -69,7 +76,7 @@ impl PjrtTimer {
         let store = ExecutableStore::open(&options.executables).map_err(|error| {
             device_failure(format!("{}: no folder for executables: {error}", options.executables.display()))
         })?;
-        let (command, client, hello) = start_worker(options.command(), &options.limits)?;
+        let (command, client, hello) = start_worker(options)?;
         let mut device = hello
             .devices
             .get(hello.device)
@@ -192,7 +199,7 @@ fn digest_of_plugin(plugin: &Path) -> Result<Digest, Failure> {
 /// Every device that a plugin shows, as a worker with the given options sees them.
 pub fn probe(options: &PjrtOptions) -> Result<Vec<DeviceFingerprint>, Failure> {
     let plugin_digest = digest_of_plugin(&options.plugin)?;
-    let (_, client, hello) = start_worker(options.command(), &options.limits)?;
+    let (_, client, hello) = start_worker(options)?;
     client.shutdown(&options.limits);
     let mut devices = hello.devices;
     for device in &mut devices {
@@ -202,8 +209,10 @@ pub fn probe(options: &PjrtOptions) -> Result<Vec<DeviceFingerprint>, Failure> {
 }
 
 /// A worker that said hello, with the command that works: without the flags that the plugin dies of.
-fn start_worker(mut command: WorkerCommand, limits: &Limits) -> Result<(WorkerCommand, WorkerClient, Hello), Failure> {
-    let mut flags = std::env::var("XLA_FLAGS").unwrap_or_default();
+fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, Hello), Failure> {
+    let limits = &options.limits;
+    let mut command = options.command();
+    let mut flags = options.flags();
     let mut notes = Vec::new();
     loop {
         let mut client = WorkerClient::spawn(&command, limits)?;
@@ -265,10 +274,15 @@ impl Timer for PjrtTimer {
             }
         }
         match self.compile(candidate, &program, &key)? {
-            Some((kept, compile_ns)) => {
-                self.load_kept(params, kept)?;
-                Ok(Prepared { compile_ns, reused: false })
-            }
+            Some((kept, compile_ns)) => match self.load_kept(params.clone(), kept) {
+                Ok(()) => Ok(Prepared { compile_ns, reused: false }),
+                // fresh and refused: what this plugin serializes is of no use
+                Err(failure) if failure.kind == FailureKind::Compile => {
+                    self.in_place = true;
+                    self.compile_in_place(params)
+                }
+                Err(failure) => Err(failure),
+            },
             None => {
                 self.in_place = true;
                 self.compile_in_place(params)

@@ -5,6 +5,10 @@ import jax.export
 import jax.numpy as jnp
 from pathlib import Path
 
+# locations without the folder that this file happened to lie in
+jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/")
+jax.config.update("jax_traceback_in_locations_limit", 1)
+
 here = Path(__file__).parent
 f32 = lambda *dims: jax.ShapeDtypeStruct(dims, jnp.float32)
 
