@@ -50,6 +50,27 @@ fn a_platforms_recording_matches_every_device_of_it() {
     assert!(registry.find(MatchMode::Any, &device("cpu", "A"), "flash_attention@v2", "0000000000000000").is_empty());
 }
 
+#[test]
+fn invocations_are_selected_by_name_and_key() {
+    let registry = example();
+    for (what, count) in [
+        ("blocked_matmul", 4),
+        ("blocked_matmul@v1", 4),
+        ("blocked_matmul@v2", 0),
+        ("97c0056ebd3eafab", 2),
+        ("blocked_matmul:97c0056ebd3eafab", 2),
+        ("blocked_matmul@v1:97c0056ebd3eafab", 2),
+        ("flash_attention@v2:97c0056ebd3eafab", 0),
+        ("", 0),
+    ] {
+        assert_eq!(registry.select(what).len(), count, "{what}");
+    }
+    let listed = registry.list();
+    assert_eq!(listed.len(), 8);
+    assert_eq!((listed[0].op_id.as_str(), listed[0].direction), ("blocked_matmul@v1", Direction::Forward));
+    assert_eq!((listed[0].candidates, listed[0].programs, listed[0].target.as_str()), (6, 6, "every cpu device"));
+}
+
 /// The labels of the committed module by a plain regular expression, without the scanner.
 fn labels_of(text: &str) -> Vec<FoundLabel> {
     let stamp = regex::Regex::new(r"ejkernel_ops#(\w+)(?:[@.]v(\d+):([0-9a-f]{16}))?").unwrap();
