@@ -47,21 +47,21 @@ fn a_space_gives_exactly_the_configs_that_hold() {
 
 #[test]
 fn excluded_choices_are_never_combined() {
-    // 10 parameters of 10 values: ten thousand million points, of which a constraint on the first leaves one in ten each
-    let parameters: Vec<String> = (0..10).map(|n| format!(r#""p{n}":{{"from":0,"to":9,"step":1}}"#)).collect();
-    let constraints: Vec<String> = (1..10).map(|n| format!(r#""p{n} == p{}""#, n - 1)).collect();
+    // eight parameters of four values; each must equal the one before
+    let parameters: Vec<String> = (0..8).map(|n| format!(r#""p{n}":{{"from":0,"to":3,"step":1}}"#)).collect();
+    let constraints: Vec<String> = (1..8).map(|n| format!(r#""p{n} == p{}""#, n - 1)).collect();
     let text = format!(
         r#"{{"schema":1,"op":"f","parameters":{{{}}},"constraints":[{}],"baseline":{}}}"#,
         parameters.join(","),
         constraints.join(","),
-        serde_json::json!((0..10).map(|n| (format!("p{n}"), 3)).collect::<std::collections::BTreeMap<_, _>>())
+        serde_json::json!((0..8).map(|n| (format!("p{n}"), 3)).collect::<std::collections::BTreeMap<_, _>>())
     );
     let space = CandidateSpace::parse("f.json", &text).unwrap();
-    assert_eq!(space.count_bound(), 10_u128.pow(10));
+    assert_eq!(space.count_bound(), 4_u128.pow(8));
     let mut walk = space.configs();
-    assert_eq!(walk.by_ref().count(), 10);
-    // ten choices of the first parameter, and for each ten of every later one
-    assert_eq!(walk.visited(), 10 + 10 * 9 * 10);
+    assert_eq!(walk.by_ref().count(), 4);
+    // four choices of the first parameter, and for each four of every later one
+    assert_eq!(walk.visited(), 4 + 4 * 7 * 4);
 }
 
 #[test]

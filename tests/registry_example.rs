@@ -4,6 +4,9 @@
 use std::path::Path;
 
 use autotune_lowered::device::{DeviceIdentity, DeviceMatch, MatchMode};
+use autotune_lowered::hlo::{FoundLabel, ModuleForm, Scan};
+use autotune_lowered::label::{Evidence, Label};
+use autotune_lowered::matching::{ByName, match_labels};
 use autotune_lowered::registry::{Direction, Registry};
 
 fn example() -> Registry {
@@ -45,4 +48,85 @@ fn a_platforms_recording_matches_every_device_of_it() {
     let gpu = registry.find(MatchMode::Kind, &device("cuda", "A"), "flash_attention@v2", "d9a668bdbb2245c3");
     assert!(gpu.iter().all(|found| matches!(found.device, DeviceMatch::Miss(_))));
     assert!(registry.find(MatchMode::Any, &device("cpu", "A"), "flash_attention@v2", "0000000000000000").is_empty());
+}
+
+#[test]
+fn invocations_are_selected_by_name_and_key() {
+    let registry = example();
+    for (what, count) in [
+        ("blocked_matmul", 4),
+        ("blocked_matmul@v1", 4),
+        ("blocked_matmul@v2", 0),
+        ("97c0056ebd3eafab", 2),
+        ("blocked_matmul:97c0056ebd3eafab", 2),
+        ("blocked_matmul@v1:97c0056ebd3eafab", 2),
+        ("flash_attention@v2:97c0056ebd3eafab", 0),
+        ("", 0),
+    ] {
+        assert_eq!(registry.select(what).len(), count, "{what}");
+    }
+    let listed = registry.list();
+    assert_eq!(listed.len(), 8);
+    assert_eq!((listed[0].op_id.as_str(), listed[0].direction), ("blocked_matmul@v1", Direction::Forward));
+    assert_eq!((listed[0].candidates, listed[0].programs, listed[0].target.as_str()), (6, 6, "every cpu device"));
+}
+
+/// The labels of the committed module by a plain regular expression, without the scanner.
+fn labels_of(text: &str) -> Vec<FoundLabel> {
+    let stamp = regex::Regex::new(r"ejkernel_ops#(\w+)(?:[@.]v(\d+):([0-9a-f]{16}))?").unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for found in stamp.captures_iter(text) {
+        let part = |index: usize| found.get(index).map(|part| part.as_str().to_owned());
+        let op_id = match part(2) {
+            Some(version) => format!("{}@v{version}", &found[1]),
+            None => found[1].to_owned(),
+        };
+        seen.insert(Label::new(op_id, part(3)));
+    }
+    let label = |label: Label| FoundLabel {
+        evidence: if label.call_key.is_some() { Evidence::Exact } else { Evidence::ByName },
+        label,
+        family: "ejkernel-hash".into(),
+        occurrences: 1,
+        line: None,
+        backward: true,
+        call_sites: Vec::new(),
+        arguments: None,
+    };
+    seen.into_iter().map(label).collect()
+}
+
+#[test]
+fn every_label_of_the_example_module_is_recorded() {
+    let registry = example();
+    let device = DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: [].into() };
+    for (name, flash) in [("module.stablehlo.mlir", "exact"), ("module.hlo.txt", "by name, of 1 recorded")] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/transformer").join(name);
+        let labels = labels_of(&std::fs::read_to_string(path).unwrap());
+        let scan = Scan {
+            schema: 1,
+            form: ModuleForm::HloText,
+            module: None,
+            digest: None,
+            partitioned: None,
+            labels,
+            diagnosis: Vec::new(),
+        };
+        let found = match_labels(&scan, &registry, &device, MatchMode::Exact, ByName::Few);
+        assert_eq!(found.missed, []);
+        let shown: Vec<_> =
+            found.matched.iter().map(|m| (m.invocation.op_id.as_str(), m.labels[0].how.to_string())).collect();
+        let exact = || "exact".to_owned();
+        assert_eq!(
+            shown,
+            [
+                ("blocked_matmul@v1", exact()),
+                ("blocked_matmul@v1", exact()),
+                ("chunked_cross_entropy@v1", exact()),
+                ("flash_attention@v2", flash.to_owned()),
+            ],
+            "{name}"
+        );
+        assert!(found.matched.iter().all(|m| m.flags.is_empty() && m.invocation.direction == Direction::ForwardVjp));
+    }
 }

@@ -27,6 +27,7 @@
 
 mod built_in;
 mod expression;
+mod file;
 mod locate;
 mod space;
 mod walk;

@@ -81,6 +81,18 @@ impl Registry {
             .collect()
     }
 
+    /// Invocations that a person names, for `registry show`: by operation with or without its version, by call key, or by
+    /// both with a colon between them.
+    pub fn select(&self, what: &str) -> Vec<&Arc<Invocation>> {
+        let is_named = |invocation: &Invocation| {
+            let (op_id, key) = (invocation.op_id.as_str(), invocation.call_key.as_str());
+            let name = crate::label::split_op_id(op_id).0;
+            let of_call = |op: &str| what.strip_prefix(op).and_then(|rest| rest.strip_prefix(':')) == Some(key);
+            [op_id, name, key].contains(&what) || of_call(op_id) || of_call(name)
+        };
+        self.invocations().iter().filter(|invocation| is_named(invocation)).collect()
+    }
+
     /// One line for each invocation, for `registry ls`.
     pub fn list(&self) -> Vec<Listed> {
         self.invocations().iter().map(|invocation| listed(invocation)).collect()

@@ -35,6 +35,7 @@
 mod add;
 mod check;
 mod disk;
+mod error;
 mod folder;
 mod lookup;
 mod merge;
@@ -46,7 +47,8 @@ mod verify;
 pub use crate::label::Direction;
 pub use check::{InvalidInvocation, NotRunnable, ProgramGroup};
 pub use disk::MAX_PROGRAM_BYTES;
-pub use folder::{Problem, ProblemKind, Registry, RegistryError, SCHEMA};
+pub use error::{Problem, ProblemKind, RegistryError};
+pub use folder::{Registry, SCHEMA};
 pub use lookup::{Found, Listed};
 pub use merge::Change;
 pub use model::{Argument, Candidate, Invocation, Program, ProgramFormat, Target};

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::folder::{ProblemKind, SCHEMA};
-use super::{Invocation, disk};
+use super::{Invocation, ProblemKind, SCHEMA, disk};
 use crate::digest::Digest;
 
 /// Largest record that is read.
