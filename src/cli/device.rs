@@ -103,6 +103,7 @@ pub(super) fn options(args: &PluginArgs, plugin: &FoundPlugin, limits: Limits) -
         device: args.device,
         client_options: args.client_options.clone(),
         executables: std::env::temp_dir(),
+        xla_flags: None,
         limits,
     })
 }
