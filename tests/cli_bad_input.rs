@@ -109,8 +109,8 @@ fn registries_that_are_broken() {
     copy_folder(&example().join("registry"), &registry);
     let name = registry.to_str().unwrap();
     // a half-written record: the rest of the registry works
-    let folders = fs::read_dir(registry.join("invocations")).unwrap().map(|item| item.unwrap().path());
-    let flash = folders.filter(|path| path.to_str().unwrap().contains("flash")).next().unwrap();
+    let mut folders = fs::read_dir(registry.join("invocations")).unwrap().map(|item| item.unwrap().path());
+    let flash = folders.find(|path| path.to_str().unwrap().contains("flash")).unwrap();
     for record in fs::read_dir(&flash).unwrap().map(|item| item.unwrap().path()) {
         let bytes = fs::read(&record).unwrap();
         fs::write(&record, &bytes[..bytes.len() / 2]).unwrap();
