@@ -8,6 +8,7 @@ use std::process::Command;
 
 use autotune_lowered::array::{ArraySpec, DType, Fill};
 use autotune_lowered::config::Config;
+use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::registry::{
     Argument, Candidate, Direction, Invocation, NotRunnable, ProblemKind, ProgramFormat, Registry, RegistryError,
@@ -97,6 +98,35 @@ fn what_is_added_comes_back() {
     // the same record again is the same file
     assert_eq!(registry.add(&added).unwrap(), record);
     assert_eq!(registry.record_count(), 1);
+}
+
+#[test]
+fn python_and_rust_name_a_record_alike() {
+    let (_folder, registry) = fresh();
+    let mut recorded = invocation(&registry, "é|k", 5, &[4], program_of);
+    recorded.op_id = "op@v1".into();
+    recorded.direction = Direction::ForwardVjp;
+    let hardware = [("sm_count", "132"), ("compute_capability", "9.0")];
+    recorded.target = Target::Device(DeviceIdentity {
+        platform: "cuda".into(),
+        device_kind: "NVIDIA H200".into(),
+        hardware: hardware.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+    });
+    // examples/transformer/registry_writer.py, invocation_key
+    assert_eq!(recorded.key().to_string(), "67916a362f5503c9c9ea674577010a54ab51ea322f27ea9a429f459bd454ed57");
+}
+
+#[test]
+fn what_cannot_be_written_is_named_and_leaves_nothing() {
+    let (_folder, mut registry) = fresh();
+    let recorded = invocation(&registry, "k", 5, &[4], program_of);
+    let blocked = registry.root().join("invocations");
+    fs::write(&blocked, "a file where a folder must be").unwrap();
+    let before = files_of(registry.root());
+    let error = registry.add(&recorded).unwrap_err().to_string();
+    assert!(error.contains(blocked.to_str().unwrap()) && !error.contains('\n'), "{error}");
+    assert_eq!(files_of(registry.root()), before);
+    assert!(Registry::open(registry.root()).unwrap_err().to_string().contains(blocked.to_str().unwrap()));
 }
 
 #[test]
