@@ -27,7 +27,7 @@ pub use error::StoreError;
 pub use key::CacheKey;
 pub use lock::FolderLock;
 pub use memory::MemoryStore;
-pub use seed::{SeedProblem, SeedStore};
+pub use seed::{SeedProblem, SeedStore, write_seeds};
 pub use sled_store::{SledCondition, SledStore};
 pub use store::{ConfigStore, Tier};
 pub use tiered::{Flag, FlagKind, Hit, Lookup, OverlayGuard, TieredCache};

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,6 +59,43 @@ struct SeedEntry {
 
 /// The seed files of the `cache/` folder of this repository, as they were when the program was built.
 const SHIPPED: &[(&str, &str)] = &[];
+
+/// Writes entries as seed files below a folder, `<device>/<operation>.json`, in the keys' order; a file that is there is
+/// replaced. Returns the files.
+pub fn write_seeds(folder: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<Vec<PathBuf>, StoreError> {
+    let mut files: BTreeMap<PathBuf, SeedFile> = BTreeMap::new();
+    for (key, entry) in entries {
+        let device = format!("{}-{}", slug(&key.device.device_kind), key.device.to_digest().to_short());
+        let path = folder.join(device).join(format!("{}.json", slug(&key.op_id)));
+        let file = files.entry(path).or_insert_with(|| SeedFile {
+            schema: SCHEMA,
+            op_id: key.op_id.clone(),
+            device: key.device.clone(),
+            entries: Vec::new(),
+        });
+        let (call_key, direction) = (key.call_key.clone(), key.direction);
+        file.entries.push(SeedEntry { call_key, direction, entry: Entry::clone(entry) });
+    }
+    for (path, file) in &files {
+        write_file(path, file).map_err(StoreError::io("write", path))?;
+    }
+    Ok(files.into_keys().collect())
+}
+
+fn write_file(path: &Path, file: &SeedFile) -> std::io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent)?;
+    let mut temporary = tempfile::NamedTempFile::new_in(parent)?;
+    serde_json::to_writer_pretty(&mut temporary, file)?;
+    temporary.write_all(b"\n")?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Lower case, anything but letters and digits as `_`: a name for files on every system.
+fn slug(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
+}
 
 impl SeedStore {
     /// The files that are shipped with the program.
@@ -151,6 +189,32 @@ impl ConfigStore for SeedStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let device =
+            DeviceIdentity { platform: "cuda".into(), device_kind: "NVIDIA H200".into(), hardware: BTreeMap::new() };
+        let pair = |op: &str, key: &str, block: u32| {
+            let config = serde_json::from_str(&format!(r#"{{"block":{block}}}"#)).unwrap();
+            let (op_id, call_key) = (op.to_owned(), key.to_owned());
+            let key = CacheKey { op_id, call_key, direction: Direction::ForwardVjp, device: device.clone() };
+            (key, Arc::new(Entry { config, provenance: None }))
+        };
+        let entries = [pair("a@v1", "k1", 1), pair("a@v1", "k2", 2), pair("b@v1", "k1", 3)];
+        let files = write_seeds(folder.path(), &entries).unwrap();
+        assert_eq!(files.len(), 2);
+        let (store, problems) = SeedStore::read_folder(folder.path());
+        assert_eq!((store.entries().unwrap().as_slice(), problems.len()), (&entries[..], 0));
+    }
+
+    #[test]
+    fn every_file_of_the_shipped_folder_is_built_in() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("cache");
+        let (on_disk, problems) = SeedStore::read_folder(&root);
+        assert_eq!(problems, []);
+        assert_eq!(SeedStore::shipped().entries().unwrap(), on_disk.entries().unwrap());
+    }
 
     #[test]
     fn reads_what_the_module_documents_and_reports_the_rest() {

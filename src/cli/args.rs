@@ -101,6 +101,9 @@ pub(super) struct CacheArgs {
     /// Cache folder [default: the platform's cache folder]
     #[arg(long = "cache", value_name = "DIR", env = "AUTOTUNE_LOWERED_CACHE_DIR")]
     pub folder: Option<PathBuf>,
+    /// Folder of seed files that go before those shipped: best configs to read, never written
+    #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_SEEDS")]
+    pub seeds: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -289,6 +292,13 @@ pub(super) enum CacheCommand {
     },
     /// Print the cache folder
     Path {
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Write cached configs as seed files: one a device and operation, to be reviewed and shipped
+    Seed {
+        /// Folder to write to
+        out: PathBuf,
         #[command(flatten)]
         cache: CacheArgs,
     },

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use etcetera::BaseStrategy;
 use serde_json::json;
 
-use crate::cache::{CacheKey, ConfigStore, Entry, Lookup, SeedStore, Tier};
+use crate::cache::{CacheKey, ConfigStore, Entry, Lookup, SeedStore, Tier, write_seeds};
 use crate::report::{Grid, format_ns, format_ratio, write_json};
 use crate::tune::Ledger;
 
@@ -27,14 +27,23 @@ pub(super) fn folder(args: &CacheArgs) -> Result<PathBuf, Fault> {
     }
 }
 
-/// The shipped tier.
-pub(super) fn seeds() -> Vec<Box<dyn ConfigStore>> {
-    vec![Box::new(SeedStore::shipped())]
+/// The read-only tiers: the user's seed files, then the shipped ones.
+pub(super) fn seeds(args: &CacheArgs) -> Vec<Box<dyn ConfigStore>> {
+    let mut tiers: Vec<Box<dyn ConfigStore>> = Vec::new();
+    if let Some(folder) = &args.seeds {
+        let (store, problems) = SeedStore::read_folder(folder);
+        for problem in problems {
+            tracing::warn!("`{}` is left out: {}", problem.path.display(), problem.reason);
+        }
+        tiers.push(Box::new(store));
+    }
+    tiers.push(Box::new(SeedStore::shipped()));
+    tiers
 }
 
 /// Opens the ledger of a cache folder and says on stderr what was wrong with it.
 pub(super) fn open(args: &CacheArgs) -> Result<Ledger, Fault> {
-    let ledger = Ledger::open(&folder(args)?, seeds())?;
+    let ledger = Ledger::open(&folder(args)?, seeds(args))?;
     tell(&ledger);
     Ok(ledger)
 }
@@ -71,6 +80,14 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             writeln!(out, "removed {removed}")?;
             if removed == 0 {
                 return Ok(exit::NOTHING_MATCHED);
+            }
+        }
+        CacheCommand::Seed { out: folder, cache } => {
+            let entries = open(cache)?.cache().entries()?;
+            let own = entries.into_iter().filter(|(.., tier)| *tier != Tier::Seed);
+            let pairs: Vec<_> = own.map(|(key, entry, _)| (key, entry)).collect();
+            for path in write_seeds(folder, &pairs)? {
+                writeln!(out, "{}", path.display())?;
             }
         }
         CacheCommand::Rebuild { cache } => {

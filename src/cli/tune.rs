@@ -39,8 +39,11 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let registry = registry::open(&registry_folder(args, module)?)?;
     let cancel = cancel_flag()?;
     // the cache comes first: a locked or broken one is known before a device is started
-    let mut ledger =
-        if args.no_persist || args.dry_run { Ledger::in_memory(cache::seeds()) } else { cache::open(&args.cache)? };
+    let mut ledger = if args.no_persist || args.dry_run {
+        Ledger::in_memory(cache::seeds(&args.cache))
+    } else {
+        cache::open(&args.cache)?
+    };
     let scratch =
         tempfile::tempdir().map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}")))?;
     let executables = ledger.root().map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
@@ -74,6 +77,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     result.missed = missed(&scan, &matching);
     result.notes = notes(&scan, &registry, ledger.notes());
     print(&result, args, out)?;
+    out.flush()?;
     if !args.dry_run {
         close(&result, ledger.root());
     }

@@ -59,12 +59,21 @@ fn hardware(platform: &str, description: &DeviceDescription) -> BTreeMap<String,
 }
 
 fn cpu_model() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    cpuinfo_field(&info, &["model name", "Model", "cpu model", "uarch"])
+    cpu_model_in(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+}
+
+fn cpu_model_in(info: &str) -> String {
+    // virtual machines often shorten the name to `AMD EPYC`: family and model still tell the generations apart
+    let numbers = cpuinfo_field(info, &["cpu family"]).zip(cpuinfo_field(info, &["model"]));
+    cpuinfo_field(info, &["model name", "Model", "cpu model", "uarch"])
+        .map(|name| match numbers {
+            Some((family, model)) => format!("{name} (family {family} model {model})"),
+            None => name,
+        })
         .or_else(|| {
             // 64-bit Arm names no model: implementer and part do
-            let part = cpuinfo_field(&info, &["CPU part"])?;
-            Some(format!("arm {} {part}", cpuinfo_field(&info, &["CPU implementer"])?))
+            let part = cpuinfo_field(info, &["CPU part"])?;
+            Some(format!("arm {} {part}", cpuinfo_field(info, &["CPU implementer"])?))
         })
         .unwrap_or_else(|| format!("unknown {}", std::env::consts::ARCH))
 }
@@ -117,6 +126,10 @@ mod tests {
         assert_eq!(cpuinfo_field(info, &["model name"]).unwrap(), "AMD EPYC 9B45");
         assert_eq!(cpuinfo_field(info, &["Features", "flags"]).unwrap(), "fpu avx2");
         assert_eq!(cpuinfo_field(info, &["CPU part"]), None);
+        assert_eq!(cpu_model_in(info), "AMD EPYC 9B45");
+        let shortened = "cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n";
+        assert_eq!(cpu_model_in(shortened), "AMD EPYC (family 26 model 2)");
+        assert_eq!(cpu_model_in("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"), "arm 0x41 0xd0c");
         let driver = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs)\nGCC version:  gcc 12.2\n";
         assert_eq!(nvidia_driver(driver).unwrap(), "570.86.15");
     }

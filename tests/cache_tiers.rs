@@ -1,0 +1,101 @@
+//! The tiers together: order, promotion, overlays, whose entry applies, and the reason of a miss.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::sync::Arc;
+
+use autotune_lowered::cache::{
+    CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, MemoryStore, SledStore, Tier, TieredCache,
+};
+use autotune_lowered::device::{DeviceFingerprint, MatchMode};
+use autotune_lowered::label::Direction;
+use autotune_lowered::tune::AutotuningResult;
+use support::{config, device};
+
+fn key(device: &DeviceFingerprint, direction: Direction) -> CacheKey {
+    CacheKey { op_id: "op@v1".into(), call_key: "k".into(), direction, device: device.identity.clone() }
+}
+
+fn entry(block: u64) -> Arc<Entry> {
+    Arc::new(Entry { config: config(block), provenance: None })
+}
+
+fn look(cache: &TieredCache, mode: MatchMode) -> Lookup {
+    cache.lookup(&device(), "op@v1", "k", None, mode).unwrap()
+}
+
+fn hit(cache: &TieredCache, mode: MatchMode) -> Hit {
+    match look(cache, mode) {
+        Lookup::Hit(hit) => *hit,
+        Lookup::Miss(reason) => panic!("{reason}"),
+    }
+}
+
+#[test]
+fn a_hit_below_is_promoted_and_an_overlay_hides_it_until_it_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sled, _) = SledStore::open(folder.path(), false).unwrap();
+    sled.put(&key(&device(), Direction::Forward), &entry(1)).unwrap();
+    let cache = TieredCache::new(vec![Box::new(sled)]);
+    assert_eq!(hit(&cache, MatchMode::Exact).tier, Tier::Sled);
+    assert_eq!(hit(&cache, MatchMode::Exact).tier, Tier::Memory);
+
+    let result: AutotuningResult = {
+        let json = serde_json::json!({"schema": 1, "tool": "t", "device": device(), "timer": "t", "source": "replay",
+                                      "operations": [], "interrupted": false});
+        let mut result: AutotuningResult = serde_json::from_value(json).unwrap();
+        result.entries.push((key(&device(), Direction::Forward), entry(2)));
+        result
+    };
+    let outer = result.enter(&cache);
+    assert_eq!((hit(&cache, MatchMode::Exact).tier, hit(&cache, MatchMode::Exact).entry), (Tier::Overlay, entry(2)));
+    let inner = cache.overlay([(key(&device(), Direction::Forward), entry(3))]);
+    assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(3));
+    // guards may go in any order
+    drop(outer);
+    assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(3));
+    drop(inner);
+    assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(1));
+}
+
+#[test]
+fn another_cpus_entry_is_a_miss_unless_the_user_asks_for_it() {
+    let mut other = device();
+    other.identity.hardware.insert("cpu_model".into(), "another".into());
+    let store = MemoryStore::default();
+    store.put(&key(&other, Direction::Forward), &entry(1)).unwrap();
+    let cache = TieredCache::new(vec![Box::new(store)]);
+    let Lookup::Miss(reason) = look(&cache, MatchMode::Exact) else { panic!("another CPU's entry was taken") };
+    assert!(reason.contains("another") && reason.contains("--match kind"), "{reason}");
+    let found = hit(&cache, MatchMode::Kind);
+    assert_eq!(found.flags[0].kind, FlagKind::OtherDevice);
+    // this device's own entry wins, from whatever tier
+    cache.put(&key(&device(), Direction::Forward), &entry(2)).unwrap();
+    assert_eq!((hit(&cache, MatchMode::Any).entry, hit(&cache, MatchMode::Any).flags.len()), (entry(2), 0));
+}
+
+#[test]
+fn forward_with_vjp_goes_before_forward_unless_one_is_asked_for() {
+    let cache = TieredCache::new(vec![]);
+    cache.put(&key(&device(), Direction::Forward), &entry(1)).unwrap();
+    assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(1));
+    let only = cache.lookup(&device(), "op@v1", "k", Some(Direction::ForwardVjp), MatchMode::Exact).unwrap();
+    assert!(matches!(only, Lookup::Miss(reason) if reason.contains("forward only")));
+    cache.put(&key(&device(), Direction::ForwardVjp), &entry(2)).unwrap();
+    assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(2));
+}
+
+#[test]
+fn each_miss_has_its_reason() {
+    let cache = TieredCache::new(vec![]);
+    let reason = |op: &str, call: &str| match cache.lookup(&device(), op, call, None, MatchMode::Exact).unwrap() {
+        Lookup::Miss(reason) => reason,
+        Lookup::Hit(hit) => panic!("{hit:?}"),
+    };
+    assert!(reason("op@v1", "k").contains("nothing is cached for `op@v1`"));
+    cache.put(&key(&device(), Direction::Forward), &entry(1)).unwrap();
+    assert!(reason("op@v1", "z").contains("1 other call key"), "{}", reason("op@v1", "z"));
+    assert!(reason("op@v2", "k").contains("other versions only: op@v1"));
+}

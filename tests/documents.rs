@@ -1,0 +1,91 @@
+//! What the documents say is what the program does.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+#[path = "support/program.rs"]
+mod program;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use autotune_lowered::cli::exit;
+use program::*;
+use serde_json::Value;
+
+fn document(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+/// Names of members, but for the objects whose members are data: configs, hardware, recorded arguments.
+fn members(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                found.insert(name.clone());
+                let is_data = ["config", "hardware", "arguments", "parameters", "tie_set"].contains(&name.as_str());
+                let is_config = name == "baseline" && value.get("config").is_none();
+                if !is_data && !is_config && name != "configs" {
+                    members(value, found);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| members(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_member_of_the_json_is_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, replay) = (folder.path().join("cache"), folder.path().join("replay.json"));
+    let registry = example().join("registry").display().to_string();
+    write_replay(Path::new(&registry), &replay);
+    let (module, timer) = (module(), format!("replay:{}", replay.display()));
+    let text = document("docs/json.md");
+    for arguments in [
+        &[module.as_str(), "--timer", &timer][..],
+        &["scan", &module],
+        &["cache", "ls"],
+        &["registry", "ls", &registry],
+        &["registry", "verify", &registry],
+        &["candidates", "ls"],
+        &["candidates", "show", "flash_attention"],
+    ] {
+        let run = run(&cache, &[arguments, &["--format", "json"]].concat());
+        assert_eq!(run.code, 0, "{arguments:?}: {}", run.stderr);
+        let mut found = BTreeSet::new();
+        members(&run.json(), &mut found);
+        assert!(found.len() > 2, "{arguments:?}: {found:?}");
+        for name in found {
+            assert!(text.contains(&format!("`{name}`")), "{arguments:?}: docs/json.md does not say what `{name}` is");
+        }
+    }
+}
+
+#[test]
+fn the_readme_lists_every_exit_code() {
+    let readme = document("README.md");
+    for (code, meaning) in exit::TABLE {
+        assert!(readme.contains(&format!("| {code} | {meaning} |")), "{code}: {meaning}");
+    }
+}
+
+#[test]
+fn every_link_of_the_documents_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let pages = fs::read_dir(root.join("docs")).unwrap().map(|item| item.unwrap().path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    for page in pages.chain(["README.md", "ARCHITECTURE.md"].map(|name| root.join(name))) {
+        let text = fs::read_to_string(&page).unwrap();
+        // what stands between fences is code
+        let prose: String = text.split("```").step_by(2).collect();
+        for link in prose.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap();
+            if !target.is_empty() && !target.contains("://") {
+                let path = page.parent().unwrap().join(target);
+                assert!(path.exists(), "{}: `{link}`", page.display());
+            }
+        }
+    }
+}
