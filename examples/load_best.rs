@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // a library that knows its driver and plugin fills the environment in; a difference is flagged, not hidden
     let device = DeviceFingerprint { identity, environment: Environment::default() };
 
-    let ledger = Ledger::open(Path::new(folder), vec![Box::new(SeedStore::shipped())])?;
+    let ledger = Ledger::open_for_reading(Path::new(folder), || vec![Box::new(SeedStore::shipped())])?;
     match ledger.cache().lookup(&device, op, key, None, MatchMode::Exact)? {
         Lookup::Hit(hit) => {
             println!("{} (from the {} tier)", hit.entry.config, hit.tier);

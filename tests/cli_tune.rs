@@ -126,6 +126,27 @@ fn cached_configs_are_listed_found_and_removed() {
     assert_eq!(path.stdout.trim_end(), place.cache().to_str().unwrap());
 }
 
+/// The library's example reads what the main job left.
+#[test]
+fn a_program_loads_the_best_config_at_run_time() {
+    let place = Place::new();
+    let result = place.tune(&["--format", "json"]).json();
+    let operation = &result["operations"][0];
+    let load = |key: &str| {
+        let words = ["cpu", "cpu", operation["op_id"].as_str().unwrap(), key, "cpu_model=simulated"];
+        let mut cargo = std::process::Command::new(env!("CARGO"));
+        cargo.args(["run", "--quiet", "--locked", "--example", "load_best", "--"]).arg(place.cache()).args(words);
+        let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let found = load(operation["call_key"].as_str().unwrap());
+    let config = serde_json::to_string(&operation["best"]["config"]).unwrap();
+    assert!(found.starts_with(&format!("{config} (from the sled tier)")), "{found}");
+    assert!(found.contains("StaleEnvironment"), "the example knows no platform version: {found}");
+    assert!(load("0000000000000000").contains("not for `0000000000000000`"));
+}
+
 /// Starts the main job on the real plugin and waits until a line of its stderr holds `until`.
 fn started(cache: &Path, plugin: &Path, until: &str) -> Child {
     let module = module();

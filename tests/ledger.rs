@@ -184,3 +184,22 @@ fn a_second_ledger_is_refused_by_name() {
     drop(first);
     Ledger::open(root.path(), vec![]).unwrap();
 }
+
+#[test]
+fn look_ups_go_on_while_another_process_has_the_folder() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 2);
+    let mut writer = Ledger::open(root.path(), vec![]).unwrap();
+    writer.commit(None, &key(2), &entry(2)).unwrap();
+    let reader = Ledger::open_for_reading(root.path(), Vec::new).unwrap();
+    let found = reader.cache().entry(&key(2)).unwrap().unwrap();
+    assert_eq!(found, (entry(2), Tier::SampleLog));
+    assert!(reader.notes()[0].contains(&format!("process {}", std::process::id())), "{:?}", reader.notes());
+    assert_eq!(reader.cache().entries().unwrap().len(), 3);
+    drop(writer);
+    let free = Ledger::open_for_reading(root.path(), Vec::new).unwrap();
+    assert_eq!(free.cache().entry(&key(2)).unwrap().unwrap().1, Tier::Sled);
+    let nowhere = root.path().join("nowhere");
+    assert!(Ledger::open_for_reading(&nowhere, Vec::new).unwrap().cache().entries().unwrap().is_empty());
+    assert!(!nowhere.exists(), "a look-up makes no folder");
+}

@@ -18,6 +18,8 @@ pub enum Tier {
     Memory,
     /// The sled database of a cache folder.
     Sled,
+    /// The sample log's decisions, where sled cannot be opened.
+    SampleLog,
     /// Shipped files.
     Seed,
 }
@@ -28,6 +30,7 @@ impl fmt::Display for Tier {
             Self::Overlay => "overlay",
             Self::Memory => "memory",
             Self::Sled => "sled",
+            Self::SampleLog => "sample-log",
             Self::Seed => "seed",
         })
     }

@@ -41,6 +41,13 @@ pub(super) fn seeds(args: &CacheArgs) -> Vec<Box<dyn ConfigStore>> {
     tiers
 }
 
+/// Opens a cache folder for look-ups only: another process may have it.
+fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
+    let ledger = Ledger::open_for_reading(&folder(args)?, || seeds(args))?;
+    tell(&ledger);
+    Ok(ledger)
+}
+
 /// Opens the ledger of a cache folder and says on stderr what was wrong with it.
 pub(super) fn open(args: &CacheArgs) -> Result<Ledger, Fault> {
     let ledger = Ledger::open(&folder(args)?, seeds(args))?;
@@ -59,7 +66,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
     match command {
         CacheCommand::Path { cache } => writeln!(out, "{}", folder(cache)?.display())?,
         CacheCommand::Ls { cache, format } => {
-            let entries = open(cache)?.cache().entries()?;
+            let entries = open_for_reading(cache)?.cache().entries()?;
             match format.format {
                 Format::Json => {
                     let rows: Vec<_> = entries.iter().map(|(key, entry, tier)| row_json(key, entry, *tier)).collect();
@@ -83,7 +90,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             }
         }
         CacheCommand::Seed { out: folder, cache } => {
-            let entries = open(cache)?.cache().entries()?;
+            let entries = open_for_reading(cache)?.cache().entries()?;
             let own = entries.into_iter().filter(|(.., tier)| *tier != Tier::Seed);
             let pairs: Vec<_> = own.map(|(key, entry, _)| (key, entry)).collect();
             for path in write_seeds(folder, &pairs)? {
@@ -97,7 +104,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         }
         CacheCommand::Get { op, key, match_mode, plugin, cache, format } => {
             let fingerprint = device::chosen(plugin)?;
-            let ledger = open(cache)?;
+            let ledger = open_for_reading(cache)?;
             return match ledger.cache().lookup(&fingerprint, op, key, None, *match_mode)? {
                 Lookup::Hit(hit) => {
                     for flag in &hit.flags {

@@ -1,12 +1,12 @@
 //! Where samples and decisions go: into the sample log first, then into the caches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cache::{CacheKey, ConfigStore, Entry, FolderLock, SledCondition, SledStore, StoreError, TieredCache};
+use crate::cache::{CacheKey, ConfigStore, Entry, FolderLock, SledCondition, SledStore, StoreError, Tier, TieredCache};
 use crate::digest::Digest;
-use crate::samples::{Damage, JobHistory, Record, SampleLog};
+use crate::samples::{Damage, JobHistory, LogError, Record, SampleLog};
 
 use super::TuneError;
 
@@ -35,6 +35,34 @@ impl Ledger {
     /// then a sled that was closed cleanly gives back what the log lost.
     pub fn open(root: &Path, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, TuneError> {
         Self::open_with(root, lower, false)
+    }
+
+    /// Opens a cache folder for look-ups. Where another process has it, or it cannot be written, the decisions are read
+    /// from the sample log alone, which needs neither lock nor writing; a note says so. A missing folder is empty.
+    pub fn open_for_reading(root: &Path, lower: impl Fn() -> Vec<Box<dyn ConfigStore>>) -> Result<Self, TuneError> {
+        let log_path = root.join(LOG_FILE);
+        if !root.exists() {
+            return Ok(Self::in_memory(lower()));
+        }
+        let why = match Self::open(root, lower()) {
+            Err(TuneError::Store(error @ (StoreError::Locked { .. } | StoreError::Io { .. }))) => error.to_string(),
+            Err(TuneError::Log(error @ LogError::Write { .. })) => error.to_string(),
+            other => return other,
+        };
+        let replay = SampleLog::read(&log_path)?;
+        let mut entries = BTreeMap::new();
+        for (key, value) in &replay.entries {
+            if let (Some(key), Ok(entry)) = (CacheKey::from_text(key), serde_json::from_str::<Entry>(value)) {
+                entries.insert(key, Arc::new(entry));
+            }
+        }
+        let mut notes = vec![format!("decisions are read from the sample log: {why}")];
+        if !replay.is_consistent() {
+            notes.push(format!("`{}` is damaged: some decisions are missing", log_path.display()));
+        }
+        let mut below: Vec<Box<dyn ConfigStore>> = vec![Box::new(ReadLog { entries })];
+        below.extend(lower());
+        Ok(Self { cache: TieredCache::new(below), log: None, notes, root: Some(root.to_owned()), _lock: None })
     }
 
     /// Makes the sled cache of a folder again from its sample log; the old one is set aside.
@@ -110,6 +138,39 @@ impl Ledger {
             log.remove(&key.to_text())?;
         }
         Ok(self.cache.remove(key)?)
+    }
+}
+
+/// The decisions of a sample log as a tier.
+struct ReadLog {
+    entries: BTreeMap<CacheKey, Arc<Entry>>,
+}
+
+impl ConfigStore for ReadLog {
+    fn tier(&self) -> Tier {
+        Tier::SampleLog
+    }
+
+    fn get(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, StoreError> {
+        Ok(self.entries.get(key).cloned())
+    }
+
+    fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
+        let mut entries = self.entries()?;
+        entries.retain(|(key, _)| key.op_id == op_id && key.call_key == call_key);
+        Ok(entries)
+    }
+
+    fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
+        Ok(self.entries.iter().map(|(key, entry)| (key.clone(), Arc::clone(entry))).collect())
+    }
+
+    fn put(&self, _: &CacheKey, _: &Arc<Entry>) -> Result<(), StoreError> {
+        Err(StoreError::ReadOnly("sample-log"))
+    }
+
+    fn remove(&self, _: &CacheKey) -> Result<bool, StoreError> {
+        Err(StoreError::ReadOnly("sample-log"))
     }
 }
 
