@@ -33,7 +33,7 @@ const MAX_COMPRESSION_LAYERS: usize = 2;
 #[derive(Debug, Clone, Default)]
 pub struct ScanOptions {
     /// A user's own labels, found beside the built-in families.
-    pub labels: Option<UserLabels>,
+    pub user_labels: Option<UserLabels>,
 }
 
 impl Scan {
@@ -176,7 +176,7 @@ fn escapes(form: ModuleForm) -> Escapes {
 }
 
 fn search(form: ModuleForm, options: &ScanOptions) -> Search<'_> {
-    Search { escapes: escapes(form), user: options.labels.as_ref(), block_bytes: BLOCK_BYTES }
+    Search { escapes: escapes(form), user: options.user_labels.as_ref(), block_bytes: BLOCK_BYTES }
 }
 
 /// Scans a module whose form is known; `whole` is all of it, where it is small enough.
@@ -186,7 +186,7 @@ fn scan_module(
     whole: Option<&[u8]>,
     options: &ScanOptions,
 ) -> Result<Scan, ScanErrorKind> {
-    let user = options.labels.as_ref();
+    let user = options.user_labels.as_ref();
     let (tally, structure) = if form == ModuleForm::HloProto {
         let walk = proto::walk(source, user, whole.is_some())?;
         (walk.tally, whole.map(|_| walk.structure))
