@@ -345,7 +345,7 @@ fn damaged_text_is_no_panic() {
                 let at = next(text.len() - 40);
                 match next(4) {
                     0 => drop(text.drain(at..at + next(40))),
-                    1 => text[at] = b"\"\\(){}[]<>%#@:,;= \xff"[next(20)],
+                    1 => text[at] = b"\"\\(){}[]<>%#@:,;= \xff"[next(19)],
                     2 => text.truncate(at + 40),
                     _ => {
                         let piece = text[at..at + 40].to_vec();
