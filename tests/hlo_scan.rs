@@ -312,6 +312,17 @@ fn truncated_files_are_told() {
     assert!(told > 600, "{told}");
     let cut = scan_bytes(&text[..text.len() / 2], "x", &ScanOptions::default()).unwrap();
     assert!(codes(&cut).contains(&"truncated"), "{:?}", codes(&cut));
+    // StableHLO cut in its first function, and in the locations after the last one
+    let mlir = std::fs::read(data("grouped_matmul.hash.stablehlo_debug.mlir")).unwrap();
+    for length in [mlir.len() / 3, mlir.len() - 300] {
+        let cut = scan_bytes(&mlir[..length], "x", &ScanOptions::default()).unwrap();
+        assert!(codes(&cut).contains(&"truncated"), "{length}: {:?}", codes(&cut));
+    }
+    assert!(codes(&scan("grouped_matmul.hash.stablehlo_debug.mlir")).is_empty());
+    let bytecode = std::fs::read(data("flash_attention.hash.jaxexport.mlirbc")).unwrap();
+    for length in (32..bytecode.len()).step_by(11) {
+        assert!(error(&bytecode[..length]).contains("truncated"), "{length}");
+    }
     let mut gz = Vec::new();
     std::fs::File::open(data("tf2_train.hash.pre.hlo.txt.gz")).unwrap().take(12_000).read_to_end(&mut gz).unwrap();
     assert!(error(&gz).contains("gzip stream is damaged"), "{}", error(&gz));
@@ -416,6 +427,7 @@ fn a_large_sparse_file_is_scanned_in_blocks() {
         file.as_file().write_at(label, at - 5).unwrap();
     }
     let scan = scan_path(file.path(), &ScanOptions::default()).unwrap();
+    assert_eq!(codes(&scan), ["truncated", "no-call-sites"], "it ends in zeros");
     assert_eq!(scan.labels[0].occurrences, 3);
     assert_eq!(scan.labels[0].line, Some(3));
 }

@@ -147,19 +147,40 @@ enum Kind {
     Type,
 }
 
-/// The semantic digest of a portable artifact.
-pub(crate) fn semantic_digest(bytes: &[u8]) -> Result<Digest> {
+type Sections<'a> = [Option<Reader<'a>>; section::COUNT];
+
+/// The version and the sections of a file, none of them read.
+fn outline(bytes: &[u8]) -> Result<(u64, Sections<'_>)> {
     let mut file = Reader { bytes, at: 4, base: 0 };
     let version = file.varint()?;
     if version > MAX_VERSION {
         return Err(unsupported(format!("bytecode version {version}, at most {MAX_VERSION} is known")));
     }
     while file.byte()? != 0 {}
-    let mut sections: [Option<Reader<'_>>; section::COUNT] = Default::default();
+    let mut sections = Sections::default();
     while !file.is_at_end() {
         let (id, reader) = file.section()?;
         *sections.get_mut(id).ok_or_else(|| unsupported(format!("bytecode section {id}")))? = Some(reader);
     }
+    Ok((version, sections))
+}
+
+/// Why a file is cut short, where it is: a section that ends beyond it, or none with operations.
+pub(crate) fn find_cut(bytes: &[u8]) -> Option<ScanErrorKind> {
+    match outline(bytes) {
+        Err(cut @ ScanErrorKind::Truncated { .. }) => Some(cut),
+        Ok((_, sections)) if matches!(sections.get(section::IR), Some(None)) => {
+            let what = "no section with operations".to_owned();
+            Some(ScanErrorKind::Truncated { what, offset: bytes.len() as u64 })
+        }
+        // newer versions are searched all the same
+        _ => None,
+    }
+}
+
+/// The semantic digest of a portable artifact.
+pub(crate) fn semantic_digest(bytes: &[u8]) -> Result<Digest> {
+    let (version, mut sections) = outline(bytes)?;
     let properties = match sections.get_mut(section::PROPERTIES).and_then(Option::take) {
         Some(reader) => read_properties(reader)?,
         None => Vec::new(),
