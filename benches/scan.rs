@@ -72,7 +72,7 @@ fn best(mut run: impl FnMut() -> Option<u64>) -> Option<(f64, u64)> {
 fn count_output(program: &str, arguments: &[&str]) -> Option<u64> {
     let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let mut block = vec![0; 1 << 20];
-    let (mut lines, mut last) = (0, Vec::new());
+    let (mut lines, mut start) = (0, Vec::new());
     let mut output = child.stdout.take()?;
     loop {
         let read = output.read(&mut block).ok()?;
@@ -80,10 +80,10 @@ fn count_output(program: &str, arguments: &[&str]) -> Option<u64> {
             break;
         }
         lines += block[..read].iter().filter(|&&byte| byte == b'\n').count() as u64;
-        last = block[..read.min(32)].to_vec();
+        start.extend_from_slice(&block[..read.min(32_usize.saturating_sub(start.len()))]);
     }
     child.wait().ok()?.success().then_some(())?;
-    let number = (lines == 1).then(|| String::from_utf8_lossy(&last).trim().parse().ok()).flatten();
+    let number = (lines == 1).then(|| String::from_utf8_lossy(&start).trim().parse().ok()).flatten();
     Some(number.unwrap_or(lines))
 }
 

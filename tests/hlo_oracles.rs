@@ -71,6 +71,7 @@ fn check(folder: &Path) -> usize {
                 let codes: Vec<&str> = scan.diagnosis.iter().map(|said| said.code.as_str()).collect();
                 assert!(codes.contains(&"no-labels") || codes.contains(&"no-metadata"), "{place}: {codes:?}");
             }
+            assert!(scan.diagnosis.iter().all(|said| said.code != "truncated"), "{place}: {:?}", scan.diagnosis);
             checked += 1;
         }
     }

@@ -181,7 +181,7 @@ fn what_a_labelled_call_calls_is_inside_it() {
 
 #[test]
 fn a_users_own_labels_are_found_beside_the_others() {
-    let options = ScanOptions { labels: Some(UserLabels::new("mine=(?P<op>[a-z]+)(/(?P<key>[0-9]+))?").unwrap()) };
+    let options = ScanOptions { user_labels: Some(UserLabels::new("mine=(?P<op>[a-z]+)(/(?P<key>[0-9]+))?").unwrap()) };
     let text = "HloModule m\n\nENTRY %main (x: f32[4]) -> f32[4] {\n  %x = f32[4]{0} parameter(0)\n  \
         %a = f32[4]{0} negate(%x), metadata={op_name=\"jit(f)/transpose(jvp(mine=neg/17))/neg\"}\n  \
         ROOT %b = f32[4]{0} negate(%a), metadata={op_name=\"jit(f)/mine=pos\"}\n}\n";
@@ -312,6 +312,17 @@ fn truncated_files_are_told() {
     assert!(told > 600, "{told}");
     let cut = scan_bytes(&text[..text.len() / 2], "x", &ScanOptions::default()).unwrap();
     assert!(codes(&cut).contains(&"truncated"), "{:?}", codes(&cut));
+    // StableHLO cut in its first function, and in the locations after the last one
+    let mlir = std::fs::read(data("grouped_matmul.hash.stablehlo_debug.mlir")).unwrap();
+    for length in [mlir.len() / 3, mlir.len() - 300] {
+        let cut = scan_bytes(&mlir[..length], "x", &ScanOptions::default()).unwrap();
+        assert!(codes(&cut).contains(&"truncated"), "{length}: {:?}", codes(&cut));
+    }
+    assert!(codes(&scan("grouped_matmul.hash.stablehlo_debug.mlir")).is_empty());
+    let bytecode = std::fs::read(data("flash_attention.hash.jaxexport.mlirbc")).unwrap();
+    for length in (32..bytecode.len()).step_by(11) {
+        assert!(error(&bytecode[..length]).contains("truncated"), "{length}");
+    }
     let mut gz = Vec::new();
     std::fs::File::open(data("tf2_train.hash.pre.hlo.txt.gz")).unwrap().take(12_000).read_to_end(&mut gz).unwrap();
     assert!(error(&gz).contains("gzip stream is damaged"), "{}", error(&gz));
@@ -326,6 +337,37 @@ fn each_byte_of_a_proto_flipped_is_no_panic() {
         proto[at] ^= 0xff;
         let _ = scan_bytes(&proto, "x", &ScanOptions::default());
         proto[at] ^= 0xff;
+    }
+}
+
+#[test]
+fn damaged_text_is_no_panic() {
+    // a fixed sequence of cuts, repetitions and foreign bytes at places that a linear congruence picks
+    let mut state = 1_u64;
+    let mut next = |bound: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % bound
+    };
+    for name in ["grouped_matmul.json.pre.hlo.txt", "grouped_matmul.hash.stablehlo_debug.mlir"] {
+        let whole = std::fs::read(data(name)).unwrap();
+        for _ in 0..150 {
+            let mut text = whole.clone();
+            for _ in 0..1 + next(8) {
+                let at = next(text.len() - 40);
+                match next(4) {
+                    0 => drop(text.drain(at..at + next(40))),
+                    1 => text[at] = b"\"\\(){}[]<>%#@:,;= \xff"[next(19)],
+                    2 => text.truncate(at + 40),
+                    _ => {
+                        let piece = text[at..at + 40].to_vec();
+                        text.splice(at..at, piece);
+                    }
+                }
+            }
+            if let Err(error) = scan_bytes(&text, "x", &ScanOptions::default()) {
+                assert!(!error.to_string().contains('\n'));
+            }
+        }
     }
 }
 
@@ -377,7 +419,7 @@ fn a_huge_single_line_is_scanned_whole() {
 #[test]
 fn a_large_sparse_file_is_scanned_in_blocks() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    write!(file, "{:<65535}\n", "HloModule sparse\n ").unwrap();
+    writeln!(file, "{:<65535}", "HloModule sparse\n ").unwrap();
     file.as_file().set_len(400_000_000).unwrap();
     let label = b"\"ejkernel_ops#rms_norm@v1:020151af84a38253/mul\"";
     use std::os::unix::fs::FileExt as _;
@@ -385,6 +427,7 @@ fn a_large_sparse_file_is_scanned_in_blocks() {
         file.as_file().write_at(label, at - 5).unwrap();
     }
     let scan = scan_path(file.path(), &ScanOptions::default()).unwrap();
+    assert_eq!(codes(&scan), ["truncated", "no-call-sites"], "it ends in zeros");
     assert_eq!(scan.labels[0].occurrences, 3);
     assert_eq!(scan.labels[0].line, Some(3));
 }

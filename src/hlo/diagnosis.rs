@@ -22,14 +22,11 @@ pub(crate) struct Counts<'a> {
 /// All that a reader of these labels must know.
 pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagnosis> {
     let mut all = Vec::new();
+    if let Some(cut) = counts.structure.and_then(|structure| structure.cut.as_ref()) {
+        all.push(truncated(counts.form, cut));
+    }
     let mut say = |code: &str, message: String| all.push(Diagnosis { code: code.to_owned(), message });
     let form = form_name(counts.form);
-    if let Some(cut) = counts.structure.and_then(|structure| structure.cut.as_ref()) {
-        say(
-            "truncated",
-            format!("this {form} is cut short: {cut}; labels after the cut are missing, write the file again"),
-        );
-    }
     if labels.is_empty() {
         let (code, message) = no_labels(counts, form);
         say(code, message);
@@ -98,6 +95,15 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
         ),
     }
     all
+}
+
+/// A text that ends too early; what it holds so far was scanned.
+pub(crate) fn truncated(form: ModuleForm, cut: &str) -> Diagnosis {
+    let form = form_name(form);
+    Diagnosis {
+        code: "truncated".to_owned(),
+        message: format!("this {form} is cut short: {cut}; labels after the cut are missing, write the file again"),
+    }
 }
 
 fn form_name(form: ModuleForm) -> &'static str {

@@ -60,6 +60,12 @@ pub enum ScanErrorKind {
         /// What to do instead.
         advice: &'static str,
     },
+    /// It is a module that cannot be compared by meaning.
+    #[error("has no semantic digest: it holds {what}; compare by the digest of its bytes instead")]
+    Unsupported {
+        /// What is not understood.
+        what: String,
+    },
     /// A folder without a module.
     #[error(
         "holds no module among its {files} files; point XLA at it with `XLA_FLAGS=--xla_dump_to=FOLDER --xla_dump_hlo_as_text`"

@@ -32,7 +32,7 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
             locations.insert(line.get(..at).unwrap_or_default(), body);
         }
     }
-    let mut reader = Reader { sites: Sites::default(), user, locations, function: None };
+    let mut reader = Reader { sites: Sites::default(), user, locations, function: None, missing: None };
     for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
         let line = line.trim_ascii();
         if line.starts_with(b"module ") || line == b"module{" {
@@ -45,6 +45,8 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
     }
     if reader.function.is_some() {
         structure.cut = Some("its last function is not closed".to_owned());
+    } else if let Some(missing) = reader.missing {
+        structure.cut = Some(format!("location `{missing}` is used and not defined"));
     }
     structure.resolved = reader.sites.resolve();
     structure
@@ -134,6 +136,8 @@ struct Reader<'a> {
     user: Option<&'a UserLabels>,
     locations: HashMap<&'a [u8], &'a [u8]>,
     function: Option<Function>,
+    /// An alias that is used and never defined.
+    missing: Option<String>,
 }
 
 impl<'a> Reader<'a> {
@@ -259,7 +263,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Appends the scope names of a location: nested ones after `/`, fused ones after `;`.
-    fn append_names(&self, body: &'a [u8], depth: usize, name: &mut Vec<u8>) {
+    fn append_names(&mut self, body: &'a [u8], depth: usize, name: &mut Vec<u8>) {
         if depth == 0 || name.len() > MAX_NAME_BYTES {
             return;
         }
@@ -276,8 +280,11 @@ impl<'a> Reader<'a> {
             }
             [b'"', ..] => {}
             [b'#', ..] => {
-                if let Some(target) = self.locations.get(alias(body)) {
-                    self.append_names(target, depth - 1, name);
+                let alias = alias(body);
+                match self.locations.get(alias) {
+                    Some(target) => self.append_names(target, depth - 1, name),
+                    None if self.missing.is_none() => self.missing = Some(String::from_utf8_lossy(alias).into_owned()),
+                    None => {}
                 }
             }
             _ if body.starts_with(b"fused") => {

@@ -9,6 +9,7 @@
 //! label families and the side file.
 
 mod blocks;
+mod bytecode;
 mod census;
 mod compressed;
 mod detect;
@@ -21,6 +22,7 @@ mod hlo_text;
 mod mlir_text;
 mod proto;
 mod scan;
+mod semantic;
 mod side_file;
 mod sites;
 mod source;
@@ -31,4 +33,5 @@ mod user_label;
 pub use error::{ScanError, ScanErrorKind};
 pub use found::{CallSite, Diagnosis, FoundLabel, ModuleForm, Scan};
 pub use scan::{ScanOptions, scan_bytes, scan_path, scan_reader};
+pub use semantic::semantic_digest;
 pub use user_label::{UserLabels, UserLabelsError};

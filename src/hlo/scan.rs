@@ -5,10 +5,11 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::blocks::{Search, lines_at};
+use super::bytecode;
 use super::census::Structure;
 use super::compressed;
 use super::detect::{self, Content, HEAD_BYTES};
-use super::diagnosis::{Counts, diagnose};
+use super::diagnosis::{Counts, diagnose, truncated};
 use super::dump;
 use super::error::{ScanError, ScanErrorKind};
 use super::escape::Escapes;
@@ -27,13 +28,14 @@ use crate::label::Label;
 pub(crate) const STRUCTURE_BYTES: u64 = 1 << 28;
 
 const BLOCK_BYTES: usize = 1 << 18;
+const TAIL_BYTES: u64 = 1 << 12;
 const MAX_COMPRESSION_LAYERS: usize = 2;
 
 /// How to scan.
 #[derive(Debug, Clone, Default)]
 pub struct ScanOptions {
     /// A user's own labels, found beside the built-in families.
-    pub labels: Option<UserLabels>,
+    pub user_labels: Option<UserLabels>,
 }
 
 impl Scan {
@@ -176,7 +178,7 @@ fn escapes(form: ModuleForm) -> Escapes {
 }
 
 fn search(form: ModuleForm, options: &ScanOptions) -> Search<'_> {
-    Search { escapes: escapes(form), user: options.labels.as_ref(), block_bytes: BLOCK_BYTES }
+    Search { escapes: escapes(form), user: options.user_labels.as_ref(), block_bytes: BLOCK_BYTES }
 }
 
 /// Scans a module whose form is known; `whole` is all of it, where it is small enough.
@@ -186,7 +188,12 @@ fn scan_module(
     whole: Option<&[u8]>,
     options: &ScanOptions,
 ) -> Result<Scan, ScanErrorKind> {
-    let user = options.labels.as_ref();
+    let user = options.user_labels.as_ref();
+    if form == ModuleForm::StablehloBytecode
+        && let Some(cut) = whole.and_then(bytecode::find_cut)
+    {
+        return Err(cut);
+    }
     let (tally, structure) = if form == ModuleForm::HloProto {
         let walk = proto::walk(source, user, whole.is_some())?;
         (walk.tally, whole.map(|_| walk.structure))
@@ -207,6 +214,13 @@ fn scan_module(
     if !is_whole {
         let head = source.window(0, HEAD_BYTES).map_err(ScanErrorKind::Unreadable)?;
         describe_large(form, &head, &mut scan);
+        let tail = source.window(source.len().saturating_sub(TAIL_BYTES), TAIL_BYTES as usize);
+        let tail = tail.map_err(ScanErrorKind::Unreadable)?;
+        let is_text = matches!(form, ModuleForm::HloText | ModuleForm::StablehloText);
+        if is_text && !matches!(tail.trim_ascii_end().last(), Some(b'}' | b')')) {
+            let cut = "it ends neither with a brace nor with a location";
+            scan.diagnosis.insert(0, truncated(form, cut));
+        }
     }
     Ok(scan)
 }

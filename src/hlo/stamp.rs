@@ -21,6 +21,7 @@ use crate::label::{Evidence, Label};
 pub(crate) const MAX_STAMP_BYTES: usize = 1 << 16;
 
 const MAX_NAME_BYTES: usize = 512;
+const MAX_DEPTH: usize = 64;
 const KEY_DIGITS: usize = 16;
 
 /// What kind of label it is, by its prefix.
@@ -147,6 +148,12 @@ struct Members<'a> {
     text: Vec<u8>,
 }
 
+/// A byte that may stand outside of strings in what Python's `json` writes: punctuation, numbers, `true`, `false`,
+/// `null`, `NaN`, `Infinity`.
+fn is_json_byte(byte: u8) -> bool {
+    byte.is_ascii_digit() || b"{}[],:-+.eE truefalsnNaIiy".contains(&byte)
+}
+
 /// How reading a JSON value ended.
 #[derive(PartialEq)]
 enum End {
@@ -176,8 +183,12 @@ impl<'a> Members<'a> {
                 // whatever an escape stands for ends no string
                 (Some(b'\\'), true) if self.next().is_none() => return End::Cut,
                 (Some(b'"'), _) => in_string = !in_string,
-                (Some(b'{' | b'['), false) => depth += 1,
+                (Some(b'{' | b'['), false) if depth < MAX_DEPTH => depth += 1,
                 (Some(b'}' | b']'), false) => depth = depth.saturating_sub(1),
+                (Some(_), true) => {}
+                // what is no JSON ends here, so that hostile bytes are not read on and on from each prefix
+                (Some(byte), false) if !is_json_byte(byte) => return End::Cut,
+                (Some(b'{' | b'['), false) => return End::Cut,
                 _ => {}
             }
         }

@@ -1,0 +1,254 @@
+//! The semantic digest: what a program computes, without where it was written and what its module is called.
+//!
+//! Two candidates with the same digest are one program and are measured once; a kernel recorded again from another path
+//! keeps its digest. Digests of different forms of one program are not comparable: the form is part of what is hashed.
+//!
+//! - StableHLO text: without `loc(…)`, the `#loc` aliases and the module's name. Text printed with and without debug
+//!   info has one digest.
+//! - `HloModuleProto`: without names, source metadata and the stack frame table; ids count from the start of each
+//!   computation. Instruction names are left out because XLA derives them from scopes.
+//! - MLIR bytecode: see [`super::bytecode`].
+
+use std::collections::HashMap;
+
+use super::bytecode;
+use super::detect::{self, Content, HEAD_BYTES};
+use super::error::{ScanError, ScanErrorKind};
+use super::found::ModuleForm;
+use super::proto;
+use crate::digest::{Digest, FieldHasher};
+use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
+
+/// The semantic digest of a program; `place` names it in errors. HLO text has none: write the program as StableHLO.
+pub fn semantic_digest(bytes: &[u8], place: &str) -> Result<Digest, ScanError> {
+    digest(bytes).map_err(|kind| kind.at(place))
+}
+
+fn digest(bytes: &[u8]) -> Result<Digest, ScanErrorKind> {
+    match detect::detect(bytes.get(..HEAD_BYTES).unwrap_or(bytes))? {
+        Content::Module(ModuleForm::StablehloText) => Ok(of_mlir_text(bytes)),
+        Content::Module(ModuleForm::HloProto) => of_proto(bytes),
+        Content::Module(ModuleForm::StablehloBytecode) => bytecode::semantic_digest(bytes),
+        Content::Module(_) => Err(ScanErrorKind::Unsupported {
+            what: "HLO text, whose names cannot be told from what it computes".to_owned(),
+        }),
+        Content::Gzip | Content::Zstd => {
+            Err(ScanErrorKind::Unsupported { what: "a compressed stream, to be decompressed first".to_owned() })
+        }
+    }
+}
+
+fn of_mlir_text(text: &[u8]) -> Digest {
+    let mut hasher = FieldHasher::new("semantic digest of StableHLO text, 1");
+    for line in text.split(|&byte| byte == b'\n') {
+        let line = line.trim_ascii();
+        if line.starts_with(b"#loc") || line.is_empty() {
+            continue;
+        }
+        let line = without_locations(line);
+        hasher.field(match line.strip_prefix(b"module @") {
+            Some(rest) => {
+                rest.get(rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len())..).unwrap_or_default()
+            }
+            None => line.trim_ascii_end(),
+        });
+    }
+    hasher.finish()
+}
+
+/// A line without its ` loc(…)`, wherever they stand outside of strings.
+fn without_locations(line: &[u8]) -> Vec<u8> {
+    const START: &[u8] = b" loc(";
+    let mut kept = Vec::with_capacity(line.len());
+    let mut in_string = false;
+    let mut at = 0;
+    while let Some(&byte) = line.get(at) {
+        let rest = line.get(at..).unwrap_or_default();
+        if !in_string && rest.starts_with(START) {
+            at += location_length(rest);
+            continue;
+        }
+        if byte == b'\\' && in_string {
+            kept.extend_from_slice(rest.get(..2).unwrap_or(rest));
+            at += 2;
+            continue;
+        }
+        in_string ^= byte == b'"';
+        kept.push(byte);
+        at += 1;
+    }
+    kept
+}
+
+fn location_length(text: &[u8]) -> usize {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for (at, &byte) in text.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'(' if !in_string => depth += 1,
+            b')' if !in_string => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Field numbers of `HloModuleProto`: `xla/service/hlo.proto`.
+mod module_field {
+    pub(super) const NAME: u32 = 1;
+    pub(super) const ENTRY_NAME: u32 = 2;
+    pub(super) const COMPUTATION: u32 = 3;
+    pub(super) const PROGRAM_SHAPE: u32 = 4;
+    pub(super) const ID: u32 = 5;
+    pub(super) const ENTRY_ID: u32 = 6;
+    pub(super) const STACK_FRAMES: u32 = 17;
+    pub(super) const ORIGINAL_VALUES: u32 = 18;
+}
+
+fn of_proto(bytes: &[u8]) -> Result<Digest, ScanErrorKind> {
+    let (start, end) = proto::module_range(&bytes)?;
+    let range = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
+    let module = bytes.get(range).unwrap_or_default();
+    let mut hasher = FieldHasher::new("semantic digest of HloModuleProto, 1");
+    hash_module(module, &mut hasher).map_err(|error| ScanErrorKind::Truncated {
+        what: error.what.to_owned(),
+        offset: start + error.offset as u64,
+    })?;
+    Ok(hasher.finish())
+}
+
+fn hash_module(module: &[u8], hasher: &mut FieldHasher) -> Result<(), WireError> {
+    let mut computations: HashMap<u64, u64> = HashMap::new();
+    for field in WireCursor::new(module) {
+        if let (module_field::COMPUTATION, WireValue::Bytes(computation)) = field? {
+            let next = computations.len() as u64;
+            computations.insert(id_of(computation, 5)?, next);
+        }
+    }
+    for field in WireCursor::new(module) {
+        let (number, value) = field?;
+        match (number, value) {
+            (
+                module_field::NAME
+                | module_field::ENTRY_NAME
+                | module_field::ID
+                | module_field::STACK_FRAMES
+                | module_field::ORIGINAL_VALUES,
+                _,
+            ) => {}
+            (module_field::ENTRY_ID, WireValue::Varint(id)) => {
+                hash_value(number, WireValue::Varint(renumbered(&computations, id)), hasher);
+            }
+            (module_field::PROGRAM_SHAPE, WireValue::Bytes(shape)) => hash_program_shape(number, shape, hasher)?,
+            (module_field::COMPUTATION, WireValue::Bytes(computation)) => {
+                hasher.field(b"computation");
+                hash_computation(computation, &computations, hasher)?;
+            }
+            _ => hash_value(number, value, hasher),
+        }
+    }
+    Ok(())
+}
+
+/// Ids that name nothing in the module stay apart from those that do.
+fn renumbered(index: &HashMap<u64, u64>, id: u64) -> u64 {
+    index.get(&id).copied().unwrap_or(u64::MAX)
+}
+
+fn id_of(message: &[u8], number: u32) -> Result<u64, WireError> {
+    let mut id = 0;
+    for field in WireCursor::new(message) {
+        match field? {
+            (found, WireValue::Varint(value)) if found == number => id = value,
+            _ => {}
+        }
+    }
+    Ok(id)
+}
+
+/// A `ProgramShapeProto` without its parameters' names.
+fn hash_program_shape(number: u32, shape: &[u8], hasher: &mut FieldHasher) -> Result<(), WireError> {
+    hasher.field(&number.to_le_bytes());
+    for field in WireCursor::new(shape) {
+        match field? {
+            (3, _) => {}
+            (number, value) => hash_value(number, value, hasher),
+        }
+    }
+    Ok(())
+}
+
+fn hash_computation(
+    computation: &[u8],
+    computations: &HashMap<u64, u64>,
+    hasher: &mut FieldHasher,
+) -> Result<(), WireError> {
+    let mut instructions: HashMap<u64, u64> = HashMap::new();
+    for field in WireCursor::new(computation) {
+        if let (2, WireValue::Bytes(instruction)) = field? {
+            let next = instructions.len() as u64;
+            instructions.insert(id_of(instruction, 35)?, next);
+        }
+    }
+    for field in WireCursor::new(computation) {
+        match field? {
+            (1 | 5, _) => {}
+            (2, WireValue::Bytes(instruction)) => {
+                hasher.field(b"instruction");
+                hash_instruction(instruction, &instructions, computations, hasher)?;
+            }
+            (4, WireValue::Bytes(shape)) => hash_program_shape(4, shape, hasher)?,
+            (6, WireValue::Varint(root)) => {
+                hash_value(6, WireValue::Varint(renumbered(&instructions, root)), hasher);
+            }
+            (number, value) => hash_value(number, value, hasher),
+        }
+    }
+    Ok(())
+}
+
+fn hash_instruction(
+    instruction: &[u8],
+    instructions: &HashMap<u64, u64>,
+    computations: &HashMap<u64, u64>,
+    hasher: &mut FieldHasher,
+) -> Result<(), WireError> {
+    // name, metadata, id, and the record of what an instruction was before it was rewritten
+    const LEFT_OUT: [u32; 4] = [1, 7, 35, 88];
+    for field in WireCursor::new(instruction) {
+        let (number, value) = field?;
+        let index = match number {
+            _ if LEFT_OUT.contains(&number) => continue,
+            36 | 37 => instructions,
+            38 => computations,
+            _ => {
+                hash_value(number, value, hasher);
+                continue;
+            }
+        };
+        let mut ids = Vec::new();
+        repeated_varints(value, &mut ids)?;
+        hasher.field(&number.to_le_bytes());
+        for id in ids {
+            hasher.field(&renumbered(index, id).to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+fn hash_value(number: u32, value: WireValue<'_>, hasher: &mut FieldHasher) {
+    hasher.field(&number.to_le_bytes());
+    match value {
+        WireValue::Varint(number) => hasher.field(&number.to_le_bytes()),
+        WireValue::Fixed64(number) => hasher.field(&number.to_le_bytes()),
+        WireValue::Fixed32(number) => hasher.field(&number.to_le_bytes()),
+        WireValue::Bytes(bytes) => hasher.field(bytes),
+    };
+}
