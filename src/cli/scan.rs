@@ -26,7 +26,7 @@ pub(super) fn scan_module(module: &Path, labels: &LabelArgs) -> Result<Scan, Fau
     let mut options = ScanOptions::default();
     if let Some(pattern) = &labels.label_regex {
         let user = UserLabels::new(pattern);
-        options.labels = Some(user.map_err(|error| Fault::new(exit::USAGE, format!("--label-regex: {error}")))?);
+        options.user_labels = Some(user.map_err(|error| Fault::new(exit::USAGE, format!("--label-regex: {error}")))?);
     }
     let scan = if module == Path::new("-") {
         scan_reader(std::io::stdin().lock(), "standard input", &options)

@@ -382,7 +382,7 @@ mod tests {
         while text.len() < 700_000 {
             let pad = text.len() % 977;
             text.push_str(&"p".repeat(pad));
-            text.push_str(if pad % 13 == 0 { &json } else { "/ejkernel_ops#rms_norm@v1:020151af84a38253/\n" });
+            text.push_str(if pad.is_multiple_of(13) { &json } else { "/ejkernel_ops#rms_norm@v1:020151af84a38253/\n" });
         }
         let search = Search { escapes: Escapes::Raw, user: None, block_bytes: 70_000 };
         let (tally, lines) = search.run_stream(text.as_bytes()).unwrap();

@@ -20,6 +20,7 @@ mod escape;
 mod found;
 mod hlo_text;
 mod mlir_text;
+mod plain_text;
 mod proto;
 mod scan;
 mod semantic;
@@ -32,6 +33,7 @@ mod user_label;
 
 pub use error::{ScanError, ScanErrorKind};
 pub use found::{CallSite, Diagnosis, FoundLabel, ModuleForm, Scan};
+pub(crate) use plain_text::symbol;
 pub use scan::{ScanOptions, scan_bytes, scan_path, scan_reader};
 pub use semantic::semantic_digest;
 pub use user_label::{UserLabels, UserLabelsError};

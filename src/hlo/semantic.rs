@@ -3,8 +3,8 @@
 //! Two candidates with the same digest are one program and are measured once; a kernel recorded again from another path
 //! keeps its digest. Digests of different forms of one program are not comparable: the form is part of what is hashed.
 //!
-//! - StableHLO text: without `loc(…)`, the `#loc` aliases and the module's name. Text printed with and without debug
-//!   info has one digest.
+//! - StableHLO text: the SHA-256 of the text without `loc(…)` and the `#loc` lines, the module's name replaced by
+//!   `@module`, surrounding white space removed. Text printed with and without debug info has one digest.
 //! - `HloModuleProto`: without names, source metadata and the stack frame table; ids count from the start of each
 //!   computation. Instruction names are left out because XLA derives them from scopes.
 //! - MLIR bytecode: see [`super::bytecode`].
@@ -15,6 +15,7 @@ use super::bytecode;
 use super::detect::{self, Content, HEAD_BYTES};
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
+use super::plain_text::{with_module_renamed, without_locations};
 use super::proto;
 use crate::digest::{Digest, FieldHasher};
 use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
@@ -38,66 +39,13 @@ fn digest(bytes: &[u8]) -> Result<Digest, ScanErrorKind> {
     }
 }
 
+/// The text as MLIR prints it without debug information, of a module named `@module`: a recorder that has the module
+/// computes the same digest from the printer's output.
 fn of_mlir_text(text: &[u8]) -> Digest {
-    let mut hasher = FieldHasher::new("semantic digest of StableHLO text, 1");
-    for line in text.split(|&byte| byte == b'\n') {
-        let line = line.trim_ascii();
-        if line.starts_with(b"#loc") || line.is_empty() {
-            continue;
-        }
-        let line = without_locations(line);
-        hasher.field(match line.strip_prefix(b"module @") {
-            Some(rest) => {
-                rest.get(rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len())..).unwrap_or_default()
-            }
-            None => line.trim_ascii_end(),
-        });
+    match std::str::from_utf8(text) {
+        Ok(text) => Digest::of(with_module_renamed(&without_locations(text)).as_bytes()),
+        Err(_) => Digest::of(text),
     }
-    hasher.finish()
-}
-
-/// A line without its ` loc(…)`, wherever they stand outside of strings.
-fn without_locations(line: &[u8]) -> Vec<u8> {
-    const START: &[u8] = b" loc(";
-    let mut kept = Vec::with_capacity(line.len());
-    let mut in_string = false;
-    let mut at = 0;
-    while let Some(&byte) = line.get(at) {
-        let rest = line.get(at..).unwrap_or_default();
-        if !in_string && rest.starts_with(START) {
-            at += location_length(rest);
-            continue;
-        }
-        if byte == b'\\' && in_string {
-            kept.extend_from_slice(rest.get(..2).unwrap_or(rest));
-            at += 2;
-            continue;
-        }
-        in_string ^= byte == b'"';
-        kept.push(byte);
-        at += 1;
-    }
-    kept
-}
-
-fn location_length(text: &[u8]) -> usize {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    for (at, &byte) in text.iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'(' if !in_string => depth += 1,
-            b')' if !in_string => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 {
-                    return at + 1;
-                }
-            }
-            _ => {}
-        }
-    }
-    text.len()
 }
 
 /// Field numbers of `HloModuleProto`: `xla/service/hlo.proto`.
