@@ -7,7 +7,7 @@
 //!   `@module`, surrounding white space removed. Text printed with and without debug info has one digest.
 //! - `HloModuleProto`: without names, source metadata and the stack frame table; ids count from the start of each
 //!   computation. Instruction names are left out because XLA derives them from scopes.
-//! - MLIR bytecode: see [`super::bytecode`].
+//! - MLIR bytecode: see the `bytecode` module.
 
 use std::collections::HashMap;
 

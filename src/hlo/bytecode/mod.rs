@@ -1,0 +1,15 @@
+//! MLIR bytecode of a portable artifact, as far as its semantic digest needs it.
+//!
+//! Attributes and types are numbered in one table that locations share, and sorted by how often they are used, so a
+//! program recorded at another place differs in nearly every byte. The digest therefore resolves each reference to the
+//! content that it stands for and walks the operations without their locations, names of the module and orders of uses.
+//!
+//! Layout: MLIR's "Bytecode Format" page (mlir.llvm.org/docs/BytecodeFormat), versions 0 to 6; codes of builtin
+//! attributes: `mlir/IR/BuiltinDialectBytecode.td`; of VHLO's: `stablehlo/dialect/VhloBytecode.cpp`.
+
+mod container;
+mod encoding;
+mod walk;
+
+pub(crate) use container::find_cut;
+pub(crate) use walk::semantic_digest;
