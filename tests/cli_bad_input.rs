@@ -71,10 +71,12 @@ fn modules_that_are_none() {
     let run = place.run(&["scan", &bare]);
     assert_eq!(run.code, NOTHING_MATCHED);
     assert!(run.stdout.contains("no-"), "{}", run.stdout);
-    // a cut text still gives the labels before the cut
-    let run = place.run(&["scan", &place.file("cut.txt", &text[..text.len() / 2]), "--format", "json"]);
-    assert_eq!(run.code, 0);
+    // a cut text still gives the labels before the cut, but is not tuned
+    let cut = place.file("cut.txt", &text[..text.len() / 2]);
+    let run = place.run(&["scan", &cut, "--format", "json"]);
+    expect(&run, BAD_INPUT, &["cut.txt", "cut short"]);
     assert!(!run.json()["labels"].as_array().unwrap().is_empty());
+    expect(&place.run(&[&cut, "--timer", &place.replay()]), BAD_INPUT, &["cut.txt", "cut short"]);
 }
 
 #[test]

@@ -18,7 +18,18 @@ pub(super) fn run(args: &ScanArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         Format::Table => write_scan(out, &scan)?,
         Format::Json => write_json(out, &scan)?,
     }
+    out.flush()?;
+    // what stands before the cut is printed; a script must not take it for all
+    refuse_truncated(&scan, &args.module)?;
     Ok(if scan.labels.is_empty() { exit::NOTHING_MATCHED } else { FINE })
+}
+
+/// A module that ends too early is no input to tune.
+pub(super) fn refuse_truncated(scan: &Scan, module: &Path) -> Result<(), Fault> {
+    match scan.diagnosis.iter().find(|diagnosis| diagnosis.code == "truncated") {
+        Some(diagnosis) => Err(Fault::input(format!("`{}`: {}", module.display(), diagnosis.message))),
+        None => Ok(()),
+    }
 }
 
 /// Scans a path, or standard input for `-`.

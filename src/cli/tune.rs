@@ -30,6 +30,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         return Err(Fault::new(exit::USAGE, "name a module, or see `--help`"));
     };
     let scan = scan::scan_module(module, &args.labels)?;
+    scan::refuse_truncated(&scan, module)?;
     for diagnosis in &scan.diagnosis {
         tracing::warn!("{}: {}", diagnosis.code, diagnosis.message);
     }
