@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde_json::Value;
 
 use crate::config::{Config, canonical_json};
+use crate::label::{Direction, Evidence};
 use crate::tune::{AutotuningResult, CandidateStatus, ConfigTime, OperationResult, Status};
 
 use super::{Grid, format_ns, format_ratio};
@@ -17,7 +18,7 @@ pub fn write_result(out: &mut dyn Write, result: &AutotuningResult) -> io::Resul
         let time = |config: Option<&ConfigTime>| {
             config.and_then(|config| config.median_ns).map_or_else(|| "—".to_owned(), format_ns)
         };
-        let direction = if operation.direction == crate::label::Direction::Forward { "" } else { " (with vjp)" };
+        let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
         grid.row([
             format!("{}:{}{direction}", operation.op_id, operation.call_key),
             time(Some(&operation.baseline)),
@@ -52,6 +53,9 @@ pub fn write_result(out: &mut dyn Write, result: &AutotuningResult) -> io::Resul
 
 fn details(operation: &OperationResult) -> Vec<String> {
     let mut lines = Vec::new();
+    if operation.evidence != Evidence::Exact {
+        lines.push(format!("matched {}", operation.how));
+    }
     if let Some(best) = &operation.best {
         if best.config == operation.baseline.config {
             lines.push(format!("keep {}", best.config.to_brief()));

@@ -93,6 +93,8 @@ pub struct RoundRecord {
     pub epoch: u32,
     /// The round, counted over all runs of the job.
     pub round: u32,
+    /// The clock of every sample in it.
+    pub source: String,
     /// Samples in the order in which they were taken.
     pub samples: Vec<CandidateSamples>,
 }

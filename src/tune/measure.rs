@@ -73,7 +73,8 @@ impl Measuring<'_, '_> {
             let round = self.rounds.next_round();
             let (samples, fault) = self.one_round(&active, &runs, round)?;
             if !samples.is_empty() {
-                let record = RoundRecord { job: self.identity.digest, epoch, round, samples };
+                let source = self.timer.source().to_string();
+                let record = RoundRecord { job: self.identity.digest, epoch, round, source, samples };
                 self.ledger.append(&Record::Round(record.clone()))?;
                 self.rounds.push(record);
             }

@@ -73,7 +73,13 @@ mod tests {
     #[test]
     fn a_failed_candidate_loses_its_samples_and_a_cut_round_is_not_complete() {
         let sample = |candidate, ns: &[u64]| CandidateSamples { candidate, ns: ns.to_vec() };
-        let round = |round, samples| RoundRecord { job: Digest::of(b""), epoch: round, round, samples };
+        let round = |round, samples| RoundRecord {
+            job: Digest::of(b""),
+            epoch: round,
+            round,
+            source: "replay".into(),
+            samples,
+        };
         let mut rounds = JobRounds::default();
         rounds.push(round(0, vec![sample(1, &[30, 10, 20]), sample(0, &[5])]));
         rounds.push(round(1, vec![sample(0, &[7])]));
