@@ -227,6 +227,7 @@ fn a_full_disk_loses_nothing() {
     }
     let full = run(&cache, &[&module(), "--timer", &timer, "--rounds", "2000"]);
     expect(&full, CACHE_TROUBLE, &["space"]);
+    assert!(full.stdout.contains("not begun"), "what was decided before is printed: {}", full.stdout);
     fs::remove_file(&filler).unwrap();
     mount.remount("size=64m");
     let list = run(&cache, &["cache", "ls", "--format", "json"]);

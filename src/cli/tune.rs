@@ -74,11 +74,14 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         cancel: &cancel,
         on_event: &mut on_event,
     };
-    let mut result = if args.dry_run { tuner.preview(&plan)? } else { tuner.run(&plan)? };
+    let (mut result, stopped_by) = if args.dry_run { (tuner.preview(&plan), None) } else { tuner.run(&plan) };
     result.missed = missed(&scan, &matching);
     result.notes = notes(&scan, &registry, ledger.notes());
     print(&result, args, out)?;
     out.flush()?;
+    if let Some(error) = stopped_by {
+        return Err(error.into());
+    }
     if !args.dry_run {
         close(&result, ledger.root());
     }

@@ -36,27 +36,37 @@ pub struct Autotuner<'a, 'e> {
 }
 
 impl Autotuner<'_, '_> {
-    /// Tunes every planned invocation. What fails costs one operation; an error ends the run, with everything decided
-    /// before it committed.
-    pub fn run(&mut self, plan: &[PlannedInvocation]) -> Result<AutotuningResult, TuneError> {
+    /// Tunes every planned invocation. What fails costs one operation; an error stops the run and stands beside what was
+    /// decided, and committed, before it.
+    pub fn run(&mut self, plan: &[PlannedInvocation]) -> (AutotuningResult, Option<TuneError>) {
         let mut result = self.nothing_yet();
+        let mut stopped_by = None;
         for (index, planned) in plan.iter().enumerate() {
             let mut operation = draft(planned);
-            if self.cancel.load(Ordering::Relaxed) {
+            if stopped_by.is_some() {
+                "not begun: the run was stopped by an error".clone_into(&mut operation.reason);
+            } else if self.cancel.load(Ordering::Relaxed) {
                 operation.status = Status::Interrupted;
                 "ended before it was begun".clone_into(&mut operation.reason);
-            } else if let Some(entry) = self.tune(index, plan.len(), &planned.invocation, &mut operation)? {
-                result.entries.push(entry);
+            } else {
+                match self.tune(index, plan.len(), &planned.invocation, &mut operation) {
+                    Ok(entry) => result.entries.extend(entry),
+                    Err(error) => {
+                        operation.status = Status::Failed;
+                        operation.reason = error.to_string();
+                        stopped_by = Some(error);
+                    }
+                }
             }
             result.interrupted |= operation.status == Status::Interrupted;
             (self.on_event)(Event::Finished(&operation));
             result.operations.push(operation);
         }
-        Ok(result)
+        (result, stopped_by)
     }
 
     /// What [`run`](Self::run) would tune; nothing is measured.
-    pub fn preview(&mut self, plan: &[PlannedInvocation]) -> Result<AutotuningResult, TuneError> {
+    pub fn preview(&self, plan: &[PlannedInvocation]) -> AutotuningResult {
         let mut result = self.nothing_yet();
         for planned in plan {
             let mut operation = draft(planned);
@@ -72,7 +82,7 @@ impl Autotuner<'_, '_> {
             }
             result.operations.push(operation);
         }
-        Ok(result)
+        result
     }
 
     fn nothing_yet(&self) -> AutotuningResult {

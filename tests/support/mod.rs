@@ -190,5 +190,9 @@ pub fn tune(
             }
         }
     };
-    Autotuner { registry, timer, ledger, options, cancel: &cancel, on_event: &mut on_event }.run(&planned(invocation))
+    let mut tuner = Autotuner { registry, timer, ledger, options, cancel: &cancel, on_event: &mut on_event };
+    match tuner.run(&planned(invocation)) {
+        (result, None) => Ok(result),
+        (_, Some(error)) => Err(error),
+    }
 }
