@@ -225,6 +225,8 @@ fn a_full_disk_loses_nothing() {
     while !bytes.is_empty() && fs::write(&filler, &bytes).is_err() {
         bytes.truncate(bytes.len() - (16 << 10));
     }
+    // enough to open everything (sled takes half a MiB), not enough for the rounds
+    fs::write(&filler, &bytes[..bytes.len() - (700 << 10)]).unwrap();
     let full = run(&cache, &[&module(), "--timer", &timer, "--rounds", "2000"]);
     expect(&full, CACHE_TROUBLE, &["space"]);
     assert!(full.stdout.contains("not begun"), "what was decided before is printed: {}", full.stdout);
