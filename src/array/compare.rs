@@ -105,6 +105,17 @@ pub fn compare_bytes(spec: &ArraySpec, ours: &[u8], reference: &[u8], tolerance:
     found
 }
 
+/// One element of a dense host array as text, for messages; `None` beyond its end.
+pub fn element_text(spec: &ArraySpec, bytes: &[u8], index: u64) -> Option<String> {
+    let width = spec.dtype.host_bytes();
+    let start = usize::try_from(index).ok()?.checked_mul(width)?;
+    Some(match decode(spec.dtype, bytes.get(start..start.checked_add(width)?)?)? {
+        Element::Real(value) => value.to_string(),
+        Element::Integer(value) => value.to_string(),
+        Element::Complex(re, im) => format!("{re} + {im}i"),
+    })
+}
+
 /// `|a - b|`; zero for two NaNs or the same infinity, NaN (beyond every tolerance) where only one is finite.
 fn difference(a: Element, b: Element) -> f64 {
     let real = |a: f64, b: f64| {

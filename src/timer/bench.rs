@@ -164,9 +164,14 @@ impl Bench {
         }
     }
 
-    /// Starts a worker if the last job left none.
+    /// Starts a worker if the last job left none; the new one is told nothing of that job, which may have been its end.
     pub(crate) fn revive(&mut self) -> Result<(), Failure> {
-        if self.client.as_ref().is_none_or(WorkerClient::is_gone) { self.restart(&[]) } else { Ok(()) }
+        if self.client.as_ref().is_some_and(|client| !client.is_gone()) {
+            return Ok(());
+        }
+        self.begin = None;
+        self.prepared.clear();
+        self.restart(&[])
     }
 
     pub(crate) fn shutdown(&mut self) {

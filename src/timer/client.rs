@@ -104,8 +104,15 @@ pub(crate) fn telling_line(stderr: &str) -> Option<String> {
     const REASONS: [&str; 7] =
         ["Check failed", "Unknown flag", "panicked at", "terminate called", "Fatal", "FATAL", "Error: "];
     let lines = || stderr.lines().rev().filter(|line| !line.trim().is_empty());
-    let line = lines().find(|line| REASONS.iter().any(|reason| line.contains(reason))).or_else(|| lines().next())?;
-    Some(one_line(line, 300))
+    let reason = lines().find(|line| REASONS.iter().any(|reason| line.contains(reason)));
+    Some(one_line(reason.or_else(|| lines().find(|line| !is_chatter(line)))?, 300))
+}
+
+/// Whether a line is a log's talk below a warning, of glog (`I0000 00:00:…`) or of `tracing`: it is no reason.
+fn is_chatter(line: &str) -> bool {
+    let digits = |rest: &str| rest.len() > 4 && rest.bytes().take(4).all(|byte| byte.is_ascii_digit());
+    let starts = ["TRACE ", "DEBUG ", "INFO ", "WARNING: All log messages before absl::InitializeLog()"];
+    line.strip_prefix('I').is_some_and(digits) || starts.iter().any(|start| line.trim_start().starts_with(start))
 }
 
 /// A running worker.
@@ -446,4 +453,19 @@ fn signal_name(number: i32) -> String {
         other => return format!("signal {other}"),
     };
     name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_death_is_found_among_the_chatter() {
+        let chatter = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n\
+                       I0000 00:00:1795261467.495203   15304 client.cc:59] cpu_device_count set: 1\nDEBUG sent\n";
+        assert_eq!(telling_line(chatter), None);
+        assert_eq!(telling_line(&format!("no such kernel\n{chatter}")).unwrap(), "no such kernel");
+        assert_eq!(telling_line("Check failed: a\n  @ main\n").unwrap(), "Check failed: a");
+        assert_eq!(telling_line("I am lost\n").unwrap(), "I am lost");
+    }
 }

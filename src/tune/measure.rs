@@ -1,12 +1,13 @@
 //! Measuring one job: compile, compare outputs, warm up, then interleaved rounds, with the blame for failures put where
 //! it belongs.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::array::{Tolerance, compare_bytes};
+use crate::array::{Tolerance, compare_bytes, element_text};
 use crate::samples::{CandidateSamples, FailureRecord, Record, RoundRecord};
 use crate::timer::{Failure, FailureKind, Job, OutputArray, Timer};
 
@@ -41,6 +42,8 @@ pub(super) struct Measuring<'a, 'e> {
     pub(super) identity: &'a JobIdentity,
     pub(super) job: &'a Job,
     pub(super) rounds: &'a mut JobRounds,
+    /// Candidates that had their second chance: one that breaks a worker now and then is out, however fast it is.
+    pub(super) forgiven: BTreeSet<usize>,
 }
 
 impl Measuring<'_, '_> {
@@ -202,6 +205,9 @@ impl Measuring<'_, '_> {
         if !failure.needs_restart() {
             return self.fail(candidate, failure);
         }
+        if !self.forgive(candidate) {
+            return self.blamed(candidate, failure);
+        }
         self.restart(failure, &[])?;
         self.run_baseline()?;
         match self.timer.measure(candidate, 1) {
@@ -218,7 +224,7 @@ impl Measuring<'_, '_> {
     ) -> Result<Option<T>, Ended> {
         match call(self.timer) {
             Ok(value) => Ok(Some(value)),
-            Err(failure) if failure.needs_restart() => {
+            Err(failure) if failure.needs_restart() && self.forgive(candidate) => {
                 self.restart(failure, &[])?;
                 if candidate != self.identity.baseline {
                     self.run_baseline()?;
@@ -228,8 +234,14 @@ impl Measuring<'_, '_> {
                     Err(again) => self.blamed(candidate, again).map(|()| None),
                 }
             }
-            Err(failure) => self.fail(candidate, failure).map(|()| None),
+            Err(failure) => self.blamed(candidate, failure).map(|()| None),
         }
+    }
+
+    /// Whether a candidate may be tried once more. The baseline always may: another candidate may have broken the
+    /// worker that it then died in.
+    fn forgive(&mut self, candidate: usize) -> bool {
+        self.forgiven.insert(candidate) || candidate == self.identity.baseline
     }
 
     fn blamed(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
@@ -295,11 +307,16 @@ fn first_difference(outputs: &[OutputArray], reference: &[(OutputArray, Vec<u8>)
         };
         let found = compare_bytes(&output.spec, &bytes, reference, Tolerance::for_dtype(output.spec.dtype));
         (!found.matches).then(|| {
-            let first = found.first.map_or_else(String::new, |first| format!(", first at element {first}"));
-            format!(
-                "output {index} differs from the baseline's in {} elements by up to {:.3e}{first}",
-                found.mismatches, found.max_absolute
-            )
+            let text = |bytes: &[u8], at| element_text(&output.spec, bytes, at).unwrap_or_else(|| "nothing".to_owned());
+            let first = found.first.map_or_else(String::new, |at| {
+                format!(", first at element {at}: {}, the baseline's is {}", text(&bytes, at), text(reference, at))
+            });
+            // nothing finite differs where one of the two is no number
+            let most = match found.max_absolute {
+                0.0 => String::new(),
+                most => format!(" by up to {most:.3e}"),
+            };
+            format!("output {index} differs from the baseline's in {} elements{most}{first}", found.mismatches)
         })
     })
 }

@@ -8,7 +8,7 @@ use crate::decision::{Judgement, judge};
 use crate::label::Evidence;
 use crate::registry::{Invocation, NotRunnable, Registry};
 use crate::samples::{CandidateRecord, JobRecord, Record};
-use crate::timer::Timer;
+use crate::timer::{Failure, Timer};
 
 use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, status_of};
 use super::job::{JobIdentity, Materialized, materialize};
@@ -138,7 +138,8 @@ impl Autotuner<'_, '_> {
         }
         // a lone program is measured for its time; a lone survivor of failures is not worth a decision
         let enough = if distinct.len() == 1 { 1 } else { 2 };
-        if result.rounds_kept < self.options.rounds && wanted.len() >= enough {
+        let comparable = wanted.len() >= enough && wanted.contains(&identity.baseline);
+        if result.rounds_kept < self.options.rounds && comparable {
             (self.on_event)(Event::Started {
                 index,
                 of,
@@ -214,6 +215,10 @@ impl Autotuner<'_, '_> {
             }
             rounds.failures.insert(candidate, failure);
         }
+        if let Some(failure) = rounds.failures.get(&identity.baseline) {
+            let message = format!("the baseline cannot be run: {}", failure.message);
+            return Err(Ended::Failed(Failure::new(failure.kind, message)));
+        }
         Measuring {
             timer: &mut *self.timer,
             ledger: &mut *self.ledger,
@@ -223,6 +228,7 @@ impl Autotuner<'_, '_> {
             identity,
             job: &job,
             rounds,
+            forgiven: Default::default(),
         }
         .run()
     }

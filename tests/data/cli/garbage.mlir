@@ -1,0 +1,2 @@
+module @garbage {
+  func.func public @main(
