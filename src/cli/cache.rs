@@ -12,7 +12,7 @@ use crate::tune::Ledger;
 
 use super::args::{CacheArgs, CacheCommand, Format};
 use super::fault::Fault;
-use super::run::FINE;
+
 use super::{device, exit};
 
 /// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder.
@@ -119,13 +119,13 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
                             write_json(out, &row)?;
                         }
                     }
-                    Ok(FINE)
+                    Ok(exit::FINE)
                 }
                 Lookup::Miss(reason) => Err(Fault::new(exit::NOTHING_MATCHED, reason)),
             };
         }
     }
-    Ok(FINE)
+    Ok(exit::FINE)
 }
 
 fn row_json(key: &CacheKey, entry: &Entry, tier: Tier) -> serde_json::Value {

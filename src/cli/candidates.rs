@@ -12,7 +12,6 @@ use crate::report::{Grid, write_json};
 use super::args::{CandidatesCommand, Format, SpacesArg};
 use super::exit;
 use super::fault::Fault;
-use super::run::FINE;
 
 /// Longest search space's file.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -52,7 +51,7 @@ pub(super) fn run(command: &CandidatesCommand, out: &mut dyn Write) -> Result<u8
             let text = std::fs::read_to_string(file).map_err(|error| cannot(error.to_string()))?;
             let space = CandidateSpace::parse(&file.display().to_string(), &text).map_err(Fault::input)?;
             writeln!(out, "{}: at most {} configs", space.op(), space.count_bound())?;
-            Ok(FINE)
+            Ok(exit::FINE)
         }
     }
 }
@@ -68,7 +67,7 @@ fn list(spaces: &Spaces, format: Format, out: &mut dyn Write) -> Result<u8, Faul
             })
             .collect();
         write_json(out, &json!({"schema": 1, "spaces": rows}))?;
-        return Ok(FINE);
+        return Ok(exit::FINE);
     }
     let mut grid = Grid::new(&["operation", ">at most", "baseline", "parameters"]);
     for space in spaces.iter() {
@@ -81,7 +80,7 @@ fn list(spaces: &Spaces, format: Format, out: &mut dyn Write) -> Result<u8, Faul
         ]);
     }
     grid.write(out)?;
-    Ok(FINE)
+    Ok(exit::FINE)
 }
 
 fn show(space: &CandidateSpace, format: Format, out: &mut dyn Write) -> Result<u8, Fault> {
@@ -92,11 +91,11 @@ fn show(space: &CandidateSpace, format: Format, out: &mut dyn Write) -> Result<u
     }
     if format == Format::Json {
         write_json(out, &json!({"schema": 1, "op": space.op(), "baseline": space.baseline(), "configs": shown}))?;
-        return Ok(FINE);
+        return Ok(exit::FINE);
     }
     for config in shown {
         let mark = if config == space.baseline() { " (baseline)" } else { "" };
         writeln!(out, "{config}{mark}")?;
     }
-    Ok(FINE)
+    Ok(exit::FINE)
 }

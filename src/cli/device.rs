@@ -11,8 +11,8 @@ use crate::timer::Limits;
 use crate::timer::pjrt::{FoundPlugin, PjrtOptions, discover, probe};
 
 use super::args::{DeviceArgs, Format, PluginArgs};
+use super::exit;
 use super::fault::Fault;
-use super::run::FINE;
 
 /// Prints the fingerprints of every plugin's devices, or of the one that is named.
 pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
@@ -57,7 +57,7 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             }
         }
     }
-    Ok(FINE)
+    Ok(exit::FINE)
 }
 
 fn describe(index: usize, device: &DeviceFingerprint, out: &mut dyn Write) -> Result<(), Fault> {

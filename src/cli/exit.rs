@@ -2,6 +2,8 @@
 
 /// Every label of the module is tuned, or was before.
 pub const ALL_TUNED: u8 = 0;
+/// A command that has nothing to complain about.
+pub const FINE: u8 = ALL_TUNED;
 /// Some operations failed, or some labels match no recorded invocation; the rest is tuned.
 pub const SOME_FAILED: u8 = 1;
 /// The command line is wrong. (`clap` exits with this number itself.)

@@ -5,8 +5,8 @@ use std::io::Write;
 use clap::CommandFactory;
 
 use super::args::Cli;
+use super::exit;
 use super::fault::Fault;
-use super::run::FINE;
 
 /// Prints a completion script.
 pub(super) fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<u8, Fault> {
@@ -14,11 +14,11 @@ pub(super) fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> R
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "autotune-lowered", &mut script);
     out.write_all(&script)?;
-    Ok(FINE)
+    Ok(exit::FINE)
 }
 
 /// Prints the manual page.
 pub(super) fn man(out: &mut dyn Write) -> Result<u8, Fault> {
     clap_mangen::Man::new(Cli::command()).render(out)?;
-    Ok(FINE)
+    Ok(exit::FINE)
 }

@@ -12,7 +12,6 @@ use crate::report::{Grid, write_json};
 use super::args::{Format, RegistryArg, RegistryCommand};
 use super::exit;
 use super::fault::Fault;
-use super::run::FINE;
 
 /// Opens a registry and says on stderr what was left out.
 pub(super) fn open(path: &Path) -> Result<Registry, Fault> {
@@ -54,13 +53,13 @@ pub(super) fn run(command: &RegistryCommand, out: &mut dyn Write) -> Result<u8, 
                     )?;
                 }
             }
-            Ok(if report.is_good() { FINE } else { exit::BAD_INPUT })
+            Ok(if report.is_good() { exit::FINE } else { exit::BAD_INPUT })
         }
         RegistryCommand::Add { registry: RegistryArg { registry, .. }, file } => {
             let mut registry = Registry::create_or_open(registry).map_err(Fault::input)?;
             let path = registry.add_described(file).map_err(Fault::input)?;
             writeln!(out, "{}", path.display())?;
-            Ok(FINE)
+            Ok(exit::FINE)
         }
     }
 }
@@ -69,7 +68,7 @@ fn list(registry: &Registry, format: Format, out: &mut dyn Write) -> Result<u8, 
     let rows = registry.list();
     if format == Format::Json {
         write_json(out, &json!({"schema": 1, "invocations": rows}))?;
-        return Ok(FINE);
+        return Ok(exit::FINE);
     }
     let mut grid = Grid::new(&["operation", "direction", "target", ">candidates", ">programs", "arguments"]);
     for row in &rows {
@@ -90,7 +89,7 @@ fn list(registry: &Registry, format: Format, out: &mut dyn Write) -> Result<u8, 
     } else {
         grid.write(out)?;
     }
-    Ok(FINE)
+    Ok(exit::FINE)
 }
 
 fn show(registry: &Registry, name: &str, format: Format, out: &mut dyn Write) -> Result<u8, Fault> {
@@ -105,7 +104,7 @@ fn show(registry: &Registry, name: &str, format: Format, out: &mut dyn Write) ->
     if format == Format::Json {
         let found: Vec<&Invocation> = found.into_iter().map(AsRef::as_ref).collect();
         write_json(out, &json!({"schema": 1, "invocations": found}))?;
-        return Ok(FINE);
+        return Ok(exit::FINE);
     }
     for invocation in found {
         writeln!(out, "{}:{} {}", invocation.op_id, invocation.call_key, invocation.direction)?;
@@ -123,7 +122,7 @@ fn show(registry: &Registry, name: &str, format: Format, out: &mut dyn Write) ->
             writeln!(out, "  {mark} {} ({program})", candidate.config.to_brief())?;
         }
     }
-    Ok(FINE)
+    Ok(exit::FINE)
 }
 
 /// The fill as the record spells it, without braces.

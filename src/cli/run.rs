@@ -7,7 +7,7 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::fault::Fault;
-use super::{cache, candidates, device, exit, logging, meta, registry, scan, tune, worker};
+use super::{cache, candidates, device, logging, meta, registry, scan, tune, worker};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -41,6 +41,3 @@ pub fn main() -> ExitCode {
         }
     }
 }
-
-/// Exit code of a command that has nothing to complain about.
-pub(super) const FINE: u8 = exit::ALL_TUNED;

@@ -9,7 +9,6 @@ use crate::report::{write_json, write_scan};
 use super::args::{Format, LabelArgs, ScanArgs};
 use super::exit;
 use super::fault::Fault;
-use super::run::FINE;
 
 /// Prints the labels; no label at all is exit code 3.
 pub(super) fn run(args: &ScanArgs, out: &mut dyn Write) -> Result<u8, Fault> {
@@ -21,7 +20,7 @@ pub(super) fn run(args: &ScanArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     out.flush()?;
     // what stands before the cut is printed; a script must not take it for all
     refuse_truncated(&scan, &args.module)?;
-    Ok(if scan.labels.is_empty() { exit::NOTHING_MATCHED } else { FINE })
+    Ok(if scan.labels.is_empty() { exit::NOTHING_MATCHED } else { exit::FINE })
 }
 
 /// A module that ends too early is no input to tune.
