@@ -16,8 +16,10 @@ use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::Registry;
 use crate::report::{write_json, write_result};
 use crate::timer::pjrt::PjrtTimer;
-use crate::timer::{CommandTimer, Limits, ReplayTimer, Timer};
-use crate::tune::{Autotuner, AutotuningResult, Ledger, MissedLabel, PlannedInvocation, Status, TuneOptions};
+use crate::timer::{CommandTimer, FailureKind, Limits, ReplayTimer, Timer};
+use crate::tune::{
+    Autotuner, AutotuningResult, Ledger, MissedLabel, OperationResult, PlannedInvocation, Status, TuneOptions,
+};
 
 use super::args::{ByNameArg, Format, TuneArgs};
 use super::fault::Fault;
@@ -222,10 +224,15 @@ fn nothing_matched(scan: &Scan, args: &TuneArgs, out: &mut dyn Write) -> Result<
 
 fn exit_code(result: &AutotuningResult) -> u8 {
     let undecided = |status: Status| !status.is_decided() && status != Status::Planned;
+    let has_no_device = |operation: &OperationResult| {
+        operation.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Device)
+    };
     if result.interrupted {
         exit::INTERRUPTED
     } else if result.operations.is_empty() {
         exit::NOTHING_MATCHED
+    } else if result.operations.iter().all(has_no_device) {
+        exit::DEVICE_TROUBLE
     } else if !result.missed.is_empty() || result.operations.iter().any(|operation| undecided(operation.status)) {
         exit::SOME_FAILED
     } else {

@@ -126,6 +126,9 @@ pub struct OperationResult {
     pub status: Status,
     /// One line that says why.
     pub reason: String,
+    /// What failed, where the whole operation did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
     /// The config in use without tuning.
     pub baseline: ConfigTime,
     /// The config to use; absent when it is not decided.

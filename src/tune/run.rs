@@ -155,6 +155,7 @@ impl Autotuner<'_, '_> {
                 Err(Ended::Fatal(error)) => return Err(error),
                 Err(Ended::Failed(failure)) => {
                     result.reason = failure.to_string();
+                    result.failure = Some(failure);
                     let judgement = self.judge(&identity, &rounds, None);
                     result.candidates = candidate_results(invocation, &identity, &judgement, &rounds);
                     return Ok(None);
@@ -279,6 +280,7 @@ pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
         flags: planned.flags.clone(),
         status: Status::Failed,
         reason: String::new(),
+        failure: None,
         baseline: ConfigTime { config: invocation.baseline.clone(), median_ns: None },
         best: None,
         speed_up: None,
