@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, MemoryStore, SledStore, Tier, TieredCache,
+    CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, MemoryStore, SeedStore, SledStore, Tier, TieredCache,
 };
 use autotune_lowered::device::{DeviceFingerprint, MatchMode};
 use autotune_lowered::label::Direction;
@@ -58,6 +58,20 @@ fn a_hit_below_is_promoted_and_an_overlay_hides_it_until_it_is_dropped() {
     assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(3));
     drop(inner);
     assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(1));
+}
+
+#[test]
+fn what_was_tuned_without_a_cache_folder_hides_the_seed() {
+    let mut seeds = SeedStore::default();
+    let text = serde_json::json!({"schema": 1, "op_id": "op@v1", "device": device().identity,
+                                  "entries": [{"call_key": "k", "direction": "forward", "config": config(1)}]});
+    seeds.add_text(&text.to_string()).unwrap();
+    let cache = TieredCache::new(vec![Box::new(seeds)]);
+    let key = key(&device(), Direction::Forward);
+    assert_eq!(cache.entries().unwrap(), [(key.clone(), entry(1), Tier::Seed)]);
+    cache.put(&key, &entry(2)).unwrap();
+    assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(2));
+    assert_eq!(cache.entries().unwrap(), [(key, entry(2), Tier::Memory)]);
 }
 
 #[test]

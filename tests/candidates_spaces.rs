@@ -65,6 +65,32 @@ fn excluded_choices_are_never_combined() {
 }
 
 #[test]
+fn a_space_that_excludes_everything_ends() {
+    // 40 parameters of two values whose only constraint needs the last: 2^40 combinations without a config
+    let parameters: Vec<String> = (0..40).map(|n| format!(r#""p{n}":[0,1]"#)).collect();
+    let text = format!(
+        r#"{{"schema":1,"op":"f","parameters":{{{}}},"constraints":["p39 > 1"],"configs":[{{}}],"baseline":{{}}}}"#,
+        parameters.join(",")
+    );
+    let space = CandidateSpace::parse("f.json", &text).unwrap();
+    let found: Vec<_> = space.configs().collect();
+    assert_eq!(found.len(), 2);
+    let error = found[1].as_ref().unwrap_err().to_string();
+    assert!(error.contains("narrow the values"), "{error}");
+}
+
+#[test]
+fn what_a_file_says_cannot_break_the_line_of_an_error() {
+    for text in [
+        r#"{"schema":1,"op":"f","parameters":{"a\nb":[1]},"baseline":{}}"#,
+        r#"{"schema":1,"op":"f","parameters":{"a":[1]},"baseline":{},"x\ny":1}"#,
+    ] {
+        let error = CandidateSpace::parse("f.json", text).unwrap_err();
+        assert!(!error.message.contains(char::is_control), "{error}");
+    }
+}
+
+#[test]
 fn errors_name_file_line_and_column() {
     let good = "{\n  \"schema\": 1,\n  \"op\": \"f\",\n  \"parameters\": {\n    \"m\": [1, 2],\n    \"n\": [1]\n  },\n  \
                 \"constraints\": [\n    \"m > 0\",\n    \"n <= m\"\n  ],\n  \"baseline\": {\"m\": 1, \"n\": 1}\n}\n";

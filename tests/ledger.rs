@@ -154,6 +154,55 @@ fn a_lost_log_is_written_again_from_sled() {
     assert_eq!(read(root.path(), 3).0, all(3));
 }
 
+/// The log is the truth: a sled that missed a commit, closed cleanly, must not take a synced decision back, not even in a
+/// log that a killed run once left with a torn line.
+#[test]
+fn a_decision_that_sled_missed_survives_an_old_torn_line() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 1);
+    let log = root.path().join("samples-v1.log");
+    let mut bytes = fs::read(&log).unwrap();
+    bytes.extend_from_slice(b"ATL1 000000ff 00000000 {\"record\":\"rou");
+    fs::write(&log, bytes).unwrap();
+    // sled as it was before the second commit: as if that commit had failed in sled alone
+    let before = tempfile::tempdir().unwrap();
+    copy(root.path(), before.path());
+    Ledger::open(root.path(), vec![]).unwrap().commit(None, &key(1), &entry(1)).unwrap();
+    for name in ["sled-v1", "sled-v1.state"] {
+        let (from, to) = (before.path().join(name), root.path().join(name));
+        if to.is_dir() {
+            fs::remove_dir_all(&to).unwrap();
+            copy(&from, &to);
+        } else {
+            fs::copy(from, to).unwrap();
+        }
+    }
+    let (configs, notes) = read(root.path(), 2);
+    assert_eq!(configs, all(2), "{notes:?}");
+    assert_eq!(read(root.path(), 2).0, all(2));
+}
+
+/// The same with damage behind the last decision, where either side may lack something: neither loses anything.
+#[test]
+fn a_damaged_log_and_an_older_sled_give_all_that_either_holds() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 2);
+    let log = root.path().join("samples-v1.log");
+    let mut bytes = fs::read(&log).unwrap();
+    let last = bytes.len() - 1 - bytes.iter().rev().skip(1).position(|&byte| byte == b'\n').unwrap();
+    bytes[last + 40] ^= 1;
+    fs::write(&log, &bytes).unwrap();
+    // a third decision went into the log after the damage was there, into a log alone
+    let other = tempfile::tempdir().unwrap();
+    fs::write(other.path().join("samples-v1.log"), &bytes).unwrap();
+    Ledger::open(other.path(), vec![]).unwrap().commit(None, &key(2), &entry(2)).unwrap();
+    bytes = fs::read(other.path().join("samples-v1.log")).unwrap();
+    bytes.extend_from_slice(b"torn");
+    fs::write(&log, bytes).unwrap();
+    assert_eq!(read(root.path(), 3).0, all(3));
+    assert_eq!(read(root.path(), 3).0, all(3));
+}
+
 #[test]
 fn a_removed_entry_stays_removed_after_a_rebuild() {
     let root = tempfile::tempdir().unwrap();

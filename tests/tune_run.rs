@@ -112,6 +112,31 @@ fn one_crash_is_forgiven_and_two_are_not() {
 }
 
 #[test]
+fn what_broke_the_worker_is_known_even_where_no_other_can_be_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    for method in ["prepare", "outputs"] {
+        let cache = folder.path().join(method);
+        let breaking = move |candidate: usize, called: &str, _| match candidate {
+            1 if called == method => Err(Failure::new(FailureKind::Crash, "SIGSEGV")),
+            _ => Ok(()),
+        };
+        let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(breaking);
+        timer.failing_restart = Some(2);
+        let mut ledger = Ledger::open(&cache, vec![]).unwrap();
+        let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+        assert_eq!(result.operations[0].status, Status::Failed);
+        drop(ledger);
+        // the next run goes on without it
+        let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(breaking);
+        let mut ledger = Ledger::open(&cache, vec![]).unwrap();
+        let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+        assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2), "{method}");
+        assert!(timer.restarts.is_empty(), "{method}: it was tried again");
+    }
+}
+
+#[test]
 fn a_compile_failure_costs_one_candidate_a_custom_call_the_invocation() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
@@ -198,13 +223,24 @@ fn a_changed_program_on_disk_costs_its_candidate() {
     let path = registry.program_path(invocation.candidates[1].program.as_ref().unwrap());
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[10] ^= 1;
-    std::fs::write(&path, bytes).unwrap();
-    let mut ledger = Ledger::in_memory(vec![]);
+    std::fs::write(&path, &bytes).unwrap();
+    let mut ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
     let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
     let operation = &result.operations[0];
     assert_eq!(operation.candidates[1].status, CandidateStatus::Failed);
     assert_eq!(operation.best.as_ref().unwrap().config, config(2));
+
+    // as long as it is so, nothing is measured again
+    let again = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    assert_eq!((again.operations[0].status, again.operations[0].rounds_measured), (Status::Cached, 0));
+
+    // once it is mended, it is measured with the others
+    bytes[10] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let mended = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    assert_eq!(mended.operations[0].rounds_measured, 20);
+    assert_eq!(mended.operations[0].best.as_ref().unwrap().config, config(1));
 }
 
 #[test]

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CacheKey, ConfigStore, Entry, StoreError, Tier};
 use crate::device::DeviceIdentity;
+use crate::digest::Digest;
 use crate::label::Direction;
 
 const SCHEMA: u32 = 1;
@@ -61,12 +62,16 @@ struct SeedEntry {
 const SHIPPED: &[(&str, &str)] = &[];
 
 /// Writes entries as seed files below a folder, `<device>/<operation>.json`, in the keys' order; a file that is there is
-/// replaced. Returns the files.
+/// replaced. An operation whose file name another one has carries its digest in the name. Returns the files.
 pub fn write_seeds(folder: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<Vec<PathBuf>, StoreError> {
     let mut files: BTreeMap<PathBuf, SeedFile> = BTreeMap::new();
     for (key, entry) in entries {
         let device = format!("{}-{}", slug(&key.device.device_kind), key.device.to_digest().to_short());
-        let path = folder.join(device).join(format!("{}.json", slug(&key.op_id)));
+        let mut path = folder.join(&device).join(format!("{}.json", slug(&key.op_id)));
+        if files.get(&path).is_some_and(|file| file.op_id != key.op_id) {
+            let digest = Digest::of(key.op_id.as_bytes()).to_short();
+            path = folder.join(device).join(format!("{}-{digest}.json", slug(&key.op_id)));
+        }
         let file = files.entry(path).or_insert_with(|| SeedFile {
             schema: SCHEMA,
             op_id: key.op_id.clone(),
@@ -137,7 +142,12 @@ impl SeedStore {
     }
 
     fn read_file(&mut self, path: &Path) -> Result<(), String> {
-        let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
+        let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
+        let size = metadata.len();
+        // a pipe would be waited for
+        if !metadata.is_file() {
+            return Err("not a regular file".to_owned());
+        }
         if size > MAX_FILE_BYTES {
             return Err(format!("{size} bytes are more than a seed file may have"));
         }
@@ -201,9 +211,11 @@ mod tests {
             let key = CacheKey { op_id, call_key, direction: Direction::ForwardVjp, device: device.clone() };
             (key, Arc::new(Entry { config, provenance: None }))
         };
-        let entries = [pair("a@v1", "k1", 1), pair("a@v1", "k2", 2), pair("b@v1", "k1", 3)];
+        // the second and the third have the same letters and digits
+        let entries =
+            [pair("A.b@v1", "k1", 4), pair("a.b@v1", "k1", 1), pair("a@b@v1", "k2", 2), pair("b@v1", "k1", 3)];
         let files = write_seeds(folder.path(), &entries).unwrap();
-        assert_eq!(files.len(), 2);
+        assert_eq!(files.len(), 4);
         let (store, problems) = SeedStore::read_folder(folder.path());
         assert_eq!((store.entries().unwrap().as_slice(), problems.len()), (&entries[..], 0));
     }

@@ -67,15 +67,15 @@ impl SledStore {
                 }
             },
         };
-        match Self::open_trusted(root) {
-            Ok(store) => Ok((store, condition)),
-            // sled does not take its own folder back: the log still has everything
-            Err(StoreError::Sled { source, .. }) if condition == SledCondition::Clean => {
-                let moved_to = set_aside(root, &folder)?;
-                Ok((Self::open_trusted(root)?, SledCondition::SetAside { reason: source.to_string(), moved_to }))
-            }
-            Err(error) => Err(error),
-        }
+        let reason = match Self::open_trusted(root) {
+            Ok(store) => return Ok((store, condition)),
+            // sled does not take its own folder back, or gives what was never put: the log still has everything
+            Err(StoreError::Sled { source, .. }) if condition == SledCondition::Clean => source.to_string(),
+            Err(StoreError::Damaged { what, .. }) if condition == SledCondition::Clean => what,
+            Err(error) => return Err(error),
+        };
+        let moved_to = set_aside(root, &folder)?;
+        Ok((Self::open_trusted(root)?, SledCondition::SetAside { reason, moved_to }))
     }
 
     /// Sets the present database aside and opens an empty one.
@@ -390,6 +390,17 @@ mod tests {
         let (_store, condition) = open(root.path());
         let SledCondition::SetAside { moved_to, .. } = condition else { panic!("{condition:?}") };
         assert_eq!(fs::read_to_string(moved_to.join("db")).unwrap(), "somebody's work");
+    }
+
+    #[test]
+    fn a_wrong_value_in_a_folder_that_was_closed_is_set_aside() {
+        let root = tempfile::tempdir().unwrap();
+        let (store, _) = open(root.path());
+        store.parts().unwrap().1.insert("k", "value without a checksum").unwrap();
+        store.close().unwrap();
+        let (store, condition) = open(root.path());
+        assert!(matches!(condition, SledCondition::SetAside { .. }), "{condition:?}");
+        assert_eq!(store.content(), SetDigest::default());
     }
 
     #[test]

@@ -217,12 +217,17 @@ impl TieredCache {
                 }
             }
         }
-        let memory: &dyn ConfigStore = &self.memory;
-        // an entry that memory holds by promotion is listed as the tier that keeps it
-        for store in self.below.iter().map(AsRef::as_ref).chain([memory]) {
-            for (key, entry) in read(store)? {
-                found.entry(key).or_insert((entry, store.tier()));
+        let in_memory: BTreeMap<_, _> = read(&self.memory)?.into_iter().collect();
+        for store in &self.below {
+            for (key, entry) in read(store.as_ref())? {
+                // an entry that memory holds by promotion is listed as the tier that keeps it; another one hides it
+                if in_memory.get(&key).is_none_or(|known| *known == entry) {
+                    found.entry(key).or_insert((entry, store.tier()));
+                }
             }
+        }
+        for (key, entry) in in_memory {
+            found.entry(key).or_insert((entry, Tier::Memory));
         }
         Ok(found.into_iter().map(|(key, (entry, tier))| (key, entry, tier)).collect())
     }

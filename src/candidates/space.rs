@@ -9,6 +9,8 @@ use crate::config::Config;
 
 const SCHEMA: u64 = 1;
 const MAX_PARAMETERS: usize = 64;
+const MAX_CONSTRAINTS: usize = 256;
+const MAX_LISTED: usize = 4096;
 
 /// What is wrong with a space's file, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +58,7 @@ impl CandidateSpace {
             file: file.to_owned(),
             line: error.line().max(1),
             column: error.column().max(1),
-            message: without_place(&error.to_string()),
+            message: one_line(without_place(&error.to_string())),
         };
         let wrong = |path: &[Step<'_>], message: String| error_at(file, text, offset(text, path), message);
         let head: Head = serde_json::from_str(text).map_err(of_serde)?;
@@ -71,6 +73,13 @@ impl CandidateSpace {
         if read.parameters.0.len() + read.given.0.len() > MAX_PARAMETERS {
             let message = format!("more than {MAX_PARAMETERS} parameters and given values");
             return Err(wrong(&[Step::Key("parameters")], message));
+        }
+        for (name, count, limit) in
+            [("constraints", read.constraints.len(), MAX_CONSTRAINTS), ("configs", read.configs.len(), MAX_LISTED)]
+        {
+            if count > limit {
+                return Err(wrong(&[Step::Key(name)], format!("{count} {name}, at most {limit} are read")));
+            }
         }
         let mut space = Self {
             file: file.to_owned(),
@@ -202,7 +211,7 @@ impl CandidateSpace {
         })
     }
 
-    fn error(&self, path: &[Step<'_>], message: String) -> SpaceError {
+    pub(super) fn error(&self, path: &[Step<'_>], message: String) -> SpaceError {
         error_at(&self.file, &self.text, offset(&self.text, path), message)
     }
 
@@ -237,12 +246,17 @@ impl CandidateSpace {
 
 fn error_at(file: &str, text: &str, offset: usize, message: String) -> SpaceError {
     let (line, column) = line_and_column(text, offset);
-    SpaceError { file: file.to_owned(), line, column, message }
+    SpaceError { file: file.to_owned(), line, column, message: one_line(&message) }
+}
+
+/// A file's own names and values stand in messages, whatever is in them.
+fn one_line(message: &str) -> String {
+    message.replace(char::is_control, " ")
 }
 
 /// serde_json ends its messages with the place, which the error gives already.
-fn without_place(message: &str) -> String {
-    message.rsplit_once(" at line ").map_or(message, |(message, _)| message).to_owned()
+fn without_place(message: &str) -> &str {
+    message.rsplit_once(" at line ").map_or(message, |(message, _)| message)
 }
 
 fn is_name(name: &str) -> bool {

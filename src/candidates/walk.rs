@@ -2,13 +2,18 @@
 
 use serde_json::Value;
 
+use super::locate::Step;
 use super::space::{CandidateSpace, SpaceError};
 use crate::config::Config;
+
+/// Constraints evaluated from one config to the next, at most: a space without any config must end too.
+const MAX_EVALUATIONS: u32 = 1 << 18;
 
 /// Iterator over the configs of a space: those listed first, then the rest, the last parameter varying fastest.
 ///
 /// A constraint is checked as soon as the parameters that it reads are chosen, so a choice that it excludes is never
-/// combined with the values of later parameters. After an error it ends.
+/// combined with the values of later parameters. After an error it ends; that the constraints exclude nearly everything
+/// is one, where it would take too long to find the next config.
 #[derive(Debug, Clone)]
 pub struct Configs<'a> {
     space: &'a CandidateSpace,
@@ -17,6 +22,8 @@ pub struct Configs<'a> {
     chosen: Vec<usize>,
     state: State,
     visited: u64,
+    /// Evaluations of constraints since the last config.
+    evaluated: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +39,7 @@ enum State {
 impl CandidateSpace {
     /// The configs of the space.
     pub fn configs(&self) -> Configs<'_> {
-        Configs { space: self, listed: 0, chosen: Vec::new(), state: State::Listed, visited: 0 }
+        Configs { space: self, listed: 0, chosen: Vec::new(), state: State::Listed, visited: 0, evaluated: 0 }
     }
 }
 
@@ -48,14 +55,24 @@ impl Configs<'_> {
     }
 
     /// Whether the constraints that can be checked just now, after the last choice, hold.
-    fn admits(&self) -> Result<bool, SpaceError> {
+    fn admits(&mut self) -> Result<bool, SpaceError> {
         let depth = self.chosen.len();
+        let mut evaluated = self.evaluated;
         let values = self.values();
-        for (index, constraint) in self.space.constraints.iter().enumerate() {
-            if constraint.after == depth && !self.space.holds(index, &values)? {
+        for (index, _) in self.space.constraints.iter().enumerate().filter(|(_, constraint)| constraint.after == depth)
+        {
+            evaluated += 1;
+            if evaluated > MAX_EVALUATIONS {
+                let message =
+                    format!("no config found by {MAX_EVALUATIONS} evaluations of constraints; narrow the values");
+                return Err(self.space.error(&[Step::Key("constraints")], message));
+            }
+            if !self.space.holds(index, &values)? {
+                self.evaluated = evaluated;
                 return Ok(false);
             }
         }
+        self.evaluated = evaluated;
         Ok(true)
     }
 
@@ -77,6 +94,7 @@ impl Iterator for Configs<'_> {
     type Item = Result<Config, SpaceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        self.evaluated = 0;
         loop {
             match self.state {
                 State::Listed => {

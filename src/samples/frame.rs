@@ -81,7 +81,8 @@ pub(super) fn read_frames(
         while !rest.is_empty() {
             let at = offset + read - rest.len() as u64;
             let Some((json, behind)) = decode(rest) else {
-                damage.push(Damage { offset: at, bytes: rest.len() as u64, torn_tail: !line.ends_with(b"\n") });
+                let torn_tail = !line.ends_with(b"\n");
+                add_damage(&mut damage, Damage { offset: at, bytes: rest.len() as u64, torn_tail });
                 break;
             };
             frame(at, json);
@@ -89,13 +90,25 @@ pub(super) fn read_frames(
             match behind.split_first() {
                 Some((b'\n', after)) => rest = after,
                 Some((_, after)) => {
-                    damage.push(Damage { offset: at + (rest.len() - behind.len()) as u64, bytes: 1, torn_tail: false });
+                    let offset = at + (rest.len() - behind.len()) as u64;
+                    add_damage(&mut damage, Damage { offset, bytes: 1, torn_tail: false });
                     rest = after;
                 }
                 None => break,
             }
         }
         offset += read;
+    }
+}
+
+/// Damaged lines that touch are one damage: a file of nothing but line feeds must not fill the memory.
+fn add_damage(damage: &mut Vec<Damage>, next: Damage) {
+    match damage.last_mut() {
+        Some(last) if last.offset + last.bytes == next.offset => {
+            last.bytes += next.bytes;
+            last.torn_tail = next.torn_tail;
+        }
+        _ => damage.push(next),
     }
 }
 
@@ -115,6 +128,13 @@ mod tests {
     fn the_checksum_is_the_published_one() {
         // CRC-32/ISO-HDLC check value of "123456789"
         assert_eq!(encode("123456789"), b"ATL1 00000009 cbf43926 123456789\n");
+    }
+
+    #[test]
+    fn damage_that_touches_is_one() {
+        let log = [&b"\n\n\n"[..], b"rubbish\n", &encode("{}"), b"x\ny"].concat();
+        let torn_tail = |offset, bytes, torn_tail| Damage { offset, bytes, torn_tail };
+        assert_eq!(frames_of(&log), (vec!["{}".to_owned()], vec![torn_tail(0, 11, false), torn_tail(37, 3, true)]));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Replay {
     pub committed: SetDigest,
     /// Count and digest as the last decision or removal states them.
     pub stated: SetDigest,
+    /// Where that decision or removal stands; none where the log holds neither.
+    pub stated_at: Option<u64>,
     /// Bytes that are no frame.
     pub damage: Vec<Damage>,
     /// Frames that are whole but hold no record known here.
@@ -144,11 +146,13 @@ impl SampleLog {
             committed.remove(key.as_bytes(), old.as_bytes());
         }
         committed.insert(key.as_bytes(), value.as_bytes());
+        let at = self.end;
         self.append(&Record::Decision { job, key: key.to_owned(), value: value.to_owned(), committed })?;
         self.sync()?;
         self.replay.entries.insert(key.to_owned(), value.to_owned());
         self.replay.committed = committed;
         self.replay.stated = committed;
+        self.replay.stated_at = Some(at);
         Ok(())
     }
 
@@ -159,11 +163,13 @@ impl SampleLog {
         };
         let mut committed = self.replay.committed;
         committed.remove(key.as_bytes(), old.as_bytes());
+        let at = self.end;
         self.append(&Record::Removed { key: key.to_owned(), committed })?;
         self.sync()?;
         self.replay.entries.remove(key);
         self.replay.committed = committed;
         self.replay.stated = committed;
+        self.replay.stated_at = Some(at);
         Ok(true)
     }
 
@@ -218,9 +224,16 @@ fn replay(path: &Path, file: &File) -> Result<(Replay, u64), LogError> {
 }
 
 impl Replay {
-    /// Whether the entries counted are those that the log states: no decision was lost.
+    /// Whether the entries counted are those that the log states: no decision before the last one was lost.
     pub fn is_consistent(&self) -> bool {
         self.stated == self.committed
+    }
+
+    /// Whether the log may have lost a decision: it holds none, misses one that a later one counts, or is damaged behind
+    /// the last. Damage before it, such as the end of a run that was killed once, proves nothing of the kind.
+    pub fn may_lack_decisions(&self) -> bool {
+        let behind_last = |damage: &Damage| self.stated_at.is_none_or(|at| damage.offset > at);
+        !self.is_consistent() || self.stated_at.is_none() || self.damage.iter().any(behind_last)
     }
 
     fn take(&mut self, envelope: Envelope, offset: u64, json_bytes: usize) {
@@ -238,12 +251,14 @@ impl Replay {
                 self.committed.insert(key.as_bytes(), value.as_bytes());
                 self.entries.insert(key, value);
                 self.stated = envelope.committed.unwrap_or_default();
+                self.stated_at = Some(offset);
             }
             ("removed", _, Some(key), _) => {
                 if let Some(old) = self.entries.remove(&key) {
                     self.committed.remove(key.as_bytes(), old.as_bytes());
                 }
                 self.stated = envelope.committed.unwrap_or_default();
+                self.stated_at = Some(offset);
             }
             _ => self.unknown += 1,
         }

@@ -1,11 +1,12 @@
 //! A measuring worker with what it has to know again after a restart: the part that all process timers share.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::model::{Failure, FailureKind, InputArray, Job, OutputArray};
 use super::protocol::{BeginParams, Call, Hello, Input, LoadParams, Loaded, Measured, Outputs, Signature};
+use crate::array::MAX_ARRAY_BYTES;
 
 /// One measuring worker after the other, with the job and the candidates that each of them must hold.
 pub(crate) struct Bench {
@@ -88,8 +89,9 @@ impl Bench {
     pub(crate) fn outputs(&mut self, candidate: usize, folder: PathBuf) -> Result<Vec<OutputArray>, Failure> {
         self.check_loaded(candidate)?;
         let limit = self.limits.measure;
-        let outputs: Outputs = self.client()?.request(Call::Outputs { candidate, folder }, limit)?;
-        outputs.outputs.into_iter().map(OutputArray::from).map(check_output).collect()
+        let call = Call::Outputs { candidate, folder: folder.clone() };
+        let outputs: Outputs = self.client()?.request(call, limit)?;
+        outputs.outputs.into_iter().map(|output| check_output(output.into(), &folder)).collect()
     }
 
     fn check_loaded(&self, candidate: usize) -> Result<(), Failure> {
@@ -202,9 +204,22 @@ pub(crate) fn check_signature(signature: &Signature, inputs: &[InputArray]) -> R
     Ok(())
 }
 
-fn check_output(output: OutputArray) -> Result<OutputArray, Failure> {
+/// The tuner reads an output whole and removes it: it must be a file of the folder that was named, and a true one.
+fn check_output(output: OutputArray, folder: &Path) -> Result<OutputArray, Failure> {
     let wrong = |what: String| Failure::new(FailureKind::Protocol, format!("output {}: {what}", output.path.display()));
-    let size = std::fs::metadata(&output.path).map_err(|error| wrong(format!("cannot be read: {error}")))?.len();
+    let parent = output.path.parent().and_then(|parent| parent.canonicalize().ok());
+    if parent.is_none() || parent != folder.canonicalize().ok() {
+        return Err(wrong(format!("not in the folder `{}`", folder.display())));
+    }
+    let metadata =
+        std::fs::symlink_metadata(&output.path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    if !metadata.is_file() {
+        return Err(wrong("not a regular file".to_owned()));
+    }
+    let size = metadata.len();
+    if output.spec.host_bytes().is_some_and(|bytes| bytes > MAX_ARRAY_BYTES) {
+        return Err(wrong(format!("larger than {} GiB", MAX_ARRAY_BYTES >> 30)));
+    }
     if output.spec.host_bytes() != Some(size) {
         return Err(wrong(format!("{size} bytes are not an array {}", output.spec)));
     }
@@ -214,6 +229,23 @@ fn check_output(output: OutputArray) -> Result<OutputArray, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_output_is_a_true_file_of_the_named_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("out.bin");
+        std::fs::write(&inside, [0; 8]).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("endless")).unwrap();
+        let check = |path: &Path, spec: &str| {
+            let output = OutputArray { spec: spec.parse().unwrap(), path: path.to_owned() };
+            check_output(output, folder.path()).map_err(|failure| failure.message)
+        };
+        assert!(check(&inside, "f32[2]").is_ok());
+        assert!(check(&inside, "f32[3]").unwrap_err().contains("8 bytes"));
+        assert!(check(Path::new("/dev/zero"), "f32[0]").unwrap_err().contains("not in the folder"));
+        assert!(check(&folder.path().join("sub/../out.bin"), "f32[2]").unwrap_err().contains("not in the folder"));
+        assert!(check(&folder.path().join("endless"), "f32[0]").unwrap_err().contains("not a regular file"));
+    }
 
     #[test]
     fn a_mismatch_names_the_argument() {

@@ -32,7 +32,8 @@ impl Ledger {
     /// Opens a cache folder, or makes it. `lower` are read-only tiers below sled.
     ///
     /// sled is compared with what the sample log states; where they differ, the log is right, unless it is damaged:
-    /// then a sled that was closed cleanly gives back what the log lost.
+    /// then a sled that was closed cleanly gives back what the log lost. No decision that the log holds is ever given up
+    /// for a sled that lacks it, unless the log itself states that sled's entries are the last ones.
     pub fn open(root: &Path, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, TuneError> {
         Self::open_with(root, lower, false)
     }
@@ -82,9 +83,12 @@ impl Ledger {
         }
         if condition == SledCondition::Clean && sled.content() != log.replay().committed {
             // sled was closed after the log's last write: what a damaged or lost log misses, sled still holds
-            let log_lost_something = !log.replay().damage.is_empty() || log.replay().stated.count == 0;
-            if log_lost_something || sled.content() == log.replay().stated {
-                let adopted = adopt(&sled, &mut log)?;
+            if sled.content() == log.replay().stated {
+                let adopted = adopt(&sled, &mut log, true)?;
+                notes.push(format!("the sample log had lost {adopted} decisions; the sled cache still held them"));
+            } else if log.replay().may_lack_decisions() {
+                let adopted = adopt(&sled, &mut log, false)?;
+                fill(&sled, &log)?;
                 notes.push(format!("the sample log had lost {adopted} decisions; the sled cache still held them"));
             } else {
                 (sled, condition) = sled.replace("its entries are not those that the sample log states")?;
@@ -188,23 +192,40 @@ fn note_damage(log: &SampleLog, notes: &mut Vec<String>) {
     }
 }
 
-/// Writes into the log what sled holds and the log lost.
-fn adopt(sled: &SledStore, log: &mut SampleLog) -> Result<u64, TuneError> {
+/// Writes into the log what sled holds and the log lost. Where sled is `proven` to be what the log once stated, the log
+/// becomes the same; else a decision that only the log holds stays, and of two decisions of one call the later one.
+fn adopt(sled: &SledStore, log: &mut SampleLog, proven: bool) -> Result<u64, TuneError> {
     let texts = sled.texts()?;
     let mut adopted = 0;
     for (key, value) in &texts {
-        if log.replay().entries.get(key) != Some(value) {
+        let lost = match log.replay().entries.get(key) {
+            None => true,
+            Some(known) => known != value && (proven || decided_at(value) > decided_at(known)),
+        };
+        if lost {
             log.commit(None, key, value)?;
             adopted += 1;
         }
     }
-    let held: BTreeSet<&str> = texts.iter().map(|(key, _)| key.as_str()).collect();
-    let lost: Vec<String> = log.replay().entries.keys().filter(|key| !held.contains(key.as_str())).cloned().collect();
-    for key in lost {
-        log.remove(&key)?;
-        adopted += 1;
+    if proven {
+        let held: BTreeSet<&str> = texts.iter().map(|(key, _)| key.as_str()).collect();
+        let removed = log.replay().entries.keys().filter(|key| !held.contains(key.as_str()));
+        for key in removed.cloned().collect::<Vec<_>>() {
+            log.remove(&key)?;
+            adopted += 1;
+        }
     }
     Ok(adopted)
+}
+
+fn decided_at(value: &str) -> u64 {
+    let entry = serde_json::from_str::<Entry>(value).ok();
+    entry.and_then(|entry| entry.provenance).map_or(0, |provenance| provenance.decided_at)
+}
+
+fn fill(sled: &SledStore, log: &SampleLog) -> Result<(), StoreError> {
+    let entries = log.replay().entries.iter();
+    sled.put_texts(entries.map(|(key, value)| (key.as_str(), value.as_str())))
 }
 
 fn refill(
@@ -213,9 +234,8 @@ fn refill(
     condition: &SledCondition,
     notes: &mut Vec<String>,
 ) -> Result<(), StoreError> {
-    let entries = &log.replay().entries;
-    sled.put_texts(entries.iter().map(|(key, value)| (key.as_str(), value.as_str())))?;
-    let count = entries.len();
+    fill(sled, log)?;
+    let count = log.replay().entries.len();
     match condition {
         SledCondition::SetAside { reason, moved_to } => notes.push(format!(
             "the sled cache was set aside as `{}` ({reason}); {count} entries were filled again from the sample log",

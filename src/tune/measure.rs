@@ -72,7 +72,7 @@ impl Measuring<'_, '_> {
                 return Ok(measured);
             }
             attempts -= 1;
-            let epoch = base_epoch + (self.timer.epoch() - first_epoch);
+            let epoch = base_epoch.saturating_add(self.timer.epoch().saturating_sub(first_epoch));
             let round = self.rounds.next_round();
             let (samples, fault) = self.one_round(&active, &runs, round)?;
             if !samples.is_empty() {
@@ -112,13 +112,8 @@ impl Measuring<'_, '_> {
                 && failure.needs_restart()
             {
                 // a compiler that dies is seen twice before the candidate is blamed
-                self.restart(failure.clone(), &[])?;
+                self.restart(failure.clone())?;
                 outcome = self.timer.prepare(candidate);
-                if let Err(again) = &outcome
-                    && again.needs_restart()
-                {
-                    self.restart(again.clone(), &[candidate])?;
-                }
             }
             match outcome {
                 Ok(prepared) => {
@@ -127,7 +122,7 @@ impl Measuring<'_, '_> {
                 }
                 // one candidate's missing handler is every candidate's: the worker is the wrong one
                 Err(failure) if failure.kind == FailureKind::CustomCall => return Err(Ended::Failed(failure)),
-                Err(failure) => self.fail(candidate, failure)?,
+                Err(failure) => self.blamed(candidate, failure)?,
             }
         }
         Ok(())
@@ -208,7 +203,7 @@ impl Measuring<'_, '_> {
         if !self.forgive(candidate) {
             return self.blamed(candidate, failure);
         }
-        self.restart(failure, &[])?;
+        self.restart(failure)?;
         self.run_baseline()?;
         match self.timer.measure(candidate, 1) {
             Ok(_) => Ok(()),
@@ -225,7 +220,7 @@ impl Measuring<'_, '_> {
         match call(self.timer) {
             Ok(value) => Ok(Some(value)),
             Err(failure) if failure.needs_restart() && self.forgive(candidate) => {
-                self.restart(failure, &[])?;
+                self.restart(failure)?;
                 if candidate != self.identity.baseline {
                     self.run_baseline()?;
                 }
@@ -245,10 +240,11 @@ impl Measuring<'_, '_> {
     }
 
     fn blamed(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
-        if failure.needs_restart() {
-            self.restart(failure.clone(), &[candidate])?;
-        }
-        self.fail(candidate, failure)
+        let broken = failure.needs_restart().then(|| failure.clone());
+        // in the log before the restart: where that fails too, the next run must not try this candidate again
+        let failed = self.fail(candidate, failure);
+        let restarted = broken.map_or(Ok(()), |reason| self.restart(reason));
+        failed.and(restarted)
     }
 
     fn run_baseline(&mut self) -> Result<(), Ended> {
@@ -259,10 +255,10 @@ impl Measuring<'_, '_> {
         })
     }
 
-    fn restart(&mut self, reason: Failure, without: &[usize]) -> Result<(), Ended> {
+    /// Another worker, without the candidates that are out.
+    fn restart(&mut self, reason: Failure) -> Result<(), Ended> {
         (self.on_event)(Event::Restarted { reason: &reason });
-        let mut without = without.to_vec();
-        without.extend(self.rounds.failures.keys());
+        let without: Vec<usize> = self.rounds.failures.keys().copied().collect();
         self.timer.restart(&without).map_err(Ended::Failed)
     }
 

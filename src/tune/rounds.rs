@@ -25,6 +25,11 @@ impl JobRounds {
         Self { rounds: history.rounds, failures: failures.collect() }
     }
 
+    /// Whether nothing was measured yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rounds.is_empty()
+    }
+
     /// Adds a round.
     pub(super) fn push(&mut self, round: RoundRecord) {
         self.rounds.push(round);
@@ -32,12 +37,12 @@ impl JobRounds {
 
     /// The number for the next round.
     pub(super) fn next_round(&self) -> u32 {
-        self.rounds.iter().map(|round| round.round + 1).max().unwrap_or(0)
+        self.rounds.iter().map(|round| round.round.saturating_add(1)).max().unwrap_or(0)
     }
 
     /// The number for the next measuring process.
     pub(super) fn next_epoch(&self) -> u32 {
-        self.rounds.iter().map(|round| round.epoch + 1).max().unwrap_or(0)
+        self.rounds.iter().map(|round| round.epoch.saturating_add(1)).max().unwrap_or(0)
     }
 
     /// Rounds in which every one of these candidates was measured.
@@ -86,6 +91,8 @@ mod tests {
         assert_eq!((rounds.complete(&[0, 1]), rounds.complete(&[0])), (1, 2));
         assert_eq!((rounds.next_round(), rounds.next_epoch()), (2, 2));
         assert_eq!(rounds.to_decision(2)[0].samples_ns, [Some(5.0), Some(20.0)]);
+        rounds.push(round(u32::MAX, vec![]));
+        assert_eq!((rounds.next_round(), rounds.next_epoch()), (u32::MAX, u32::MAX), "a log may say anything");
         rounds.failures.insert(1, Failure::new(FailureKind::Crash, "gone"));
         assert_eq!(rounds.to_decision(2)[0].samples_ns, [Some(5.0), None]);
     }

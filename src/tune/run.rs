@@ -129,7 +129,7 @@ impl Autotuner<'_, '_> {
             distinct.iter().copied().filter(|candidate| !rounds.failures.contains_key(candidate)).collect();
         result.rounds_kept = rounds.complete(&wanted);
         let same_job = |entry: &Entry| entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
-        if result.rounds_kept == 0
+        if rounds.is_empty()
             && !self.options.force
             && let Some(entry) = cached.as_ref().filter(|entry| same_job(entry))
         {

@@ -82,6 +82,8 @@ pub struct ScriptedTimer {
     pub calls: u64,
     pub measured: u64,
     pub restarts: Vec<Vec<usize>>,
+    /// The restart, counted from one, that fails.
+    pub failing_restart: Option<usize>,
     epoch: u32,
     job: Option<Job>,
 }
@@ -96,6 +98,7 @@ impl ScriptedTimer {
             calls: 0,
             measured: 0,
             restarts: Vec::new(),
+            failing_restart: None,
             epoch: 1,
             job: None,
         }
@@ -159,6 +162,9 @@ impl Timer for ScriptedTimer {
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
         self.restarts.push(without.to_vec());
         self.epoch += 1;
+        if self.failing_restart == Some(self.restarts.len()) {
+            return Err(Failure::new(FailureKind::Device, "the worker does not start"));
+        }
         Ok(())
     }
 

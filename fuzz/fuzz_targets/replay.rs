@@ -1,0 +1,57 @@
+//! A recording of samples and one job over all that it records.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use autotune_lowered::registry::Direction;
+use autotune_lowered::timer::replay::Recording;
+use autotune_lowered::timer::{Job, JobCandidate, ReplayTimer, Timer};
+use libfuzzer_sys::fuzz_target;
+use tempfile::TempDir;
+
+static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a temporary folder"));
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(recording) = serde_json::from_slice::<Recording>(bytes) else { return };
+    let jobs: Vec<Job> = recording
+        .invocations
+        .iter()
+        .take(4)
+        .map(|invocation| Job {
+            op_id: invocation.op_id.clone(),
+            call_key: invocation.call_key.clone(),
+            direction: Direction::Forward,
+            inputs: Vec::new(),
+            candidates: invocation
+                .candidates
+                .iter()
+                .take(8)
+                .map(|candidate| JobCandidate { config: candidate.config.clone(), program: None })
+                .collect(),
+            scratch: FOLDER.path().to_owned(),
+        })
+        .collect();
+    let Ok(mut timer) = ReplayTimer::new(recording) else { return };
+    for job in jobs {
+        timer.begin(&job).expect("a recording begins any job");
+        // one index beyond the last: a tuner's slip must not be a panic either
+        for candidate in 0..=job.candidates.len() {
+            let _ = timer.prepare(candidate);
+            for _ in 0..3 {
+                match timer.measure(candidate, 5) {
+                    Ok(samples) => assert_eq!(samples.len(), 5),
+                    Err(failure) if failure.needs_restart() => timer.restart(&[candidate]).expect("restarts"),
+                    Err(_) => {}
+                }
+            }
+            if let Ok(outputs) = timer.outputs(candidate) {
+                for output in outputs {
+                    let bytes = std::fs::metadata(&output.path).expect("written").len();
+                    assert_eq!(output.spec.host_bytes(), Some(bytes));
+                }
+            }
+        }
+        timer.end();
+    }
+});
