@@ -7,7 +7,6 @@ mod program;
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use autotune_lowered::cli::exit;
 use autotune_lowered::label::Direction;
@@ -183,44 +182,15 @@ fn caches_that_cannot_be_made() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "somebody's");
 }
 
-/// Mounts a file system for as long as it lives; `None`, with the reason printed, where that is not allowed.
-struct Mount(tempfile::TempDir);
-
-impl Mount {
-    fn new(options: &str) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let arguments = ["-t", "tmpfs", "-o", options, "tmpfs"];
-        let mounted = Command::new("mount").args(arguments).arg(folder.path()).output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(Self(folder)),
-            _ => {
-                eprintln!("skipped: mounting a tmpfs needs root");
-                None
-            }
-        }
-    }
-
-    fn remount(&self, options: &str) {
-        let done = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(self.0.path()).status();
-        assert!(done.unwrap().success());
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn a_full_disk_loses_nothing() {
     let Some(mount) = Mount::new("size=2m") else { return };
     let place = Place::new();
-    let cache = mount.0.path().join("cache");
+    let cache = mount.path().join("cache");
     let timer = place.replay();
     assert_eq!(run(&cache, &[&module(), "--timer", &timer, "--rounds", "8"]).code, 0);
     // fill what is left; the next run has more rounds to write than there is room for
-    let filler = mount.0.path().join("filler");
+    let filler = mount.path().join("filler");
     let mut bytes = vec![0_u8; 1 << 22];
     while !bytes.is_empty() && fs::write(&filler, &bytes).is_err() {
         bytes.truncate(bytes.len() - (16 << 10));
@@ -244,7 +214,7 @@ fn a_read_only_disk_is_named() {
     let Some(mount) = Mount::new("size=8m") else { return };
     let place = Place::new();
     mount.remount("ro");
-    let run = run(&mount.0.path().join("cache"), &[&module(), "--timer", &place.replay()]);
+    let run = run(&mount.path().join("cache"), &[&module(), "--timer", &place.replay()]);
     expect(&run, CACHE_TROUBLE, &["Read-only"]);
 }
 

@@ -369,3 +369,54 @@ fn a_baseline_whose_program_was_changed_is_not_blamed_for_ever() {
     let mended = place.play("none", &[]);
     assert_eq!((mended.code, &operation(&mended.json(), HOSTILE)["status"]), (0, &json!("tuned")), "{}", mended.stderr);
 }
+
+#[test]
+fn a_full_scratch_disk_is_nobodys_fault() {
+    let Some(plugin) = plugin() else { return };
+    let Some(mount) = Mount::new("size=8k") else { return };
+    let place = Place::new();
+    place.record_programs(HOSTILE, &["steps", "few_steps"]);
+    place.record_programs(STEADY, &["steps", "few_steps"]);
+    let (module, registry) = (data("module.mlir"), place.path("registry"));
+    let mut full = command(&place.path("cache"));
+    full.arg(&module).arg("--registry").arg(&registry).arg("--plugin").arg(&plugin).args(["--format", "json"]);
+    let output = full.env("TMPDIR", mount.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for op_id in [HOSTILE, STEADY] {
+        let reason = operation(&result, op_id)["reason"].as_str().unwrap();
+        assert!(reason.contains("No space left") && reason.contains(mount.path().to_str().unwrap()), "{reason}");
+    }
+    let run = place.tune(&["--plugin", plugin.to_str().unwrap()]);
+    assert_eq!(run.code, 0, "what the disk did stays with the programs: {}", run.stderr);
+}
+
+#[test]
+fn a_cache_that_is_removed_during_a_run_is_not_called_kept() {
+    let place = Place::new();
+    place.record_played(HOSTILE, &[json!({"ns": 4_000_000, "do": "remove-cache"}), json!({"ns": 2_000_000})]);
+    let run = place.play("none", &[]);
+    assert_eq!(run.code, i32::from(autotune_lowered::cli::exit::CACHE_TROUBLE), "{}", run.stderr);
+    assert!(run.fault().contains("was removed during the run"), "{}", run.fault());
+}
+
+#[test]
+fn a_terminated_run_says_what_it_measured_and_goes_on_later() {
+    let place = Place::new();
+    place.record_played(HOSTILE, &[json!({"ns": 4_000_000, "do": "terminate"}), json!({"ns": 2_000_000})]);
+    place.record_played(STEADY, &[json!({"ns": 4_000_000}), json!({"ns": 2_000_000})]);
+    let ended = place.play("none", &[]);
+    assert_eq!(ended.code, i32::from(autotune_lowered::cli::exit::INTERRUPTED), "{}", ended.stderr);
+    let result = ended.json();
+    let hostile = operation(&result, HOSTILE);
+    assert_eq!(
+        (&hostile["status"], &operation(&result, STEADY)["status"]),
+        (&json!("interrupted"), &json!("interrupted"))
+    );
+    // one call warms up, the fifth is in the fourth round, which may be cut there
+    let measured = hostile["rounds_measured"].as_u64().unwrap();
+    assert!((3..=4).contains(&measured), "{hostile}");
+    assert!(ended.stderr.contains(&format!("{measured} rounds measured")), "{}", ended.stderr);
+    let result = place.play("none", &[]).json();
+    assert_eq!(operation(&result, HOSTILE)["rounds_kept"], measured, "{result}");
+}

@@ -213,6 +213,20 @@ fn a_flipped_byte_in_a_kept_executable_is_compiled_again() {
 }
 
 #[test]
+fn an_executable_that_cannot_be_kept_is_run_all_the_same() {
+    for plugin in plugins().into_iter().take(1) {
+        let place = Place::new();
+        let inputs = vec![place.input("x", "f32[1024]", &f32s(&[1.0; 1024]), false)];
+        let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
+        fs::remove_dir_all(place.folder.path().join("executables")).unwrap();
+        timer.begin(&place.job(&["idle.mlir"], inputs)).unwrap();
+        assert!(!timer.prepare(0).unwrap().reused);
+        timer.restart(&[]).unwrap();
+        assert_eq!(timer.measure(0, 2).unwrap().len(), 2);
+    }
+}
+
+#[test]
 fn donated_inputs_are_fresh_in_every_run() {
     for plugin in plugins() {
         let place = Place::new();

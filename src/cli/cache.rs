@@ -64,7 +64,11 @@ fn tell(ledger: &Ledger) {
 /// Runs a `cache` command.
 pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fault> {
     match command {
-        CacheCommand::Path { cache } => writeln!(out, "{}", folder(cache)?.display())?,
+        CacheCommand::Path { cache } => {
+            // the bytes as they are: scripts take them for a path
+            out.write_all(folder(cache)?.as_os_str().as_encoded_bytes())?;
+            writeln!(out)?;
+        }
         CacheCommand::Ls { cache, format } => {
             let entries = open_for_reading(cache)?.cache().entries()?;
             match format.format {

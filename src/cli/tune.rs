@@ -47,8 +47,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     } else {
         cache::open(&args.cache)?
     };
-    let scratch =
-        tempfile::tempdir().map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}")))?;
+    let scratch = tempfile::tempdir()
+        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
     let executables = ledger.root().map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
     let mut timer = start_timer(args, &executables)?;
     let by_name = match args.by_name {
@@ -211,7 +211,8 @@ fn close(result: &AutotuningResult, folder: Option<&Path>) {
     };
     let place = folder.map_or_else(|| "not kept".to_owned(), |folder| format!("in `{}`", folder.display()));
     // stderr may be gone; there is nobody left to tell
-    let _ = writeln!(std::io::stderr(), "{decided} of {} best configs {place}; {what}", result.operations.len());
+    let line = format!("{decided} of {} best configs {place}; {what}", result.operations.len());
+    let _ = writeln!(std::io::stderr(), "{}", line.replace(char::is_control, " "));
 }
 
 fn nothing_matched(scan: &Scan, args: &TuneArgs, out: &mut dyn Write) -> Result<u8, Fault> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -136,7 +136,15 @@ impl SampleLog {
 
     /// Puts everything appended so far on the disk.
     pub fn sync(&self) -> Result<(), LogError> {
-        self.file.sync_data().map_err(|source| LogError::Write { path: self.path.clone(), source })
+        let file = self.file.sync_data().and_then(|()| self.file.metadata());
+        let file = file.map_err(|source| LogError::Write { path: self.path.clone(), source })?;
+        // a file without a name takes bytes as willingly as one with
+        let named = std::fs::metadata(&self.path);
+        if named.is_ok_and(|named| (named.dev(), named.ino()) == (file.dev(), file.ino())) {
+            Ok(())
+        } else {
+            Err(LogError::Removed { path: self.path.clone() })
+        }
     }
 
     /// Appends and syncs a decision. Only then may a cache hold it.
@@ -319,6 +327,18 @@ mod tests {
         drop(log);
         let history = SampleLog::open(&path).unwrap().history(job).unwrap();
         assert_eq!(history.rounds.iter().map(|r| r.round).collect::<Vec<_>>(), [0, 7]);
+    }
+
+    #[test]
+    fn a_decision_in_a_removed_log_is_not_called_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = SampleLog::open(&path).unwrap();
+        log.commit(None, "k", "v").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(log.commit(None, "k", "w"), Err(LogError::Removed { .. })));
+        std::fs::write(&path, "another file").unwrap();
+        assert!(matches!(log.commit(None, "k", "w"), Err(LogError::Removed { .. })));
     }
 
     #[test]

@@ -108,6 +108,13 @@ pub(crate) fn telling_line(stderr: &str) -> Option<String> {
     Some(one_line(reason.or_else(|| lines().find(|line| !is_chatter(line)))?, 300))
 }
 
+/// JSON holds paths in UTF-8 alone; no candidate can help that.
+fn cannot_write(method: &str, error: &serde_json::Error) -> Failure {
+    let message =
+        format!("`{method}` cannot be written: {error}; the folders of registry, cache and TMPDIR need UTF-8 names");
+    Failure::new(FailureKind::Device, message)
+}
+
 /// Whether a line is a log's talk below a warning, of glog (`I0000 00:00:…`) or of `tracing`: it is no reason.
 fn is_chatter(line: &str) -> bool {
     let digits = |rest: &str| rest.len() > 4 && rest.bytes().take(4).all(|byte| byte.is_ascii_digit());
@@ -198,8 +205,7 @@ impl WorkerClient {
         let method = call.method();
         let id = self.next_id;
         self.next_id += 1;
-        let mut line = serde_json::to_vec(&Request { id, call })
-            .map_err(|error| Failure::new(FailureKind::Protocol, format!("`{method}` cannot be written: {error}")))?;
+        let mut line = serde_json::to_vec(&Request { id, call }).map_err(|error| cannot_write(method, &error))?;
         line.push(b'\n');
         if line.len() > MAX_LINE_BYTES {
             let message = format!("a `{method}` of {} bytes is longer than the protocol allows", line.len());

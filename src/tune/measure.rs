@@ -122,6 +122,8 @@ impl Measuring<'_, '_> {
                 }
                 // one candidate's missing handler is every candidate's: the worker is the wrong one
                 Err(failure) if failure.kind == FailureKind::CustomCall => return Err(Ended::Failed(failure)),
+                // no device, no room for files: nothing has run yet that could be to blame
+                Err(failure) if failure.kind == FailureKind::Device => return Err(Ended::Failed(failure)),
                 Err(failure) => self.blamed(candidate, failure)?,
             }
         }
@@ -140,6 +142,10 @@ impl Measuring<'_, '_> {
             .map(|output| std::fs::read(&output.path).map(|bytes| (output, bytes)))
             .collect::<Result<_, _>>()
             .map_err(|source| TuneError::Scratch { path: self.job.scratch.clone(), source })?;
+        // where the baseline's files had room a candidate's have it too: none is blamed for a full disk
+        for (output, _) in &reference {
+            let _ = std::fs::remove_file(&output.path);
+        }
         for candidate in self.active() {
             if candidate == baseline {
                 continue;
@@ -263,6 +269,10 @@ impl Measuring<'_, '_> {
     }
 
     fn fail(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
+        if failure.kind == FailureKind::Device && candidate == self.identity.baseline {
+            // trouble around the programs, not in them: it is not kept, the next run may do better
+            return Err(Ended::Failed(failure));
+        }
         let config = self.config(candidate);
         (self.on_event)(Event::Failed { config: &config, failure: &failure });
         self.ledger.append(&Record::Failed(FailureRecord {

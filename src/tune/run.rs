@@ -150,7 +150,10 @@ impl Autotuner<'_, '_> {
             if !known_job {
                 self.ledger.append(&Record::Job(Box::new(self.job_record(invocation, &identity))))?;
             }
-            match self.measure(invocation, &identity, &mut rounds) {
+            let before = rounds.next_round();
+            let measured = self.measure(invocation, &identity, &mut rounds);
+            result.rounds_measured = rounds.next_round().saturating_sub(before);
+            match measured {
                 Ok(measured) => result.rounds_measured = measured,
                 Err(Ended::Fatal(error)) => return Err(error),
                 Err(Ended::Failed(failure)) => {

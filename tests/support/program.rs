@@ -107,3 +107,36 @@ pub fn plugin() -> Option<PathBuf> {
         }
     }
 }
+
+/// Mounts a file system for as long as it lives; `None`, with the reason printed, where that is not allowed.
+pub struct Mount(tempfile::TempDir);
+
+impl Mount {
+    pub fn new(options: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = ["-t", "tmpfs", "-o", options, "tmpfs"];
+        let mounted = Command::new("mount").args(arguments).arg(folder.path()).output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self(folder)),
+            _ => {
+                eprintln!("skipped: mounting a tmpfs needs root");
+                None
+            }
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn remount(&self, options: &str) {
+        let done = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(self.0.path()).status();
+        assert!(done.unwrap().success());
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}

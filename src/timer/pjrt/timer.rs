@@ -13,7 +13,7 @@ use crate::timer::bench::{Bench, check_signature};
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::command::{find, scratch};
 use crate::timer::model::{Failure, FailureKind, Job, OutputArray, Prepared, ProgramFile, Source, Timer};
-use crate::timer::protocol::{Call, CompileParams, Compiled, Hello, LoadParams, ProgramRef, capability};
+use crate::timer::protocol::{Call, CompileParams, Compiled, ExecutableRef, Hello, LoadParams, ProgramRef, capability};
 
 /// How to start a [`PjrtTimer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,11 +150,18 @@ impl PjrtTimer {
         if !compiled.serialized {
             return Ok(None);
         }
-        let kept = self.store.keep(key, &payload, compiled.signature);
-        let _ = std::fs::remove_file(&payload);
-        let kept = kept.map_err(|error| {
-            Failure::new(FailureKind::Device, format!("the executable of candidate {candidate} was not kept: {error}"))
-        })?;
+        let kept = match self.store.keep(key, &payload, compiled.signature.clone()) {
+            Ok(kept) => {
+                let _ = std::fs::remove_file(&payload);
+                kept
+            }
+            Err(error) => {
+                // a full or missing folder costs the next run a compilation, and this one nothing
+                tracing::warn!("the executable of candidate {candidate} was not kept: {error}");
+                let executable = ExecutableRef { path: payload, offset: 0 };
+                Kept { executable, signature: compiled.signature }
+            }
+        };
         Ok(Some((kept, compiled.compile_ns)))
     }
 

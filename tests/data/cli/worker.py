@@ -4,7 +4,7 @@ Arguments: MODE COUNTER. MODE is what the worker as a whole does wrong for the o
 file with one letter for every process that was started.
 """
 
-import json, os, sys, time
+import json, os, shutil, signal, sys, time
 
 mode, counter = sys.argv[1], sys.argv[2]
 with open(counter, "a") as file:
@@ -37,6 +37,12 @@ def misbehave(what, request):
     if what == "no-device":
         say(json.dumps({"id": request["id"], "error": {"kind": "device", "message": "the device fell off the bus"}}))
         return True
+    if what == "remove-cache" and measured[request["params"]["candidate"]] == 3:
+        shutil.rmtree(os.environ["AUTOTUNE_LOWERED_CACHE_DIR"])
+    if what == "terminate" and measured[request["params"]["candidate"]] == 5:
+        # the cache's lock file names the process that has it: the tuner
+        with open(os.environ["AUTOTUNE_LOWERED_CACHE_DIR"] + "/lock") as file:
+            os.kill(int(file.read().split()[1]), signal.SIGTERM)
     return False
 
 
