@@ -1,6 +1,6 @@
 //! The structure of StableHLO text: module line, functions, operations with operands, calls and locations.
 //!
-//! Locations are aliases (`#loc12`) that the printer may put before or after their use, so they are read first.
+//! Locations are aliases (`#loc12 = loc(…)`) that the printer may put before or after their use, so they are read first.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,8 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
     let mut structure = Structure::default();
     let mut locations: HashMap<&[u8], &[u8]> = HashMap::new();
     for line in text.split(|&byte| byte == b'\n') {
-        if line.starts_with(b"#loc")
+        // MLIR's printer calls them `#loc12`; a hand may give any name
+        if line.starts_with(b"#")
             && let Some(at) = memchr::memmem::find(line, b" = loc(")
         {
             let body = line.get(at + 7..).unwrap_or_default();

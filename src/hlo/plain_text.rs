@@ -26,10 +26,12 @@ pub(super) fn without_locations(text: &str) -> String {
     let mut rest = text;
     let mut line_start = true;
     while let Some(byte) = rest.bytes().next() {
-        if line_start && rest.starts_with("#loc") {
-            let end = rest.find('\n').map_or(rest.len(), |end| end + 1);
-            rest = rest.get(end..).unwrap_or_default();
-            continue;
+        if line_start && byte == b'#' {
+            let (line, after) = rest.split_at(rest.find('\n').map_or(rest.len(), |end| end + 1));
+            if is_location_alias(line) {
+                rest = after;
+                continue;
+            }
         }
         line_start = byte == b'\n';
         let taken = match byte {
@@ -50,6 +52,11 @@ pub(super) fn without_locations(text: &str) -> String {
         rest = after;
     }
     kept
+}
+
+/// `#loc12 = loc(…)`, by whatever name.
+fn is_location_alias(line: &str) -> bool {
+    line.starts_with("#loc") || (line.starts_with('#') && line.contains(" = loc("))
 }
 
 /// Bytes of the string that a text starts with, quotes included.

@@ -38,6 +38,7 @@ mod tests {
         let digest = |text: &str| semantic_digest(ProgramFormat::StablehloText, text.as_bytes());
         assert_eq!(digest(plain), Digest::of(plain.as_bytes()));
         assert_eq!(digest(debug), digest(plain));
+        assert_eq!(digest(&debug.replace("#loc", "#by_hand")), digest(plain), "an alias may have any name");
         assert_ne!(digest(&debug.replace("2xf32", "3xf32")), digest(plain));
         let quoted = "module @module {\n %0 = stablehlo.custom_call @foo() {backend_config = \" loc(x)\"}\n}";
         assert_eq!(digest(quoted), Digest::of(quoted.as_bytes()), "a string is no location");

@@ -1,0 +1,244 @@
+"""The `jax` worker: runs candidates under `jax.profiler` and gives the tuner the profile of each round.
+
+Speaks the worker protocol of `docs/worker-protocol.md` on stdin and stdout. Every candidate's module is named
+`jit_autotune_fn_{candidate}`, so that its executions are found in the XSpace; all launches of a round are in one trace.
+Needs JAX (0.6 or later) with its MLIR bindings; nothing else.
+"""
+
+import glob
+import json
+import os
+import sys
+
+# stdout is the protocol's alone: whatever prints from here on goes to stderr
+ANSWERS = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+
+import shutil
+import tempfile
+import time
+
+import jax
+import numpy as np
+from jax._src.interpreters import mlir as jax_mlir
+from jax._src.lib import xla_client
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+LIMIT = 1 << 20
+MODULE_NAME = "jit_autotune_fn_%d"
+# XLA's names of element types to numpy's, where they differ
+NUMPY_NAMES = {
+    "pred": "bool", "s2": "int2", "s4": "int4", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64",
+    "u2": "uint2", "u4": "uint4", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128",
+    "f8e5m2": "float8_e5m2", "f8e4m3": "float8_e4m3", "f8e4m3fn": "float8_e4m3fn", "f8e3m4": "float8_e3m4",
+    "f8e4m3b11fnuz": "float8_e4m3b11fnuz", "f8e5m2fnuz": "float8_e5m2fnuz", "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e8m0fnu": "float8_e8m0fnu", "f4e2m1fn": "float4_e2m1fn",
+}
+XLA_NAMES = {numpy: xla for xla, numpy in NUMPY_NAMES.items()}
+
+
+class Failed(Exception):
+    """A failure with the kind that the protocol gives it."""
+
+    def __init__(self, kind, message):
+        super().__init__(message)
+        self.kind = kind
+
+
+def parse_spec(spec):
+    """`f32[2,128]` to a numpy dtype and a shape."""
+    name, dims = spec.rstrip("]").split("[")
+    return jax.numpy.dtype(NUMPY_NAMES[name]), tuple(int(dim) for dim in dims.split(",") if dim)
+
+
+def spec_of(array):
+    return "%s[%s]" % (XLA_NAMES[array.dtype.name], ",".join(map(str, array.shape)))
+
+
+class Worker:
+    def __init__(self, index):
+        self.device = jax.devices()[index]
+        self.index = index
+        self.inputs = []
+        self.loaded = {}
+
+    def hello(self, _):
+        return {
+            "protocol": 1,
+            "worker": "jax %s" % jax.__version__,
+            "capabilities": ["profile"],
+            "source": "device-profile",
+            "devices": [self.fingerprint(device) for device in jax.devices()],
+            "device": self.index,
+        }
+
+    def fingerprint(self, device):
+        client = device.client
+        hardware = {}
+        if client.platform == "cpu":
+            hardware = {"cpu_model": cpu_model(), "cores": str(len(os.sched_getaffinity(0)))}
+        for ours, theirs in (("compute_capability", "compute_capability"), ("sm_count", "core_count")):
+            if getattr(device, theirs, None) is not None and client.platform != "cpu":
+                hardware[ours] = str(getattr(device, theirs))
+        flags = sorted(os.environ.get("XLA_FLAGS", "").split())
+        platform = {"gpu": "cuda"}.get(client.platform, client.platform)
+        return {
+            "identity": {"platform": platform, "device_kind": device.device_kind, "hardware": hardware},
+            "environment": {
+                "platform_version": client.platform_version,
+                "plugin": "jaxlib %s" % jax.lib.__version__,
+                "xla_flags": flags,
+            },
+        }
+
+    def begin(self, params):
+        self.loaded = {}
+        self.inputs = []
+        for item in params["inputs"]:
+            dtype, shape = parse_spec(item["spec"])
+            host = np.fromfile(item["path"], dtype=dtype).reshape(shape)
+            self.inputs.append((host, jax.device_put(host, self.device), item["donated"]))
+        return {}
+
+    def load(self, params):
+        program = params.get("program")
+        if program is None:
+            raise Failed("no-program", "this worker does not build programs")
+        with open(program["path"], "rb") as file:
+            module = file.read()
+        start = time.perf_counter_ns()
+        try:
+            self.loaded[params["candidate"]] = self.compile(module, program["format"], params["candidate"])
+        except Failed:
+            raise
+        except Exception as error:
+            kind = "custom-call" if "custom call" in str(error) else "compile"
+            raise Failed(kind, str(error)) from error
+        executable, signature = self.loaded[params["candidate"]]
+        self.loaded[params["candidate"]] = executable
+        return {"compile_ns": time.perf_counter_ns() - start, "signature": {"parameters": signature}}
+
+    def compile(self, module, form, candidate):
+        if form == "hlo-proto":
+            raise Failed("compile", "this worker takes StableHLO, not HloModuleProto")
+        with jax_mlir.make_ir_context() as context:
+            if form == "stablehlo-portable":
+                parsed = stablehlo.deserialize_portable_artifact(context, module)
+            else:
+                parsed = ir.Module.parse(module.decode())
+            parsed.operation.attributes["sym_name"] = ir.StringAttr.get(MODULE_NAME % candidate)
+            code = jax_mlir.module_to_bytecode(parsed)
+        options = xla_client.CompileOptions()
+        options.num_replicas = 1
+        options.num_partitions = 1
+        devices = xla_client.DeviceList((self.device,))
+        executable = self.device.client.compile_and_load(code, devices, options)
+        shapes = executable.hlo_modules()[0].computations()
+        del shapes
+        return executable, self.signature(executable)
+
+    @staticmethod
+    def signature(executable):
+        program = executable.hlo_modules()[0]
+        shape = xla_client.XlaComputation(program.as_serialized_hlo_module_proto()).program_shape()
+        found = []
+        for parameter in shape.parameter_shapes():
+            name = XLA_NAMES[parameter.numpy_dtype().name]
+            found.append("%s[%s]" % (name, ",".join(map(str, parameter.dimensions()))))
+        return found
+
+    def arguments(self):
+        """Donated inputs are given anew, outside of what is timed."""
+        fresh = [jax.device_put(host, self.device) if donated else array for host, array, donated in self.inputs]
+        return jax.block_until_ready(fresh)
+
+    def run(self, candidate):
+        try:
+            return jax.block_until_ready(self.loaded[candidate].execute(self.arguments()))
+        except KeyError:
+            raise Failed("protocol", "candidate %d is not loaded" % candidate) from None
+        except Exception as error:
+            raise Failed("execute", str(error)) from error
+
+    def measure_round(self, params):
+        """Runs the launches in order under one trace and keeps its XSpace."""
+        folder = tempfile.mkdtemp(dir=params["folder"])
+        try:
+            with jax.profiler.trace(folder):
+                for launch in params["launches"]:
+                    for _ in range(launch["runs"]):
+                        self.run(launch["candidate"])
+            found = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
+            if len(found) != 1:
+                raise Failed("execute", "the profiler left %d XSpace files" % len(found))
+            path = os.path.join(params["folder"], "round.xplane.pb")
+            shutil.move(found[0], path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return {"profile": path, "module_name": MODULE_NAME.replace("%d", "{candidate}")}
+
+    def outputs(self, params):
+        written = []
+        for index, array in enumerate(self.run(params["candidate"])):
+            host = np.ascontiguousarray(array)
+            path = os.path.join(params["folder"], "output-%d-%d.bin" % (params["candidate"], index))
+            host.tofile(path)
+            written.append({"spec": spec_of(host), "path": path})
+        return {"outputs": written}
+
+    def end(self, _):
+        self.loaded, self.inputs = {}, []
+        return {}
+
+    def shutdown(self, _):
+        return {}
+
+
+def cpu_model():
+    """The name, family and model that the `pjrt` worker gives too, so that both measure for one device."""
+    fields = {}
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                name, _, value = line.partition(":")
+                fields.setdefault(name.strip(), " ".join(value.split()))
+    except OSError:
+        pass
+    name = fields.get("model name") or fields.get("Model") or "unknown %s" % os.uname().machine
+    if "cpu family" in fields and "model" in fields:
+        name += " (family %s model %s)" % (fields["cpu family"], fields["model"])
+    return name
+
+
+def answer_to(worker, line):
+    answer = {"id": None}
+    try:
+        request = json.loads(line)
+        answer["id"] = request["id"]
+        method = request["method"]
+        if method not in ("hello", "begin", "load", "measure_round", "outputs", "end", "shutdown"):
+            raise Failed("protocol", "unknown method %r" % method)
+        answer["result"] = getattr(worker, method)(request["params"])
+        return answer, method == "shutdown"
+    except Failed as failure:
+        answer["error"] = {"kind": failure.kind, "message": " ".join(str(failure).split())[:1000]}
+    except Exception as error:
+        answer["error"] = {"kind": "protocol", "message": " ".join(repr(error).split())[:1000]}
+    return answer, False
+
+
+def main():
+    worker = Worker(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    while line := sys.stdin.buffer.readline(LIMIT):
+        too_long = len(line) == LIMIT and not line.endswith(b"\n")
+        while too_long and line and not line.endswith(b"\n"):
+            line = sys.stdin.buffer.readline(LIMIT)
+        answer, is_last = answer_to(worker, b"" if too_long else line)
+        print(json.dumps(answer), file=ANSWERS, flush=True)
+        if is_last:
+            return
+
+
+main()
