@@ -206,7 +206,8 @@ fn a_candidate_without_end_in_time_or_memory_is_ended() {
         let (kind, message) = failure(hostile, &json!({"block": "endless"}));
         assert_eq!(kind, "timeout");
         // what the plugin chats on stderr is no reason
-        assert_eq!(message, "no answer to `outputs` within 5s");
+        assert!(message.starts_with("no answer to `outputs` within 5s"), "{message}");
+        assert!(!message.contains("cpu_device_count"), "{message}");
         let (kind, message) = failure(hostile, &json!({"block": "hungry"}));
         assert_eq!(kind, "memory");
         assert!(message.contains("1073741824 allowed"), "{message}");

@@ -248,7 +248,7 @@ fn exec_passes_the_exit_on() {
     assert_eq!(code(&["--", "sh", "-c", "kill -ABRT $$"]), Some(128 + 6));
     assert_eq!(code(&["--cpu-seconds", "1", "--", "sh", "-c", "while :; do :; done"]), Some(128 + 9));
     assert_eq!(code(&["--", "/no/such/program"]), Some(127));
-    assert_eq!(code(&["--"]), Some(127));
+    assert_eq!(code(&["--"]), Some(2), "a command line without a command");
 }
 
 #[test]
