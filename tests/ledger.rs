@@ -252,3 +252,15 @@ fn look_ups_go_on_while_another_process_has_the_folder() {
     assert!(Ledger::open_for_reading(&nowhere, Vec::new).unwrap().cache().entries().unwrap().is_empty());
     assert!(!nowhere.exists(), "a look-up makes no folder");
 }
+
+#[test]
+fn a_run_killed_before_its_first_decision_leaves_nothing_behind() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 0);
+    // as a kill leaves it
+    fs::write(root.path().join("sled-v1.state"), "open\n").unwrap();
+    let (_, notes) = read(root.path(), 0);
+    assert_eq!(notes, [] as [String; 0]);
+    let names: Vec<_> = fs::read_dir(root.path()).unwrap().map(|item| item.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_str().unwrap().contains("set-aside")), "{names:?}");
+}

@@ -246,6 +246,7 @@ impl TieredCache {
         Ok(match (same_op, versions.first()) {
             (0, None) => format!("nothing is cached for `{op_id}`"),
             (0, Some(_)) => format!("`{op_id}` is cached in other versions only: {}", versions.join(", ")),
+            (1, _) => format!("`{op_id}` is cached for another call key, not for `{call_key}`"),
             (count, _) => format!("`{op_id}` is cached for {count} other call keys, not for `{call_key}`"),
         })
     }

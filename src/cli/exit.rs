@@ -25,7 +25,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (SOME_FAILED, "some operations failed or some labels matched nothing; the rest is tuned"),
     (USAGE, "wrong command line"),
     (NOTHING_MATCHED, "no label, or none that matches a recorded invocation of this device"),
-    (BAD_INPUT, "an input file cannot be used"),
+    (BAD_INPUT, "an input cannot be used, or stdout cannot be written"),
     (DEVICE_TROUBLE, "the plugin, device or worker cannot be used"),
     (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable or full"),
     (INTERRUPTED, "ended by Ctrl-C; what was decided is kept"),

@@ -23,6 +23,8 @@ pub struct Replay {
     pub stated: SetDigest,
     /// Where that decision or removal stands; none where the log holds neither.
     pub stated_at: Option<u64>,
+    /// Whether there was no log, or an empty one.
+    pub is_new: bool,
     /// Bytes that are no frame.
     pub damage: Vec<Damage>,
     /// Frames that are whole but hold no record known here.
@@ -228,6 +230,7 @@ fn replay(path: &Path, file: &File) -> Result<(Replay, u64), LogError> {
         return Err(LogError::Foreign { path: path.to_owned() });
     }
     replay.damage = damage;
+    replay.is_new = end == 0;
     Ok((replay, end))
 }
 

@@ -76,7 +76,8 @@ impl Ledger {
         let mut log = SampleLog::open(&root.join(LOG_FILE))?;
         let mut notes = Vec::new();
         note_damage(&log, &mut notes);
-        let log_is_whole = log.replay().is_consistent() && !log.replay().entries.is_empty();
+        // a log that was there can give back all that an unclosed sled held; a missing one cannot
+        let log_is_whole = log.replay().is_consistent() && !log.replay().is_new;
         let (mut sled, mut condition) = SledStore::open(root, !log_is_whole)?;
         if rebuild && condition == SledCondition::Clean {
             (sled, condition) = sled.replace("it is made again")?;
