@@ -135,8 +135,6 @@ class Worker:
         options.num_partitions = 1
         devices = xla_client.DeviceList((self.device,))
         executable = self.device.client.compile_and_load(code, devices, options)
-        shapes = executable.hlo_modules()[0].computations()
-        del shapes
         return executable, self.signature(executable)
 
     @staticmethod
@@ -166,7 +164,9 @@ class Worker:
         """Runs the launches in order under one trace and keeps its XSpace."""
         folder = tempfile.mkdtemp(dir=params["folder"])
         try:
-            with jax.profiler.trace(folder):
+            options = jax.profiler.ProfileOptions()
+            options.python_tracer_level = 0
+            with jax.profiler.trace(folder, profiler_options=options):
                 for launch in params["launches"]:
                     for _ in range(launch["runs"]):
                         self.run(launch["candidate"])
@@ -218,9 +218,9 @@ def answer_to(worker, line):
         request = json.loads(line)
         answer["id"] = request["id"]
         method = request["method"]
-        if method not in ("hello", "begin", "load", "measure_round", "outputs", "end", "shutdown"):
+        if method not in ("hello", "begin", "load", "measure-round", "outputs", "end", "shutdown"):
             raise Failed("protocol", "unknown method %r" % method)
-        answer["result"] = getattr(worker, method)(request["params"])
+        answer["result"] = getattr(worker, method.replace("-", "_"))(request["params"])
         return answer, method == "shutdown"
     except Failed as failure:
         answer["error"] = {"kind": failure.kind, "message": " ".join(str(failure).split())[:1000]}

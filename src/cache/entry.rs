@@ -26,6 +26,9 @@ pub struct Provenance {
     pub timer: String,
     /// The samples' clock.
     pub source: String,
+    /// What of an execution is its duration: `elapsed`, `span` or `busy`.
+    #[serde(default = "elapsed")]
+    pub metric: String,
     /// The software that it was measured under.
     pub environment: Environment,
     /// The config in use without tuning.
@@ -57,6 +60,11 @@ pub struct Provenance {
     pub tool: String,
     /// When, seconds since 1970.
     pub decided_at: u64,
+}
+
+/// What entries were decided by before they said so.
+fn elapsed() -> String {
+    "elapsed".to_owned()
 }
 
 impl Entry {

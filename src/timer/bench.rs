@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::model::{Failure, FailureKind, InputArray, Job, OutputArray};
-use super::protocol::{BeginParams, Call, Hello, Input, LoadParams, Loaded, Measured, Outputs, Signature};
+use super::protocol::{
+    BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, Measured, Outputs, Profiled, Signature,
+};
 use crate::array::MAX_ARRAY_BYTES;
 
 /// One measuring worker after the other, with the job and the candidates that each of them must hold.
@@ -84,6 +86,15 @@ impl Bench {
             return Err(Failure::new(FailureKind::Protocol, message));
         }
         Ok(measured.samples_ns)
+    }
+
+    /// Runs candidates under one profile.
+    pub(crate) fn measure_round(&mut self, launches: Vec<Launch>, folder: PathBuf) -> Result<Profiled, Failure> {
+        for launch in &launches {
+            self.check_loaded(launch.candidate)?;
+        }
+        let limit = self.limits.measure;
+        self.client()?.request(Call::MeasureRound { launches, folder }, limit)
     }
 
     pub(crate) fn outputs(&mut self, candidate: usize, folder: PathBuf) -> Result<Vec<OutputArray>, Failure> {

@@ -15,6 +15,6 @@ pub mod server;
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;
 pub use model::{
-    Failure, FailureKind, InputArray, Job, JobCandidate, OutputArray, Prepared, ProgramFile, Source, Timer,
+    Failure, FailureKind, InputArray, Job, JobCandidate, Metric, OutputArray, Prepared, ProgramFile, Source, Timer,
 };
 pub use replay::ReplayTimer;

@@ -33,6 +33,29 @@ impl fmt::Display for Source {
     }
 }
 
+/// What of an execution is its duration; different ones never meet in one decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Metric {
+    /// Launch to completion by the clock of the source.
+    Elapsed,
+    /// First start to last end of the execution's events in a profile.
+    Span,
+    /// Union of the intervals of the execution's events in a profile.
+    Busy,
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Elapsed => "elapsed",
+            Self::Span => "span",
+            Self::Busy => "busy",
+        })
+    }
+}
+
 /// A program's file, its digest already checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramFile {
@@ -189,6 +212,11 @@ pub trait Timer {
     /// The clock of every sample of this timer.
     fn source(&self) -> Source;
 
+    /// What of an execution is its duration.
+    fn metric(&self) -> Metric {
+        Metric::Elapsed
+    }
+
     /// The device that samples come from.
     fn device(&self) -> &DeviceFingerprint;
 
@@ -205,6 +233,17 @@ pub trait Timer {
 
     /// Runs a loaded candidate `runs` times; one duration in nanoseconds for each, launch to completion.
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure>;
+
+    /// Whether [`measure_round`](Self::measure_round) takes a whole round in one go.
+    fn measures_rounds(&self) -> bool {
+        false
+    }
+
+    /// Runs several candidates, each so often, under one profile; their durations in the order of the launches. On a
+    /// failure nobody knows which launch is to blame.
+    fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
+        launches.iter().map(|&(candidate, runs)| self.measure(candidate, runs)).collect()
+    }
 
     /// Runs a loaded candidate once and leaves its outputs as files in the job's scratch folder.
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure>;

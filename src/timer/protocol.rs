@@ -54,6 +54,13 @@ pub enum Call {
         /// How often.
         runs: u32,
     },
+    /// Runs candidates under one profile; capability `profile`, in place of `measure`. Answered by [`Profiled`].
+    MeasureRound {
+        /// What to launch, in this order.
+        launches: Vec<Launch>,
+        /// Where to write the profile.
+        folder: PathBuf,
+    },
     /// Runs a candidate once and writes its outputs. Answered by [`Outputs`].
     Outputs {
         /// Index of the candidate.
@@ -76,6 +83,7 @@ impl Call {
             Self::Compile(_) => "compile",
             Self::Load(_) => "load",
             Self::Measure { .. } => "measure",
+            Self::MeasureRound { .. } => "measure-round",
             Self::Outputs { .. } => "outputs",
             Self::End {} => "end",
             Self::Shutdown {} => "shutdown",
@@ -197,6 +205,8 @@ pub mod capability {
     pub const COMPILE: &str = "compile";
     /// `load` works without a program: the worker builds it from the config.
     pub const BUILD_PROGRAMS: &str = "build-programs";
+    /// `measure-round` works, in place of `measure`: times come from the device's profile.
+    pub const PROFILE: &str = "profile";
 }
 
 /// Parameters and results of a program.
@@ -239,6 +249,24 @@ pub struct Loaded {
 pub struct Measured {
     /// One duration for each run, nanoseconds.
     pub samples_ns: Vec<u64>,
+}
+
+/// Some runs of one candidate, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Index of the candidate.
+    pub candidate: usize,
+    /// How often.
+    pub runs: u32,
+}
+
+/// The answer to `measure-round`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profiled {
+    /// An XSpace that holds every launch.
+    pub profile: PathBuf,
+    /// The modules' name in it, with `{candidate}` for the candidate's number.
+    pub module_name: String,
 }
 
 /// The answer to `outputs`.

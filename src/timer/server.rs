@@ -75,6 +75,9 @@ fn answer(worker: &mut dyn Worker, call: Call) -> Result<Value, Failure> {
         Call::Compile(params) => to_value(worker.compile(params)?),
         Call::Load(params) => to_value(worker.load(params)?),
         Call::Measure { candidate, runs } => to_value(worker.measure(candidate, runs)?),
+        Call::MeasureRound { .. } => {
+            Err(Failure::new(FailureKind::Protocol, "`measure-round` is not a method of this worker"))
+        }
         Call::Outputs { candidate, folder } => to_value(worker.outputs(candidate, &folder)?),
         Call::End {} => {
             worker.end();

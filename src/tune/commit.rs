@@ -35,6 +35,7 @@ pub(super) fn entry_of(
             job: identity.digest,
             timer: timer.name().to_owned(),
             source: timer.source().to_string(),
+            metric: timer.metric().to_string(),
             environment: timer.device().environment.clone(),
             baseline: invocation.baseline.clone(),
             baseline_ns: baseline.median_ns,

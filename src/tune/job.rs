@@ -37,6 +37,7 @@ impl JobIdentity {
         hasher.field(device.identity.to_digest().as_bytes());
         hasher.field(environment_text(device).as_bytes());
         hasher.field(timer.name().as_bytes()).field(timer.source().to_string().as_bytes());
+        hasher.field(timer.metric().to_string().as_bytes());
         hasher.field(invocation.op_id.as_bytes()).field(invocation.call_key.as_bytes());
         hasher.field(invocation.direction.to_string().as_bytes());
         hasher.field(serde_json::to_string(&invocation.arguments).unwrap_or_default().as_bytes());

@@ -32,6 +32,12 @@ impl<E: Into<TuneError>> From<E> for Ended {
     }
 }
 
+/// A failure inside a round, and whose launch it was where that is known.
+struct Fault {
+    candidate: Option<usize>,
+    failure: Failure,
+}
+
 /// One job being measured.
 pub(super) struct Measuring<'a, 'e> {
     pub(super) timer: &'a mut dyn Timer,
@@ -44,6 +50,8 @@ pub(super) struct Measuring<'a, 'e> {
     pub(super) rounds: &'a mut JobRounds,
     /// Candidates that had their second chance: one that breaks a worker now and then is out, however fast it is.
     pub(super) forgiven: BTreeSet<usize>,
+    /// Whether a round without a culprit was tried again before.
+    pub(super) round_forgiven: bool,
 }
 
 impl Measuring<'_, '_> {
@@ -86,7 +94,8 @@ impl Measuring<'_, '_> {
                     measured += 1;
                     (self.on_event)(Event::Round { done: done + 1, of: self.options.rounds });
                 }
-                Some((candidate, failure)) => self.blame(candidate, failure)?,
+                Some(Fault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
+                Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,
             }
         }
     }
@@ -179,25 +188,58 @@ impl Measuring<'_, '_> {
     }
 
     /// Measures each candidate once, in an order of its own for every round.
-    #[allow(clippy::type_complexity)]
     fn one_round(
         &mut self,
         active: &[usize],
         runs: &[u32],
         round: u32,
-    ) -> Result<(Vec<CandidateSamples>, Option<(usize, Failure)>), Ended> {
+    ) -> Result<(Vec<CandidateSamples>, Option<Fault>), Ended> {
         let mut order = active.to_vec();
         shuffle(&mut order, self.options.seed, round);
+        if self.timer.measures_rounds() {
+            return self.whole_round(&order, runs);
+        }
         let mut samples = Vec::with_capacity(order.len());
         for candidate in order {
             self.check_cancelled()?;
             let runs = runs.get(candidate).copied().unwrap_or(1);
             match self.timer.measure(candidate, runs) {
                 Ok(ns) => samples.push(CandidateSamples { candidate, ns }),
-                Err(failure) => return Ok((samples, Some((candidate, failure)))),
+                Err(failure) => return Ok((samples, Some(Fault { candidate: Some(candidate), failure }))),
             }
         }
         Ok((samples, None))
+    }
+
+    /// The same under one profile.
+    fn whole_round(&mut self, order: &[usize], runs: &[u32]) -> Result<(Vec<CandidateSamples>, Option<Fault>), Ended> {
+        self.check_cancelled()?;
+        let launches: Vec<(usize, u32)> =
+            order.iter().map(|&candidate| (candidate, runs.get(candidate).copied().unwrap_or(1))).collect();
+        match self.timer.measure_round(&launches) {
+            Ok(durations) => {
+                let samples = order.iter().zip(durations).map(|(&candidate, ns)| CandidateSamples { candidate, ns });
+                Ok((samples.collect(), None))
+            }
+            Err(failure) => Ok((Vec::new(), Some(Fault { candidate: None, failure }))),
+        }
+    }
+
+    /// A round failed and nobody knows whose launch it was: each candidate is run alone.
+    fn find_culprit(&mut self, failure: Failure) -> Result<(), Ended> {
+        if failure.needs_restart() {
+            self.restart(failure.clone())?;
+        }
+        let failed_before = self.rounds.failures.len();
+        for candidate in self.active() {
+            self.check_cancelled()?;
+            self.try_twice(candidate, |timer| timer.measure(candidate, 1))?;
+        }
+        // a round that fails although each candidate runs is given one more try, as a candidate is
+        if self.rounds.failures.len() == failed_before && std::mem::replace(&mut self.round_forgiven, true) {
+            return Err(Ended::Failed(failure));
+        }
+        Ok(())
     }
 
     /// A call that failed in a round: after a device error the worker is started again, the baseline run, and the

@@ -178,6 +178,9 @@ pub struct AutotuningResult {
     pub timer: String,
     /// The samples' clock.
     pub source: String,
+    /// What of an execution is its duration: `elapsed`, `span` or `busy`.
+    #[serde(default)]
+    pub metric: String,
     /// One an invocation.
     pub operations: Vec<OperationResult>,
     /// Labels that led to none.

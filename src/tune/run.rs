@@ -92,6 +92,7 @@ impl Autotuner<'_, '_> {
             device: self.timer.device().clone(),
             timer: self.timer.name().to_owned(),
             source: self.timer.source().to_string(),
+            metric: self.timer.metric().to_string(),
             operations: Vec::new(),
             missed: Vec::new(),
             notes: Vec::new(),
@@ -233,6 +234,7 @@ impl Autotuner<'_, '_> {
             job: &job,
             rounds,
             forgiven: Default::default(),
+            round_forgiven: false,
         }
         .run()
     }
