@@ -73,6 +73,15 @@ pub(super) enum Format {
     Json,
 }
 
+/// What of an execution in a profile is its duration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum MetricArg {
+    /// First start to last end
+    Span,
+    /// The time at which at least one operation was under way
+    Busy,
+}
+
 /// What to do with a label that only kept its operation's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ByNameArg {
@@ -134,7 +143,8 @@ pub(super) struct TuneArgs {
     /// Keep results in memory and in the output only
     #[arg(long)]
     pub no_persist: bool,
-    /// What times candidates: `pjrt`, `command:CMD` (a worker of your own), `replay:FILE` (recorded samples)
+    /// What times candidates: `pjrt`, `jax` or `jax:PYTHON` (device time from JAX's profiler), `command:CMD` (a worker of
+    /// your own), `replay:FILE` (recorded samples)
     #[arg(long, value_name = "TIMER", default_value = "pjrt")]
     pub timer: String,
     #[command(flatten)]

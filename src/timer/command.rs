@@ -1,11 +1,13 @@
 //! `command:…`: a timer whose worker is any program that speaks the protocol of `docs/worker-protocol.md`.
 
+use std::io::Write;
 use std::path::Path;
 
 use super::bench::Bench;
 use super::client::{Limits, WorkerClient, WorkerCommand};
-use super::model::{Failure, FailureKind, Job, JobCandidate, OutputArray, Prepared, Source, Timer};
-use super::protocol::{LoadParams, ProgramRef, capability};
+use super::model::{Failure, FailureKind, Job, JobCandidate, Metric, OutputArray, Prepared, Source, Timer};
+use super::profiled::{default_metric, read_round};
+use super::protocol::{Launch, LoadParams, ProgramRef, capability};
 use crate::device::DeviceFingerprint;
 
 /// Drives one worker of someone else's.
@@ -14,22 +16,65 @@ pub struct CommandTimer {
     bench: Bench,
     device: DeviceFingerprint,
     job: Option<Job>,
+    metric: Metric,
+    // a worker's script of ours, there as long as it may be started again
+    _script: Option<tempfile::TempPath>,
 }
+
+/// The `jax` worker, which needs nothing but JAX: `python/autotune_lowered/worker.py`.
+const JAX_WORKER: &str = include_str!("../../python/autotune_lowered/worker.py");
 
 impl CommandTimer {
     /// Starts the command, as `sh` understands it, and asks who is there. `exe` is this program.
-    pub fn start(exe: &Path, command: &str, limits: Limits) -> Result<Self, Failure> {
-        let worker = WorkerCommand::shell(exe, command);
+    ///
+    /// Where the worker's times come from profiles, `metric` says what of an execution is its duration; unless told, the
+    /// span on a CPU and the busy time elsewhere.
+    pub fn start(exe: &Path, command: &str, limits: Limits, metric: Option<Metric>) -> Result<Self, Failure> {
+        Self::start_worker(format!("command:{command}"), WorkerCommand::shell(exe, command), limits, metric, None)
+    }
+
+    /// Starts the `jax` worker with this Python on one of its devices.
+    pub fn start_jax(
+        exe: &Path,
+        python: &Path,
+        device: usize,
+        limits: Limits,
+        metric: Option<Metric>,
+    ) -> Result<Self, Failure> {
+        let failure = |error: std::io::Error| {
+            Failure::new(FailureKind::Device, format!("the jax worker's script cannot be written: {error}"))
+        };
+        let mut script = tempfile::Builder::new().prefix("jax-worker-").suffix(".py").tempfile().map_err(failure)?;
+        script.write_all(JAX_WORKER.as_bytes()).map_err(failure)?;
+        let script = script.into_temp_path();
+        let command = vec![python.into(), "-u".into(), script.as_os_str().to_owned(), device.to_string().into()];
+        let worker = WorkerCommand { exe: exe.to_owned(), command, environment: Vec::new() };
+        Self::start_worker("jax".to_owned(), worker, limits, metric, Some(script))
+    }
+
+    fn start_worker(
+        name: String,
+        worker: WorkerCommand,
+        limits: Limits,
+        metric: Option<Metric>,
+        script: Option<tempfile::TempPath>,
+    ) -> Result<Self, Failure> {
         let mut client = WorkerClient::spawn(&worker, &limits)?;
         let hello = client.hello(&limits)?;
         let device = hello.devices.get(hello.device).cloned();
         let device = device.ok_or_else(|| Failure::new(FailureKind::Device, "the worker shows no device"))?;
-        Ok(Self {
-            name: format!("command:{command}"),
-            bench: Bench::new(worker, limits, client, hello),
-            device,
-            job: None,
-        })
+        let from_profile = hello.can(capability::PROFILE);
+        let metric = match metric {
+            Some(metric) if from_profile => metric,
+            Some(metric) => {
+                let message = format!("the worker gives no profiles: there is no `{metric}` to decide by");
+                return Err(Failure::new(FailureKind::Device, message));
+            }
+            None if from_profile => default_metric(&device.identity.platform),
+            None => Metric::Elapsed,
+        };
+        let bench = Bench::new(worker, limits, client, hello);
+        Ok(Self { name, bench, device, job: None, metric, _script: script })
     }
 
     /// What the worker wants the user to know.
@@ -45,6 +90,10 @@ impl Timer for CommandTimer {
 
     fn source(&self) -> Source {
         self.bench.hello().source
+    }
+
+    fn metric(&self) -> Metric {
+        self.metric
     }
 
     fn device(&self) -> &DeviceFingerprint {
@@ -74,7 +123,21 @@ impl Timer for CommandTimer {
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        if self.measures_rounds() {
+            return self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default());
+        }
         self.bench.measure(candidate, runs)
+    }
+
+    fn measures_rounds(&self) -> bool {
+        self.bench.hello().can(capability::PROFILE)
+    }
+
+    fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
+        let folder = scratch(&self.job)?;
+        let asked = launches.iter().map(|&(candidate, runs)| Launch { candidate, runs }).collect();
+        let profiled = self.bench.measure_round(asked, folder)?;
+        read_round(&profiled, launches, self.metric)
     }
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {

@@ -6,6 +6,7 @@ mod command;
 pub mod conformance;
 pub mod exec;
 mod model;
+mod profiled;
 #[cfg(feature = "pjrt")]
 pub mod pjrt;
 pub mod protocol;
