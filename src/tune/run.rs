@@ -8,7 +8,7 @@ use crate::decision::{Judgement, judge};
 use crate::label::Evidence;
 use crate::registry::{Invocation, NotRunnable, Registry};
 use crate::samples::{CandidateRecord, JobRecord, Record};
-use crate::timer::{Failure, Timer};
+use crate::timer::{Failure, FailureKind, Timer};
 
 use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, status_of};
 use super::job::{JobIdentity, Materialized, materialize};
@@ -307,6 +307,9 @@ fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> String {
     let first = of_baseline.or_else(|| rounds.failures.values().next());
     match (of_baseline, first) {
         (Some(failure), _) => format!("the baseline failed: {failure}; `--force` tries again"),
+        (None, Some(failure)) if failure.kind == FailureKind::NoProgram => {
+            format!("no other candidate has a program, the first for {failure}; record it again")
+        }
         (None, Some(failure)) => {
             format!("every other candidate failed, the first with {failure}; `--force` tries again")
         }
