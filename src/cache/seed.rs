@@ -60,7 +60,20 @@ struct SeedEntry {
 }
 
 /// The seed files of the `cache/` folder of this repository, as they were when the program was built.
-const SHIPPED: &[(&str, &str)] = &[];
+const SHIPPED: &[(&str, &str)] = &[
+    (
+        "cpu-b7cb8a2d2884237c/blocked_matmul_v1.json",
+        include_str!("../../cache/cpu-b7cb8a2d2884237c/blocked_matmul_v1.json"),
+    ),
+    (
+        "cpu-b7cb8a2d2884237c/chunked_cross_entropy_v1.json",
+        include_str!("../../cache/cpu-b7cb8a2d2884237c/chunked_cross_entropy_v1.json"),
+    ),
+    (
+        "cpu-b7cb8a2d2884237c/flash_attention_v2.json",
+        include_str!("../../cache/cpu-b7cb8a2d2884237c/flash_attention_v2.json"),
+    ),
+];
 
 /// Writes entries as seed files below a folder, `<device>/<operation>.json`, in the keys' order; entries of other calls
 /// that are there stay. An operation whose file name another one has carries its digest in the name. Returns the files.
