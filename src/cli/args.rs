@@ -274,8 +274,11 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         format: FormatArg,
     },
-    /// List cached configs
+    /// List the configs of the cache folder
     Ls {
+        /// Also those that are shipped as seed files
+        #[arg(long)]
+        all: bool,
         #[command(flatten)]
         cache: CacheArgs,
         #[command(flatten)]
