@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cache::{CacheKey, Entry};
+use crate::cache::{CacheKey, Entry, Tier};
 use crate::decision::{Judgement, judge};
 use crate::label::Evidence;
 use crate::registry::{Invocation, NotRunnable, Registry};
@@ -128,7 +128,10 @@ impl Autotuner<'_, '_> {
         let wanted: Vec<usize> =
             distinct.iter().copied().filter(|candidate| !rounds.failures.contains_key(candidate)).collect();
         result.rounds_kept = rounds.complete(&wanted);
-        let same_job = |entry: &Entry| entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
+        // a shipped entry is a look-up's last resort; who tunes wants to see it measured here
+        let own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Seed);
+        let cached = cached.map(|(entry, _)| entry);
+        let same_job = |entry: &Entry| own && entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
         if rounds.is_empty()
             && !self.options.force
             && let Some(entry) = cached.as_ref().filter(|entry| same_job(entry))
@@ -242,9 +245,8 @@ impl Autotuner<'_, '_> {
         judge(&rounds.to_decision(candidates), candidates, identity.baseline, incumbent, &self.options.rules)
     }
 
-    fn cached(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, TuneError> {
-        let found = self.ledger.cache().entry(key)?;
-        Ok(found.map(|(entry, _)| entry))
+    fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
+        Ok(self.ledger.cache().entry(key)?)
     }
 
     fn job_record(&self, invocation: &Invocation, identity: &JobIdentity) -> JobRecord {
