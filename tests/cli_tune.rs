@@ -117,6 +117,8 @@ fn cached_configs_are_listed_found_and_removed() {
     let list = run(&place.cache(), &["cache", "ls", "--format", "json"]).json();
     assert_eq!(list["entries"].as_array().unwrap().len(), 4);
     assert!(list["entries"].as_array().unwrap().iter().all(|entry| entry["tier"] == "sled"));
+    let all = run(&place.cache(), &["cache", "ls", "--all", "--format", "json"]).json();
+    assert!(all["entries"].as_array().unwrap().iter().any(|entry| entry["tier"] == "seed"));
     let removed = run(&place.cache(), &["cache", "rm", "flash_attention@v2"]);
     assert_eq!((removed.code, removed.stdout.as_str()), (0, "removed 1\n"));
     assert_eq!(run(&place.cache(), &["cache", "rm", "flash_attention@v2"]).code, 3);

@@ -340,6 +340,21 @@ fn each_byte_of_a_proto_flipped_is_no_panic() {
     }
 }
 
+/// Each of twenty locations names the next one 32 times: 32^8 names down to the depth limit, were all of them followed.
+#[test]
+fn a_bomb_of_locations_ends() {
+    let aliases: String =
+        (0..20).map(|n| format!("#loc{n} = loc(fused[{}])\n", vec![format!("#loc{}", n + 1); 32].join(", "))).collect();
+    let text = format!(
+        "module @jit_f attributes {{}} {{\n  func.func public @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {{\n    \
+         %0 = stablehlo.add %arg0, %arg0 : tensor<1xf32> loc(#loc0)\n    return %0 : tensor<1xf32> loc(#loc0)\n  \
+         }} loc(#loc0)\n}} loc(#loc0)\n{aliases}#loc20 = loc(\"jit(f)/ejkernel_op#flash_attention@v1:0123456789abcdef#\")\n"
+    );
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(scan_bytes(text.as_bytes(), "bomb", &ScanOptions::default()).is_ok()));
+    assert_eq!(ended.recv_timeout(std::time::Duration::from_secs(20)), Ok(true), "it does not end");
+}
+
 #[test]
 fn damaged_text_is_no_panic() {
     // a fixed sequence of cuts, repetitions and foreign bytes at places that a linear congruence picks

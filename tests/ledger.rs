@@ -264,3 +264,17 @@ fn a_run_killed_before_its_first_decision_leaves_nothing_behind() {
     let names: Vec<_> = fs::read_dir(root.path()).unwrap().map(|item| item.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_str().unwrap().contains("set-aside")), "{names:?}");
 }
+
+#[test]
+fn a_torn_line_is_told_of_once() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 1);
+    let log = root.path().join("samples-v1.log");
+    let mut bytes = fs::read(&log).unwrap();
+    bytes.extend_from_slice(b"ATL1 00000");
+    fs::write(&log, bytes).unwrap();
+    let (configs, notes) = read(root.path(), 1);
+    assert_eq!((configs, notes.len()), (all(1), 1), "{notes:?}");
+    assert!(notes[0].contains("half-written"), "{notes:?}");
+    assert_eq!(read(root.path(), 1), (all(1), vec![]));
+}

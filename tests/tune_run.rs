@@ -281,3 +281,43 @@ fn another_environment_is_measured_again_and_flagged_at_look_up() {
     let Lookup::Hit(hit) = look(&ledger, &timer) else { panic!("no hit") };
     assert!(hit.flags.is_empty());
 }
+
+#[test]
+fn a_shipped_entry_is_measured_here_before_it_is_called_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 5 * MS]);
+    let first = tune(&registry, &invocation, &mut timer, &mut Ledger::in_memory(vec![]), &options(), None).unwrap();
+    autotune_lowered::cache::write_seeds(&folder.path().join("seeds"), &first.entries).unwrap();
+    let (seeds, _) = autotune_lowered::cache::SeedStore::read_folder(&folder.path().join("seeds"));
+    let mut ledger = Ledger::open(&folder.path().join("cache"), vec![Box::new(seeds)]).unwrap();
+    let here = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    assert_eq!((here.operations[0].status, here.operations[0].rounds_measured), (Status::Tuned, 20));
+    let again = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    assert_eq!(again.operations[0].status, Status::Cached);
+}
+
+#[test]
+fn the_same_program_in_other_bytes_stands_in_for_a_damaged_file() {
+    use autotune_lowered::digest::Digest;
+    use autotune_lowered::registry::ProgramFormat;
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("registry");
+    let (mut registry, invocation) = registry(&root, 3, &distinct_program);
+    let text = distinct_program(1).replace("module @m", "module  @m");
+    let semantic = invocation.candidates[1].program.as_ref().unwrap().semantic_digest;
+    let twin = registry.put_program(ProgramFormat::StablehloText, text.as_bytes(), semantic, vec![]).unwrap();
+    assert_ne!(twin.digest, Digest::of(distinct_program(1).as_bytes()));
+    let mut changed = invocation.as_ref().clone();
+    changed.candidates[2].program = Some(twin);
+    changed.recorded_at += 1;
+    registry.add(&changed).unwrap();
+    let invocation = std::sync::Arc::clone(&registry.invocations()[0]);
+    let damaged = registry.program_path(invocation.candidates[1].program.as_ref().unwrap());
+    std::fs::write(damaged, "other bytes").unwrap();
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 1]);
+    let mut ledger = Ledger::in_memory(vec![]);
+    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1));
+    assert_eq!(result.operations[0].candidates[2].status, CandidateStatus::SameProgram);
+}

@@ -10,9 +10,10 @@
 //!
 //! `provenance` is optional. Files lie in any depth below the folder and end in `.json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,16 +60,32 @@ struct SeedEntry {
 }
 
 /// The seed files of the `cache/` folder of this repository, as they were when the program was built.
-const SHIPPED: &[(&str, &str)] = &[];
+const SHIPPED: &[(&str, &str)] = &[
+    (
+        "cpu-b7cb8a2d2884237c/blocked_matmul_v1.json",
+        include_str!("../../cache/cpu-b7cb8a2d2884237c/blocked_matmul_v1.json"),
+    ),
+    (
+        "cpu-b7cb8a2d2884237c/chunked_cross_entropy_v1.json",
+        include_str!("../../cache/cpu-b7cb8a2d2884237c/chunked_cross_entropy_v1.json"),
+    ),
+    (
+        "cpu-b7cb8a2d2884237c/flash_attention_v2.json",
+        include_str!("../../cache/cpu-b7cb8a2d2884237c/flash_attention_v2.json"),
+    ),
+];
 
-/// Writes entries as seed files below a folder, `<device>/<operation>.json`, in the keys' order; a file that is there is
-/// replaced. An operation whose file name another one has carries its digest in the name. Returns the files.
+/// Writes entries as seed files below a folder, `<device>/<operation>.json`, in the keys' order; entries of other calls
+/// that are there stay. An operation whose file name another one has carries its digest in the name. Returns the files.
 pub fn write_seeds(folder: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<Vec<PathBuf>, StoreError> {
     let mut files: BTreeMap<PathBuf, SeedFile> = BTreeMap::new();
     for (key, entry) in entries {
         let device = format!("{}-{}", slug(&key.device.device_kind), key.device.to_digest().to_short());
         let mut path = folder.join(&device).join(format!("{}.json", slug(&key.op_id)));
-        if files.get(&path).is_some_and(|file| file.op_id != key.op_id) {
+        let is_anothers = |op_id: &str| op_id != key.op_id;
+        if files.get(&path).is_some_and(|file| is_anothers(&file.op_id))
+            || read_op_id(&path).is_some_and(|op| is_anothers(&op))
+        {
             let digest = Digest::of(key.op_id.as_bytes()).to_short();
             path = folder.join(device).join(format!("{}-{digest}.json", slug(&key.op_id)));
         }
@@ -81,16 +98,44 @@ pub fn write_seeds(folder: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<
         let (call_key, direction) = (key.call_key.clone(), key.direction);
         file.entries.push(SeedEntry { call_key, direction, entry: Entry::clone(entry) });
     }
-    for (path, file) in &files {
+    for (path, file) in &mut files {
+        keep_others(path, file)?;
         write_file(path, file).map_err(StoreError::io("write", path))?;
     }
     Ok(files.into_keys().collect())
 }
 
+/// The operation of a seed file that is there.
+fn read_op_id(path: &Path) -> Option<String> {
+    serde_json::from_str::<SeedFile>(&fs::read_to_string(path).ok()?).ok().map(|file| file.op_id)
+}
+
+/// Takes over the entries of a file that is there, but for the calls that are written anew.
+fn keep_others(path: &Path, file: &mut SeedFile) -> Result<(), StoreError> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        other => other.map_err(StoreError::io("read", path))?,
+    };
+    if !text.is_empty() {
+        let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
+        let old: SeedFile = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        if (old.schema, &old.op_id, &old.device) != (SCHEMA, &file.op_id, &file.device) {
+            return Err(damaged("it is of another operation, device or schema".to_owned()));
+        }
+        let call = |entry: &SeedEntry| (entry.call_key.clone(), entry.direction);
+        let new: BTreeSet<_> = file.entries.iter().map(call).collect();
+        file.entries.extend(old.entries.into_iter().filter(|entry| !new.contains(&call(entry))));
+        file.entries.sort_by_key(call);
+    }
+    Ok(())
+}
+
 fn write_file(path: &Path, file: &SeedFile) -> std::io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(parent)?;
-    let mut temporary = tempfile::NamedTempFile::new_in(parent)?;
+    // to be committed and shipped: readable by all
+    let permissions = fs::Permissions::from_mode(0o644);
+    let mut temporary = tempfile::Builder::new().permissions(permissions).tempfile_in(parent)?;
     serde_json::to_writer_pretty(&mut temporary, file)?;
     temporary.write_all(b"\n")?;
     temporary.as_file().sync_all()?;
@@ -218,6 +263,14 @@ mod tests {
         assert_eq!(files.len(), 4);
         let (store, problems) = SeedStore::read_folder(folder.path());
         assert_eq!((store.entries().unwrap().as_slice(), problems.len()), (&entries[..], 0));
+        // another machine of the same kind adds a call and tunes one again
+        write_seeds(folder.path(), &[pair("b@v1", "k2", 9), pair("b@v1", "k1", 5), pair("A.b@v1", "k1", 6)]).unwrap();
+        let (store, problems) = SeedStore::read_folder(folder.path());
+        assert_eq!(problems, []);
+        let block = |op: &str, key: &str| store.get(&pair(op, key, 0).0).unwrap().unwrap().config.to_brief();
+        assert_eq!(store.entries().unwrap().len(), entries.len() + 1);
+        assert_eq!((block("b@v1", "k1"), block("b@v1", "k2")), ("block=5".into(), "block=9".into()));
+        assert_eq!((block("A.b@v1", "k1"), block("a.b@v1", "k1")), ("block=6".into(), "block=1".into()));
     }
 
     #[test]

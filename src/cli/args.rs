@@ -160,8 +160,8 @@ pub(super) struct TuneArgs {
     pub by_name: ByNameArg,
     #[command(flatten)]
     pub labels: LabelArgs,
-    /// Interleaved rounds of each operation
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Interleaved rounds of each operation: at least six, below which no interval means anything
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: u32,
     /// Part of the baseline's time that a config must save to replace it
     #[arg(long, value_name = "PART", default_value_t = 0.02, value_parser = part)]
@@ -284,8 +284,11 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         format: FormatArg,
     },
-    /// List cached configs
+    /// List the configs of the cache folder
     Ls {
+        /// Also those that are shipped as seed files
+        #[arg(long)]
+        all: bool,
         #[command(flatten)]
         cache: CacheArgs,
         #[command(flatten)]

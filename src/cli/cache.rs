@@ -69,8 +69,9 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             out.write_all(folder(cache)?.as_os_str().as_encoded_bytes())?;
             writeln!(out)?;
         }
-        CacheCommand::Ls { cache, format } => {
-            let entries = open_for_reading(cache)?.cache().entries()?;
+        CacheCommand::Ls { all, cache, format } => {
+            let mut entries = open_for_reading(cache)?.cache().entries()?;
+            entries.retain(|(.., tier)| *all || *tier != Tier::Seed);
             match format.format {
                 Format::Json => {
                     let rows: Vec<_> = entries.iter().map(|(key, entry, tier)| row_json(key, entry, *tier)).collect();

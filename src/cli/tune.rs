@@ -65,7 +65,12 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
             }
         }
     }
-    let options = TuneOptions { rounds: args.rounds, rules: rules(args), force: args.force, ..TuneOptions::default() };
+    let options = TuneOptions {
+        rounds: args.rounds,
+        rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
+        force: args.force,
+        ..TuneOptions::default()
+    };
     let mut progress = Progress::new(bars.clone());
     let mut on_event = |event: crate::tune::Event<'_>| progress.draw(&event);
     let mut tuner = Autotuner {
@@ -127,12 +132,6 @@ fn three_quarters_of_memory() -> Option<u64> {
     #[allow(clippy::useless_conversion)]
     let bytes = u64::from(info.totalram).checked_mul(u64::from(info.mem_unit))?;
     Some(bytes / 4 * 3)
-}
-
-fn rules(args: &TuneArgs) -> DecisionRules {
-    let rules = DecisionRules::default();
-    let min_rounds = rules.min_rounds.min(args.rounds as usize);
-    DecisionRules { min_improvement: args.min_improvement, min_rounds, ..rules }
 }
 
 fn start_timer(args: &TuneArgs, executables: &Path) -> Result<Box<dyn Timer>, Fault> {

@@ -13,7 +13,12 @@ use crate::array::{ArraySpec, DType};
 
 /// Locations nest; deeper chains are cut.
 const MAX_LOCATION_DEPTH: usize = 16;
+/// Locations followed for one name: each of a chain of aliases may name the next one many times.
+const MAX_LOCATIONS: usize = 1024;
 const MAX_NAME_BYTES: usize = 1 << 16;
+/// Bytes of names put together from locations, for each byte of the text: real modules need a few, a line of one that
+/// was made for it names thousands.
+const MAX_NAMES_PER_BYTE: usize = 64;
 
 /// Reads the structure of a whole text.
 pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
@@ -33,7 +38,8 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
             locations.insert(line.get(..at).unwrap_or_default(), body);
         }
     }
-    let mut reader = Reader { sites: Sites::default(), user, locations, function: None, missing: None };
+    let names_left = text.len().saturating_mul(MAX_NAMES_PER_BYTE).saturating_add(1 << 20);
+    let mut reader = Reader { sites: Sites::default(), user, locations, function: None, missing: None, names_left };
     for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
         let line = line.trim_ascii();
         if line.starts_with(b"module ") || line == b"module{" {
@@ -139,6 +145,8 @@ struct Reader<'a> {
     function: Option<Function>,
     /// An alias that is used and never defined.
     missing: Option<String>,
+    /// Bytes of names that may still be put together.
+    names_left: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -259,15 +267,22 @@ impl<'a> Reader<'a> {
     fn trailing_scope(&mut self, line: &'a [u8]) -> Option<usize> {
         let body = trailing_location(line)?;
         let mut name = Vec::new();
-        self.append_names(body, MAX_LOCATION_DEPTH, &mut name);
+        let mut left = MAX_LOCATIONS;
+        if self.names_left == 0 {
+            return None;
+        }
+        self.append_names(body, MAX_LOCATION_DEPTH, &mut left, &mut name);
+        // what was followed counts too: a location may lead to nothing
+        self.names_left = self.names_left.saturating_sub(name.len() + (MAX_LOCATIONS - left));
         self.sites.scope(&name, Escapes::Mlir, self.user)
     }
 
     /// Appends the scope names of a location: nested ones after `/`, fused ones after `;`.
-    fn append_names(&mut self, body: &'a [u8], depth: usize, name: &mut Vec<u8>) {
-        if depth == 0 || name.len() > MAX_NAME_BYTES {
+    fn append_names(&mut self, body: &'a [u8], depth: usize, left: &mut usize, name: &mut Vec<u8>) {
+        if depth == 0 || *left == 0 || name.len() > MAX_NAME_BYTES {
             return;
         }
+        *left -= 1;
         match body {
             [b'"', rest @ ..] if !is_file_location(body) => {
                 let own = quoted(rest);
@@ -276,14 +291,14 @@ impl<'a> Reader<'a> {
                 }
                 name.extend_from_slice(own);
                 if let Some([b'(', child @ ..]) = rest.get(own.len() + 1..) {
-                    self.append_names(child, depth - 1, name);
+                    self.append_names(child, depth - 1, left, name);
                 }
             }
             [b'"', ..] => {}
             [b'#', ..] => {
                 let alias = alias(body);
                 match self.locations.get(alias) {
-                    Some(target) => self.append_names(target, depth - 1, name),
+                    Some(target) => self.append_names(target, depth - 1, left, name),
                     None if self.missing.is_none() => self.missing = Some(String::from_utf8_lossy(alias).into_owned()),
                     None => {}
                 }
@@ -294,11 +309,11 @@ impl<'a> Reader<'a> {
                     if !name.is_empty() {
                         name.push(b';');
                     }
-                    self.append_names(part.trim_ascii(), depth - 1, name);
+                    self.append_names(part.trim_ascii(), depth - 1, left, name);
                 }
             }
             _ if body.starts_with(b"callsite(") => {
-                self.append_names(body.get(9..).unwrap_or_default(), depth - 1, name)
+                self.append_names(body.get(9..).unwrap_or_default(), depth - 1, left, name)
             }
             _ => {}
         }

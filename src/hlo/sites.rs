@@ -14,10 +14,14 @@ use super::stamp::Family;
 use super::tally::{self, Tally};
 use super::user_label::UserLabels;
 use crate::array::ArraySpec;
+use crate::digest::Digest;
 use crate::label::Label;
 
 /// Instruction names that XLA derives from a json stamp run to thousands of characters.
 const MAX_NAME_CHARS: usize = 120;
+
+/// Longest name that is its own key.
+const MAX_KEY_BYTES: usize = 1024;
 
 /// The identity of a label within a scan.
 pub(crate) type LabelId = (Label, Family);
@@ -76,7 +80,10 @@ pub(crate) struct Resolved {
 impl Sites {
     /// The scope of a name; `None` where it carries no label and no transposition.
     pub(crate) fn scope(&mut self, name: &[u8], escapes: Escapes, user: Option<&UserLabels>) -> Option<usize> {
-        if let Some(known) = self.scope_index.get(name) {
+        // a long name is known by its digest: thousands of them may differ in their first letters alone
+        let digest = (name.len() > MAX_KEY_BYTES).then(|| Digest::of(name));
+        let key = digest.as_ref().map_or(name, |digest| digest.as_bytes().as_slice());
+        if let Some(known) = self.scope_index.get(key) {
             return *known;
         }
         let mut found = Tally::default();
@@ -92,7 +99,7 @@ impl Sites {
             self.scopes.push(Scope { labels, is_transposed });
             self.scopes.len() - 1
         });
-        self.scope_index.insert(name.to_vec(), scope);
+        self.scope_index.insert(key.to_vec(), scope);
         scope
     }
 

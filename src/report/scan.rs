@@ -24,7 +24,7 @@ pub fn write_scan(out: &mut dyn Write, scan: &Scan) -> io::Result<()> {
         grid.write(out)?;
     }
     for diagnosis in &scan.diagnosis {
-        writeln!(out, "{}: {}", diagnosis.code, diagnosis.message)?;
+        writeln!(out, "{}: {}", diagnosis.code, diagnosis.message.replace(char::is_control, " "))?;
     }
     Ok(())
 }

@@ -25,6 +25,8 @@ pub struct Replay {
     pub stated_at: Option<u64>,
     /// Whether there was no log, or an empty one.
     pub is_new: bool,
+    /// Damage before this place was told of at an earlier opening.
+    pub noted_until: u64,
     /// Bytes that are no frame.
     pub damage: Vec<Damage>,
     /// Frames that are whole but hold no record known here.
@@ -60,6 +62,7 @@ struct Envelope {
     record: String,
     job: Option<Digest>,
     schema: Option<u32>,
+    until: Option<u64>,
     key: Option<String>,
     value: Option<String>,
     committed: Option<SetDigest>,
@@ -158,12 +161,12 @@ impl SampleLog {
         committed.insert(key.as_bytes(), value.as_bytes());
         let at = self.end;
         self.append(&Record::Decision { job, key: key.to_owned(), value: value.to_owned(), committed })?;
-        self.sync()?;
+        // what is in the file counts from now on, whether or not the disk has it yet
         self.replay.entries.insert(key.to_owned(), value.to_owned());
         self.replay.committed = committed;
         self.replay.stated = committed;
         self.replay.stated_at = Some(at);
-        Ok(())
+        self.sync()
     }
 
     /// Appends and syncs a removal; `false` where there is no such entry.
@@ -175,11 +178,11 @@ impl SampleLog {
         committed.remove(key.as_bytes(), old.as_bytes());
         let at = self.end;
         self.append(&Record::Removed { key: key.to_owned(), committed })?;
-        self.sync()?;
         self.replay.entries.remove(key);
         self.replay.committed = committed;
         self.replay.stated = committed;
         self.replay.stated_at = Some(at);
+        self.sync()?;
         Ok(true)
     }
 
@@ -250,6 +253,7 @@ impl Replay {
     fn take(&mut self, envelope: Envelope, offset: u64, json_bytes: usize) {
         match (envelope.record.as_str(), envelope.job, envelope.key, envelope.value) {
             ("log", ..) => {}
+            ("noted", ..) => self.noted_until = envelope.until.unwrap_or(0).min(offset),
             ("job" | "round" | "failed", Some(job), ..) => {
                 // header, JSON, line feed; bounded by MAX_FRAME_BYTES
                 let length = u32::try_from(json_bytes + 24).unwrap_or(u32::MAX);

@@ -39,6 +39,11 @@ pub enum Record {
         /// All entries in force after this one.
         committed: SetDigest,
     },
+    /// Damage before this place was told to the user.
+    Noted {
+        /// Byte of the log.
+        until: u64,
+    },
     /// An entry was removed.
     Removed {
         /// The cache's key, as text.

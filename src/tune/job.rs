@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cache::CacheKey;
 use crate::device::DeviceFingerprint;
 use crate::digest::{Digest, FieldHasher};
-use crate::registry::{Invocation, Registry};
+use crate::registry::{Invocation, Program, Registry, RegistryError};
 use crate::timer::{Failure, FailureKind, InputArray, Job, JobCandidate, ProgramFile, Timer};
 
 use super::TuneError;
@@ -110,15 +110,33 @@ pub(super) fn materialize(
         let (name, spec) = (argument.name.clone(), argument.spec.clone());
         inputs.push(InputArray { name, spec, path, donated: argument.donated });
     }
+    let checked: Vec<Result<Option<ProgramFile>, RegistryError>> = invocation
+        .candidates
+        .iter()
+        .map(|candidate| {
+            let check = |program: &Program| {
+                registry.checked_program_path(program).map(|path| ProgramFile { path, program: program.clone() })
+            };
+            candidate.program.as_ref().map(check).transpose()
+        })
+        .collect();
+    // the same program stored in other bytes stands in for a file that is damaged
+    let stand_in = |program: &Program| {
+        let good = checked.iter().filter_map(|file| file.as_ref().ok()?.as_ref());
+        good.into_iter().find(|file| file.program.semantic_digest == program.semantic_digest).cloned()
+    };
     let (mut candidates, mut unusable) = (Vec::new(), Vec::new());
-    for (index, candidate) in invocation.candidates.iter().enumerate() {
-        let checked = candidate.program.as_ref().map(|program| {
-            registry.checked_program_path(program).map(|path| ProgramFile { path, program: program.clone() })
-        });
-        let program = checked.transpose().unwrap_or_else(|error| {
-            unusable.push((index, Failure::new(FailureKind::NoProgram, error.to_string())));
-            None
-        });
+    for (index, (candidate, file)) in invocation.candidates.iter().zip(&checked).enumerate() {
+        let program = match file {
+            Ok(program) => program.clone(),
+            Err(error) => {
+                let other = candidate.program.as_ref().and_then(stand_in);
+                if other.is_none() {
+                    unusable.push((index, Failure::new(FailureKind::NoProgram, error.to_string())));
+                }
+                other
+            }
+        };
         candidates.push(JobCandidate { config: candidate.config.clone(), program });
     }
     let job = Job {

@@ -75,7 +75,7 @@ impl Ledger {
         let lock = FolderLock::acquire(root)?;
         let mut log = SampleLog::open(&root.join(LOG_FILE))?;
         let mut notes = Vec::new();
-        note_damage(&log, &mut notes);
+        note_damage(&mut log, &mut notes)?;
         // a log that was there can give back all that an unclosed sled held; a missing one cannot
         let log_is_whole = log.replay().is_consistent() && !log.replay().is_new;
         let (mut sled, mut condition) = SledStore::open(root, !log_is_whole)?;
@@ -179,9 +179,12 @@ impl ConfigStore for ReadLog {
     }
 }
 
-fn note_damage(log: &SampleLog, notes: &mut Vec<String>) {
-    let path = log.path().display();
-    for Damage { offset, bytes, torn_tail } in &log.replay().damage {
+/// Tells of damage, each once: an old torn line is there for ever.
+fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), TuneError> {
+    let path = log.path().display().to_string();
+    let noted_until = log.replay().noted_until;
+    let new: Vec<Damage> = log.replay().damage.iter().filter(|damage| damage.offset >= noted_until).copied().collect();
+    for Damage { offset, bytes, torn_tail } in &new {
         if *torn_tail {
             notes.push(format!("`{path}` ends in a half-written record of {bytes} bytes; all before it is there"));
         } else {
@@ -191,6 +194,10 @@ fn note_damage(log: &SampleLog, notes: &mut Vec<String>) {
     if log.replay().unknown > 0 {
         notes.push(format!("`{path}` holds {} records that this version does not know", log.replay().unknown));
     }
+    if let Some(until) = new.iter().map(|damage| damage.offset + damage.bytes).max() {
+        log.append(&Record::Noted { until })?;
+    }
+    Ok(())
 }
 
 /// Writes into the log what sled holds and the log lost. Where sled is `proven` to be what the log once stated, the log

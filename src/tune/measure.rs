@@ -150,7 +150,10 @@ impl Measuring<'_, '_> {
             .into_iter()
             .map(|output| std::fs::read(&output.path).map(|bytes| (output, bytes)))
             .collect::<Result<_, _>>()
-            .map_err(|source| TuneError::Scratch { path: self.job.scratch.clone(), source })?;
+            .map_err(|error| {
+                let message = format!("the baseline's outputs cannot be read: {error}");
+                Ended::Failed(Failure::new(FailureKind::Device, message))
+            })?;
         // where the baseline's files had room a candidate's have it too: none is blamed for a full disk
         for (output, _) in &reference {
             let _ = std::fs::remove_file(&output.path);

@@ -11,7 +11,7 @@ pub struct TuneOptions {
     pub rules: DecisionRules,
     /// Measure again what is already known.
     pub force: bool,
-    /// Seed of the inputs and of the order inside a round.
+    /// Seed of the order inside a round; inputs have the seeds of their own names.
     pub seed: u64,
     /// Runs of a fast candidate are repeated in a round until they last about this long, nanoseconds.
     pub sample_ns: u64,

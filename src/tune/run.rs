@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cache::{CacheKey, Entry};
+use crate::cache::{CacheKey, Entry, Tier};
 use crate::decision::{Judgement, judge};
 use crate::label::Evidence;
 use crate::registry::{Invocation, NotRunnable, Registry};
 use crate::samples::{CandidateRecord, JobRecord, Record};
-use crate::timer::{Failure, Timer};
+use crate::timer::{Failure, FailureKind, Timer};
 
 use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, status_of};
 use super::job::{JobIdentity, Materialized, materialize};
@@ -129,7 +129,10 @@ impl Autotuner<'_, '_> {
         let wanted: Vec<usize> =
             distinct.iter().copied().filter(|candidate| !rounds.failures.contains_key(candidate)).collect();
         result.rounds_kept = rounds.complete(&wanted);
-        let same_job = |entry: &Entry| entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
+        // a shipped entry is a look-up's last resort; who tunes wants to see it measured here
+        let own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Seed);
+        let cached = cached.map(|(entry, _)| entry);
+        let same_job = |entry: &Entry| own && entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
         if rounds.is_empty()
             && !self.options.force
             && let Some(entry) = cached.as_ref().filter(|entry| same_job(entry))
@@ -244,9 +247,8 @@ impl Autotuner<'_, '_> {
         judge(&rounds.to_decision(candidates), candidates, identity.baseline, incumbent, &self.options.rules)
     }
 
-    fn cached(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, TuneError> {
-        let found = self.ledger.cache().entry(key)?;
-        Ok(found.map(|(entry, _)| entry))
+    fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
+        Ok(self.ledger.cache().entry(key)?)
     }
 
     fn job_record(&self, invocation: &Invocation, identity: &JobIdentity) -> JobRecord {
@@ -309,6 +311,9 @@ fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> String {
     let first = of_baseline.or_else(|| rounds.failures.values().next());
     match (of_baseline, first) {
         (Some(failure), _) => format!("the baseline failed: {failure}; `--force` tries again"),
+        (None, Some(failure)) if failure.kind == FailureKind::NoProgram => {
+            format!("no other candidate has a program, the first for {failure}; record it again")
+        }
         (None, Some(failure)) => {
             format!("every other candidate failed, the first with {failure}; `--force` tries again")
         }
