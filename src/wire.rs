@@ -65,11 +65,24 @@ impl<'a> WireCursor<'a> {
         self.position
     }
 
+    #[cold]
     fn error(&self, what: &'static str) -> WireError {
         WireError { what, offset: self.position }
     }
 
+    #[inline]
     fn varint(&mut self) -> Result<u64, WireError> {
+        // most tags, ids and lengths are one byte
+        match self.buffer.get(self.position) {
+            Some(&byte) if byte < 0x80 => {
+                self.position += 1;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, WireError> {
         let mut value = 0_u64;
         for shift in (0..70).step_by(7) {
             let Some(&byte) = self.buffer.get(self.position) else {
@@ -88,6 +101,7 @@ impl<'a> WireCursor<'a> {
         Err(self.error("varint longer than ten bytes"))
     }
 
+    #[inline]
     fn take(&mut self, length: u64) -> Result<&'a [u8], WireError> {
         let bytes = usize::try_from(length)
             .ok()
@@ -103,6 +117,7 @@ impl<'a> WireCursor<'a> {
         <[u8; N]>::try_from(bytes).map_err(|_| self.error("truncated fixed-width field"))
     }
 
+    #[inline]
     fn field(&mut self) -> Result<(u32, WireValue<'a>), WireError> {
         let tag = self.varint()?;
         let number = u32::try_from(tag >> 3).ok().filter(|&number| number != 0 && number < (1 << 29));
@@ -124,6 +139,7 @@ impl<'a> WireCursor<'a> {
 impl<'a> Iterator for WireCursor<'a> {
     type Item = Result<(u32, WireValue<'a>), WireError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.failed || self.position >= self.buffer.len() {
             return None;
