@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use autotune_lowered::profile::{XSpace, executions};
+use autotune_lowered::profile::{Profiler, Semantics, XSpace, executions};
+use regex::bytes::Regex;
 use serde_json::Value;
 
 /// Every committed capture with its oracle.
@@ -57,6 +58,39 @@ fn spans_busy_times_and_operation_sums_are_the_oracles() {
             let own: u64 = execution.operations.iter().map(|operation| operation.own_ps).sum();
             let total: u64 = execution.operations.iter().map(|operation| operation.total_ps).sum();
             assert!(own >= execution.busy_ps && own <= total, "{own} {total} {}", execution.busy_ps);
+        }
+    }
+}
+
+/// ejkernel's numbers, exactly, in each of the four ways in which it was run.
+#[test]
+fn the_seeds_semantics_give_the_seeds_numbers() {
+    for (path, space, oracle) in captures() {
+        for variant in ["default", "noprefix", "unlimited", "regex_all"] {
+            let mut profiler = Profiler::new(Semantics::Seed);
+            match variant {
+                "noprefix" => profiler.prefix_filter.clear(),
+                // neither a cap nor a least duration
+                "unlimited" => (profiler.max_events_per_profile, profiler.min_duration_ns) = (None, 0.0),
+                "regex_all" => profiler.event_filter_regex = Some(Regex::new(".*").unwrap()),
+                _ => {}
+            }
+            let planes = Profiler::find_device_planes(&space, "cpu");
+            let numbers: Vec<Value> = planes.iter().map(|plane| plane.number().into()).collect();
+            assert_eq!(oracle["cpu_plane_ids"], Value::from(numbers));
+            let timings = profiler.timings(planes[0], &executions(&space));
+            let found: BTreeMap<&str, f64> =
+                timings.samples.iter().map(|(name, samples)| (name.as_str(), samples[0])).collect();
+            let expected = oracle[format!("seed_on_proto_{variant}")]["result"].as_object().unwrap();
+            let expected: BTreeMap<&str, f64> =
+                expected.iter().map(|(name, seconds)| (name.as_str(), seconds.as_f64().unwrap())).collect();
+            assert_eq!(found, expected, "{} {variant}", path.display());
+            // the seed on jax.profiler.ProfileData gives the same
+            if let Some(fixed) = oracle[format!("fixed_profiledata_{variant}")]["result"].as_object() {
+                let fixed: BTreeMap<&str, f64> =
+                    fixed.iter().map(|(name, seconds)| (name.as_str(), seconds.as_f64().unwrap())).collect();
+                assert_eq!(found, fixed, "{} {variant}", path.display());
+            }
         }
     }
 }

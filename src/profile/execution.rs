@@ -1,6 +1,7 @@
 //! Device time of module executions.
 
 use rayon::prelude::*;
+use regex::bytes::Regex;
 use serde::Serialize;
 
 use super::finding::Finding;
@@ -68,7 +69,35 @@ pub struct Operation {
     pub own_ps: u64,
 }
 
+/// Which of an execution's times is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// From first start to last end.
+    Span,
+    /// The union of the operations' intervals.
+    Busy,
+}
+
+impl Layout {
+    /// What a decision rests on: the span where thunks of a thread pool wait for each other, busy time on a device.
+    pub fn metric(self) -> Metric {
+        match self {
+            Self::HostThunks => Metric::Span,
+            Self::DeviceStreams | Self::ModuleLines => Metric::Busy,
+        }
+    }
+}
+
 impl Execution {
+    /// One of its times.
+    pub fn time_ps(&self, metric: Metric) -> u64 {
+        match metric {
+            Metric::Span => self.span_ps,
+            Metric::Busy => self.busy_ps,
+        }
+    }
+
     /// Time inside the execution at which no operation was under way.
     pub fn idle_ps(&self) -> u64 {
         self.span_ps.saturating_sub(self.busy_ps)
@@ -89,6 +118,15 @@ impl DeviceTime {
 
 /// Finds the module executions of a capture, with the time of each and of its operations.
 pub fn executions(space: &XSpace) -> DeviceTime {
+    find(space, None)
+}
+
+/// The same, but [`Execution::busy_ps`] covers only operations whose names match.
+pub fn executions_of_operations(space: &XSpace, wanted: &Regex) -> DeviceTime {
+    find(space, Some(wanted))
+}
+
+fn find(space: &XSpace, wanted: Option<&Regex>) -> DeviceTime {
     let mut names = Names::default();
     let views: Vec<PlaneView<'_>> =
         space.planes().filter(|plane| plane.lines().len() > 0).map(|plane| PlaneView::new(plane, &mut names)).collect();
@@ -101,7 +139,10 @@ pub fn executions(space: &XSpace) -> DeviceTime {
         .map(|name| String::from_utf8_lossy(name).into())
         .collect();
     let control: Vec<bool> = all_names.iter().map(|name| is_control_flow(name)).collect();
-    let mut executions = assemble(&views, &mut gathered, &control);
+    let wanted: Option<Vec<bool>> =
+        wanted.map(|wanted| all_names.iter().map(|name| wanted.is_match(name.as_bytes())).collect());
+    let choice = Choice { control: &control, wanted: wanted.as_deref() };
+    let mut executions = assemble(&views, &mut gathered, choice);
     executions.sort_by_key(|execution| (execution.plane, execution.device, execution.start_ps, execution.end_ps));
     let mut order = 0;
     for at in 1..executions.len() {
@@ -118,6 +159,13 @@ fn is_control_flow(name: &str) -> bool {
     matches!(base, "while" | "conditional" | "call")
 }
 
+/// Which operations are control flow, and which count as busy.
+#[derive(Clone, Copy)]
+struct Choice<'a> {
+    control: &'a [bool],
+    wanted: Option<&'a [bool]>,
+}
+
 /// What a thread needs to add up operations, kept from one execution to the next.
 #[derive(Default)]
 struct Scratch {
@@ -127,7 +175,7 @@ struct Scratch {
     times: Vec<Interval>,
 }
 
-fn assemble(views: &[PlaneView<'_>], gathered: &mut Gathered, control: &[bool]) -> Vec<Execution> {
+fn assemble(views: &[PlaneView<'_>], gathered: &mut Gathered, choice: Choice<'_>) -> Vec<Execution> {
     let Gathered { executions, tracks, ends, records, .. } = gathered;
     // the records of each execution and of each track in it
     let mut rest: &mut [Record] = records;
@@ -156,10 +204,10 @@ fn assemble(views: &[PlaneView<'_>], gathered: &mut Gathered, control: &[bool]) 
                     .iter()
                     .map(|tracks| {
                         let tracks: Vec<&[Record]> = tracks.iter().map(Vec::as_slice).collect();
-                        one(view, origin, &tracks, control, scratch)
+                        one(view, origin, &tracks, choice, scratch)
                     })
                     .collect(),
-                _ => vec![one(view, origin, &tracks, control, scratch)],
+                _ => vec![one(view, origin, &tracks, choice, scratch)],
             }
         })
         .flatten()
@@ -191,17 +239,20 @@ fn one(
     view: &PlaneView<'_>,
     origin: Origin,
     tracks: &[&[Record]],
-    control: &[bool],
+    choice: Choice<'_>,
     scratch: &mut Scratch,
 ) -> Execution {
-    let operations = operations(tracks, control, scratch);
+    let operations = operations(tracks, choice.control, scratch);
     let mut busy: Vec<Interval> = Vec::new();
     let (mut first, mut last, mut events) = (i64::MAX, i64::MIN, 0);
     for track in tracks {
-        let mut times: Vec<Interval> = track.iter().map(|record| record.time).collect();
-        first = first.min(times.first().map_or(i64::MAX, |time| time.start_ps));
-        last = times.iter().map(|time| time.end_ps).fold(last, i64::max);
-        events += times.len() as u64;
+        first = first.min(track.first().map_or(i64::MAX, |record| record.time.start_ps));
+        last = track.iter().map(|record| record.time.end_ps).fold(last, i64::max);
+        events += track.len() as u64;
+        let counts = |record: &&Record| {
+            choice.wanted.is_none_or(|wanted| wanted.get(record.operation as usize).copied().unwrap_or(false))
+        };
+        let mut times: Vec<Interval> = track.iter().filter(counts).map(|record| record.time).collect();
         merge(&mut times);
         busy.append(&mut times);
     }
@@ -218,7 +269,7 @@ fn one(
             None => (u32::MAX, None, None, view.ordinal),
         },
     };
-    if events == 0 {
+    if events == 0 && choice.wanted.is_none() {
         busy_ps = time.length_ps();
     }
     Execution {

@@ -129,4 +129,12 @@ pub enum Finding {
         /// Executions in the profile.
         executions: u64,
     },
+    /// A function that some profiles have samples of and others not.
+    #[error("`jit_autotune_fn_{function}` has no sample in {profiles} of the profiles")]
+    FunctionMissing {
+        /// The function's id.
+        function: u64,
+        /// Profiles without a sample of it.
+        profiles: u64,
+    },
 }

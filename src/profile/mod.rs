@@ -14,9 +14,12 @@ mod finding;
 mod gather;
 mod id_table;
 pub mod interval;
+mod mended;
 mod names;
 mod plane_view;
+mod profiler;
 mod sanity;
+mod seed;
 mod source;
 mod space;
 #[allow(missing_docs, unreachable_pub)]
@@ -25,10 +28,13 @@ mod xplane;
 
 pub use error::{ProfileError, ProfileErrorKind};
 pub use event::{Event, Stat, StatValue, Stats, text};
-pub use execution::{DeviceTime, Execution, Operation, executions};
+pub use execution::{DeviceTime, Execution, Metric, Operation, executions, executions_of_operations};
 pub use finding::Finding;
 pub use names::NameId;
 pub use plane_view::Layout;
+pub use profiler::{
+    Dropped, FunctionSamples, FunctionTime, Profiler, SEED_MAX_EVENTS, Semantics, Timings, missing_functions,
+};
 pub use sanity::Launches;
 pub use source::{Capture, MAX_SPACE_BYTES, captures};
 pub use space::{EventChunk, EventMetadata, Line, Plane, XSpace};
