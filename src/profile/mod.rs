@@ -22,6 +22,7 @@ mod sanity;
 mod seed;
 mod source;
 mod space;
+mod totals;
 #[allow(missing_docs, unreachable_pub)]
 #[rustfmt::skip]
 mod xplane;
@@ -38,3 +39,4 @@ pub use profiler::{
 pub use sanity::Launches;
 pub use source::{Capture, MAX_SPACE_BYTES, captures};
 pub use space::{EventChunk, EventMetadata, Line, Plane, XSpace};
+pub use totals::{ModuleKey, ModuleTotal, OperationTotal};
