@@ -25,17 +25,26 @@ impl<'a> Event<'a> {
     /// Reads an event; stats are stepped over, and read by [`Event::stats`].
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
+        Self::decode_with(bytes, |_| {})
+    }
+
+    /// Reads an event and shows the bytes of its stats on the way, which spares a second pass.
+    #[inline(always)]
+    pub(super) fn decode_with(bytes: &'a [u8], mut stat: impl FnMut(&'a [u8])) -> Result<Self, WireError> {
         let mut event = Self { metadata_id: 0, offset_ps: 0, num_occurrences: None, duration_ps: 0, stats: &[] };
         let mut cursor = WireCursor::new(bytes);
-        let (mut before, mut first_stat) = (0, None);
+        let (mut before, mut first_stat) = (0, usize::MAX);
         while let Some(field) = cursor.next() {
             match field? {
+                (4, WireValue::Bytes(bytes)) => {
+                    first_stat = first_stat.min(before);
+                    stat(bytes);
+                }
                 (1, WireValue::Varint(id)) => event.metadata_id = id as i64,
                 (2, WireValue::Varint(offset)) => {
                     (event.offset_ps, event.num_occurrences) = (offset as i64, None);
                 }
                 (3, WireValue::Varint(duration)) => event.duration_ps = duration as i64,
-                (4, WireValue::Bytes(_)) => first_stat = first_stat.or(Some(before)),
                 (5, WireValue::Varint(count)) => {
                     (event.offset_ps, event.num_occurrences) = (0, Some(count as i64));
                 }
@@ -44,7 +53,7 @@ impl<'a> Event<'a> {
             }
             before = cursor.position();
         }
-        event.stats = first_stat.and_then(|start| bytes.get(start..)).unwrap_or_default();
+        event.stats = bytes.get(first_stat..).unwrap_or_default();
         Ok(event)
     }
 
@@ -127,6 +136,18 @@ impl<'a> Stat<'a> {
             }
         }
         Ok(stat)
+    }
+
+    /// The id of a stat's name, without its value.
+    #[inline(always)]
+    pub(super) fn id(bytes: &'a [u8]) -> Result<i64, WireError> {
+        // as every writer has it: field 1 first, and an id of one byte
+        if let [0x08, id @ 0..0x80, rest @ ..] = bytes
+            && rest.first() != Some(&0x08)
+        {
+            return Ok(i64::from(*id));
+        }
+        Self::decode(bytes).map(|stat| stat.metadata_id)
     }
 
     /// A stat of a plane or of event metadata.

@@ -5,7 +5,7 @@ use regex::bytes::Regex;
 use serde::Serialize;
 
 use super::finding::Finding;
-use super::gather::{Gathered, Origin, Record, gather};
+use super::gather::{Gathered, Origin, Record, Run, gather};
 use super::interval::{Coverage, Interval, merge, own_time};
 use super::names::{NameId, Names};
 use super::plane_view::{Layout, PlaneView};
@@ -175,57 +175,70 @@ struct Scratch {
     times: Vec<Interval>,
 }
 
+/// Executions that are made between two times at which records are given back.
+const BATCH: usize = 64;
+
+/// Adds up each execution, and gives the records back piece by piece, as their last execution is done.
 fn assemble(views: &[PlaneView<'_>], gathered: &mut Gathered, choice: Choice<'_>) -> Vec<Execution> {
-    let Gathered { executions, tracks, ends, records, .. } = gathered;
-    // the records of each execution and of each track in it
-    let mut rest: &mut [Record] = records;
-    let mut parts: Vec<Vec<&mut [Record]>> = executions.iter().map(|_| Vec::new()).collect();
-    let mut start = 0;
-    for (&execution, &end) in tracks.iter().zip(ends.iter()) {
-        let (track, after) = std::mem::take(&mut rest).split_at_mut(end - start);
-        (rest, start) = (after, end);
-        if let Some(part) = parts.get_mut(execution as usize) {
-            part.push(track);
-        }
-    }
-    let work: Vec<_> = executions.iter().copied().zip(parts).collect();
-    work.into_par_iter()
-        .map_init(Scratch::default, |scratch, ((view, origin), mut tracks)| {
-            let Some(view) = views.get(view) else { return Vec::new() };
-            for track in &mut tracks {
-                let key = |record: &Record| (record.time.start_ps, std::cmp::Reverse(record.time.end_ps));
-                if !track.is_sorted_by_key(key) {
-                    track.sort_by_key(key);
-                }
+    let Gathered { executions, runs, pieces, .. } = gathered;
+    let mut last_use = vec![0; pieces.len()];
+    let mut work: Vec<(usize, Origin, &[Run])> = Vec::with_capacity(executions.len());
+    let mut rest: &[Run] = runs;
+    for (number, &(view, origin)) in executions.iter().enumerate() {
+        let (own, after) = rest.split_at(rest.partition_point(|run| run.execution as usize <= number));
+        for run in own {
+            if let Some(last) = last_use.get_mut(run.piece as usize) {
+                *last = number / BATCH;
             }
-            let tracks: Vec<&[Record]> = tracks.iter().map(|track| &**track).collect();
+        }
+        work.push((view, origin, own));
+        rest = after;
+    }
+    let mut made = Vec::with_capacity(work.len());
+    for (number, batch) in work.chunks(BATCH).enumerate() {
+        let shared: &[Vec<Record>] = pieces;
+        let of_batch = batch.par_iter().map_init(Scratch::default, |scratch, &(view, origin, runs)| {
+            let Some(view) = views.get(view) else { return Vec::new() };
+            let tracks: Vec<Vec<Record>> =
+                runs.chunk_by(|one, next| one.line == next.line).map(|runs| track(runs, shared)).collect();
             match origin {
-                Origin::Stats(key) if key.run.is_none() && view.layout == Layout::DeviceStreams => split(&tracks)
-                    .iter()
-                    .map(|tracks| {
-                        let tracks: Vec<&[Record]> = tracks.iter().map(Vec::as_slice).collect();
-                        one(view, origin, &tracks, choice, scratch)
-                    })
-                    .collect(),
+                Origin::Stats(key) if key.run.is_none() && view.layout == Layout::DeviceStreams => {
+                    split(&tracks).iter().map(|tracks| one(view, origin, tracks, choice, scratch)).collect()
+                }
                 _ => vec![one(view, origin, &tracks, choice, scratch)],
             }
-        })
-        .flatten()
-        .collect()
+        });
+        let of_batch: Vec<Vec<Execution>> = of_batch.collect();
+        made.extend(of_batch.into_iter().flatten());
+        for (piece, _) in pieces.iter_mut().zip(&last_use).filter(|(_, last)| **last == number) {
+            *piece = Vec::new();
+        }
+    }
+    made
+}
+
+/// An execution's records of one line: by start, the longest first.
+fn track(runs: &[Run], pieces: &[Vec<Record>]) -> Vec<Record> {
+    let mut track: Vec<Record> = runs.iter().flat_map(|run| run.of(pieces)).copied().collect();
+    let key = |record: &Record| (record.time.start_ps, std::cmp::Reverse(record.time.end_ps));
+    if !track.is_sorted_by_key(key) {
+        track.sort_by_key(key);
+    }
+    track
 }
 
 /// Cuts events that name no run where the operation that came first comes again.
-fn split(tracks: &[&[Record]]) -> Vec<Vec<Vec<Record>>> {
+fn split(tracks: &[Vec<Record>]) -> Vec<Vec<Vec<Record>>> {
     let first = tracks.iter().filter_map(|track| track.first()).min_by_key(|record| record.time.start_ps);
     let Some(first) = first.map(|record| record.operation) else { return Vec::new() };
-    let all = tracks.iter().copied().flatten();
+    let all = tracks.iter().flatten();
     let mut starts: Vec<i64> =
         all.filter(|record| record.operation == first).map(|record| record.time.start_ps).collect();
     starts.sort_unstable();
     starts.dedup();
     let mut cut: Vec<Vec<Vec<Record>>> = starts.iter().map(|_| vec![Vec::new(); tracks.len()]).collect();
     for (line, track) in tracks.iter().enumerate() {
-        for record in *track {
+        for record in track {
             let run = starts.partition_point(|&start| start <= record.time.start_ps).saturating_sub(1);
             if let Some(records) = cut.get_mut(run).and_then(|lines| lines.get_mut(line)) {
                 records.push(*record);
@@ -238,7 +251,7 @@ fn split(tracks: &[&[Record]]) -> Vec<Vec<Vec<Record>>> {
 fn one(
     view: &PlaneView<'_>,
     origin: Origin,
-    tracks: &[&[Record]],
+    tracks: &[Vec<Record>],
     choice: Choice<'_>,
     scratch: &mut Scratch,
 ) -> Execution {
@@ -289,17 +302,17 @@ fn one(
     }
 }
 
-fn operations(tracks: &[&[Record]], control: &[bool], scratch: &mut Scratch) -> Vec<Operation> {
+fn operations(tracks: &[Vec<Record>], control: &[bool], scratch: &mut Scratch) -> Vec<Operation> {
     scratch.mark += 1;
     scratch.places.resize(control.len(), (0, 0));
     let mut operations: Vec<Operation> = Vec::new();
     let is_control = |record: &Record| control.get(record.operation as usize).copied().unwrap_or(false);
-    let across = tracks.len() > 1 && tracks.iter().copied().flatten().any(is_control);
+    let across = tracks.len() > 1 && tracks.iter().flatten().any(is_control);
     let mut own_of_control: Vec<(usize, Interval)> = Vec::new();
     let mut leaves: Vec<Interval> = Vec::new();
     for track in tracks {
         // the place of each record's operation
-        for record in *track {
+        for record in track {
             let Some(place) = scratch.places.get_mut(record.operation as usize) else { continue };
             if place.0 != scratch.mark {
                 *place = (scratch.mark, operations.len() as u32);

@@ -1,12 +1,14 @@
-//! One pass over the events: those of module executions become records of 24 bytes, sorted by execution and line.
+//! One pass over the events: those of module executions become records of 24 bytes, grouped by execution and line.
 
 use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use super::event::{Event, StatValue};
+use crate::wire::WireError;
+
+use super::event::{Event, Stat, StatValue};
 use super::interval::Interval;
-use super::plane_view::{END_MARK, Layout, OPERATIONS_LINE, PlaneView, Role, Unusable, interval_after};
+use super::plane_view::{END_MARK, Layout, OPERATIONS_LINE, PlaneView, Unusable, interval_after};
 use super::space::{EventChunk, Line};
 
 /// Which execution an event belongs to, where its stats say so.
@@ -30,22 +32,38 @@ pub(super) enum Origin {
 /// One event of an execution.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
-    /// Number of the track, see [`Gathered`].
-    pub(super) track: u32,
-    pub(super) operation: u32,
     pub(super) time: Interval,
+    pub(super) operation: u32,
+    /// While a piece is read: the place of its execution in the piece.
+    place: u32,
 }
 
-/// Records by execution, and within it by line, in file order.
+/// The part of a piece that belongs to one execution: all of one line.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Run {
+    pub(super) execution: u32,
+    pub(super) line: u32,
+    pub(super) piece: u32,
+    start: u32,
+    end: u32,
+}
+
+impl Run {
+    /// The records of the run, in file order.
+    pub(super) fn of<'p>(&self, pieces: &'p [Vec<Record>]) -> &'p [Record] {
+        let piece = pieces.get(self.piece as usize).map(Vec::as_slice).unwrap_or_default();
+        piece.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+}
+
+/// The records of all executions, where their threads left them.
 #[derive(Debug)]
 pub(super) struct Gathered {
     /// Plane view and origin of each execution.
     pub(super) executions: Vec<(usize, Origin)>,
-    /// Execution of each track: a track is the part of one line that belongs to one execution.
-    pub(super) tracks: Vec<u32>,
-    /// Where each track's records end; they start where the track before ends.
-    pub(super) ends: Vec<usize>,
-    pub(super) records: Vec<Record>,
+    /// By execution, line and place in the line.
+    pub(super) runs: Vec<Run>,
+    pub(super) pieces: Vec<Vec<Record>>,
     /// Tallies by plane view.
     pub(super) tallies: Vec<Tally>,
     /// Events that start before their predecessor, by view and line.
@@ -74,7 +92,7 @@ impl Tally {
     }
 }
 
-/// What one thread made of one chunk; `track` is the place in `origins`.
+/// What one thread made of one chunk; a record's `place` is that in `origins`.
 #[derive(Debug, Default)]
 struct Piece {
     origins: Vec<Origin>,
@@ -107,24 +125,27 @@ impl<'v, 'a> Reader<'v, 'a> {
             last: None,
             written: HashMap::new(),
         };
-        for event in chunk.events() {
-            let Ok(event) = event else {
+        for message in chunk.messages() {
+            let read = match view.layout {
+                Layout::ModuleLines => Event::decode(message).map(|event| {
+                    reader.operation(&event);
+                    event.offset_ps
+                }),
+                Layout::HostThunks | Layout::DeviceStreams => reader.thunk(message),
+            };
+            let Ok(offset) = read else {
                 reader.piece.tally.malformed += 1;
                 continue;
             };
-            let first = match reader.piece.offsets {
-                Some((first, last)) => {
-                    reader.piece.backwards += u64::from(event.offset_ps < last);
-                    first
-                }
-                None => event.offset_ps,
-            };
-            reader.piece.offsets = Some((first, event.offset_ps));
-            match view.layout {
-                Layout::ModuleLines => reader.operation(&event),
-                Layout::HostThunks | Layout::DeviceStreams => reader.thunk(&event),
-            }
+            let (first, last) = reader.piece.offsets.unwrap_or((offset, offset));
+            reader.piece.backwards += u64::from(offset < last);
+            reader.piece.offsets = Some((first, offset));
         }
+        // an execution's events stand together, unless executions overlap on one thread
+        if !reader.piece.records.is_sorted_by_key(|record| record.place) {
+            reader.piece.records.sort_by_key(|record| record.place);
+        }
+        reader.piece.records.shrink_to_fit();
         reader.piece
     }
 
@@ -138,19 +159,19 @@ impl<'v, 'a> Reader<'v, 'a> {
     }
 
     fn push(&mut self, origin: Origin, operation: u32, time: Interval) {
-        let track = match self.last {
-            Some((last, track)) if last == origin => track,
+        let place = match self.last {
+            Some((last, place)) if last == origin => place,
             _ => {
                 let origins = &mut self.piece.origins;
-                let track = *self.places.entry(origin).or_insert_with(|| {
+                let place = *self.places.entry(origin).or_insert_with(|| {
                     origins.push(origin);
                     (origins.len() - 1) as u32
                 });
-                self.last = Some((origin, track));
-                track
+                self.last = Some((origin, place));
+                place
             }
         };
-        self.piece.records.push(Record { track, operation, time });
+        self.piece.records.push(Record { time, operation, place });
     }
 
     /// An event of the operations line: it belongs to the module that was under way when it started.
@@ -170,44 +191,57 @@ impl<'v, 'a> Reader<'v, 'a> {
         }
     }
 
-    /// An event that may name its module, program, run and device.
+    /// An event that may name its module, program, run and device; gives its offset.
     #[inline]
-    fn thunk(&mut self, event: &Event<'_>) {
-        let mut key = Key { module: u32::MAX, program: None, run: None, ordinal: self.view.ordinal };
-        let mut operation = None;
-        for stat in event.stats() {
-            let Ok(stat) = stat else {
-                self.piece.tally.malformed += 1;
-                return;
-            };
-            let Some(role) = self.view.roles.get(stat.metadata_id) else {
-                self.piece.tally.unknown += 1;
-                continue;
-            };
-            match Role::from_number(role) {
-                Role::Other => {}
-                Role::Operation => operation = self.name(stat.value),
-                Role::Module => key.module = self.name(stat.value).unwrap_or(u32::MAX),
-                Role::Program => key.program = stat.value.as_integer(),
-                Role::Run => key.run = stat.value.as_integer(),
-                Role::Ordinal if self.view.layout == Layout::HostThunks => key.ordinal = stat.value.as_integer(),
-                Role::Ordinal => {}
-            }
+    fn thunk(&mut self, message: &'a [u8]) -> Result<i64, WireError> {
+        let view = self.view;
+        // the stats that tell, which a writer puts first; the last of each counts
+        let mut telling: [&[u8]; 6] = [&[]; 6];
+        let (mut unknown, mut damaged) = (0, None);
+        let event = Event::decode_with(message, |stat| match Stat::id(stat) {
+            Ok(id) => match view.roles.get(id) {
+                Some(0) => {}
+                Some(role) => {
+                    if let Some(slot) = telling.get_mut(role as usize) {
+                        *slot = stat;
+                    }
+                }
+                None => unknown += 1,
+            },
+            Err(error) => damaged = Some(error),
+        })?;
+        if let Some(error) = damaged {
+            return Err(error);
         }
-        if key.module == u32::MAX {
-            return;
+        self.piece.tally.unknown += unknown;
+        let [_, operation, module, program, run, ordinal] = telling;
+        // on a host, what names no operation is the host's own work
+        if module.is_empty() || (operation.is_empty() && view.layout == Layout::HostThunks) {
+            return Ok(event.offset_ps);
         }
-        let name = self.view.events.get(event.metadata_id);
+        let integer = |stat: &'a [u8]| {
+            if stat.is_empty() { Ok(None) } else { Stat::decode(stat).map(|stat| stat.value.as_integer()) }
+        };
+        let (program, run) = (integer(program)?, integer(run)?);
+        let ordinal = if view.layout == Layout::HostThunks { integer(ordinal)? } else { view.ordinal };
+        let module = self.name(Stat::decode(module)?.value);
+        let mut operation = match operation {
+            [] => None,
+            operation => self.name(Stat::decode(operation)?.value),
+        };
+        let name = view.events.get(event.metadata_id);
         self.piece.tally.unknown += u64::from(name.is_none());
-        if name == Some(END_MARK) {
-            return;
+        // a device's kernel is work even where it names no operation
+        if view.layout == Layout::DeviceStreams {
+            operation = operation.or(name);
         }
-        // a device's kernel is work even where it names no operation; a host's event without one is the host's own
-        let by_name = if self.view.layout == Layout::DeviceStreams { name } else { None };
-        let Some(operation) = operation.or(by_name) else { return };
-        if let Some(time) = self.time(event) {
-            self.push(Origin::Stats(key), operation, time);
+        if let (Some(module), Some(operation)) = (module, operation)
+            && name != Some(END_MARK)
+            && let Some(time) = self.time(&event)
+        {
+            self.push(Origin::Stats(Key { module, program, run, ordinal }), operation, time);
         }
+        Ok(event.offset_ps)
     }
 
     #[inline]
@@ -228,28 +262,39 @@ impl<'v, 'a> Reader<'v, 'a> {
     }
 }
 
+/// What one thread reads at a time.
+struct Chunk<'v, 'a> {
+    view_number: usize,
+    view: &'v PlaneView<'a>,
+    line: Line<'a>,
+    events: EventChunk<'a>,
+}
+
 /// Reads the events of all views; `known` is how many names have numbers already.
 pub(super) fn gather(views: &[PlaneView<'_>], known: &[&[u8]]) -> Gathered {
-    let mut work = Vec::new();
+    let mut work: Vec<Chunk<'_, '_>> = Vec::new();
     for (view_number, view) in views.iter().enumerate() {
         for line in view.plane.lines() {
             if view.layout != Layout::ModuleLines || line.name() == OPERATIONS_LINE {
-                work.extend(line.chunks().map(|chunk| (view_number, view, line, chunk)));
+                work.extend(line.chunks().map(|events| Chunk { view_number, view, line, events }));
             }
         }
     }
-    let pieces: Vec<Piece> = work.par_iter().map(|(_, view, line, chunk)| Reader::read(view, line, *chunk)).collect();
+    let pieces: Vec<Piece> = work.par_iter().map(|chunk| Reader::read(chunk.view, &chunk.line, chunk.events)).collect();
 
+    merge(views, known, &work, pieces)
+}
+
+/// Numbers the executions and the names that were written out, over all pieces.
+fn merge(views: &[PlaneView<'_>], known: &[&[u8]], work: &[Chunk<'_, '_>], pieces: Vec<Piece>) -> Gathered {
     let mut gathered = Gathered {
         executions: Vec::new(),
-        tracks: Vec::new(),
-        ends: Vec::new(),
-        records: Vec::new(),
+        runs: Vec::new(),
+        pieces: Vec::with_capacity(pieces.len()),
         tallies: views.iter().map(|_| Tally::default()).collect(),
         backwards: Vec::new(),
         written_names: Vec::new(),
     };
-    // names that were written out get numbers after the known ones, or the known one's
     let mut numbers: HashMap<Vec<u8>, u32> = HashMap::new();
     if pieces.iter().any(|piece| !piece.written.is_empty()) {
         numbers.extend(known.iter().zip(0..).map(|(name, number)| (name.to_vec(), number)));
@@ -261,102 +306,61 @@ pub(super) fn gather(views: &[PlaneView<'_>], known: &[&[u8]]) -> Gathered {
             gathered.executions.push((view_number, Origin::Window(window as u32)));
         }
     }
-    // (execution, line) of each origin of each piece, and what its names became
-    let mut maps = Vec::with_capacity(pieces.len());
     let mut last_offset = None;
-    for ((view_number, _, line, _), piece) in work.iter().zip(&pieces) {
-        if let Some(tally) = gathered.tallies.get_mut(*view_number) {
+    for (chunk, mut piece) in work.iter().zip(pieces) {
+        let at = (chunk.view_number, chunk.line.number());
+        if let Some(tally) = gathered.tallies.get_mut(chunk.view_number) {
             tally.add(&piece.tally);
         }
         let mut backwards = piece.backwards;
         if let Some((first, last)) = piece.offsets {
-            let at = (*view_number, line.number());
             backwards += u64::from(last_offset.is_some_and(|(before, offset)| before == at && first < offset));
             last_offset = Some((at, last));
         }
-        if backwards > 0 {
-            match gathered.backwards.last_mut() {
-                Some((view, number, events)) if (*view, *number) == (*view_number, line.number()) => {
-                    *events += backwards;
-                }
-                _ => gathered.backwards.push((*view_number, line.number(), backwards)),
-            }
+        match gathered.backwards.last_mut() {
+            _ if backwards == 0 => {}
+            Some((view, line, events)) if (*view, *line) == at => *events += backwards,
+            _ => gathered.backwards.push((at.0, at.1, backwards)),
         }
-        let written = piece.written.iter().map(|name| match numbers.get(name) {
-            Some(&number) => number,
-            None => {
-                let number = (known.len() + gathered.written_names.len()) as u32;
-                gathered.written_names.push(name.clone());
-                numbers.insert(name.clone(), number);
-                number
-            }
-        });
-        let written: Vec<u32> = written.collect();
+        let written: Vec<u32> = piece
+            .written
+            .drain(..)
+            .map(|name| {
+                let next = (known.len() + gathered.written_names.len()) as u32;
+                *numbers.entry(name).or_insert_with_key(|name| {
+                    gathered.written_names.push(name.clone());
+                    next
+                })
+            })
+            .collect();
         let renumber = |number: u32| match number.checked_sub(WRITTEN) {
-            Some(place) if number != u32::MAX => written.get(place as usize).copied().unwrap_or(number),
-            _ => number,
+            Some(place) => written.get(place as usize).copied().unwrap_or(0),
+            None => number,
         };
-        let tracks: Vec<(u32, usize)> = piece
-            .origins
-            .iter()
-            .map(|&origin| {
+        if !written.is_empty() {
+            piece.records.iter_mut().for_each(|record| record.operation = renumber(record.operation));
+        }
+        let number = gathered.pieces.len() as u32;
+        let mut start = 0;
+        for run in piece.records.chunk_by(|one, next| one.place == next.place) {
+            let end = start + run.len() as u32;
+            let origin = run.first().and_then(|record| piece.origins.get(record.place as usize));
+            if let Some(&origin) = origin {
                 let origin = match origin {
                     Origin::Stats(key) => Origin::Stats(Key { module: renumber(key.module), ..key }),
                     Origin::Window(_) => origin,
                 };
                 let executions = &mut gathered.executions;
-                let execution = *places.entry((*view_number, origin)).or_insert_with(|| {
-                    executions.push((*view_number, origin));
+                let execution = *places.entry((chunk.view_number, origin)).or_insert_with(|| {
+                    executions.push((chunk.view_number, origin));
                     (executions.len() - 1) as u32
                 });
-                (execution, line.number())
-            })
-            .collect();
-        maps.push((tracks, written));
-    }
-    drop(places);
-    let mut tracks: Vec<(u32, usize)> = maps.iter().flat_map(|(tracks, _)| tracks.iter().copied()).collect();
-    tracks.sort_unstable();
-    tracks.dedup();
-
-    // a counting sort: where each track's records go, then one write for each record
-    let mut next = vec![0_usize; tracks.len() + 1];
-    let mut placed = Vec::with_capacity(pieces.len());
-    for (piece, (origins, written)) in pieces.into_iter().zip(maps) {
-        let of_origin: Vec<u32> =
-            origins.iter().map(|track| tracks.binary_search(track).unwrap_or_default() as u32).collect();
-        for record in &piece.records {
-            if let Some(&track) = of_origin.get(record.track as usize)
-                && let Some(count) = next.get_mut(track as usize + 1)
-            {
-                *count += 1;
+                gathered.runs.push(Run { execution, line: at.1 as u32, piece: number, start, end });
             }
+            start = end;
         }
-        placed.push((piece.records, of_origin, written));
+        gathered.pieces.push(piece.records);
     }
-    for at in 1..next.len() {
-        next[at] += next[at - 1];
-    }
-    let total = next.last().copied().unwrap_or(0);
-    let nothing = Record { track: 0, operation: 0, time: Interval { start_ps: 0, end_ps: 0 } };
-    gathered.records = vec![nothing; total];
-    for (records, of_origin, written) in placed {
-        for mut record in records {
-            let Some(&track) = of_origin.get(record.track as usize) else { continue };
-            record.track = track;
-            if let Some(place) = record.operation.checked_sub(WRITTEN) {
-                record.operation = written.get(place as usize).copied().unwrap_or_default();
-            }
-            let slot = &mut next[track as usize];
-            if let Some(at) = gathered.records.get_mut(*slot) {
-                *at = record;
-            }
-            *slot += 1;
-        }
-    }
-    // every start has moved to its track's end
-    next.truncate(tracks.len());
-    gathered.ends = next;
-    gathered.tracks = tracks.into_iter().map(|(execution, _)| execution).collect();
+    gathered.runs.sort_unstable();
     gathered
 }
