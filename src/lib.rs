@@ -21,6 +21,7 @@ pub mod wire;
 pub mod candidates;
 pub mod decision;
 pub mod hlo;
+pub mod profile;
 
 pub mod cache;
 pub mod registry;

@@ -65,11 +65,42 @@ impl<'a> WireCursor<'a> {
         self.position
     }
 
+    #[cold]
     fn error(&self, what: &'static str) -> WireError {
         WireError { what, offset: self.position }
     }
 
+    #[inline(always)]
     fn varint(&mut self) -> Result<u64, WireError> {
+        // most tags, ids and lengths are one byte
+        match self.buffer.get(self.position) {
+            Some(&byte) if byte < 0x80 => {
+                self.position += 1;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    #[inline]
+    fn long_varint(&mut self) -> Result<u64, WireError> {
+        // up to eight bytes at once: the first byte without its high bit ends the number, and the sevens close up
+        if let Some(word) = self.buffer.get(self.position..).and_then(<[u8]>::first_chunk) {
+            let word = u64::from_le_bytes(*word);
+            let ends = !word & 0x8080_8080_8080_8080;
+            if ends != 0 {
+                let bits = ends.trailing_zeros() + 1;
+                self.position += bits as usize / 8;
+                let sevens = word & (u64::MAX >> (64 - bits)) & 0x7f7f_7f7f_7f7f_7f7f;
+                let pairs = (sevens & 0x007f_007f_007f_007f) | ((sevens & 0x7f00_7f00_7f00_7f00) >> 1);
+                let fours = (pairs & 0x0000_3fff_0000_3fff) | ((pairs & 0x3fff_0000_3fff_0000) >> 2);
+                return Ok((fours & 0x0fff_ffff) | ((fours & 0x0fff_ffff_0000_0000) >> 4));
+            }
+        }
+        self.varint_by_bytes()
+    }
+
+    fn varint_by_bytes(&mut self) -> Result<u64, WireError> {
         let mut value = 0_u64;
         for shift in (0..70).step_by(7) {
             let Some(&byte) = self.buffer.get(self.position) else {
@@ -88,12 +119,13 @@ impl<'a> WireCursor<'a> {
         Err(self.error("varint longer than ten bytes"))
     }
 
+    #[inline(always)]
     fn take(&mut self, length: u64) -> Result<&'a [u8], WireError> {
-        let bytes = usize::try_from(length)
-            .ok()
-            .and_then(|length| self.position.checked_add(length))
-            .and_then(|end| self.buffer.get(self.position..end))
-            .ok_or_else(|| self.error("length beyond the message"))?;
+        let rest = self.buffer.get(self.position..).unwrap_or_default();
+        if length > rest.len() as u64 {
+            return Err(self.error("length beyond the message"));
+        }
+        let bytes = rest.get(..length as usize).unwrap_or_default();
         self.position += bytes.len();
         Ok(bytes)
     }
@@ -103,10 +135,14 @@ impl<'a> WireCursor<'a> {
         <[u8; N]>::try_from(bytes).map_err(|_| self.error("truncated fixed-width field"))
     }
 
+    #[inline(always)]
     fn field(&mut self) -> Result<(u32, WireValue<'a>), WireError> {
         let tag = self.varint()?;
-        let number = u32::try_from(tag >> 3).ok().filter(|&number| number != 0 && number < (1 << 29));
-        let number = number.ok_or_else(|| self.error("field number out of range"))?;
+        let number = tag >> 3;
+        if number == 0 || number >= 1 << 29 {
+            return Err(self.error("field number out of range"));
+        }
+        let number = number as u32;
         let value = match tag & 7 {
             0 => WireValue::Varint(self.varint()?),
             1 => WireValue::Fixed64(u64::from_le_bytes(self.fixed()?)),
@@ -124,6 +160,7 @@ impl<'a> WireCursor<'a> {
 impl<'a> Iterator for WireCursor<'a> {
     type Item = Result<(u32, WireValue<'a>), WireError>;
 
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.failed || self.position >= self.buffer.len() {
             return None;
@@ -161,6 +198,27 @@ mod tests {
         let mut numbers = Vec::new();
         repeated_varints(WireValue::Bytes(b"\x03\x8e\x02\x9e\xa7\x05"), &mut numbers).unwrap();
         assert_eq!(numbers, [3, 270, 86942]);
+    }
+
+    /// Every length of varint, at the end of the buffer and before other bytes.
+    #[test]
+    fn varints_of_every_length() {
+        for bits in 0..64 {
+            for value in [1_u64 << bits, u64::MAX >> bits, (1 << bits) | 0x55] {
+                let mut bytes = vec![0x08];
+                let mut rest = value;
+                while rest >= 0x80 {
+                    bytes.push(rest as u8 | 0x80);
+                    rest >>= 7;
+                }
+                bytes.push(rest as u8);
+                assert_eq!(WireCursor::new(&bytes).next(), Some(Ok((1, WireValue::Varint(value)))));
+                bytes.extend([0x10, 0xff, 0x01, 0x18, 3, 0x20, 4, 0x28, 5]);
+                let mut cursor = WireCursor::new(&bytes);
+                assert_eq!(cursor.next(), Some(Ok((1, WireValue::Varint(value)))));
+                assert_eq!(cursor.next(), Some(Ok((2, WireValue::Varint(255)))));
+            }
+        }
     }
 
     #[test]

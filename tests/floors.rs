@@ -16,6 +16,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("stats", 0),
     ("wire", 0),
     ("hlo", 1),
+    ("profile", 1),
     ("candidates", 1),
     ("decision", 1),
     ("registry", 2),

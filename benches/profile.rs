@@ -1,0 +1,253 @@
+//! The profile reader beside `jax.profiler.ProfileData` and xprof on one large capture.
+//!
+//! `cargo bench --bench profile -- [COPIES]` makes the capture from `tests/data/xplane/tf8_steps3.xplane.pb.gz`: every line's
+//! events COPIES times (326), each copy later by the capture's length and with run ids of its own. Each program runs three
+//! times in a process of its own; the table has the best wall time, from before the file is opened, and the largest peak of
+//! memory. `PYTHON` names an interpreter with JAX, `XPROF_PYTHON` one with xprof; one that is not given is left out.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic)]
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use autotune_lowered::profile::{Profiler, Semantics, StatValue, XSpace, executions};
+use autotune_lowered::wire::{WireCursor, WireValue};
+use rayon::prelude::*;
+
+const PROFILE_DATA: &str = r"
+import sys, time, resource
+from jax.profiler import ProfileData
+t = time.time()
+n = s = 0
+for plane in ProfileData.from_file(sys.argv[1]).planes:
+    for line in plane.lines:
+        for event in line.events:
+            n += 1
+            if sys.argv[2] == 'stats':
+                for stat in event.stats:
+                    s += 1
+            else:
+                s += event.duration_ns
+print(time.time() - t, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, n)
+";
+const XPROF: &str = r"
+import sys, time, resource
+from xprof.convert import raw_to_tool_data
+t = time.time()
+data, _ = raw_to_tool_data.xspace_to_tool_data([sys.argv[1]], sys.argv[2], {})
+assert data
+print(time.time() - t, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(data))
+";
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn field(out: &mut Vec<u8>, number: u32, value: WireValue<'_>) {
+    let tag = u64::from(number) << 3;
+    match value {
+        WireValue::Varint(value) => {
+            varint(out, tag);
+            varint(out, value);
+        }
+        WireValue::Fixed64(bits) => {
+            varint(out, tag | 1);
+            out.extend(bits.to_le_bytes());
+        }
+        WireValue::Bytes(bytes) => {
+            varint(out, tag | 2);
+            varint(out, bytes.len() as u64);
+            out.extend(bytes);
+        }
+        WireValue::Fixed32(bits) => {
+            varint(out, tag | 5);
+            out.extend(bits.to_le_bytes());
+        }
+    }
+}
+
+fn fields(bytes: &[u8]) -> impl Iterator<Item = (u32, WireValue<'_>)> {
+    WireCursor::new(bytes).map(Result::unwrap)
+}
+
+/// An event, later and of another run.
+fn shifted(event: &[u8], by_ps: u64, run_stat: i64, by_run: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(event.len() + 4);
+    for (number, value) in fields(event) {
+        match (number, value) {
+            (2, WireValue::Varint(offset)) => field(&mut out, 2, WireValue::Varint(offset + by_ps)),
+            (4, WireValue::Bytes(stat)) => {
+                let is_run = fields(stat).any(|part| part == (1, WireValue::Varint(run_stat as u64)));
+                let mut made = Vec::new();
+                for (number, value) in fields(stat) {
+                    match value {
+                        WireValue::Varint(run) if is_run && number == 4 => {
+                            field(&mut made, 4, WireValue::Varint(run.wrapping_add(by_run)));
+                        }
+                        _ => field(&mut made, number, value),
+                    }
+                }
+                field(&mut out, 4, WireValue::Bytes(&made));
+            }
+            _ => field(&mut out, number, value),
+        }
+    }
+    out
+}
+
+fn generate(path: &Path, copies: u64) -> (u64, u64) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane/tf8_steps3.xplane.pb.gz");
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(std::fs::File::open(source).unwrap()).read_to_end(&mut bytes).unwrap();
+    let space = XSpace::from_bytes(bytes.clone()).unwrap();
+    let mut planes = space.planes();
+    let mut out = Vec::new();
+    for (number, value) in fields(&bytes) {
+        let (1, WireValue::Bytes(plane)) = (number, value) else {
+            field(&mut out, number, value);
+            continue;
+        };
+        let seen = planes.next().unwrap();
+        let run_stat = seen.all_stat_names().find(|(_, name)| *name == b"run_id").map_or(-1, |(id, _)| id);
+        let ends = seen.lines().flat_map(|line| line.events().map(Result::unwrap)).map(|e| e.offset_ps + e.duration_ps);
+        let length = ends.max().unwrap_or(0) as u64;
+        let mut made = Vec::new();
+        for (number, value) in fields(plane) {
+            let (3, WireValue::Bytes(line)) = (number, value) else {
+                field(&mut made, number, value);
+                continue;
+            };
+            let mut long = Vec::new();
+            for copy in 0..copies {
+                for (number, value) in fields(line) {
+                    match value {
+                        WireValue::Bytes(event) if number == 4 => {
+                            let event = shifted(event, copy * length, run_stat, copy * 1000);
+                            field(&mut long, 4, WireValue::Bytes(&event));
+                        }
+                        _ if copy == 0 => field(&mut long, number, value),
+                        _ => {}
+                    }
+                }
+            }
+            field(&mut made, 3, WireValue::Bytes(&long));
+        }
+        field(&mut out, 1, WireValue::Bytes(&made));
+    }
+    std::fs::File::create(path).unwrap().write_all(&out).unwrap();
+    (out.len() as u64, XSpace::from_bytes(out).unwrap().event_count())
+}
+
+/// Stats of all events, every value looked at and every name resolved.
+fn all_stats(space: &XSpace) -> u64 {
+    let of_plane = space.planes().map(|plane| {
+        let chunks: Vec<_> = plane.lines().flat_map(|line| line.chunks()).collect();
+        let of_chunk = chunks.par_iter().map(|chunk| {
+            let mut found = 0;
+            for event in chunk.events().map(Result::unwrap) {
+                for stat in event.stats().map(Result::unwrap) {
+                    found += match stat.value {
+                        StatValue::Ref(id) => u64::from(plane.stat_name(id as i64).is_some()),
+                        _ => 1,
+                    };
+                }
+            }
+            found
+        });
+        of_chunk.sum::<u64>()
+    });
+    of_plane.sum()
+}
+
+/// What a child process does; prints seconds, peak memory in KiB, and a number to check.
+fn child(mode: &str, file: &Path) {
+    let start = Instant::now();
+    let space = XSpace::open(file).unwrap();
+    let check = match mode {
+        "index" => space.event_count(),
+        "totals" | "everything" => {
+            let time = executions(&space);
+            let modules = time.module_totals();
+            let operations: u64 = time.operation_totals().values().flatten().map(|(_, total)| total.count).sum();
+            assert_eq!(operations, modules.values().map(|total| total.events).sum::<u64>());
+            if mode == "everything" { all_stats(&space) } else { operations }
+        }
+        "seed" | "seed-regex" => {
+            let mut profiler = Profiler::new(Semantics::Seed);
+            profiler.max_events_per_profile = None;
+            profiler.prefix_filter.clear();
+            if mode == "seed-regex" {
+                profiler.event_filter_regex = Some(regex::bytes::Regex::new(".*").unwrap());
+            }
+            let plane = Profiler::find_device_planes(&space, "cpu")[0];
+            profiler.timings(plane, &executions(&space)).samples.len() as u64
+        }
+        other => panic!("{other}"),
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    println!("{seconds} {} {check}", peak.trim().trim_end_matches(" kB"));
+}
+
+fn best_of_three(mut command: impl FnMut() -> Command) -> Option<(f64, f64, String)> {
+    let mut best: Option<(f64, f64, String)> = None;
+    for _ in 0..3 {
+        let output = command().output().unwrap();
+        if !output.status.success() {
+            println!("failed: {}", String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default());
+            return None;
+        }
+        let text = String::from_utf8(output.stdout).unwrap();
+        let words: Vec<&str> = text.lines().last().unwrap().split(' ').collect();
+        let (seconds, peak) = (words[0].parse::<f64>().unwrap(), words[1].parse::<f64>().unwrap());
+        let (least, most) = best.as_ref().map_or((f64::MAX, 0.0), |(least, most, _)| (*least, *most));
+        best = Some((least.min(seconds), most.max(peak), words[2].to_owned()));
+    }
+    best
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    if let [flag, mode, file] = arguments.as_slice()
+        && flag == "--child"
+    {
+        return child(mode, Path::new(file));
+    }
+    let copies = arguments.first().map_or(326, |word| word.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("host.xplane.pb");
+    let (bytes, events) = generate(&file, copies);
+    println!("{} MB, {events} events\n", bytes / 1_000_000);
+    println!("| program | best of 3, s | peak memory / file | check |\n| --- | --- | --- | --- |");
+    let row = |name: &str, result: Option<(f64, f64, String)>| {
+        if let Some((seconds, peak, check)) = result {
+            println!("| {name} | {seconds:.3} | {:.2} | {check} |", peak * 1024.0 / bytes as f64);
+        }
+    };
+    for mode in ["index", "totals", "everything", "seed", "seed-regex"] {
+        let run = || {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.arg("--child").arg(mode).arg(&file);
+            command
+        };
+        row(&format!("autotune-lowered, {mode}"), best_of_three(run));
+    }
+    let peer = |interpreter: &str, program: &'static str, mode: &'static str| {
+        let interpreter = std::env::var(interpreter).ok()?;
+        best_of_three(|| {
+            let mut command = Command::new(&interpreter);
+            command.args(["-c", program]).arg(&file).arg(mode).env("JAX_PLATFORMS", "cpu");
+            command
+        })
+    };
+    row("jax.profiler.ProfileData, durations", peer("PYTHON", PROFILE_DATA, "durations"));
+    row("jax.profiler.ProfileData, all stats", peer("PYTHON", PROFILE_DATA, "stats"));
+    row("xprof, op_profile", peer("XPROF_PYTHON", XPROF, "op_profile"));
+    row("xprof, framework_op_stats", peer("XPROF_PYTHON", XPROF, "framework_op_stats"));
+}

@@ -1,0 +1,185 @@
+//! Events and stats, read in place: nothing is allocated for either.
+
+use std::borrow::Cow;
+
+use crate::wire::{WireCursor, WireError, WireValue};
+
+use super::xplane;
+
+/// One event of a line.
+#[derive(Debug, Clone, Copy)]
+pub struct Event<'a> {
+    /// Which event metadata names it.
+    pub metadata_id: i64,
+    /// Start in picoseconds after the line's timestamp; zero for an aggregated event.
+    pub offset_ps: i64,
+    /// How many occurrences an aggregated event stands for.
+    pub num_occurrences: Option<i64>,
+    /// Duration in picoseconds.
+    pub duration_ps: i64,
+    /// From the first stat to the event's end.
+    stats: &'a [u8],
+}
+
+impl<'a> Event<'a> {
+    /// Reads an event; stats are stepped over, and read by [`Event::stats`].
+    #[inline]
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
+        Self::decode_with(bytes, |_| {})
+    }
+
+    /// Reads an event and shows the bytes of its stats on the way, which spares a second pass.
+    #[inline(always)]
+    pub(super) fn decode_with(bytes: &'a [u8], mut stat: impl FnMut(&'a [u8])) -> Result<Self, WireError> {
+        let mut event = Self { metadata_id: 0, offset_ps: 0, num_occurrences: None, duration_ps: 0, stats: &[] };
+        let mut cursor = WireCursor::new(bytes);
+        let (mut before, mut first_stat) = (0, usize::MAX);
+        while let Some(field) = cursor.next() {
+            match field? {
+                (4, WireValue::Bytes(bytes)) => {
+                    first_stat = first_stat.min(before);
+                    stat(bytes);
+                }
+                (1, WireValue::Varint(id)) => event.metadata_id = id as i64,
+                (2, WireValue::Varint(offset)) => {
+                    (event.offset_ps, event.num_occurrences) = (offset as i64, None);
+                }
+                (3, WireValue::Varint(duration)) => event.duration_ps = duration as i64,
+                (5, WireValue::Varint(count)) => {
+                    (event.offset_ps, event.num_occurrences) = (0, Some(count as i64));
+                }
+                (1..=5, _) => return Err(WireError { what: "wire type that no event field has", offset: before }),
+                _ => {}
+            }
+            before = cursor.position();
+        }
+        event.stats = bytes.get(first_stat..).unwrap_or_default();
+        Ok(event)
+    }
+
+    /// The event's stats, in file order.
+    #[inline]
+    pub fn stats(&self) -> Stats<'a> {
+        Stats { cursor: WireCursor::new(self.stats) }
+    }
+}
+
+/// Iterates over the stats of an event.
+#[derive(Debug, Clone)]
+pub struct Stats<'a> {
+    cursor: WireCursor<'a>,
+}
+
+impl<'a> Iterator for Stats<'a> {
+    type Item = Result<Stat<'a>, WireError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        for field in self.cursor.by_ref() {
+            match field {
+                Ok((4, WireValue::Bytes(bytes))) => return Some(Stat::decode(bytes)),
+                Ok(_) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        None
+    }
+}
+
+/// A value with the id of its name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stat<'a> {
+    /// Which stat metadata names it.
+    pub metadata_id: i64,
+    /// The value.
+    pub value: StatValue<'a>,
+}
+
+/// A stat's value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StatValue<'a> {
+    /// None was written.
+    Missing,
+    /// A float.
+    Double(f64),
+    /// An unsigned integer.
+    Uint(u64),
+    /// A signed integer.
+    Int(i64),
+    /// Text, as far as it is UTF-8.
+    Str(&'a [u8]),
+    /// Anything.
+    Bytes(&'a [u8]),
+    /// Text: the name of the stat metadata with this id.
+    Ref(u64),
+    /// Text that the producer compressed.
+    CompressedStr(&'a [u8]),
+}
+
+impl<'a> Stat<'a> {
+    /// Reads a stat. Of several values the last one counts, as in every protobuf reader.
+    #[inline]
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let mut stat = Self { metadata_id: 0, value: StatValue::Missing };
+        for field in WireCursor::new(bytes) {
+            match field? {
+                (1, WireValue::Varint(id)) => stat.metadata_id = id as i64,
+                (2, WireValue::Fixed64(bits)) => stat.value = StatValue::Double(f64::from_bits(bits)),
+                (3, WireValue::Varint(value)) => stat.value = StatValue::Uint(value),
+                (4, WireValue::Varint(value)) => stat.value = StatValue::Int(value as i64),
+                (5, WireValue::Bytes(value)) => stat.value = StatValue::Str(value),
+                (6, WireValue::Bytes(value)) => stat.value = StatValue::Bytes(value),
+                (7, WireValue::Varint(value)) => stat.value = StatValue::Ref(value),
+                (8, WireValue::Bytes(value)) => stat.value = StatValue::CompressedStr(value),
+                (1..=8, _) => return Err(WireError { what: "wire type that no stat field has", offset: 0 }),
+                _ => {}
+            }
+        }
+        Ok(stat)
+    }
+
+    /// The id of a stat's name, without its value.
+    #[inline(always)]
+    pub(super) fn id(bytes: &'a [u8]) -> Result<i64, WireError> {
+        // as every writer has it: field 1 first, and an id of one byte
+        if let [0x08, id @ 0..0x80, rest @ ..] = bytes
+            && rest.first() != Some(&0x08)
+        {
+            return Ok(i64::from(*id));
+        }
+        Self::decode(bytes).map(|stat| stat.metadata_id)
+    }
+
+    /// A stat of a plane or of event metadata.
+    pub(super) fn of(stat: &'a xplane::XStat) -> Self {
+        use xplane::x_stat::Value;
+        let value = match &stat.value {
+            None => StatValue::Missing,
+            Some(Value::DoubleValue(value)) => StatValue::Double(*value),
+            Some(Value::Uint64Value(value)) => StatValue::Uint(*value),
+            Some(Value::Int64Value(value)) => StatValue::Int(*value),
+            Some(Value::StrValue(value)) => StatValue::Str(value),
+            Some(Value::BytesValue(value)) => StatValue::Bytes(value),
+            Some(Value::RefValue(value)) => StatValue::Ref(*value),
+            Some(Value::CompressedStrValue(value)) => StatValue::CompressedStr(value),
+        };
+        Self { metadata_id: stat.metadata_id, value }
+    }
+}
+
+impl StatValue<'_> {
+    /// The value where it is an integer of 64 bits; an unsigned one keeps its bits, as profilers write ids either way.
+    #[inline]
+    pub fn as_integer(&self) -> Option<i64> {
+        match *self {
+            Self::Int(value) => Some(value),
+            Self::Uint(value) => Some(value as i64),
+            _ => None,
+        }
+    }
+}
+
+/// Text of a file: what is no UTF-8 becomes a replacement character.
+pub fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}

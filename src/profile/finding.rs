@@ -1,0 +1,140 @@
+//! What makes a profile less than it seems: each finding is one way in which a number drawn from it could mislead.
+
+use serde::Serialize;
+
+/// Something to know before the profile is believed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(tag = "code", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Finding {
+    /// The profiler lost events.
+    #[error("the profiler dropped events: {said}; trace fewer launches at a time")]
+    DroppedEvents {
+        /// In the profiler's words, or the stat that says so.
+        said: String,
+    },
+    /// The profiler reported something else.
+    #[error("the profiler says: {said}")]
+    ProfilerSaid {
+        /// In its words.
+        said: String,
+    },
+    /// There is neither a device's plane nor a host plane with thunk events.
+    #[error("no plane holds device work; planes: {planes}; trace while the device is in use")]
+    NoDevicePlane {
+        /// The planes that there are.
+        planes: String,
+    },
+    /// A device's plane holds no module execution.
+    #[error("plane `{plane}` has {events} events, none of a module execution")]
+    NoExecutions {
+        /// The plane.
+        plane: String,
+        /// Its events.
+        events: u64,
+    },
+    /// Events of a line start earlier than the one before them.
+    #[error("the clock goes backwards {events} times in line `{line}` of plane `{plane}`")]
+    ClockBackwards {
+        /// The plane.
+        plane: String,
+        /// The line.
+        line: String,
+        /// Events that start before their predecessor.
+        events: u64,
+    },
+    /// Bytes that are no event; they are left out.
+    #[error("{events} events of plane `{plane}` cannot be decoded and are left out")]
+    MalformedEvents {
+        /// The plane.
+        plane: String,
+        /// How many.
+        events: u64,
+    },
+    /// Events or stats refer to metadata that the plane does not have.
+    #[error("{references} references in plane `{plane}` lead to metadata that is not there")]
+    UnknownMetadata {
+        /// The plane.
+        plane: String,
+        /// How many.
+        references: u64,
+    },
+    /// Durations below zero; those events are left out.
+    #[error("{events} events of plane `{plane}` last less than zero and are left out")]
+    NegativeDurations {
+        /// The plane.
+        plane: String,
+        /// How many.
+        events: u64,
+    },
+    /// Times 26 days or more from the rest; those events are left out.
+    #[error("{events} events of plane `{plane}` are 26 days or more from the rest and are left out")]
+    TimeOutOfRange {
+        /// The plane.
+        plane: String,
+        /// How many.
+        events: u64,
+    },
+    /// Operations outside every module execution.
+    #[error("{events} operations of plane `{plane}` lie outside every module execution and are left out")]
+    OutsideModules {
+        /// The plane.
+        plane: String,
+        /// How many.
+        events: u64,
+    },
+    /// Module executions without any operation: their busy time is their span.
+    #[error("{executions} executions of plane `{plane}` have no operations: their busy time is taken as their span")]
+    NoOperations {
+        /// The plane.
+        plane: String,
+        /// How many.
+        executions: u64,
+    },
+    /// The events name no run; executions were told apart where the first operation comes again.
+    #[error(
+        "events of `{module}` name no run: {executions} executions told apart by their first operation; compare with the launches"
+    )]
+    ToldApartByFirstOperation {
+        /// The module.
+        module: String,
+        /// Executions found so.
+        executions: u64,
+    },
+    /// A module that was launched has no execution in the profile.
+    #[error("`{module}` was launched {launches} times and has no execution in the profile")]
+    ZeroSamples {
+        /// The module.
+        module: String,
+        /// How often it was launched.
+        launches: u64,
+    },
+    /// A module has fewer executions than launches.
+    #[error("`{module}` was launched {launches} times and has {executions} executions in the profile")]
+    ExecutionsMissing {
+        /// The module.
+        module: String,
+        /// How often it was launched.
+        launches: u64,
+        /// Executions in the profile.
+        executions: u64,
+    },
+    /// A module has more executions than launches.
+    #[error("`{module}` was launched {launches} times but has {executions} executions in the profile")]
+    ExecutionsUnexpected {
+        /// The module.
+        module: String,
+        /// How often it was launched.
+        launches: u64,
+        /// Executions in the profile.
+        executions: u64,
+    },
+    /// A function that some profiles have samples of and others not.
+    #[error("`jit_autotune_fn_{function}` has no sample in {profiles} of the profiles")]
+    FunctionMissing {
+        /// The function's id.
+        function: u64,
+        /// Profiles without a sample of it.
+        profiles: u64,
+    },
+}

@@ -1,0 +1,42 @@
+//! Profiles: the bytes of an XSpace to planes, events, and the device time of each module execution.
+//!
+//! An XSpace (openxla/xla, `xla/tsl/profiler/protobuf/xplane.proto`) holds planes, one a device or host; a plane holds
+//! lines, one a thread, stream or view; a line holds events. [`XSpace`] decodes the metadata and indexes the lines;
+//! events and stats are read in place, without an allocation. Times are whole picoseconds.
+//!
+//! [`executions`] finds the module executions with span, busy time and the operations' own time. [`Profiler`] is
+//! ejkernel's profiler as `ejkernel/profiler.py` has it, and mended. [`Finding`] lists what makes a profile less than it seems.
+
+mod error;
+mod event;
+mod execution;
+mod finding;
+mod gather;
+mod id_table;
+pub mod interval;
+mod mended;
+mod names;
+mod plane_view;
+mod profiler;
+mod sanity;
+mod seed;
+mod source;
+mod space;
+mod totals;
+#[allow(missing_docs, unreachable_pub)]
+#[rustfmt::skip]
+mod xplane;
+
+pub use error::{ProfileError, ProfileErrorKind};
+pub use event::{Event, Stat, StatValue, Stats, text};
+pub use execution::{DeviceTime, Execution, Metric, Operation, executions, executions_of_operations};
+pub use finding::Finding;
+pub use names::NameId;
+pub use plane_view::Layout;
+pub use profiler::{
+    Dropped, FunctionSamples, FunctionTime, Profiler, SEED_MAX_EVENTS, Semantics, Timings, missing_functions,
+};
+pub use sanity::Launches;
+pub use source::{Capture, MAX_SPACE_BYTES, captures};
+pub use space::{EventChunk, EventMetadata, Line, Plane, XSpace};
+pub use totals::{ModuleKey, ModuleTotal, OperationTotal};

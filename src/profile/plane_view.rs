@@ -1,0 +1,232 @@
+//! How a plane tells executions: the roles of its stats, the numbers of its names, the windows of its modules.
+
+use super::event::{Event, StatValue};
+use super::id_table::IdTable;
+use super::interval::Interval;
+use super::names::Names;
+use super::space::{Line, MAX_PS, Plane};
+
+/// What a stat says of its event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Role {
+    Other = 0,
+    Operation = 1,
+    Module = 2,
+    Program = 3,
+    Run = 4,
+    Ordinal = 5,
+}
+
+impl Role {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b"hlo_op" => Self::Operation,
+            b"hlo_module" => Self::Module,
+            b"program_id" => Self::Program,
+            b"run_id" => Self::Run,
+            b"device_ordinal" => Self::Ordinal,
+            _ => Self::Other,
+        }
+    }
+
+    #[inline]
+    pub(super) fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::Operation,
+            2 => Self::Module,
+            3 => Self::Program,
+            4 => Self::Run,
+            5 => Self::Ordinal,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// How a plane tells which execution an event belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// CPU: thunk events on the host's threads, each with module, program, run and device.
+    HostThunks,
+    /// GPU: kernels on streams, each with its module and operation.
+    DeviceStreams,
+    /// TPU: a line of modules and a line of operations, joined by time.
+    ModuleLines,
+}
+
+pub(super) const MODULES_LINE: &str = "XLA Modules";
+pub(super) const OPERATIONS_LINE: &str = "XLA Ops";
+
+/// A module execution of a modules line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window {
+    pub(super) time: Interval,
+    pub(super) module: u32,
+    pub(super) program: Option<i64>,
+    pub(super) run: Option<i64>,
+}
+
+/// A plane with what is needed to read its events fast.
+#[derive(Debug)]
+pub(super) struct PlaneView<'a> {
+    pub(super) plane: Plane<'a>,
+    pub(super) layout: Layout,
+    /// Role of each stat; a stat that is not in it has no metadata.
+    pub(super) roles: IdTable,
+    /// Number of each stat's name, for references.
+    pub(super) references: IdTable,
+    /// Number of each event's name; [`END_MARK`] for an event that only marks the end of another.
+    pub(super) events: IdTable,
+    /// Which device the plane is of, where its name says so.
+    pub(super) ordinal: Option<i64>,
+    /// Sorted by start; empty unless the layout is [`Layout::ModuleLines`].
+    pub(super) windows: Vec<Window>,
+    /// Events of the modules line that could not be used: cannot be decoded, last less than zero, out of range.
+    pub(super) unusable: [u64; 3],
+}
+
+/// Stands for the name of an event that is no work.
+pub(super) const END_MARK: u32 = u32::MAX - 1;
+
+impl<'a> PlaneView<'a> {
+    pub(super) fn new(plane: Plane<'a>, names: &mut Names<'a>) -> Self {
+        let name = plane.name();
+        let has_modules = plane.lines().any(|line| line.name() == MODULES_LINE && line.event_count() > 0);
+        let layout = match name.starts_with("/device:") {
+            true if has_modules => Layout::ModuleLines,
+            true => Layout::DeviceStreams,
+            false => Layout::HostThunks,
+        };
+        let roles: Vec<_> = plane.all_stat_names().map(|(id, name)| (id, Role::of(name) as u32)).collect();
+        let references: Vec<_> = plane.all_stat_names().map(|(id, name)| (id, names.number(name))).collect();
+        let event_names = plane.all_event_metadata().map(|metadata| {
+            let (full, display) = (metadata.name(), metadata.display_name());
+            let short = if layout == Layout::ModuleLines { instruction_name(full, display) } else { full };
+            let number = if full.starts_with(b"end: ") { END_MARK } else { names.number(short) };
+            (metadata.id(), number)
+        });
+        let events: Vec<_> = event_names.collect();
+        let mut view = Self {
+            plane,
+            layout,
+            roles: IdTable::new(roles.iter().copied()),
+            references: IdTable::new(references.iter().copied()),
+            events: IdTable::new(events.iter().copied()),
+            ordinal: name.strip_prefix("/device:").and_then(|rest| rest.rsplit(':').next()?.parse().ok()),
+            windows: Vec::new(),
+            unusable: [0; 3],
+        };
+        if layout == Layout::ModuleLines {
+            for line in plane.lines().filter(|line| line.name() == MODULES_LINE) {
+                view.add_windows(line, names);
+            }
+            view.windows.sort_by_key(|window| window.time);
+        }
+        view
+    }
+
+    fn add_windows(&mut self, line: Line<'a>, names: &mut Names<'a>) {
+        for event in line.events() {
+            let Ok(event) = event else {
+                self.unusable[0] += 1;
+                continue;
+            };
+            let time = match interval(&line, &event) {
+                Ok(time) => time,
+                Err(Unusable::Negative) => {
+                    self.unusable[1] += 1;
+                    continue;
+                }
+                Err(Unusable::OutOfRange) => {
+                    self.unusable[2] += 1;
+                    continue;
+                }
+            };
+            let metadata = self.plane.event_metadata(event.metadata_id);
+            let (module, mut program) = module_name(metadata.map_or(b"", |metadata| metadata.name()));
+            let mut run = None;
+            let shared = metadata.into_iter().flat_map(|metadata| metadata.stats());
+            for stat in shared.chain(event.stats().filter_map(Result::ok)) {
+                match self.roles.get(stat.metadata_id).map(Role::from_number) {
+                    Some(Role::Program) => program = stat.value.as_integer().or(program),
+                    Some(Role::Run) => run = stat.value.as_integer().or(run),
+                    _ => {}
+                }
+            }
+            self.windows.push(Window { time, module: names.number(module), program, run });
+        }
+    }
+
+    /// The number of a name that a stat holds by reference.
+    #[inline]
+    pub(super) fn reference(&self, value: StatValue<'_>) -> Option<u32> {
+        match value {
+            StatValue::Ref(id) => self.references.get(id as i64),
+            _ => None,
+        }
+    }
+}
+
+/// Why an event's time cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unusable {
+    Negative,
+    OutOfRange,
+}
+
+/// An event's time, relative to the XSpace.
+pub(super) fn interval(line: &Line<'_>, event: &Event<'_>) -> Result<Interval, Unusable> {
+    interval_after(line.base_ps(), event)
+}
+
+/// The same, for a line whose base is known.
+#[inline]
+pub(super) fn interval_after(base_ps: Option<i64>, event: &Event<'_>) -> Result<Interval, Unusable> {
+    let duration = event.duration_ps;
+    if duration < 0 {
+        return Err(Unusable::Negative);
+    }
+    let start_ps = base_ps.and_then(|base| base.checked_add(event.offset_ps)).ok_or(Unusable::OutOfRange)?;
+    let end_ps = start_ps.checked_add(duration).ok_or(Unusable::OutOfRange)?;
+    if start_ps.unsigned_abs() > MAX_PS || end_ps.unsigned_abs() > MAX_PS {
+        return Err(Unusable::OutOfRange);
+    }
+    Ok(Interval { start_ps, end_ps })
+}
+
+/// `jit_step(42)` is module `jit_step` of program 42.
+pub(super) fn module_name(name: &[u8]) -> (&[u8], Option<i64>) {
+    let split = name.strip_suffix(b")").and_then(|rest| {
+        let open = memchr::memrchr(b'(', rest)?;
+        let digits = std::str::from_utf8(rest.get(open + 1..)?).ok()?;
+        // ids of 64 bits are written as signed or unsigned numbers
+        let id = digits.parse().or_else(|_| digits.parse::<u64>().map(|id| id as i64)).ok()?;
+        Some((rest.get(..open)?, Some(id)))
+    });
+    split.unwrap_or((name, None))
+}
+
+/// The instruction's name: the one to show, or what stands before ` = ` of its text.
+fn instruction_name<'a>(name: &'a [u8], display: &'a [u8]) -> &'a [u8] {
+    if !display.is_empty() {
+        return display;
+    }
+    let name = name.strip_prefix(b"%").unwrap_or(name);
+    memchr::memmem::find(name, b" = ").and_then(|end| name.get(..end)).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_modules_and_instructions() {
+        assert_eq!(module_name(b"jit_step(42)"), (&b"jit_step"[..], Some(42)));
+        assert_eq!(module_name(b"jit_f(18446744073709551615)"), (&b"jit_f"[..], Some(-1)));
+        assert_eq!(module_name(b"SyncTensorsGraph"), (&b"SyncTensorsGraph"[..], None));
+        assert_eq!(module_name(b"f(x)"), (&b"f(x)"[..], None));
+        assert_eq!(instruction_name(b"%fusion.3 = f32[2]{0} fusion(...)", b""), b"fusion.3");
+        assert_eq!(instruction_name(b"%fusion.3 = f32[2]{0} fusion(...)", b"fusion.3"), b"fusion.3");
+    }
+}

@@ -1,0 +1,210 @@
+//! ejkernel's `Profiler`: seconds by event name, and their statistics by function id.
+//!
+//! [`Semantics::Seed`] does what ejkernel 0.0.80 does (`ejkernel/profiler.py`, `Profiler.get_events_from_plane`), with
+//! everything that makes its numbers unfit to decide by: of a repeated name the last event alone counts, events are
+//! compared by their offsets even where their lines begin at different times, children are sought in every line of the
+//! plane, and after `max_events` nothing more is read. [`Semantics::Mended`] takes each module execution as one sample
+//! and says what it leaves out.
+
+use std::collections::BTreeMap;
+
+use regex::bytes::Regex;
+
+use super::execution::DeviceTime;
+use super::finding::Finding;
+use super::mended;
+use super::seed;
+use super::space::{Plane, XSpace};
+
+/// What a profile is read for; the defaults are ejkernel's.
+#[derive(Debug, Clone)]
+pub struct Profiler {
+    /// Only names that start so; empty for all.
+    pub prefix_filter: String,
+    /// Only time of children whose names match is counted.
+    pub event_filter_regex: Option<Regex>,
+    /// Shorter samples are left out.
+    pub min_duration_ns: f64,
+    /// Most samples taken of a plane; of events, in the seed's semantics. The mended mode takes all where this is left
+    /// at ejkernel's default.
+    pub max_events_per_profile: Option<usize>,
+    /// Whose meaning the numbers have.
+    pub semantics: Semantics,
+}
+
+/// Whose meaning the numbers have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Semantics {
+    /// ejkernel's, faults included.
+    Seed,
+    /// Every execution a sample.
+    Mended,
+}
+
+/// ejkernel's cap on the events of a profile.
+pub const SEED_MAX_EVENTS: usize = 10_000;
+
+impl Default for Profiler {
+    fn default() -> Self {
+        Self::new(Semantics::Mended)
+    }
+}
+
+/// The samples of one profile.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Timings {
+    /// Seconds of each sample by `name(program_id-scope_range_id)`, in time's order; in the seed's semantics one of each.
+    pub samples: BTreeMap<String, Vec<f64>>,
+    /// What was left out.
+    pub dropped: Dropped,
+}
+
+/// What was left out of the samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Dropped {
+    /// Shorter than the least duration.
+    pub too_short: u64,
+    /// Beyond the cap.
+    pub beyond_cap: u64,
+    /// Overwritten by a later event of the same name.
+    pub overwritten: u64,
+}
+
+impl Dropped {
+    /// Adds another profile's.
+    pub fn add(&mut self, other: Self) {
+        self.too_short += other.too_short;
+        self.beyond_cap += other.beyond_cap;
+        self.overwritten += other.overwritten;
+    }
+}
+
+impl Profiler {
+    /// ejkernel's defaults; the mended mode has no cap unless one is given.
+    pub fn new(semantics: Semantics) -> Self {
+        Self {
+            prefix_filter: "jit_".to_owned(),
+            event_filter_regex: None,
+            min_duration_ns: 1000.0,
+            max_events_per_profile: (semantics == Semantics::Seed).then_some(SEED_MAX_EVENTS),
+            semantics,
+        }
+    }
+
+    /// The planes whose names contain this, whatever the case.
+    pub fn find_device_planes<'a>(space: &'a XSpace, device: &str) -> Vec<Plane<'a>> {
+        let wanted = device.to_lowercase();
+        space.planes().filter(|plane| plane.name().to_lowercase().contains(&wanted)).collect()
+    }
+
+    /// The samples of one plane of a profile, whose executions were found before.
+    pub fn timings(&self, plane: Plane<'_>, time: &DeviceTime) -> Timings {
+        match self.semantics {
+            Semantics::Seed => seed::timings(self, plane),
+            Semantics::Mended => mended::timings(self, plane, time),
+        }
+    }
+
+    pub(super) fn min_duration_ps(&self) -> i64 {
+        // a cast saturates, and cuts as Python's `int` does
+        (self.min_duration_ns * 1000.0) as i64
+    }
+}
+
+/// Mean and standard deviation of one function's samples, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct FunctionTime {
+    /// Mean of the samples kept.
+    pub mean: f64,
+    /// Their standard deviation, as of a whole population.
+    pub std: f64,
+    /// Samples kept: of more than two, the lowest and the highest go.
+    pub n: usize,
+}
+
+/// The samples of each function `jit_autotune_fn_{id}` over several profiles.
+#[derive(Debug, Clone, Default)]
+pub struct FunctionSamples {
+    samples: BTreeMap<u64, Vec<f64>>,
+}
+
+impl FunctionSamples {
+    /// Takes one profile's samples.
+    pub fn add(&mut self, timings: &Timings) {
+        for (name, seconds) in &timings.samples {
+            let digits = name.strip_prefix("jit_autotune_fn_").map(|rest| {
+                let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+                rest.get(..end).unwrap_or_default()
+            });
+            if let Some(id) = digits.and_then(|digits| digits.parse().ok()) {
+                self.samples.entry(id).or_default().extend(seconds);
+            }
+        }
+    }
+
+    /// Mean and deviation by function id.
+    pub fn functions(&self) -> BTreeMap<u64, FunctionTime> {
+        self.samples.iter().map(|(&id, samples)| (id, function_time(samples.clone()))).collect()
+    }
+}
+
+fn function_time(mut samples: Vec<f64>) -> FunctionTime {
+    samples.sort_by(f64::total_cmp);
+    let kept = match samples.as_slice() {
+        [_, kept @ .., _] if !kept.is_empty() => kept,
+        all => all,
+    };
+    let n = kept.len() as f64;
+    let mean = kept.iter().sum::<f64>() / n;
+    let squares = kept.iter().map(|sample| (sample - mean).powi(2));
+    FunctionTime { mean, std: (squares.sum::<f64>() / n).sqrt(), n: kept.len() }
+}
+
+/// What the samples themselves show to be wrong: functions of which some profile has no sample.
+pub fn missing_functions(profiles: &[Timings]) -> Vec<Finding> {
+    let ids = |timings: &Timings| {
+        let mut one = FunctionSamples::default();
+        one.add(timings);
+        one.samples.into_keys().collect::<std::collections::BTreeSet<_>>()
+    };
+    let all: Vec<_> = profiles.iter().map(ids).collect();
+    let union: std::collections::BTreeSet<u64> = all.iter().flatten().copied().collect();
+    let missing = union.into_iter().filter_map(|id| {
+        let without = all.iter().filter(|ids| !ids.contains(&id)).count() as u64;
+        (without > 0).then(|| Finding::FunctionMissing { function: id, profiles: without })
+    });
+    missing.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lowest_and_highest_go_where_there_are_more_than_two() {
+        // numpy: np.mean and np.std of [2, 4]
+        assert_eq!(function_time(vec![4.0, 100.0, 1.0, 2.0]), FunctionTime { mean: 3.0, std: 1.0, n: 2 });
+        assert_eq!(function_time(vec![3.0, 1.0]), FunctionTime { mean: 2.0, std: 1.0, n: 2 });
+        assert_eq!(function_time(vec![5.0, 1.0, 3.0]), FunctionTime { mean: 3.0, std: 0.0, n: 1 });
+        assert_eq!(function_time(vec![7.0]), FunctionTime { mean: 7.0, std: 0.0, n: 1 });
+    }
+
+    #[test]
+    fn functions_are_told_by_their_number() {
+        let samples =
+            [("jit_autotune_fn_3(10-None)", 1.0), ("jit_autotune_fn_12x(4-None)", 2.0), ("jit_other(1-None)", 9.0)];
+        let timings = Timings {
+            samples: samples.map(|(name, seconds)| (name.to_owned(), vec![seconds])).into(),
+            dropped: Dropped::default(),
+        };
+        let mut functions = FunctionSamples::default();
+        functions.add(&timings);
+        functions.add(&timings);
+        let found = functions.functions();
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), [3, 12]);
+        assert_eq!(found[&12], FunctionTime { mean: 2.0, std: 0.0, n: 2 });
+        assert!(missing_functions(&[timings.clone(), timings.clone()]).is_empty());
+        assert_eq!(missing_functions(&[timings, Timings::default()]).len(), 2);
+    }
+}

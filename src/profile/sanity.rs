@@ -1,0 +1,122 @@
+//! The findings of a capture.
+
+use super::event::text;
+use super::execution::{DeviceTime, Execution};
+use super::finding::Finding;
+use super::gather::{Gathered, Tally};
+use super::plane_view::{Layout, PlaneView};
+use super::space::XSpace;
+
+pub(super) fn findings(
+    space: &XSpace,
+    views: &[PlaneView<'_>],
+    gathered: &Gathered,
+    executions: &[Execution],
+    names: &[Box<str>],
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for said in space.errors().iter().chain(space.warnings()) {
+        let said = said.clone();
+        let dropped = said.to_ascii_lowercase().contains("drop");
+        findings.push(if dropped { Finding::DroppedEvents { said } } else { Finding::ProfilerSaid { said } });
+    }
+    for plane in space.planes() {
+        for stat in plane.stats() {
+            let name = plane.stat_name(stat.metadata_id).unwrap_or_default();
+            let count = stat.value.as_integer().unwrap_or(0);
+            if name.starts_with(b"dropped") && count != 0 {
+                let said = format!("{} of plane `{}` is {count}", text(name), plane.name());
+                findings.push(Finding::DroppedEvents { said });
+            }
+        }
+    }
+    let on_devices = views.iter().any(|view| view.layout != Layout::HostThunks);
+    if !on_devices && executions.is_empty() {
+        let planes = space.planes().map(|plane| format!("`{}`", plane.name())).collect::<Vec<_>>().join(", ");
+        findings.push(Finding::NoDevicePlane { planes });
+    }
+    for (view, tally) in views.iter().zip(&gathered.tallies) {
+        let plane = view.plane.name().into_owned();
+        let of_plane = || executions.iter().filter(|execution| execution.plane == view.plane.number());
+        let events = view.plane.lines().map(|line| line.event_count()).sum();
+        if view.layout != Layout::HostThunks && events > 0 && of_plane().next().is_none() {
+            findings.push(Finding::NoExecutions { plane: plane.clone(), events });
+        }
+        let without = of_plane().filter(|execution| execution.events == 0).count() as u64;
+        if without > 0 {
+            findings.push(Finding::NoOperations { plane: plane.clone(), executions: without });
+        }
+        findings.extend(of_tally(&plane, tally, view.unusable));
+    }
+    for &(view, line, events) in &gathered.backwards {
+        let Some(view) = views.get(view) else { continue };
+        let line = view.plane.lines().nth(line).map(|line| line.name().into_owned()).unwrap_or_default();
+        findings.push(Finding::ClockBackwards { plane: view.plane.name().into_owned(), line, events });
+    }
+    let mut told = std::collections::BTreeMap::<u32, u64>::new();
+    for execution in executions.iter().filter(|one| one.layout == Layout::DeviceStreams && one.run_id.is_none()) {
+        *told.entry(execution.module.0).or_default() += 1;
+    }
+    findings.extend(told.into_iter().map(|(module, executions)| Finding::ToldApartByFirstOperation {
+        module: names.get(module as usize).map(|name| name.to_string()).unwrap_or_default(),
+        executions,
+    }));
+    findings
+}
+
+fn of_tally(plane: &str, tally: &Tally, unusable: [u64; 3]) -> Vec<Finding> {
+    let plane = || plane.to_owned();
+    let [malformed, negative, out_of_range] = unusable;
+    let mut findings = Vec::new();
+    let mut add = |events: u64, make: &dyn Fn(u64) -> Finding| {
+        if events > 0 {
+            findings.push(make(events));
+        }
+    };
+    add(tally.malformed + malformed, &|events| Finding::MalformedEvents { plane: plane(), events });
+    add(tally.unknown, &|references| Finding::UnknownMetadata { plane: plane(), references });
+    add(tally.negative + negative, &|events| Finding::NegativeDurations { plane: plane(), events });
+    add(tally.out_of_range + out_of_range, &|events| Finding::TimeOutOfRange { plane: plane(), events });
+    add(tally.outside, &|events| Finding::OutsideModules { plane: plane(), events });
+    findings
+}
+
+/// How often a module was launched while the profiler ran, on one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launches<'a> {
+    /// The module's name.
+    pub module: &'a str,
+    /// The program's id, where the caller knows it.
+    pub program_id: Option<i64>,
+    /// Launches.
+    pub count: u64,
+}
+
+impl DeviceTime {
+    /// Compares the executions of one device with what was launched on it: a module without executions, with fewer
+    /// than launches, or with more.
+    pub fn compare_with_launches(&self, device: Option<i64>, launches: &[Launches<'_>]) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for launched in launches {
+            let matching = self.of_module(launched.module).filter(|execution| {
+                (device.is_none() || execution.device == device)
+                    && (launched.program_id.is_none() || execution.program_id == launched.program_id)
+            });
+            let executions = matching.count() as u64;
+            let (module, launches) = (launched.module.to_owned(), launched.count);
+            match executions.cmp(&launches) {
+                std::cmp::Ordering::Equal => {}
+                std::cmp::Ordering::Less if executions == 0 => {
+                    findings.push(Finding::ZeroSamples { module, launches });
+                }
+                std::cmp::Ordering::Less => {
+                    findings.push(Finding::ExecutionsMissing { module, launches, executions });
+                }
+                std::cmp::Ordering::Greater => {
+                    findings.push(Finding::ExecutionsUnexpected { module, launches, executions });
+                }
+            }
+        }
+        findings
+    }
+}

@@ -1,0 +1,215 @@
+//! From a path to captures: a file, gzip of one, a log folder as TensorBoard has it, or a stream.
+//!
+//! A file is read into memory and not mapped: a profiler may truncate or rewrite it at any time, and touching a mapped
+//! page that is gone ends the process with SIGBUS, which no check beforehand can prevent. Reading costs one copy, made by
+//! all threads at once, and the file's size in memory.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+
+use super::error::{ProfileError, ProfileErrorKind};
+use super::space::XSpace;
+
+/// Most bytes of one XSpace. Protobuf libraries write no message beyond 2 GiB.
+pub const MAX_SPACE_BYTES: u64 = 4 << 30;
+
+const READ_BYTES: usize = 4 << 20;
+
+/// The profile of one host.
+#[derive(Debug)]
+pub struct Capture {
+    /// Where it was read.
+    pub path: PathBuf,
+    /// The host, by the file's name: `<host>.xplane.pb`.
+    pub host: String,
+    /// What it holds.
+    pub space: XSpace,
+}
+
+impl XSpace {
+    /// Reads a file, compressed with gzip or not.
+    pub fn open(path: &Path) -> Result<Self, ProfileError> {
+        let place = || path.display().to_string();
+        read_file(path).and_then(Self::from_bytes).map_err(|kind| ProfileError::new(place(), kind))
+    }
+
+    /// Reads a stream to its end, compressed with gzip or not.
+    pub fn from_reader(reader: impl Read, place: &str) -> Result<Self, ProfileError> {
+        let read = read_stream(reader, MAX_SPACE_BYTES);
+        read.and_then(expanded).and_then(Self::from_bytes).map_err(|kind| ProfileError::new(place, kind))
+    }
+}
+
+/// Reads the captures at a path: one for a file; for a log folder every host's of the newest run. A folder of
+/// `.xplane.pb` files is taken as one run.
+pub fn captures(path: &Path) -> Result<Vec<Capture>, ProfileError> {
+    let error = |kind| ProfileError::new(path.display().to_string(), kind);
+    let files = match fs::metadata(path).map_err(|io| error(io.into()))?.is_dir() {
+        true => newest_run(path).map_err(|io| error(io.into()))?,
+        false => vec![path.to_owned()],
+    };
+    if files.is_empty() {
+        return Err(error(ProfileErrorKind::NoCapture));
+    }
+    files
+        .into_iter()
+        .map(|file| {
+            let space = XSpace::open(&file)?;
+            Ok(Capture { host: host_of(&file), path: file, space })
+        })
+        .collect()
+}
+
+fn host_of(file: &Path) -> String {
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    name.strip_suffix(".xplane.pb").unwrap_or(name).to_owned()
+}
+
+/// The captures of the newest run: runs are named by their time, and of two names the later one in the alphabet is newer.
+fn newest_run(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let own = captures_in(folder)?;
+    if !own.is_empty() {
+        return Ok(own);
+    }
+    for runs in [folder.join("plugins/profile"), folder.join("profile"), folder.to_owned()] {
+        let Ok(items) = fs::read_dir(&runs) else { continue };
+        let mut folders: Vec<PathBuf> =
+            items.filter_map(|item| Some(item.ok()?.path())).filter(|path| path.is_dir()).collect();
+        folders.sort();
+        while let Some(run) = folders.pop() {
+            let files = captures_in(&run)?;
+            if !files.is_empty() {
+                return Ok(files);
+            }
+        }
+    }
+    Ok(Vec::new())
+}
+
+fn captures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)?
+        .filter_map(|item| Some(item.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+            (name.ends_with(".xplane.pb") || name.ends_with(".xplane.pb.gz")) && path.is_file()
+        })
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, ProfileErrorKind> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(ProfileErrorKind::NoCapture);
+    }
+    // a pipe or a file of /proc has no length to go by
+    if !metadata.is_file() || metadata.len() == 0 {
+        return expanded(read_stream(file, MAX_SPACE_BYTES)?);
+    }
+    let length = metadata.len();
+    if length > MAX_SPACE_BYTES {
+        return Err(ProfileErrorKind::TooLarge { limit: MAX_SPACE_BYTES });
+    }
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+    bytes.par_chunks_mut(READ_BYTES).enumerate().try_for_each(|(number, part)| {
+        file.read_exact_at(part, (number * READ_BYTES) as u64).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => ProfileErrorKind::Shrank,
+            _ => ProfileErrorKind::Unreadable(error),
+        })
+    })?;
+    expanded(bytes)
+}
+
+/// Reads all of a stream, up to a limit.
+fn read_stream(reader: impl Read, limit: u64) -> Result<Vec<u8>, ProfileErrorKind> {
+    let mut bytes = Vec::new();
+    reader.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(ProfileErrorKind::TooLarge { limit }) } else { Ok(bytes) }
+}
+
+// no message starts so: it would be a field of a wire type that does not exist
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+fn expanded(bytes: Vec<u8>) -> Result<Vec<u8>, ProfileErrorKind> {
+    if !bytes.starts_with(&GZIP) {
+        return Ok(bytes);
+    }
+    let decoder = flate2::bufread::MultiGzDecoder::new(bytes.as_slice());
+    let inner = read_stream(decoder, MAX_SPACE_BYTES).map_err(|kind| match kind {
+        ProfileErrorKind::Unreadable(error) => ProfileErrorKind::Gzip(error),
+        other => other,
+    })?;
+    if inner.starts_with(&GZIP) { Err(ProfileErrorKind::CompressedTwice) } else { Ok(inner) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    // one plane, named `p`
+    const SPACE: &[u8] = b"\x0a\x03\x12\x01p";
+
+    #[test]
+    fn a_log_folder_gives_every_host_of_its_newest_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("plugins/profile");
+        for (run, host) in [("2025_01_02_10_00_00", "old"), ("2025_01_03_09_00_00", "b"), ("2025_01_03_09_00_00", "a")]
+        {
+            fs::create_dir_all(runs.join(run)).unwrap();
+            fs::write(runs.join(run).join(format!("{host}.xplane.pb")), SPACE).unwrap();
+        }
+        fs::create_dir(runs.join("2025_09_09_without_a_file")).unwrap();
+        let file = runs.join("2025_01_03_09_00_00/c.xplane.pb.gz");
+        fs::write(&file, gzip(SPACE)).unwrap();
+        let found = captures(folder.path()).unwrap();
+        let hosts: Vec<_> = found.iter().map(|capture| capture.host.as_str()).collect();
+        assert_eq!(hosts, ["a", "b", "c"]);
+        assert!(found.iter().all(|capture| capture.space.planes().next().unwrap().name() == "p"));
+        assert_eq!(captures(&file).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.xplane.pb");
+        let kind_of = |bytes: &[u8]| {
+            fs::write(&file, bytes).unwrap();
+            XSpace::open(&file).unwrap_err().kind
+        };
+        assert!(matches!(kind_of(b""), ProfileErrorKind::Empty));
+        assert!(matches!(kind_of(&gzip(b"")), ProfileErrorKind::Empty));
+        assert!(matches!(kind_of(&gzip(&gzip(SPACE))), ProfileErrorKind::CompressedTwice));
+        assert!(matches!(kind_of(&gzip(SPACE)[..15]), ProfileErrorKind::Gzip(_)));
+        assert!(matches!(kind_of(&SPACE[..4]), ProfileErrorKind::Malformed { offset: 2, part: "the XSpace", .. }));
+        assert!(matches!(kind_of(b"\x0a\xff\xff\xff\xff\x0f"), ProfileErrorKind::Malformed { .. }));
+        let empty = tempfile::tempdir().unwrap();
+        assert!(matches!(captures(empty.path()).unwrap_err().kind, ProfileErrorKind::NoCapture));
+        assert!(matches!(captures(&empty.path().join("none")).unwrap_err().kind, ProfileErrorKind::Unreadable(_)));
+        let sparse = File::create(&file).unwrap();
+        sparse.set_len(MAX_SPACE_BYTES + 1).unwrap();
+        assert!(matches!(XSpace::open(&file).unwrap_err().kind, ProfileErrorKind::TooLarge { .. }));
+    }
+
+    #[test]
+    fn a_stream_is_read_to_a_limit() {
+        assert!(matches!(read_stream(io::repeat(1), 10), Err(ProfileErrorKind::TooLarge { limit: 10 })));
+        assert_eq!(XSpace::from_reader(SPACE, "standard input").unwrap().planes().len(), 1);
+        let error = XSpace::from_reader(&SPACE[..3], "standard input").unwrap_err();
+        assert!(error.to_string().starts_with("`standard input`: is not a whole XSpace"), "{error}");
+    }
+}
