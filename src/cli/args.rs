@@ -147,6 +147,9 @@ pub(super) struct TuneArgs {
     /// your own), `replay:FILE` (recorded samples)
     #[arg(long, value_name = "TIMER", default_value = "pjrt")]
     pub timer: String,
+    /// What of an execution in a profile decides [default: `span` on a CPU, `busy` elsewhere]
+    #[arg(long, value_enum)]
+    pub metric: Option<MetricArg>,
     #[command(flatten)]
     pub plugin: PluginArgs,
     /// Folder of search spaces that go before those shipped; they feed workers that build programs themselves

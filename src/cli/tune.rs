@@ -16,12 +16,12 @@ use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::Registry;
 use crate::report::{write_json, write_result};
 use crate::timer::pjrt::PjrtTimer;
-use crate::timer::{CommandTimer, FailureKind, Limits, ReplayTimer, Timer};
+use crate::timer::{CommandTimer, FailureKind, Limits, Metric, ReplayTimer, Timer};
 use crate::tune::{
     Autotuner, AutotuningResult, Ledger, MissedLabel, OperationResult, PlannedInvocation, Status, TuneOptions,
 };
 
-use super::args::{ByNameArg, Format, TuneArgs};
+use super::args::{ByNameArg, Format, MetricArg, TuneArgs};
 use super::fault::Fault;
 use super::progress::Progress;
 use super::{cache, candidates, device, exit, registry, scan};
@@ -134,9 +134,26 @@ fn three_quarters_of_memory() -> Option<u64> {
     Some(bytes / 4 * 3)
 }
 
+fn metric(args: &TuneArgs) -> Option<Metric> {
+    args.metric.map(|metric| match metric {
+        MetricArg::Span => Metric::Span,
+        MetricArg::Busy => Metric::Busy,
+    })
+}
+
+/// The Python of the active environment, else the one on the path.
+fn active_python() -> PathBuf {
+    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os);
+    let pythons = environments.map(|folder| PathBuf::from(folder).join("bin/python"));
+    pythons.into_iter().find(|python| python.exists()).unwrap_or_else(|| PathBuf::from("python3"))
+}
+
 fn start_timer(args: &TuneArgs, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
     match args.timer.split_once(':') {
         None if args.timer == "pjrt" => {
+            if args.metric.is_some() {
+                return Err(Fault::new(exit::USAGE, "`--metric` needs a timer that profiles, such as `--timer jax`"));
+            }
             let plugin = device::first_plugin(&args.plugin)?;
             let mut options = device::options(&args.plugin, &plugin, limits(args))?;
             executables.clone_into(&mut options.executables);
@@ -144,14 +161,23 @@ fn start_timer(args: &TuneArgs, executables: &Path) -> Result<Box<dyn Timer>, Fa
             timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
             Ok(Box::new(timer))
         }
+        _ if args.timer == "jax" || args.timer.starts_with("jax:") => {
+            let python = args.timer.strip_prefix("jax:").map_or_else(active_python, PathBuf::from);
+            let exe = device::this_program()?;
+            let timer = CommandTimer::start_jax(&exe, &python, args.plugin.device, limits(args), metric(args));
+            let timer = timer.map_err(Fault::device)?;
+            timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
+            Ok(Box::new(timer))
+        }
         Some(("command", command)) => {
-            let timer = CommandTimer::start(&device::this_program()?, command, limits(args)).map_err(Fault::device)?;
+            let timer = CommandTimer::start(&device::this_program()?, command, limits(args), metric(args));
+            let timer = timer.map_err(Fault::device)?;
             timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
             Ok(Box::new(timer))
         }
         Some(("replay", file)) => Ok(Box::new(ReplayTimer::open(Path::new(file)).map_err(Fault::input)?)),
         _ => {
-            let message = format!("`--timer {}` is none of `pjrt`, `command:CMD`, `replay:FILE`", args.timer);
+            let message = format!("`--timer {}` is none of `pjrt`, `jax`, `command:CMD`, `replay:FILE`", args.timer);
             Err(Fault::new(exit::USAGE, message))
         }
     }

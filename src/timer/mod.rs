@@ -6,9 +6,9 @@ mod command;
 pub mod conformance;
 pub mod exec;
 mod model;
-mod profiled;
 #[cfg(feature = "pjrt")]
 pub mod pjrt;
+mod profiled;
 pub mod protocol;
 pub mod replay;
 pub mod server;

@@ -54,11 +54,13 @@ fn durations(
         if found.len() != runs as usize {
             let findings: Vec<String> = times.findings.iter().map(ToString::to_string).collect();
             let why = if findings.is_empty() { String::new() } else { format!(" ({})", findings.join("; ")) };
-            let message = format!("the profile holds {} executions of `{name}`, {runs} were launched{why}", found.len());
+            let message =
+                format!("the profile holds {} executions of `{name}`, {runs} were launched{why}", found.len());
             return Err(Failure::new(FailureKind::Protocol, message));
         }
         let to_ns = |ps: u64| ps.saturating_add(500) / 1000;
-        let ps = found.iter().map(|execution| if metric == Metric::Busy { execution.busy_ps } else { execution.span_ps });
+        let ps =
+            found.iter().map(|execution| if metric == Metric::Busy { execution.busy_ps } else { execution.span_ps });
         Ok(ps.map(to_ns).collect())
     };
     launches.iter().map(of_launch).collect()
