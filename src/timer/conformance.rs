@@ -8,10 +8,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::client::{Limits, WorkerClient, WorkerCommand};
-use super::model::{Failure, FailureKind};
+use super::model::{Failure, FailureKind, Metric};
+use super::profiled::read_round;
 use super::protocol::{
-    BeginParams, Call, Hello, Input, LoadParams, Loaded, MAX_LINE_BYTES, Measured, Outputs, PROTOCOL_VERSION,
-    ProgramRef, Response, capability,
+    BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, MAX_LINE_BYTES, Measured, Outputs, PROTOCOL_VERSION,
+    Profiled, ProgramRef, Response, capability,
 };
 use crate::config::Config;
 use crate::registry::{Direction, ProgramFormat};
@@ -85,15 +86,17 @@ pub fn check(command: &WorkerCommand, limits: &Limits, folder: &Path) -> Result<
     let limits = Limits { grace: limits.grace.max(END_LIMIT * 2), ..limits.clone() };
     let mut client = WorkerClient::spawn(command, &limits)?;
     let hello = client.hello(&limits);
-    let hello_failed = hello.as_ref().err().map(ToString::to_string);
-    let can_build = hello.as_ref().is_ok_and(|hello| hello.can(capability::BUILD_PROGRAMS));
-    trial.step("`hello` is answered with version, name, source and devices", hello.map(drop));
-    if let Some(why) = hello_failed {
-        trial.skip_rest(&why);
-        return Ok(Report { steps: trial.steps });
-    }
+    let answered = hello.as_ref().map(drop).map_err(ToString::to_string);
+    trial.step("`hello` is answered with version, name, source and devices", answered);
+    let hello = match hello {
+        Ok(hello) => hello,
+        Err(why) => {
+            trial.skip_rest(&why.to_string());
+            return Ok(Report { steps: trial.steps });
+        }
+    };
     trial.robustness(&mut client, &limits);
-    trial.job(&mut client, &limits, &files, can_build);
+    trial.job(&mut client, &limits, &files, &hello);
     trial.endings(client, command, &limits)?;
     Ok(Report { steps: trial.steps })
 }
@@ -172,7 +175,8 @@ impl Trial {
         }
     }
 
-    fn job(&mut self, client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, can_build: bool) {
+    fn job(&mut self, client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, hello: &Hello) {
+        let (can_build, profiles) = (hello.can(capability::BUILD_PROGRAMS), hello.can(capability::PROFILE));
         let input = |name: &str, path: &Path, donated: bool| {
             let spec = "f32[4]".parse().map_err(|error| Failure::new(FailureKind::Protocol, format!("{error}")));
             spec.map(|spec| Input { name: name.to_owned(), spec, path: path.to_owned(), donated })
@@ -203,10 +207,15 @@ impl Trial {
         if !self.step("`load` makes a candidate ready", loaded.map(drop)) {
             return;
         }
-        let measured = client.request::<Measured>(Call::Measure { candidate: 7, runs: 5 }, limits.measure);
+        let measured = measure(client, limits, files, profiles, 5).map_err(|failure| failure.to_string());
+        let step = if profiles {
+            "`measure-round` gives a profile of every run"
+        } else {
+            "`measure` gives as many samples as runs"
+        };
         self.step(
-            "`measure` gives as many samples as runs",
-            measured.map_err(|failure| failure.to_string()).and_then(|measured| match measured.samples_ns.len() {
+            step,
+            measured.and_then(|samples| match samples.len() {
                 5 => Ok(()),
                 other => Err(format!("{other} samples for 5 runs")),
             }),
@@ -220,7 +229,7 @@ impl Trial {
         );
         let ended = client.request::<Value>(Call::End {}, limits.load).map(drop);
         self.step("`end` ends the job", ended);
-        let again = client.request::<Measured>(Call::Measure { candidate: 7, runs: 1 }, limits.measure);
+        let again = measure(client, limits, files, profiles, 1);
         self.step(
             "after `end` the candidate is gone",
             match again {
@@ -242,6 +251,25 @@ impl Trial {
         self.step("closing its stdin ends the worker", closed);
         Ok(())
     }
+}
+
+/// Samples of the trial's candidate, by whichever method the worker has.
+fn measure(
+    client: &mut WorkerClient,
+    limits: &Limits,
+    files: &TrialFiles,
+    profiles: bool,
+    runs: u32,
+) -> Result<Vec<u64>, Failure> {
+    if profiles {
+        let launches = vec![Launch { candidate: 7, runs }];
+        let call = Call::MeasureRound { launches, folder: files.folder.clone() };
+        let profiled: Profiled = client.request(call, limits.measure)?;
+        let mut durations = read_round(&profiled, &[(7, runs)], Metric::Span)?;
+        return Ok(durations.pop().unwrap_or_default());
+    }
+    let measured: Measured = client.request(Call::Measure { candidate: 7, runs }, limits.measure)?;
+    Ok(measured.samples_ns)
 }
 
 fn ends(client: &mut WorkerClient) -> Result<(), String> {

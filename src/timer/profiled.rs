@@ -65,3 +65,38 @@ fn durations(
     };
     launches.iter().map(of_launch).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::collections::BTreeMap;
+
+    /// A real trace of six functions run five times each, and what an independent program computed for it.
+    #[test]
+    fn durations_are_the_oracles_in_launch_order() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane");
+        let times = executions(&XSpace::open(&folder.join("autotune6x5.xplane.pb.gz")).unwrap());
+        let oracle = std::fs::read_to_string(folder.join("autotune6x5.oracle.json")).unwrap();
+        let oracle: Value = serde_json::from_str(&oracle).unwrap();
+        let mut expected: BTreeMap<&str, Vec<(i64, [u64; 2])>> = BTreeMap::new();
+        for module in oracle["modules"].as_array().unwrap() {
+            let ns = |name: &str| (module[name].as_u64().unwrap() + 500) / 1000;
+            let times = (module["start_ps"].as_i64().unwrap(), [ns("span_ps"), ns("busy_union_ps")]);
+            expected.entry(module["hlo_module"].as_str().unwrap()).or_default().push(times);
+        }
+        let launches: Vec<(usize, u32)> = [3, 0, 5, 1, 4, 2].map(|candidate| (candidate, 5)).to_vec();
+        for (metric, at) in [(Metric::Span, 0), (Metric::Busy, 1)] {
+            let found = durations(&times, "jit_autotune_fn_{candidate}", &launches, metric).unwrap();
+            for ((candidate, _), found) in launches.iter().zip(found) {
+                let expected = expected.get_mut(format!("jit_autotune_fn_{candidate}").as_str()).unwrap();
+                expected.sort_unstable();
+                assert_eq!(found, expected.iter().map(|(_, ns)| ns[at]).collect::<Vec<_>>(), "{candidate} {metric}");
+            }
+        }
+        let more = durations(&times, "jit_autotune_fn_{candidate}", &[(0, 6)], Metric::Span).unwrap_err();
+        assert!(more.message.contains("5 executions") && more.message.contains("6 were launched"), "{more}");
+        let absent = durations(&times, "jit_autotune_fn_{candidate}", &[(9, 1)], Metric::Span).unwrap_err();
+        assert!(absent.needs_restart() && absent.message.contains("holds 0 executions"), "{absent}");
+    }
+}

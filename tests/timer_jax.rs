@@ -1,0 +1,48 @@
+//! The `jax` worker on a real JAX: it keeps to the protocol, and the main job decides on device time from profiles.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+#[path = "support/program.rs"]
+mod program;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use program::*;
+
+/// The Python of the active environment, where it has JAX; a reason is printed where it has not.
+fn python() -> Option<PathBuf> {
+    let python = std::env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("bin/python"));
+    let python = python.filter(|python| python.exists()).unwrap_or_else(|| PathBuf::from("python3"));
+    let has_jax = Command::new(&python).args(["-c", "import jax"]).output().is_ok_and(|output| output.status.success());
+    if !has_jax {
+        eprintln!("skipped: `{}` has no JAX", python.display());
+    }
+    has_jax.then_some(python)
+}
+
+#[test]
+fn the_jax_worker_conforms() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/autotune_lowered/worker.py");
+    let run = run(folder.path(), &["worker", "check", &format!("{} {}", python.display(), script.display())]);
+    assert_eq!(run.code, 0, "{}\n{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("`measure-round` gives a profile of every run"), "{}", run.stdout);
+}
+
+#[test]
+fn the_main_job_decides_on_device_time() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let timer = format!("jax:{}", python.display());
+    let run = run(&folder.path().join("cache"), &[&module(), "--timer", &timer, "--rounds", "6", "--format", "json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let result = run.json();
+    assert_eq!((&result["source"], &result["metric"]), (&"device-profile".into(), &"span".into()));
+    for operation in result["operations"].as_array().unwrap() {
+        assert_eq!(operation["rounds_measured"], 6, "{operation}");
+        let candidates = operation["candidates"].as_array().unwrap();
+        assert!(candidates.iter().all(|candidate| candidate["median_ns"].as_f64().unwrap() > 1000.0), "{operation}");
+    }
+}
