@@ -23,7 +23,8 @@ fn members(value: &Value, found: &mut BTreeSet<String>) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 found.insert(name.clone());
-                let is_data = ["config", "hardware", "arguments", "parameters", "tie_set"].contains(&name.as_str());
+                let is_data =
+                    ["config", "hardware", "arguments", "parameters", "tie_set", "timings"].contains(&name.as_str());
                 let is_config = name == "baseline" && value.get("config").is_none();
                 if !is_data && !is_config && name != "configs" {
                     members(value, found);
@@ -51,6 +52,7 @@ fn every_member_of_the_json_is_documented() {
         &["registry", "verify", &registry],
         &["candidates", "ls"],
         &["candidates", "show", "flash_attention"],
+        &["profile", "timings", "tests/data/xplane/trivial.xplane.pb"],
     ] {
         let run = run(&cache, &[arguments, &["--format", "json"]].concat());
         assert_eq!(run.code, 0, "{arguments:?}: {}", run.stderr);

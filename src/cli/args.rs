@@ -52,6 +52,9 @@ pub(super) enum Command {
     /// Look at cached configs, or remove them
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Read profiles that JAX or XLA wrote (docs/profiles.md)
+    #[command(subcommand)]
+    Profile(ProfileCommand),
     /// Run, guard or check a worker (docs/worker-protocol.md)
     #[command(subcommand)]
     Worker(WorkerCommand),
@@ -323,6 +326,58 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ProfileCommand {
+    /// Seconds by event name, and mean and deviation by function id over several profiles
+    Timings(TimingsArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct TimingsArgs {
+    /// An XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all hosts), or `-`
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Part of a plane's name, whatever the case [default: `/device:` where there is one, else `/host:CPU`]
+    #[arg(long, value_name = "NAME")]
+    pub plane: Option<String>,
+    /// Only names that start so; empty for all
+    #[arg(long, value_name = "TEXT", default_value = "jit_")]
+    pub prefix: String,
+    /// Only time of operations whose names match; with --seed-semantics, of events inside whose names match
+    #[arg(long, value_name = "REGEX")]
+    pub regex: Option<String>,
+    /// Leave out what is shorter
+    #[arg(long, value_name = "NS", default_value_t = 1000.0, value_parser = duration_ns)]
+    pub min_duration_ns: f64,
+    /// Most samples of a plane, or `none` [default: none; with --seed-semantics 10000 events]
+    #[arg(long, value_name = "N", value_parser = cap)]
+    pub max_events: Option<Cap>,
+    /// What ejkernel's profiler would say, faults included; never fit to decide by
+    #[arg(long)]
+    pub seed_semantics: bool,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+/// At most so many, or no bound.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cap(pub Option<usize>);
+
+fn cap(text: &str) -> Result<Cap, String> {
+    match text {
+        "none" => Ok(Cap(None)),
+        _ => text.parse().map(|most| Cap(Some(most))).map_err(|_| "expected a whole number or `none`".to_owned()),
+    }
+}
+
+/// A duration: finite and not below zero.
+fn duration_ns(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err("expected nanoseconds, zero or more".to_owned()),
+    }
 }
 
 #[derive(Debug, Subcommand)]

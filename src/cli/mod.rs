@@ -8,6 +8,7 @@ pub mod exit;
 mod fault;
 mod logging;
 mod meta;
+mod profile;
 mod progress;
 mod registry;
 mod run;

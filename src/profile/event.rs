@@ -118,8 +118,22 @@ pub enum StatValue<'a> {
 
 impl<'a> Stat<'a> {
     /// Reads a stat. Of several values the last one counts, as in every protobuf reader.
-    #[inline]
+    #[inline(always)]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
+        // most stats are a small id and a small number
+        if let &[0x08, id @ 0..0x80, tag, value @ 0..0x80] = bytes {
+            let value = match tag {
+                0x18 => StatValue::Uint(u64::from(value)),
+                0x20 => StatValue::Int(i64::from(value)),
+                0x38 => StatValue::Ref(u64::from(value)),
+                _ => return Self::decode_any(bytes),
+            };
+            return Ok(Self { metadata_id: i64::from(id), value });
+        }
+        Self::decode_any(bytes)
+    }
+
+    fn decode_any(bytes: &'a [u8]) -> Result<Self, WireError> {
         let mut stat = Self { metadata_id: 0, value: StatValue::Missing };
         for field in WireCursor::new(bytes) {
             match field? {
@@ -136,18 +150,6 @@ impl<'a> Stat<'a> {
             }
         }
         Ok(stat)
-    }
-
-    /// The id of a stat's name, without its value.
-    #[inline(always)]
-    pub(super) fn id(bytes: &'a [u8]) -> Result<i64, WireError> {
-        // as every writer has it: field 1 first, and an id of one byte
-        if let [0x08, id @ 0..0x80, rest @ ..] = bytes
-            && rest.first() != Some(&0x08)
-        {
-            return Ok(i64::from(*id));
-        }
-        Self::decode(bytes).map(|stat| stat.metadata_id)
     }
 
     /// A stat of a plane or of event metadata.

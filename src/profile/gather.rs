@@ -8,7 +8,7 @@ use crate::wire::WireError;
 
 use super::event::{Event, Stat, StatValue};
 use super::interval::Interval;
-use super::plane_view::{END_MARK, Layout, OPERATIONS_LINE, PlaneView, Unusable, interval_after};
+use super::plane_view::{END_MARK, Layout, OPERATIONS_LINE, PlaneView, UNKNOWN, Unusable, interval_after};
 use super::space::{EventChunk, Line};
 
 /// Which execution an event belongs to, where its stats say so.
@@ -112,6 +112,7 @@ struct Reader<'v, 'a> {
     piece: Piece,
     places: HashMap<Origin, u32>,
     last: Option<(Origin, u32)>,
+    key: Option<([&'a [u8]; 4], Option<Key>)>,
     written: HashMap<Vec<u8>, u32>,
 }
 
@@ -123,6 +124,7 @@ impl<'v, 'a> Reader<'v, 'a> {
             piece: Piece::default(),
             places: HashMap::new(),
             last: None,
+            key: None,
             written: HashMap::new(),
         };
         for message in chunk.messages() {
@@ -191,6 +193,20 @@ impl<'v, 'a> Reader<'v, 'a> {
         }
     }
 
+    /// The execution that these stats name; `None` where the module has no name.
+    fn key(&mut self, stats: [&'a [u8]; 4]) -> Result<Option<Key>, WireError> {
+        let [module, program, run, ordinal] = stats;
+        let integer = |stat: &'a [u8]| match stat {
+            [] => Ok(None),
+            stat => Stat::decode(stat).map(|stat| stat.value.as_integer()),
+        };
+        let (program, run) = (integer(program)?, integer(run)?);
+        let on_host = self.view.layout == Layout::HostThunks;
+        let ordinal = if on_host { integer(ordinal)? } else { self.view.ordinal };
+        let module = self.name(Stat::decode(module)?.value);
+        Ok(module.map(|module| Key { module, program, run, ordinal }))
+    }
+
     /// An event that may name its module, program, run and device; gives its offset.
     #[inline]
     fn thunk(&mut self, message: &'a [u8]) -> Result<i64, WireError> {
@@ -198,16 +214,14 @@ impl<'v, 'a> Reader<'v, 'a> {
         // the stats that tell, which a writer puts first; the last of each counts
         let mut telling: [&[u8]; 6] = [&[]; 6];
         let (mut unknown, mut damaged) = (0, None);
-        let event = Event::decode_with(message, |stat| match Stat::id(stat) {
-            Ok(id) => match view.roles.get(id) {
-                Some(0) => {}
-                Some(role) => {
-                    if let Some(slot) = telling.get_mut(role as usize) {
-                        *slot = stat;
-                    }
+        let event = Event::decode_with(message, |stat| match view.role(stat) {
+            Ok(0) => {}
+            Ok(UNKNOWN) => unknown += 1,
+            Ok(role) => {
+                if let Some(slot) = telling.get_mut(usize::from(role)) {
+                    *slot = stat;
                 }
-                None => unknown += 1,
-            },
+            }
             Err(error) => damaged = Some(error),
         })?;
         if let Some(error) = damaged {
@@ -219,12 +233,16 @@ impl<'v, 'a> Reader<'v, 'a> {
         if module.is_empty() || (operation.is_empty() && view.layout == Layout::HostThunks) {
             return Ok(event.offset_ps);
         }
-        let integer = |stat: &'a [u8]| {
-            if stat.is_empty() { Ok(None) } else { Stat::decode(stat).map(|stat| stat.value.as_integer()) }
+        // the next event of an execution has the same bytes
+        let keyed = [module, program, run, ordinal];
+        let key = match self.key {
+            Some((bytes, key)) if bytes == keyed => key,
+            _ => {
+                let key = self.key(keyed)?;
+                self.key = Some((keyed, key));
+                key
+            }
         };
-        let (program, run) = (integer(program)?, integer(run)?);
-        let ordinal = if view.layout == Layout::HostThunks { integer(ordinal)? } else { view.ordinal };
-        let module = self.name(Stat::decode(module)?.value);
         let mut operation = match operation {
             [] => None,
             operation => self.name(Stat::decode(operation)?.value),
@@ -235,11 +253,11 @@ impl<'v, 'a> Reader<'v, 'a> {
         if view.layout == Layout::DeviceStreams {
             operation = operation.or(name);
         }
-        if let (Some(module), Some(operation)) = (module, operation)
+        if let (Some(key), Some(operation)) = (key, operation)
             && name != Some(END_MARK)
             && let Some(time) = self.time(&event)
         {
-            self.push(Origin::Stats(Key { module, program, run, ordinal }), operation, time);
+            self.push(Origin::Stats(key), operation, time);
         }
         Ok(event.offset_ps)
     }

@@ -19,7 +19,8 @@ impl Interval {
 /// Makes a list of intervals sorted and disjoint without changing what it covers; empty ones go.
 pub fn merge(intervals: &mut Vec<Interval>) {
     if !intervals.is_sorted() {
-        intervals.sort_unstable();
+        // lists of several lines are sorted runs, which a stable sort merges
+        intervals.sort();
     }
     intervals.retain(|interval| interval.start_ps < interval.end_ps);
     intervals.dedup_by(|next, kept| {

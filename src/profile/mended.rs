@@ -1,18 +1,20 @@
 //! The mended semantics of [`Profiler`]: each module execution is a sample, and so is each other event.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use super::execution::DeviceTime;
 use super::interval::Interval;
 use super::plane_view::{Layout, MODULES_LINE, OPERATIONS_LINE};
-use super::profiler::{Dropped, Profiler, Timings};
+use super::profiler::{Profiler, Timings};
 use super::seed::EventNames;
 use super::space::{Line, Plane};
 
+/// Start, name, device and time in picoseconds.
+type Sample = (i64, String, Option<i64>, u64);
+
 pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime) -> Timings {
-    // (start, name, time)
-    let mut all: Vec<(i64, String, u64)> = Vec::new();
+    // (start, name, device, time)
+    let mut all: Vec<Sample> = Vec::new();
     let of_plane = time.executions.iter().filter(|execution| execution.plane == plane.number());
     let has_modules = of_plane.clone().any(|execution| execution.layout == Layout::ModuleLines);
     for execution in of_plane {
@@ -23,7 +25,7 @@ pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime) 
                 Some(_) => execution.busy_ps,
                 None => execution.time_ps(execution.layout.metric()),
             };
-            all.push((execution.start_ps, name, ps));
+            all.push((execution.start_ps, name, execution.device, ps));
         }
     }
     let wanted = |name: &[u8]| name.starts_with(profiler.prefix_filter.as_bytes()) && !name.starts_with(b"end: ");
@@ -36,16 +38,18 @@ pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime) 
     }
     all.sort();
     let min_duration = u64::try_from(profiler.min_duration_ps()).unwrap_or(0);
-    let mut timings = Timings { samples: BTreeMap::new(), dropped: Dropped::default() };
+    let mut timings = Timings::default();
     let mut taken = 0;
-    for (_, name, ps) in all {
+    for (_, name, device, ps) in all {
         if ps < min_duration {
             timings.dropped.too_short += 1;
         } else if taken >= profiler.max_events_per_profile.unwrap_or(usize::MAX) {
             timings.dropped.beyond_cap += 1;
         } else {
             taken += 1;
-            timings.samples.entry(name).or_default().push(ps as f64 / 1e12);
+            let seconds = ps as f64 / 1e12;
+            timings.by_device.entry((name.clone(), device)).or_default().push(seconds);
+            timings.samples.entry(name).or_default().push(seconds);
         }
     }
     timings
@@ -80,7 +84,7 @@ fn other_events(
     plane: Plane<'_>,
     line: Line<'_>,
     wanted: &dyn Fn(&[u8]) -> bool,
-    all: &mut Vec<(i64, String, u64)>,
+    all: &mut Vec<Sample>,
 ) {
     let mut names = EventNames::new(plane);
     let module_stats: Vec<i64> =
@@ -103,7 +107,7 @@ fn other_events(
     let mut give = |event: &Open| {
         if let Some(name) = event.name.and_then(|name| names.list.get(name as usize)) {
             let ps = if regex.is_some() { event.covered_ps } else { event.time.length_ps() };
-            all.push((event.time.start_ps, name.clone(), ps));
+            all.push((event.time.start_ps, name.clone(), None, ps));
         }
     };
     if regex.is_none() {

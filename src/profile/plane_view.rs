@@ -1,6 +1,8 @@
 //! How a plane tells executions: the roles of its stats, the numbers of its names, the windows of its modules.
 
-use super::event::{Event, StatValue};
+use crate::wire::WireError;
+
+use super::event::{Event, Stat, StatValue};
 use super::id_table::IdTable;
 use super::interval::Interval;
 use super::names::Names;
@@ -74,6 +76,8 @@ pub(super) struct PlaneView<'a> {
     pub(super) layout: Layout,
     /// Role of each stat; a stat that is not in it has no metadata.
     pub(super) roles: IdTable,
+    /// The same for ids of one byte on the wire.
+    short_roles: [u8; 128],
     /// Number of each stat's name, for references.
     pub(super) references: IdTable,
     /// Number of each event's name; [`END_MARK`] for an event that only marks the end of another.
@@ -85,6 +89,9 @@ pub(super) struct PlaneView<'a> {
     /// Events of the modules line that could not be used: cannot be decoded, last less than zero, out of range.
     pub(super) unusable: [u64; 3],
 }
+
+/// Stands for the role of a stat without metadata.
+pub(super) const UNKNOWN: u8 = u8::MAX;
 
 /// Stands for the name of an event that is no work.
 pub(super) const END_MARK: u32 = u32::MAX - 1;
@@ -111,12 +118,18 @@ impl<'a> PlaneView<'a> {
             plane,
             layout,
             roles: IdTable::new(roles.iter().copied()),
+            short_roles: [UNKNOWN; 128],
             references: IdTable::new(references.iter().copied()),
             events: IdTable::new(events.iter().copied()),
             ordinal: name.strip_prefix("/device:").and_then(|rest| rest.rsplit(':').next()?.parse().ok()),
             windows: Vec::new(),
             unusable: [0; 3],
         };
+        for (id, role) in roles {
+            if let Some(slot) = usize::try_from(id).ok().and_then(|id| view.short_roles.get_mut(id)) {
+                *slot = role as u8;
+            }
+        }
         if layout == Layout::ModuleLines {
             for line in plane.lines().filter(|line| line.name() == MODULES_LINE) {
                 view.add_windows(line, names);
@@ -156,6 +169,19 @@ impl<'a> PlaneView<'a> {
             }
             self.windows.push(Window { time, module: names.number(module), program, run });
         }
+    }
+
+    /// The role of a stat, as a number; [`UNKNOWN`] where it has no metadata.
+    #[inline(always)]
+    pub(super) fn role(&self, stat: &[u8]) -> Result<u8, WireError> {
+        // as every writer has it: field 1 first, and an id of one byte
+        if let [0x08, id @ 0..0x80, rest @ ..] = stat
+            && rest.first() != Some(&0x08)
+        {
+            return Ok(self.short_roles.get(usize::from(*id)).copied().unwrap_or(UNKNOWN));
+        }
+        let id = Stat::decode(stat)?.metadata_id;
+        Ok(self.roles.get(id).map_or(UNKNOWN, |role| role as u8))
     }
 
     /// The number of a name that a stat holds by reference.

@@ -56,6 +56,8 @@ impl Default for Profiler {
 pub struct Timings {
     /// Seconds of each sample by `name(program_id-scope_range_id)`, in time's order; in the seed's semantics one of each.
     pub samples: BTreeMap<String, Vec<f64>>,
+    /// The same, with the devices apart; the seed knows no devices.
+    pub by_device: BTreeMap<(String, Option<i64>), Vec<f64>>,
     /// What was left out.
     pub dropped: Dropped,
 }
@@ -196,7 +198,7 @@ mod tests {
             [("jit_autotune_fn_3(10-None)", 1.0), ("jit_autotune_fn_12x(4-None)", 2.0), ("jit_other(1-None)", 9.0)];
         let timings = Timings {
             samples: samples.map(|(name, seconds)| (name.to_owned(), vec![seconds])).into(),
-            dropped: Dropped::default(),
+            ..Timings::default()
         };
         let mut functions = FunctionSamples::default();
         functions.add(&timings);

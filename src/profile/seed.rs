@@ -70,7 +70,7 @@ pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>) -> Timings {
         };
         samples.insert(name.clone(), vec![ps as f64 / 1e12]);
     }
-    Timings { samples, dropped }
+    Timings { samples, dropped, ..Timings::default() }
 }
 
 /// The events of other names that lie within an event, whichever line they are of.

@@ -12,6 +12,7 @@ use crate::wire::{WireCursor, WireError, WireValue};
 
 use super::error::ProfileErrorKind;
 use super::event::{Event, Stat, StatValue, text};
+use super::id_table::IdTable;
 use super::xplane;
 
 /// Bytes of a line that one thread takes at a time.
@@ -34,6 +35,9 @@ pub struct XSpace {
 #[derive(Debug)]
 struct PlaneIndex {
     metadata: xplane::XPlane,
+    /// Names of stats, and where each id's stands.
+    stat_names: Vec<Bytes>,
+    stat_places: IdTable,
     lines: Vec<LineIndex>,
 }
 
@@ -76,7 +80,10 @@ impl XSpace {
                     let source = bytes.slice(start..cursor.position());
                     let metadata = xplane::XPlane::decode(source)
                         .map_err(|source| ProfileErrorKind::Metadata { plane: planes.len(), source })?;
-                    planes.push(PlaneIndex { metadata, lines: Vec::new() });
+                    let stats = &metadata.stat_metadata;
+                    let stat_names = stats.values().map(|stat| stat.name.clone()).collect();
+                    let stat_places = IdTable::new(stats.keys().copied().zip(0..));
+                    planes.push(PlaneIndex { metadata, stat_names, stat_places, lines: Vec::new() });
                 }
                 (2, WireValue::Bytes(message)) => errors.push(text(message).into_owned()),
                 (3, WireValue::Bytes(message)) => warnings.push(text(message).into_owned()),
@@ -208,8 +215,9 @@ impl<'a> Plane<'a> {
     }
 
     /// The name of a stat, as the file has it.
+    #[inline]
     pub fn stat_name(&self, id: i64) -> Option<&'a [u8]> {
-        self.index.metadata.stat_metadata.get(&id).map(|metadata| &*metadata.name)
+        self.index.stat_names.get(self.index.stat_places.get(id)? as usize).map(|name| &**name)
     }
 
     /// Id and name of all stats, by id.

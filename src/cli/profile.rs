@@ -1,0 +1,176 @@
+//! `profile`: what a capture says.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use regex::bytes::Regex;
+use serde::Serialize;
+
+use crate::profile::{
+    Capture, Dropped, Finding, FunctionSamples, FunctionTime, ProfileError, ProfileErrorKind, Profiler, Semantics,
+    Timings, XSpace, captures, executions, executions_of_operations, missing_functions,
+};
+use crate::report::{Grid, format_ns, write_json};
+use crate::stats::median;
+
+use super::args::{Format, ProfileCommand, TimingsArgs};
+use super::exit;
+use super::fault::Fault;
+
+/// Runs a command of `profile`.
+pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, Fault> {
+    match command {
+        ProfileCommand::Timings(args) => timings(args, out),
+    }
+}
+
+#[derive(Serialize)]
+struct TimingsDocument {
+    schema: u32,
+    semantics: Semantics,
+    timings: BTreeMap<String, f64>,
+    samples: BTreeMap<String, usize>,
+    functions: BTreeMap<u64, FunctionTime>,
+    dropped: Dropped,
+    profiles: Vec<ProfileDocument>,
+    devices: Vec<DeviceDocument>,
+    findings: Vec<Finding>,
+}
+
+#[derive(Serialize)]
+struct ProfileDocument {
+    path: String,
+    host: String,
+    planes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct DeviceDocument {
+    name: String,
+    host: String,
+    plane: String,
+    device: Option<i64>,
+    seconds: Vec<f64>,
+}
+
+fn read(file: &Path) -> Result<Vec<Capture>, Fault> {
+    if file == Path::new("-") {
+        let space = XSpace::from_reader(std::io::stdin().lock(), "standard input").map_err(Fault::input)?;
+        return Ok(vec![Capture { path: file.to_owned(), host: String::new(), space }]);
+    }
+    captures(file).map_err(Fault::input)
+}
+
+fn profiler(args: &TimingsArgs) -> Result<Profiler, Fault> {
+    let mut profiler = Profiler::new(if args.seed_semantics { Semantics::Seed } else { Semantics::Mended });
+    profiler.prefix_filter.clone_from(&args.prefix);
+    profiler.min_duration_ns = args.min_duration_ns;
+    if let Some(cap) = args.max_events {
+        profiler.max_events_per_profile = cap.0;
+    }
+    let regex = args.regex.as_deref().map(Regex::new).transpose();
+    profiler.event_filter_regex = regex.map_err(|error| Fault::new(exit::USAGE, format!("--regex: {error}")))?;
+    Ok(profiler)
+}
+
+/// Prints seconds by name; no sample at all is exit code 3.
+fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let profiler = profiler(args)?;
+    let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    let (mut functions, mut all) = (FunctionSamples::default(), Vec::new());
+    let (mut dropped, mut findings) = (Dropped::default(), Vec::new());
+    let (mut profiles, mut devices) = (Vec::new(), Vec::new());
+    for file in &args.files {
+        for capture in read(file)? {
+            let space = &capture.space;
+            let time = match (&profiler.event_filter_regex, profiler.semantics) {
+                (Some(regex), Semantics::Mended) => executions_of_operations(space, regex),
+                _ => executions(space),
+            };
+            let has_device = space.planes().any(|plane| plane.name().starts_with("/device:"));
+            let wanted = args.plane.as_deref().unwrap_or(if has_device { "/device:" } else { "/host:CPU" });
+            let mut planes = Profiler::find_device_planes(space, wanted);
+            if planes.is_empty() {
+                let present: Vec<_> = space.planes().map(|plane| format!("`{}`", plane.name())).collect();
+                let kind = ProfileErrorKind::NoPlane { wanted: wanted.to_owned(), present: present.join(", ") };
+                return Err(Fault::input(ProfileError::new(capture.path.display().to_string(), kind)));
+            }
+            // the seed reads the first plane that matches and no other
+            if profiler.semantics == Semantics::Seed {
+                planes.truncate(1);
+            }
+            let mut of_profile = Timings::default();
+            for plane in &planes {
+                let found = profiler.timings(*plane, &time);
+                dropped.add(found.dropped);
+                devices.extend(found.by_device.into_iter().map(|((name, device), seconds)| {
+                    let (host, plane) = (capture.host.clone(), plane.name().into_owned());
+                    DeviceDocument { name, host, plane, device, seconds }
+                }));
+                for (name, seconds) in found.samples {
+                    samples.entry(name.clone()).or_default().extend(&seconds);
+                    of_profile.samples.entry(name).or_default().extend(seconds);
+                }
+            }
+            functions.add(&of_profile);
+            all.push(of_profile);
+            findings.extend(time.findings);
+            let planes = planes.iter().map(|plane| plane.name().into_owned()).collect();
+            profiles.push(ProfileDocument { path: capture.path.display().to_string(), host: capture.host, planes });
+        }
+    }
+    findings.extend(missing_functions(&all));
+    // the seed keeps the last profile's number of a name
+    let one = |samples: &Vec<f64>| match profiler.semantics {
+        Semantics::Seed => samples.last().copied(),
+        Semantics::Mended => median(samples),
+    };
+    let document = TimingsDocument {
+        schema: 1,
+        semantics: profiler.semantics,
+        timings: samples.iter().filter_map(|(name, list)| Some((name.clone(), one(list)?))).collect(),
+        samples: samples.iter().map(|(name, list)| (name.clone(), list.len())).collect(),
+        functions: functions.functions(),
+        dropped,
+        profiles,
+        devices,
+        findings,
+    };
+    match args.format.format {
+        Format::Json => write_json(out, &document)?,
+        Format::Table => write_table(out, &document)?,
+    }
+    Ok(if document.timings.is_empty() { exit::NOTHING_MATCHED } else { exit::FINE })
+}
+
+fn write_table(out: &mut dyn Write, document: &TimingsDocument) -> std::io::Result<()> {
+    let mut grid = Grid::new(&["name", ">time", ">samples"]);
+    for (name, seconds) in &document.timings {
+        let samples = document.samples.get(name).copied().unwrap_or(0);
+        grid.row([name.clone(), format_ns(seconds * 1e9), samples.to_string()]);
+    }
+    if !grid.is_empty() {
+        grid.write(out)?;
+    }
+    let mut grid = Grid::new(&[">function", ">mean", ">std", ">n"]);
+    for (id, time) in &document.functions {
+        grid.row([id.to_string(), format_ns(time.mean * 1e9), format_ns(time.std * 1e9), time.n.to_string()]);
+    }
+    if !grid.is_empty() {
+        writeln!(out)?;
+        grid.write(out)?;
+    }
+    let Dropped { too_short, beyond_cap, overwritten } = document.dropped;
+    for (count, what) in
+        [(too_short, "too short"), (beyond_cap, "beyond the cap"), (overwritten, "overwritten by a later one")]
+    {
+        if count > 0 {
+            writeln!(out, "left out: {count} {what}")?;
+        }
+    }
+    for finding in &document.findings {
+        writeln!(out, "{finding}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! `profile timings`: what is printed, for each kind of input.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "support/program.rs"]
+mod program;
+#[path = "support/xspace.rs"]
+mod xspace;
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use program::*;
+use serde_json::Value;
+use xspace::*;
+
+const AUTOTUNE: &str = "tests/data/xplane/autotune6x5.xplane.pb.gz";
+
+fn timings(arguments: &[&str]) -> Run {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), &[&["profile", "timings"], arguments, &["--format", "json"]].concat())
+}
+
+fn oracle() -> Value {
+    serde_json::from_str(&fs::read_to_string("tests/data/xplane/autotune6x5.oracle.json").unwrap()).unwrap()
+}
+
+/// Spans of each function from the oracle, in seconds: the mean without the lowest and the highest.
+fn mean_span(function: usize) -> f64 {
+    let oracle = oracle();
+    let modules = oracle["modules"].as_array().unwrap().iter();
+    let name = format!("jit_autotune_fn_{function}");
+    let mut spans: Vec<u64> =
+        modules.filter(|one| one["hlo_module"] == name.as_str()).map(|one| one["span_ps"].as_u64().unwrap()).collect();
+    assert_eq!(spans.len(), 5);
+    spans.sort_unstable();
+    spans[1..4].iter().sum::<u64>() as f64 / 3e12
+}
+
+#[test]
+fn every_execution_is_a_sample_and_the_seed_names_another_winner() {
+    let mended = timings(&[AUTOTUNE]);
+    assert_eq!(mended.code, 0, "{}", mended.stderr);
+    let functions = mended.json()["functions"].clone();
+    for function in 0..6 {
+        let found = &functions[function.to_string()];
+        assert_eq!(found["n"], 3);
+        let (mean, expected) = (found["mean"].as_f64().unwrap(), mean_span(function));
+        assert!((mean / expected - 1.0).abs() < 1e-12, "{function}: {mean} {expected}");
+    }
+    let seed = timings(&[AUTOTUNE, "--seed-semantics"]).json();
+    assert_eq!(seed["timings"], oracle()["seed_on_proto_default"]["result"]);
+    // 7 724 events of the plane last less than a microsecond or are of a function: each is accounted for
+    assert!(seed["dropped"]["overwritten"].as_u64().unwrap() > 1000);
+    let best = |document: &Value| {
+        let of = document["functions"].as_object().unwrap();
+        let mean = |one: &Value| one["mean"].as_f64().unwrap();
+        of.iter().min_by(|a, b| mean(a.1).total_cmp(&mean(b.1))).unwrap().0.clone()
+    };
+    assert_eq!(best(&seed), "0");
+    assert_ne!(best(&mended.json()), "0");
+}
+
+#[test]
+fn several_files_drop_lowest_and_highest() {
+    let seed = timings(&[AUTOTUNE, AUTOTUNE, AUTOTUNE, "--seed-semantics"]).json();
+    assert_eq!(seed["functions"]["3"]["n"], 1);
+    let other = timings(&[AUTOTUNE, "tests/data/xplane/trivial.xplane.pb"]).json();
+    assert_eq!(other["profiles"].as_array().unwrap().len(), 2);
+    assert_eq!(other["findings"].as_array().unwrap().len(), 6, "{}", other["findings"]);
+}
+
+#[test]
+fn filters_say_what_they_leave_out() {
+    let all = timings(&[AUTOTUNE]).json();
+    assert_eq!(all["dropped"], serde_json::json!({"too_short": 0, "beyond_cap": 0, "overwritten": 0}));
+    let capped = timings(&[AUTOTUNE, "--max-events", "10"]).json();
+    assert_eq!(capped["dropped"]["beyond_cap"], 20);
+    let long = timings(&[AUTOTUNE, "--min-duration-ns", "4000000"]).json();
+    let spans = oracle()["modules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| one["span_ps"].as_u64() < Some(4_000_000_000))
+        .count();
+    assert_eq!(long["dropped"]["too_short"], spans);
+    let none = timings(&[AUTOTUNE, "--prefix", "no such name"]);
+    assert_eq!((none.code, none.json()["timings"].as_object().unwrap().len()), (3, 0));
+    let plane = timings(&[AUTOTUNE, "--plane", "tpu"]);
+    assert_eq!(plane.code, 4);
+    assert!(plane.stderr.contains("no plane's name contains `tpu`; there are `/host:metadata`"), "{}", plane.stderr);
+    assert_eq!(timings(&[AUTOTUNE, "--regex", "("]).code, 2);
+}
+
+/// Operations that match a regex: their union is that of the oracle's sum, as `ynn_fusion` runs on one line here.
+#[test]
+fn a_regex_leaves_the_time_of_matching_operations() {
+    let found = timings(&[AUTOTUNE, "--regex", "^ynn_fusion$"]).json();
+    let oracle = oracle();
+    let modules = oracle["modules"].as_array().unwrap().iter();
+    let mut sums: Vec<u64> = modules
+        .filter(|one| one["hlo_module"] == "jit_autotune_fn_5")
+        .map(|one| one["ops_sum_ps"]["ynn_fusion"].as_u64().unwrap())
+        .collect();
+    sums.sort_unstable();
+    assert_eq!(found["timings"]["jit_autotune_fn_5(20-None)"].as_f64(), Some(sums[2] as f64 / 1e12));
+}
+
+#[test]
+fn devices_stand_apart_and_standard_input_is_read() {
+    let planes: Vec<PlaneBuilder> = (0..2)
+        .map(|core| {
+            let mut plane = PlaneBuilder::new(&format!("/device:TPU:{core}"));
+            let module = plane.event(("jit_f(1)", ""), 0, 5_000_000 + core, &[]);
+            plane.line("XLA Modules", 0, &[module]);
+            plane
+        })
+        .collect();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"))
+        .args(["profile", "timings", "-", "--format", "json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(&space(&planes).0).unwrap();
+    let document: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    let devices = document["devices"].as_array().unwrap();
+    assert_eq!(devices.len(), 2);
+    assert_eq!((&devices[1]["plane"], &devices[1]["device"]), (&"/device:TPU:1".into(), &1.into()));
+    assert_eq!(devices[1]["seconds"], serde_json::json!([5.000001e-6]));
+    assert_eq!(document["samples"]["jit_f(1-None)"], 2);
+}
