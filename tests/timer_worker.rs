@@ -67,7 +67,7 @@ fn wait_until(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
 /// One bad `measure` of candidate 1: the failure, after showing that candidate 0 goes on and no process is left.
 fn costs_one_candidate(mode: &str, limits: Limits) -> (FailureKind, String) {
     let folder = tempfile::tempdir().unwrap();
-    let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving(mode), limits).unwrap();
+    let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving(mode), limits, None).unwrap();
     timer.begin(&job(folder.path(), &["{\"i\":0}", "{\"i\":1}"])).unwrap();
     timer.prepare(0).unwrap();
     timer.prepare(1).unwrap();
@@ -142,7 +142,7 @@ fn nonsense_is_shown_as_it_was_seen() {
 #[test]
 fn a_candidate_that_breaks_every_new_worker_is_left_out_by_itself() {
     let folder = tempfile::tempdir().unwrap();
-    let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("load-abort"), limits()).unwrap();
+    let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("load-abort"), limits(), None).unwrap();
     timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
     timer.prepare(0).unwrap();
     let failure = timer.prepare(1).unwrap_err();
@@ -158,7 +158,7 @@ fn a_candidate_that_breaks_every_new_worker_is_left_out_by_itself() {
 #[test]
 fn a_worker_that_never_starts_is_a_matter_of_the_device() {
     let start =
-        |command: &str, limits: Limits| CommandTimer::start(Path::new(EXE), command, limits).map(|_| ()).unwrap_err();
+        |command: &str, limits: Limits| CommandTimer::start(Path::new(EXE), command, limits, None).map(|_| ()).unwrap_err();
     let quick = Limits { start: Duration::from_millis(500), ..limits() };
     for (command, limits, expected) in [
         (misbehaving("hello-exit"), limits(), "exit code 9 during `hello`; its stderr: no such device"),
@@ -172,7 +172,7 @@ fn a_worker_that_never_starts_is_a_matter_of_the_device() {
         assert_eq!(failure.kind, FailureKind::Device, "{failure}");
         assert!(failure.message.contains(expected), "{failure}");
     }
-    let failure = CommandTimer::start(Path::new("/no/such/exe"), "true", limits()).map(|_| ()).unwrap_err();
+    let failure = CommandTimer::start(Path::new("/no/such/exe"), "true", limits(), None).map(|_| ()).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Device);
 }
 
@@ -181,7 +181,7 @@ fn nothing_is_left_of_a_worker_that_hung() {
     let folder = tempfile::tempdir().unwrap();
     let pids = folder.path().join("pids");
     let command = misbehaving(&format!("orphans {}", pids.display()));
-    let mut timer = CommandTimer::start(Path::new(EXE), &command, limits()).unwrap();
+    let mut timer = CommandTimer::start(Path::new(EXE), &command, limits(), None).unwrap();
     timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
     timer.prepare(0).unwrap();
     timer.prepare(1).unwrap();
@@ -266,7 +266,7 @@ fn the_example_worker_conforms_and_times() {
     assert!(report.passed() && report.steps.len() == 15, "{report}");
     assert!(report.steps.iter().all(|step| step.outcome == Outcome::Passed), "{report}");
 
-    let mut timer = CommandTimer::start(Path::new(EXE), &command, Limits::default()).unwrap();
+    let mut timer = CommandTimer::start(Path::new(EXE), &command, Limits::default(), None).unwrap();
     assert_eq!(timer.name(), format!("command:{command}"));
     assert_eq!((timer.source(), timer.device().identity.platform.as_str()), (Source::HostWall, "python"));
     let input = |name: &str, values: [f32; 3]| {
