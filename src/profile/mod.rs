@@ -23,7 +23,7 @@ mod seed;
 mod source;
 mod space;
 mod totals;
-#[allow(missing_docs, unreachable_pub)]
+#[allow(missing_docs, unreachable_pub, clippy::enum_variant_names)]
 #[rustfmt::skip]
 mod xplane;
 

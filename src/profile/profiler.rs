@@ -174,7 +174,7 @@ pub fn missing_functions(profiles: &[Timings]) -> Vec<Finding> {
     let union: std::collections::BTreeSet<u64> = all.iter().flatten().copied().collect();
     let missing = union.into_iter().filter_map(|id| {
         let without = all.iter().filter(|ids| !ids.contains(&id)).count() as u64;
-        (without > 0).then(|| Finding::FunctionMissing { function: id, profiles: without })
+        (without > 0).then_some(Finding::FunctionMissing { function: id, profiles: without })
     });
     missing.collect()
 }
