@@ -1,0 +1,27 @@
+//! An XSpace: whatever the bytes are, reading ends, and busy time is no longer than what holds it.
+
+#![no_main]
+
+use autotune_lowered::profile::{Layout, Profiler, Semantics, XSpace, executions};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(space) = XSpace::from_bytes(bytes.to_vec()) else { return };
+    let time = executions(&space);
+    for execution in &time.executions {
+        assert!(execution.start_ps <= execution.end_ps);
+        if execution.layout != Layout::ModuleLines {
+            assert!(execution.busy_ps <= execution.span_ps);
+            let total: u64 = execution.operations.iter().map(|operation| operation.total_ps).fold(0, u64::saturating_add);
+            assert!(execution.busy_ps <= total);
+        }
+    }
+    for plane in space.planes() {
+        for semantics in [Semantics::Seed, Semantics::Mended] {
+            let regex = regex::bytes::Regex::new("e").ok();
+            let profiler = Profiler { prefix_filter: String::new(), event_filter_regex: regex, ..Profiler::new(semantics) };
+            let timings = profiler.timings(plane, &time);
+            assert!(timings.samples.values().flatten().all(|seconds| *seconds >= 0.0));
+        }
+    }
+});
