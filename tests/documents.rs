@@ -23,8 +23,9 @@ fn members(value: &Value, found: &mut BTreeSet<String>) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 found.insert(name.clone());
-                let is_data =
-                    ["config", "hardware", "arguments", "parameters", "tie_set", "timings"].contains(&name.as_str());
+                let data = ["config", "hardware", "arguments", "parameters", "tie_set", "timings", "functions"];
+                // how many samples each timing has; elsewhere it is a list
+                let is_data = data.contains(&name.as_str()) || (name == "samples" && value.is_object());
                 let is_config = name == "baseline" && value.get("config").is_none();
                 if !is_data && !is_config && name != "configs" {
                     members(value, found);

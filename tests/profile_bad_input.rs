@@ -1,6 +1,6 @@
 //! Damaged profiles end in an error or in counted findings, and never in a panic.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::regex_creation_in_loops, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "support/xspace.rs"]
 mod xspace;

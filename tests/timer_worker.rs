@@ -157,8 +157,9 @@ fn a_candidate_that_breaks_every_new_worker_is_left_out_by_itself() {
 
 #[test]
 fn a_worker_that_never_starts_is_a_matter_of_the_device() {
-    let start =
-        |command: &str, limits: Limits| CommandTimer::start(Path::new(EXE), command, limits, None).map(|_| ()).unwrap_err();
+    let start = |command: &str, limits: Limits| {
+        CommandTimer::start(Path::new(EXE), command, limits, None).map(|_| ()).unwrap_err()
+    };
     let quick = Limits { start: Duration::from_millis(500), ..limits() };
     for (command, limits, expected) in [
         (misbehaving("hello-exit"), limits(), "exit code 9 during `hello`; its stderr: no such device"),
