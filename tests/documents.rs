@@ -23,8 +23,8 @@ fn members(value: &Value, found: &mut BTreeSet<String>) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 found.insert(name.clone());
-                let is_data =
-                    ["config", "hardware", "arguments", "parameters", "tie_set", "timings"].contains(&name.as_str());
+                let is_data = ["config", "hardware", "arguments", "parameters", "tie_set", "timings", "sample_counts"]
+                    .contains(&name.as_str());
                 let is_config = name == "baseline" && value.get("config").is_none();
                 if !is_data && !is_config && name != "configs" {
                     members(value, found);
