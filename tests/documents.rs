@@ -23,9 +23,8 @@ fn members(value: &Value, found: &mut BTreeSet<String>) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 found.insert(name.clone());
-                let data = ["config", "hardware", "arguments", "parameters", "tie_set", "timings", "functions"];
-                // how many samples each timing has; elsewhere it is a list
-                let is_data = data.contains(&name.as_str()) || (name == "samples" && value.is_object());
+                let is_data = ["config", "hardware", "arguments", "parameters", "tie_set", "timings", "sample_counts"]
+                    .contains(&name.as_str());
                 let is_config = name == "baseline" && value.get("config").is_none();
                 if !is_data && !is_config && name != "configs" {
                     members(value, found);

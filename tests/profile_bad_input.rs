@@ -22,6 +22,7 @@ fn read(bytes: Vec<u8>) -> Option<Vec<Finding>> {
     let time = executions(&space);
     time.module_totals();
     time.operation_totals();
+    let regex = regex::bytes::Regex::new("e").unwrap();
     for plane in space.planes() {
         for event in plane.lines().flat_map(|line| line.events()).flatten() {
             for stat in event.stats().flatten() {
@@ -30,7 +31,7 @@ fn read(bytes: Vec<u8>) -> Option<Vec<Finding>> {
             }
         }
         for semantics in [Semantics::Seed, Semantics::Mended] {
-            for regex in [None, Some(regex::bytes::Regex::new("e").unwrap())] {
+            for regex in [None, Some(regex.clone())] {
                 let profiler =
                     Profiler { prefix_filter: String::new(), event_filter_regex: regex, ..Profiler::new(semantics) };
                 let timings = profiler.timings(plane, &time);

@@ -129,5 +129,5 @@ fn devices_stand_apart_and_standard_input_is_read() {
     assert_eq!(devices.len(), 2);
     assert_eq!((&devices[1]["plane"], &devices[1]["device"]), (&"/device:TPU:1".into(), &1.into()));
     assert_eq!(devices[1]["seconds"], serde_json::json!([5.000001e-6]));
-    assert_eq!(document["samples"]["jit_f(1-None)"], 2);
+    assert_eq!(document["sample_counts"]["jit_f(1-None)"], 2);
 }

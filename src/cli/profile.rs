@@ -30,7 +30,7 @@ struct TimingsDocument {
     schema: u32,
     semantics: Semantics,
     timings: BTreeMap<String, f64>,
-    samples: BTreeMap<String, usize>,
+    sample_counts: BTreeMap<String, usize>,
     functions: BTreeMap<u64, FunctionTime>,
     dropped: Dropped,
     profiles: Vec<ProfileDocument>,
@@ -130,7 +130,7 @@ fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         schema: 1,
         semantics: profiler.semantics,
         timings: samples.iter().filter_map(|(name, list)| Some((name.clone(), one(list)?))).collect(),
-        samples: samples.iter().map(|(name, list)| (name.clone(), list.len())).collect(),
+        sample_counts: samples.iter().map(|(name, list)| (name.clone(), list.len())).collect(),
         functions: functions.functions(),
         dropped,
         profiles,
@@ -147,7 +147,7 @@ fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 fn write_table(out: &mut dyn Write, document: &TimingsDocument) -> std::io::Result<()> {
     let mut grid = Grid::new(&["name", ">time", ">samples"]);
     for (name, seconds) in &document.timings {
-        let samples = document.samples.get(name).copied().unwrap_or(0);
+        let samples = document.sample_counts.get(name).copied().unwrap_or(0);
         grid.row([name.clone(), format_ns(seconds * 1e9), samples.to_string()]);
     }
     if !grid.is_empty() {

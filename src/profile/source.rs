@@ -118,6 +118,15 @@ fn read_file(path: &Path) -> Result<Bytes, ProfileErrorKind> {
     if length > MAX_SPACE_BYTES {
         return Err(ProfileErrorKind::TooLarge { limit: MAX_SPACE_BYTES });
     }
+    let bytes = read_length(&file, length)?;
+    if bytes.starts_with(&GZIP) {
+        return expanded(&bytes).map(Bytes::from);
+    }
+    Ok(Bytes::from_owner(bytes))
+}
+
+/// Reads as many bytes as a file had when it was looked at, all threads together.
+fn read_length(file: &File, length: u64) -> Result<memmap2::MmapMut, ProfileErrorKind> {
     let mut bytes = memmap2::MmapMut::map_anon(usize::try_from(length).unwrap_or(usize::MAX))?;
     // without large pages a quarter of the time goes into page faults; where the kernel has none, it stays as it is
     let _ = bytes.advise(memmap2::Advice::HugePage);
@@ -127,10 +136,7 @@ fn read_file(path: &Path) -> Result<Bytes, ProfileErrorKind> {
             _ => ProfileErrorKind::Unreadable(error),
         })
     })?;
-    if bytes.starts_with(&GZIP) {
-        return expanded(&bytes).map(Bytes::from);
-    }
-    Ok(Bytes::from_owner(bytes))
+    Ok(bytes)
 }
 
 /// Reads all of a stream, up to a limit.
@@ -210,6 +216,18 @@ mod tests {
         let sparse = File::create(&file).unwrap();
         sparse.set_len(MAX_SPACE_BYTES + 1).unwrap();
         assert!(matches!(XSpace::open(&file).unwrap_err().kind, ProfileErrorKind::TooLarge { .. }));
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_an_error() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![1; READ_BYTES + 10]).unwrap();
+        let length = file.metadata().unwrap().len();
+        assert_eq!(read_length(&file, length).unwrap().len() as u64, length);
+        for left in [READ_BYTES as u64 + 9, READ_BYTES as u64, 3, 0] {
+            file.set_len(left).unwrap();
+            assert!(matches!(read_length(&file, length), Err(ProfileErrorKind::Shrank)));
+        }
     }
 
     #[test]
