@@ -156,7 +156,11 @@ fn plugins_that_are_none() {
     let place = Place::new();
     let module = module();
     expect(&place.run(&[&module, "--plugin", "/nowhere/plugin.so"]), DEVICE_TROUBLE, &["/nowhere/plugin.so"]);
-    expect(&place.run(&[&module, "--plugin", &place.file("plugin.so", "text")]), DEVICE_TROUBLE, &["plugin.so"]);
+    expect(
+        &place.run(&[&module, "--plugin", &place.file("plugin.so", "text")]),
+        DEVICE_TROUBLE,
+        &["plugin.so", "pip install"],
+    );
     expect(&place.run(&["device", "--plugin", "/nowhere/plugin.so"]), DEVICE_TROUBLE, &["/nowhere/plugin.so"]);
     let run = place.run(&[&module, "--timer", "command:exit 3"]);
     expect(&run, DEVICE_TROUBLE, &[]);
@@ -176,6 +180,7 @@ fn a_second_process_is_told_who_has_the_cache() {
 #[test]
 fn caches_that_cannot_be_made() {
     let place = Place::new();
+    expect(&place.run(&["cache", "seed", "/dev/null/seeds"]), NOTHING_MATCHED, &["the cache is empty"]);
     let file = place.file("a-file", "somebody's");
     let run = run(Path::new(&file), &[&module(), "--timer", &place.replay()]);
     expect(&run, CACHE_TROUBLE, &["a-file"]);

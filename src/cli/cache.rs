@@ -98,6 +98,9 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             let entries = open_for_reading(cache)?.cache().entries()?;
             let own = entries.into_iter().filter(|(.., tier)| *tier != Tier::Seed);
             let pairs: Vec<_> = own.map(|(key, entry, _)| (key, entry)).collect();
+            if pairs.is_empty() {
+                return Err(Fault::new(exit::NOTHING_MATCHED, "the cache is empty: tune a module first"));
+            }
             for path in write_seeds(folder, &pairs)? {
                 writeln!(out, "{}", path.display())?;
             }

@@ -25,7 +25,9 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             Err(failure) => failures.push(failure),
         }
     }
-    for failure in &failures {
+    // where no plugin works the first one's reason is the error; beside working ones it is only said
+    let said_later = usize::from(shown.is_empty());
+    for failure in failures.iter().skip(said_later) {
         tracing::warn!("{failure}");
     }
     if let (true, Some(failure)) = (shown.is_empty(), failures.first()) {

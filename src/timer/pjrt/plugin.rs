@@ -66,9 +66,17 @@ pub(super) struct Plugin {
 impl Plugin {
     /// Loads the library, checks the API's version and initialises the plugin.
     pub(super) fn load(path: &Path) -> Result<Rc<Self>, PjrtError> {
+        // a bare name would be looked for in the system's folders, not here
+        let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         // SAFETY: the library's constructors run; this process exists to risk that.
-        let library = unsafe { libloading::Library::new(path) }.map_err(|error| {
-            PjrtError::local(format!("{}: cannot be loaded: {}", path.display(), one_line(&error.to_string())))
+        let library = unsafe { libloading::Library::new(&file) }.map_err(|error| {
+            // the loader's own words stand in the source; the outer error only says who failed
+            let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            PjrtError::local(format!(
+                "{}: cannot be loaded: {}; give a PJRT plugin's shared library, such as that of `pip install xla-cpu-pjrt`",
+                path.display(),
+                one_line(&reason)
+            ))
         })?;
         let library = Box::leak(Box::new(library));
         type GetApi = unsafe extern "C" fn() -> *const Api;
