@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::model::{Failure, FailureKind, InputArray, Job, OutputArray};
+use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, Measured, Outputs, Profiled, Signature,
+    BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, Measured, Outputs, Profiled, Signature, capability,
 };
 use crate::array::MAX_ARRAY_BYTES;
 
@@ -89,12 +90,21 @@ impl Bench {
     }
 
     /// Runs candidates under one profile.
-    pub(crate) fn measure_round(&mut self, launches: Vec<Launch>, folder: PathBuf) -> Result<Profiled, Failure> {
-        for launch in &launches {
-            self.check_loaded(launch.candidate)?;
+    pub(crate) fn profile_round(
+        &mut self,
+        launches: &[(usize, u32)],
+        folder: PathBuf,
+    ) -> Result<ProfiledRound, Failure> {
+        if !self.hello.can(capability::PROFILE) {
+            return Err(Failure::new(FailureKind::Device, "the worker gives no profiles"));
+        }
+        for &(candidate, _) in launches {
+            self.check_loaded(candidate)?;
         }
         let limit = self.limits.measure;
-        self.client()?.request(Call::MeasureRound { launches, folder }, limit)
+        let asked = launches.iter().map(|&(candidate, runs)| Launch { candidate, runs }).collect();
+        let profiled: Profiled = self.client()?.request(Call::MeasureRound { launches: asked, folder }, limit)?;
+        ProfiledRound::read(&profiled, launches)
     }
 
     pub(crate) fn outputs(&mut self, candidate: usize, folder: PathBuf) -> Result<Vec<OutputArray>, Failure> {

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::bench::Bench;
 use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::model::{Failure, FailureKind, Job, JobCandidate, Metric, OutputArray, Prepared, Source, Timer};
-use super::profiled::{default_metric, read_round};
-use super::protocol::{Launch, LoadParams, ProgramRef, capability};
+use super::profiled::{ProfiledRound, default_metric};
+use super::protocol::{LoadParams, ProgramRef, capability};
 use crate::device::DeviceFingerprint;
 
 /// Drives one worker of someone else's.
@@ -134,10 +134,12 @@ impl Timer for CommandTimer {
     }
 
     fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
+        Ok(self.profile_round(launches)?.durations(self.metric))
+    }
+
+    fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {
         let folder = scratch(&self.job)?;
-        let asked = launches.iter().map(|&(candidate, runs)| Launch { candidate, runs }).collect();
-        let profiled = self.bench.measure_round(asked, folder)?;
-        read_round(&profiled, launches, self.metric)
+        self.bench.profile_round(launches, folder)
     }
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::model::{Failure, FailureKind, Metric};
-use super::profiled::read_round;
+use super::profiled::ProfiledRound;
 use super::protocol::{
     BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, MAX_LINE_BYTES, Measured, Outputs, PROTOCOL_VERSION,
     Profiled, ProgramRef, Response, capability,
@@ -265,8 +265,8 @@ fn measure(
         let launches = vec![Launch { candidate: 7, runs }];
         let call = Call::MeasureRound { launches, folder: files.folder.clone() };
         let profiled: Profiled = client.request(call, limits.measure)?;
-        let mut durations = read_round(&profiled, &[(7, runs)], Metric::Span)?;
-        return Ok(durations.pop().unwrap_or_default());
+        let round = ProfiledRound::read(&profiled, &[(7, runs)])?;
+        return Ok(round.durations(Metric::Span).pop().unwrap_or_default());
     }
     let measured: Measured = client.request(Call::Measure { candidate: 7, runs }, limits.measure)?;
     Ok(measured.samples_ns)

@@ -18,4 +18,5 @@ pub use command::CommandTimer;
 pub use model::{
     Failure, FailureKind, InputArray, Job, JobCandidate, Metric, OutputArray, Prepared, ProgramFile, Source, Timer,
 };
+pub use profiled::ProfiledRound;
 pub use replay::ReplayTimer;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::profiled::ProfiledRound;
 use crate::array::ArraySpec;
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
@@ -243,6 +244,11 @@ pub trait Timer {
     /// failure nobody knows which launch is to blame.
     fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
         launches.iter().map(|&(candidate, runs)| self.measure(candidate, runs)).collect()
+    }
+
+    /// The same, with everything that the profile tells of the launches.
+    fn profile_round(&mut self, _launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {
+        Err(Failure::new(FailureKind::Device, format!("the timer `{}` takes no profiles", self.name())))
     }
 
     /// Runs a loaded candidate once and leaves its outputs as files in the job's scratch folder.

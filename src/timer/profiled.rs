@@ -1,10 +1,11 @@
 //! From a round's profile to the durations of its launches.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::model::{Failure, FailureKind, Metric};
 use super::protocol::Profiled;
-use crate::profile::{DeviceTime, XSpace, executions};
+use crate::profile::{DeviceTime, Execution, XSpace, executions};
 
 /// Largest profile of one round that is read.
 const MAX_PROFILE_BYTES: u64 = 2 << 30;
@@ -15,17 +16,52 @@ pub(crate) fn default_metric(platform: &str) -> Metric {
     if platform == "cpu" { Metric::Span } else { Metric::Busy }
 }
 
-/// One duration, nanoseconds, for each run of each launch.
-///
-/// Executions are told apart by their module's name and, among equals, by the order in which they started. A profile
-/// that holds more or fewer of them than were launched is refused: which launch is missing cannot be known.
-pub(crate) fn read_round(
-    profiled: &Profiled,
-    launches: &[(usize, u32)],
-    metric: Metric,
-) -> Result<Vec<Vec<u64>>, Failure> {
-    let space = read(&profiled.profile)?;
-    durations(&executions(&space), &profiled.module_name, launches, metric)
+/// The profile of one round: the device time of every run of every launch.
+#[derive(Debug)]
+pub struct ProfiledRound {
+    times: DeviceTime,
+    /// For each launch its runs: places in `times.executions`.
+    launches: Vec<Vec<usize>>,
+}
+
+impl ProfiledRound {
+    /// Reads a worker's profile, removes it, and finds every launch in it.
+    pub(crate) fn read(profiled: &Profiled, launches: &[(usize, u32)]) -> Result<Self, Failure> {
+        Self::find(executions(&read(&profiled.profile)?), profiled.module_name.as_deref(), launches)
+    }
+
+    /// Executions are told apart by their module's name and, among equals, by the order in which they started; without
+    /// a name by that order alone. A profile that holds more or fewer than were launched is refused: which launch is
+    /// missing cannot be known.
+    pub(crate) fn find(
+        times: DeviceTime,
+        module_name: Option<&str>,
+        launches: &[(usize, u32)],
+    ) -> Result<Self, Failure> {
+        let launches = match module_name {
+            Some(module_name) => by_name(&times, module_name, launches),
+            None => by_order(&times, launches),
+        }?;
+        Ok(Self { times, launches })
+    }
+
+    /// Everything that the profile tells.
+    pub fn times(&self) -> &DeviceTime {
+        &self.times
+    }
+
+    /// The runs of a launch, in the order in which they started.
+    pub fn runs(&self, launch: usize) -> impl Iterator<Item = &Execution> {
+        let runs = self.launches.get(launch).map(Vec::as_slice).unwrap_or_default();
+        runs.iter().filter_map(|&run| self.times.executions.get(run))
+    }
+
+    /// One duration, nanoseconds, for each run of each launch.
+    pub fn durations(&self, metric: Metric) -> Vec<Vec<u64>> {
+        let ps = |execution: &Execution| if metric == Metric::Busy { execution.busy_ps } else { execution.span_ps };
+        let to_ns = |ps: u64| ps.saturating_add(500) / 1000;
+        (0..self.launches.len()).map(|launch| self.runs(launch).map(|run| to_ns(ps(run))).collect()).collect()
+    }
 }
 
 fn read(path: &Path) -> Result<XSpace, Failure> {
@@ -41,43 +77,78 @@ fn read(path: &Path) -> Result<XSpace, Failure> {
     XSpace::from_bytes(bytes).map_err(|error| failure(error.to_string()))
 }
 
-fn durations(
-    times: &DeviceTime,
-    module_name: &str,
-    launches: &[(usize, u32)],
-    metric: Metric,
-) -> Result<Vec<Vec<u64>>, Failure> {
+/// What the profile itself says that may explain a launch that is not in it.
+fn findings(times: &DeviceTime) -> String {
+    let findings: Vec<String> = times.findings.iter().map(ToString::to_string).collect();
+    if findings.is_empty() { String::new() } else { format!(" ({})", findings.join("; ")) }
+}
+
+fn by_name(times: &DeviceTime, module_name: &str, launches: &[(usize, u32)]) -> Result<Vec<Vec<usize>>, Failure> {
     let of_launch = |&(candidate, runs): &(usize, u32)| {
         let name = module_name.replace("{candidate}", &candidate.to_string());
-        let mut found: Vec<_> = times.of_module(&name).collect();
-        found.sort_by_key(|execution| execution.start_ps);
+        let named = times.executions.iter().enumerate().filter(|(_, execution)| times.name(execution.module) == name);
+        let mut found: Vec<(i64, usize)> = named.map(|(place, execution)| (execution.start_ps, place)).collect();
+        found.sort_unstable();
         if found.len() != runs as usize {
-            let findings: Vec<String> = times.findings.iter().map(ToString::to_string).collect();
-            let why = if findings.is_empty() { String::new() } else { format!(" ({})", findings.join("; ")) };
-            let message =
-                format!("the profile holds {} executions of `{name}`, {runs} were launched{why}", found.len());
+            let message = format!(
+                "the profile holds {} executions of `{name}`, {runs} were launched{}",
+                found.len(),
+                findings(times)
+            );
             return Err(Failure::new(FailureKind::Protocol, message));
         }
-        let to_ns = |ps: u64| ps.saturating_add(500) / 1000;
-        let ps =
-            found.iter().map(|execution| if metric == Metric::Busy { execution.busy_ps } else { execution.span_ps });
-        Ok(ps.map(to_ns).collect())
+        Ok(found.into_iter().map(|(_, place)| place).collect())
     };
     launches.iter().map(of_launch).collect()
+}
+
+fn by_order(times: &DeviceTime, launches: &[(usize, u32)]) -> Result<Vec<Vec<usize>>, Failure> {
+    let launched: usize = launches.iter().map(|&(_, runs)| runs as usize).sum();
+    let mut found: Vec<(i64, usize)> =
+        times.executions.iter().enumerate().map(|(place, execution)| (execution.start_ps, place)).collect();
+    found.sort_unstable();
+    if found.len() != launched {
+        let message =
+            format!("the profile holds {} executions, {launched} were launched{}", found.len(), findings(times));
+        return Err(Failure::new(FailureKind::Protocol, message));
+    }
+    let mut places = found.into_iter().map(|(_, place)| place);
+    let of_launches: Vec<Vec<usize>> =
+        launches.iter().map(|&(_, runs)| places.by_ref().take(runs as usize).collect()).collect();
+    check_programs(times, launches, &of_launches)?;
+    Ok(of_launches)
+}
+
+/// A candidate is one program, and no two candidates are the same one: else the order is not that of the launches.
+fn check_programs(times: &DeviceTime, launches: &[(usize, u32)], found: &[Vec<usize>]) -> Result<(), Failure> {
+    let mut program_of: BTreeMap<usize, i64> = BTreeMap::new();
+    let mut candidate_of: BTreeMap<i64, usize> = BTreeMap::new();
+    for (&(candidate, _), places) in launches.iter().zip(found) {
+        let programs = places.iter().filter_map(|&place| times.executions.get(place)?.program_id);
+        for program in programs {
+            let (of_candidate, of_program) =
+                (*program_of.entry(candidate).or_insert(program), *candidate_of.entry(program).or_insert(candidate));
+            if of_candidate != program || of_program != candidate {
+                let message = format!(
+                    "the profile's executions are not in the order of the launches: program {program} was found for \
+                     candidate {candidate} and for candidate {of_program}, whose program is {of_candidate}"
+                );
+                return Err(Failure::new(FailureKind::Protocol, message));
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::Value;
-    use std::collections::BTreeMap;
 
     /// A real trace of six functions run five times each, and what an independent program computed for it.
     #[test]
     fn durations_are_the_oracles_in_launch_order() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane");
-        let times = executions(&XSpace::open(&folder.join("autotune6x5.xplane.pb.gz")).unwrap());
-        let oracle = std::fs::read_to_string(folder.join("autotune6x5.oracle.json")).unwrap();
+        let oracle = std::fs::read_to_string(folder().join("autotune6x5.oracle.json")).unwrap();
         let oracle: Value = serde_json::from_str(&oracle).unwrap();
         let mut expected: BTreeMap<&str, Vec<(i64, [u64; 2])>> = BTreeMap::new();
         for module in oracle["modules"].as_array().unwrap() {
@@ -86,17 +157,60 @@ mod tests {
             expected.entry(module["hlo_module"].as_str().unwrap()).or_default().push(times);
         }
         let launches: Vec<(usize, u32)> = [3, 0, 5, 1, 4, 2].map(|candidate| (candidate, 5)).to_vec();
+        let round = ProfiledRound::find(times(), Some(NAME), &launches).unwrap();
         for (metric, at) in [(Metric::Span, 0), (Metric::Busy, 1)] {
-            let found = durations(&times, "jit_autotune_fn_{candidate}", &launches, metric).unwrap();
+            let found = round.durations(metric);
             for ((candidate, _), found) in launches.iter().zip(found) {
                 let expected = expected.get_mut(format!("jit_autotune_fn_{candidate}").as_str()).unwrap();
                 expected.sort_unstable();
                 assert_eq!(found, expected.iter().map(|(_, ns)| ns[at]).collect::<Vec<_>>(), "{candidate} {metric}");
             }
         }
-        let more = durations(&times, "jit_autotune_fn_{candidate}", &[(0, 6)], Metric::Span).unwrap_err();
+        let failed = |launches| ProfiledRound::find(times(), Some(NAME), launches).unwrap_err();
+        let more = failed(&[(0, 6)]);
         assert!(more.message.contains("5 executions") && more.message.contains("6 were launched"), "{more}");
-        let absent = durations(&times, "jit_autotune_fn_{candidate}", &[(9, 1)], Metric::Span).unwrap_err();
+        let absent = failed(&[(9, 1)]);
         assert!(absent.needs_restart() && absent.message.contains("holds 0 executions"), "{absent}");
+    }
+
+    /// The order that the functions' names tell, found without them.
+    #[test]
+    fn launches_without_names_are_told_by_their_order() {
+        let times = times();
+        let mut started: Vec<&Execution> = times.executions.iter().collect();
+        started.sort_by_key(|execution| execution.start_ps);
+        let candidate = |execution: &Execution| -> usize {
+            times.name(execution.module).strip_prefix("jit_autotune_fn_").unwrap().parse().unwrap()
+        };
+        let launches: Vec<(usize, u32)> = started
+            .chunk_by(|one, next| one.module == next.module)
+            .map(|launch| (candidate(launch[0]), launch.len() as u32))
+            .collect();
+        let named = ProfiledRound::find(self::times(), Some(NAME), &[0, 1, 2, 3, 4, 5].map(|id| (id, 5))).unwrap();
+        let ordered = ProfiledRound::find(self::times(), None, &launches).unwrap();
+        let mut of_candidate = vec![Vec::new(); 6];
+        for ((candidate, _), durations) in launches.iter().zip(ordered.durations(Metric::Span)) {
+            of_candidate[*candidate].extend(durations);
+        }
+        assert_eq!(of_candidate, named.durations(Metric::Span));
+        let failed = |launches: &[(usize, u32)]| ProfiledRound::find(self::times(), None, launches).unwrap_err();
+        assert!(failed(&[(0, 29)]).message.contains("30 executions, 29 were launched"));
+        let one_program = failed(&[(0, 30)]);
+        assert!(one_program.needs_restart() && one_program.message.contains("not in the order"), "{one_program}");
+        let mut twice = launches;
+        let (first, runs) = twice[0];
+        twice[0] = (first, runs - 1);
+        twice.insert(0, (9, 1));
+        assert!(failed(&twice).message.contains("candidate 9"), "one program under two candidates");
+    }
+
+    const NAME: &str = "jit_autotune_fn_{candidate}";
+
+    fn folder() -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane")
+    }
+
+    fn times() -> DeviceTime {
+        executions(&XSpace::open(&folder().join("autotune6x5.xplane.pb.gz")).unwrap())
     }
 }

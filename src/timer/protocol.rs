@@ -265,8 +265,10 @@ pub struct Launch {
 pub struct Profiled {
     /// An XSpace that holds every launch.
     pub profile: PathBuf,
-    /// The modules' name in it, with `{candidate}` for the candidate's number.
-    pub module_name: String,
+    /// The modules' name in it, with `{candidate}` for the candidate's number. Without it executions are told apart by
+    /// the order in which they started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module_name: Option<String>,
 }
 
 /// The answer to `outputs`.
