@@ -18,20 +18,28 @@ pub mod label;
 pub mod stats;
 pub mod wire;
 
+#[cfg(feature = "tuner")]
 pub mod candidates;
+#[cfg(feature = "tuner")]
 pub mod decision;
 pub mod hlo;
+#[cfg(feature = "tuner")]
 pub mod profile;
 
 pub mod cache;
 pub mod registry;
+#[cfg(feature = "tuner")]
 pub mod samples;
 
+#[cfg(feature = "tuner")]
 pub mod matching;
+#[cfg(feature = "tuner")]
 pub mod timer;
 
+#[cfg(feature = "tuner")]
 pub mod tune;
 
+#[cfg(feature = "tuner")]
 pub mod report;
 
 #[cfg(feature = "cli")]

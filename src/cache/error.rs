@@ -26,6 +26,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// sled refused.
+    #[cfg(feature = "tuner")]
     #[error("cannot {action} the sled cache `{path}`: {source}; `autotune-lowered cache rebuild` makes it again from the sample log", path = path.display())]
     Sled {
         /// What was tried.

@@ -18,6 +18,7 @@ mod key;
 mod lock;
 mod memory;
 mod seed;
+#[cfg(feature = "tuner")]
 mod sled_store;
 mod store;
 mod tiered;
@@ -28,6 +29,7 @@ pub use key::CacheKey;
 pub use lock::FolderLock;
 pub use memory::MemoryStore;
 pub use seed::{SeedProblem, SeedStore, write_seeds};
+#[cfg(feature = "tuner")]
 pub use sled_store::{SledCondition, SledStore};
 pub use store::{ConfigStore, Tier};
 pub use tiered::{Flag, FlagKind, Hit, Lookup, OverlayGuard, TieredCache};
