@@ -306,7 +306,7 @@ fn the_same_program_in_other_bytes_stands_in_for_a_damaged_file() {
     let (mut registry, invocation) = registry(&root, 3, &distinct_program);
     let text = distinct_program(1).replace("module @m", "module  @m");
     let semantic = invocation.candidates[1].program.as_ref().unwrap().semantic_digest;
-    let twin = registry.put_program(ProgramFormat::StablehloText, text.as_bytes(), semantic, vec![]).unwrap();
+    let twin = registry.writer().put_program(ProgramFormat::StablehloText, text.as_bytes(), semantic, vec![]).unwrap();
     assert_ne!(twin.digest, Digest::of(distinct_program(1).as_bytes()));
     let mut changed = invocation.as_ref().clone();
     changed.candidates[2].program = Some(twin);

@@ -1,0 +1,17 @@
+//! The native part of the Python package: labels, the registry's writer and the look-up. It never opens sled and never
+//! measures; tuning from Python starts the program.
+
+mod labels;
+mod registry;
+
+use pyo3::prelude::*;
+
+/// The native part of `autotune_lowered`.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<registry::RegistryWriter>()?;
+    module.add_function(wrap_pyfunction!(labels::scan, module)?)?;
+    module.add_function(wrap_pyfunction!(labels::digest, module)?)?;
+    Ok(())
+}
