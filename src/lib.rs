@@ -15,6 +15,7 @@ pub mod config;
 pub mod device;
 pub mod digest;
 pub mod label;
+pub mod mapped_file;
 pub mod stats;
 pub mod wire;
 

@@ -15,6 +15,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("array", 0),
     ("stats", 0),
     ("wire", 0),
+    ("mapped_file", 0),
     ("hlo", 1),
     ("profile", 1),
     ("candidates", 1),

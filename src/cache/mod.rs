@@ -20,6 +20,7 @@ mod memory;
 mod seed;
 #[cfg(feature = "tuner")]
 mod sled_store;
+mod snapshot;
 mod store;
 mod tiered;
 
@@ -31,5 +32,6 @@ pub use memory::MemoryStore;
 pub use seed::{SeedProblem, SeedStore, write_seeds};
 #[cfg(feature = "tuner")]
 pub use sled_store::{SledCondition, SledStore};
+pub use snapshot::{Snapshot, SnapshotRecord, SnapshotStore, write_snapshot};
 pub use store::{ConfigStore, Tier};
 pub use tiered::{Flag, FlagKind, Hit, Lookup, OverlayGuard, TieredCache};

@@ -20,6 +20,8 @@ pub enum Tier {
     Sled,
     /// The sample log's decisions, where sled cannot be opened.
     SampleLog,
+    /// A published snapshot.
+    Snapshot,
     /// Shipped files.
     Seed,
 }
@@ -31,6 +33,7 @@ impl fmt::Display for Tier {
             Self::Memory => "memory",
             Self::Sled => "sled",
             Self::SampleLog => "sample-log",
+            Self::Snapshot => "snapshot",
             Self::Seed => "seed",
         })
     }
