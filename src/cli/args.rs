@@ -321,6 +321,13 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
+    /// Publish the cache as one immutable file that any number of processes read at once; prints its digest
+    Snapshot {
+        /// File to write
+        out: PathBuf,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
     /// Make the sled cache again from the sample log
     Rebuild {
         #[command(flatten)]

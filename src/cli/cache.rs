@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use etcetera::BaseStrategy;
 use serde_json::json;
 
-use crate::cache::{CacheKey, ConfigStore, Entry, Lookup, SeedStore, Tier, write_seeds};
+use crate::cache::{CacheKey, ConfigStore, Entry, Lookup, SeedStore, Tier, write_seeds, write_snapshot};
 use crate::report::{Grid, format_ns, format_ratio, write_json};
 use crate::tune::Ledger;
 
@@ -89,15 +89,14 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             for key in &keys {
                 removed += usize::from(ledger.remove(key)?);
             }
+            ledger.publish()?;
             writeln!(out, "removed {removed}")?;
             if removed == 0 {
                 return Ok(exit::NOTHING_MATCHED);
             }
         }
         CacheCommand::Seed { out: folder, cache } => {
-            let entries = open_for_reading(cache)?.cache().entries()?;
-            let own = entries.into_iter().filter(|(.., tier)| *tier != Tier::Seed);
-            let pairs: Vec<_> = own.map(|(key, entry, _)| (key, entry)).collect();
+            let pairs = open_for_reading(cache)?.own_entries()?;
             if pairs.is_empty() {
                 return Err(Fault::new(exit::NOTHING_MATCHED, "the cache is empty: tune a module first"));
             }
@@ -105,9 +104,16 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
                 writeln!(out, "{}", path.display())?;
             }
         }
+        CacheCommand::Snapshot { out: path, cache } => {
+            let entries = open_for_reading(cache)?.own_entries()?;
+            let digest = write_snapshot(path, &entries)?;
+            writeln!(out, "{digest}  {}", path.display())?;
+            tracing::info!("{} entries in `{}`", entries.len(), path.display());
+        }
         CacheCommand::Rebuild { cache } => {
-            let ledger = Ledger::rebuild(&folder(cache)?)?;
+            let mut ledger = Ledger::rebuild(&folder(cache)?)?;
             tell(&ledger);
+            ledger.publish()?;
             writeln!(out, "{} entries", ledger.cache().entries()?.len())?;
         }
         CacheCommand::Get { op, key, match_mode, plugin, cache, format } => {

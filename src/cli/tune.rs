@@ -83,7 +83,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     };
     let (mut result, stopped_by) = if args.dry_run { (tuner.preview(&plan), None) } else { tuner.run(&plan) };
     result.missed = missed(&scan, &matching);
-    result.notes = notes(&scan, &registry, ledger.notes());
+    result.notes.splice(0..0, notes(&scan, &registry, ledger.notes()));
     print(&result, args, out)?;
     out.flush()?;
     if let Some(error) = stopped_by {

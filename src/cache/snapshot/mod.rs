@@ -50,3 +50,6 @@ mod writer;
 pub use reader::{Snapshot, SnapshotRecord};
 pub use store::SnapshotStore;
 pub use writer::write_snapshot;
+
+/// Name of the snapshot in a cache folder.
+pub const SNAPSHOT_FILE: &str = "best-v1.snapshot";
