@@ -53,6 +53,11 @@ pub trait ConfigStore: Send + Sync {
     /// Every entry, in the keys' order.
     fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>;
 
+    /// The key of every entry, in order.
+    fn keys(&self) -> Result<Vec<CacheKey>, StoreError> {
+        Ok(self.entries()?.into_iter().map(|(key, _)| key).collect())
+    }
+
     /// Stores an entry; it is on the disk, where the tier has one, when this returns.
     fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError>;
 

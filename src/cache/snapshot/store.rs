@@ -60,6 +60,10 @@ impl ConfigStore for SnapshotStore {
         self.snapshot.records().map(|record| self.entry(record?)).collect()
     }
 
+    fn keys(&self) -> Result<Vec<CacheKey>, StoreError> {
+        self.snapshot.records().map(|record| Ok(record?.to_key())).collect()
+    }
+
     fn put(&self, _: &CacheKey, _: &Arc<Entry>) -> Result<(), StoreError> {
         Err(StoreError::ReadOnly("snapshot"))
     }
