@@ -15,6 +15,7 @@
 
 mod entry;
 mod error;
+mod exchange;
 mod key;
 mod lock;
 mod memory;
@@ -27,6 +28,7 @@ mod tiered;
 
 pub use entry::{Entry, Provenance};
 pub use error::StoreError;
+pub use exchange::{EjkernelExport, ExchangeError, export_ejkernel, import_ejkernel};
 pub use key::CacheKey;
 pub use lock::FolderLock;
 pub use memory::MemoryStore;

@@ -85,6 +85,13 @@ pub(super) enum MetricArg {
     Busy,
 }
 
+/// Another tool's cache files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ExchangeArg {
+    /// The persistent caches of ejkernel, one file an operation
+    Ejkernel,
+}
+
 /// What to do with a label that only kept its operation's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ByNameArg {
@@ -325,6 +332,32 @@ pub(super) enum CacheCommand {
     Snapshot {
         /// File to write
         out: PathBuf,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Write cached configs as another tool's cache files
+    Export {
+        /// Whose files
+        #[arg(long, value_enum)]
+        format: ExchangeArg,
+        /// Folder to write to; what else its files hold stays
+        out: PathBuf,
+        /// Only entries of devices whose name, as `cache ls` prints it, contains this
+        #[arg(long = "for", value_name = "TEXT")]
+        device: Option<String>,
+        /// The tool's own name of the device, for instance ejkernel's `device_kind|platform_version` [default: made from the entry]
+        #[arg(long, value_name = "TEXT")]
+        fingerprint: Option<String>,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Take configs over from another tool's cache files
+    Import {
+        /// Whose files
+        #[arg(long, value_enum)]
+        format: ExchangeArg,
+        /// A file, or a folder of them
+        path: PathBuf,
         #[command(flatten)]
         cache: CacheArgs,
     },
