@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import _native
+from . import _native, _ranks
 
 
 class CacheError(RuntimeError):
@@ -145,7 +145,8 @@ def default_folder() -> pathlib.Path:
 class Cache:
     """An open cache. It shows what was published when it was opened, and nothing refreshes by itself.
 
-    Any number of processes open one at once, also while a tuner writes its folder.
+    Any number of processes open one at once, also while a tuner writes its folder. The processes of one JAX program
+    (`jax.distributed`) compare their digests before the first look-up; each must open its caches in the same order.
     """
 
     __slots__ = ("_answers", "_path", "_ranks_agree", "_store")
@@ -235,6 +236,11 @@ class Cache:
 
     def _ask(self, question: tuple[str, str, str | None, str, Device]) -> Entry | None:
         op_id, call_key, direction, match, device = question
+        if not self._ranks_agree:
+            difference = _ranks.first_difference(self.digest)
+            if difference is not None:
+                raise SnapshotMismatch(f"{difference}: programs that differ hang; publish one snapshot to all and pin it")
+            self._ranks_agree = True
         try:
             found = self._store.find(device._fingerprint, op_id, call_key, direction, match)
         except (OSError, RuntimeError) as error:
