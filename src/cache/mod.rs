@@ -28,7 +28,7 @@ mod tiered;
 
 pub use entry::{Entry, Provenance};
 pub use error::StoreError;
-pub use exchange::{EjkernelExport, ExchangeError, export_ejkernel, import_ejkernel};
+pub use exchange::{EjkernelExport, EjkernelImport, ExchangeError, export_ejkernel, import_ejkernel};
 pub use key::CacheKey;
 pub use lock::FolderLock;
 pub use memory::MemoryStore;

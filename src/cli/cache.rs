@@ -173,7 +173,7 @@ fn export(
 }
 
 fn import(path: &Path, cache: &CacheArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let (entries, left_out) = import_ejkernel(path)?;
+    let EjkernelImport { entries, left_out } = import_ejkernel(path)?;
     for reason in &left_out {
         tracing::warn!("left out: {reason}");
     }

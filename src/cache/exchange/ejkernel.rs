@@ -86,6 +86,15 @@ pub struct EjkernelExport {
     pub left_out: BTreeMap<String, String>,
 }
 
+/// What an import read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EjkernelImport {
+    /// The entries, file by file.
+    pub entries: Vec<(CacheKey, Arc<Entry>)>,
+    /// What was left out, each with the reason.
+    pub left_out: Vec<String>,
+}
+
 #[derive(Deserialize)]
 struct Table {
     ejkernel: String,
@@ -190,14 +199,14 @@ pub fn export_ejkernel(
     Ok(export)
 }
 
-/// Reads the persistent cache files of a folder, or one of them. Also gives what was left out, each with the reason.
+/// Reads the persistent cache files of a folder, or one of them.
 ///
 /// The device is what ejkernel knows of it: its kind and the platform's version. Such an entry never applies by itself to a
 /// device whose hardware is known, only under a wider match mode.
 ///
 /// # Errors
 /// Where a file cannot be read or is no cache.
-pub fn import_ejkernel(path: &Path) -> Result<(Vec<(CacheKey, Arc<Entry>)>, Vec<String>), ExchangeError> {
+pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
     let mut files = Vec::new();
     if path.is_dir() {
         for file in fs::read_dir(path).map_err(io_error("list", path))? {
@@ -210,7 +219,7 @@ pub fn import_ejkernel(path: &Path) -> Result<(Vec<(CacheKey, Arc<Entry>)>, Vec<
     } else {
         files.push(path.to_owned());
     }
-    let (mut entries, mut left_out) = (Vec::new(), Vec::new());
+    let EjkernelImport { mut entries, mut left_out } = EjkernelImport::default();
     for path in files {
         for (name, value) in read(&path)? {
             match (parse_key(&name), value) {
@@ -229,7 +238,7 @@ pub fn import_ejkernel(path: &Path) -> Result<(Vec<(CacheKey, Arc<Entry>)>, Vec<
             }
         }
     }
-    Ok((entries, left_out))
+    Ok(EjkernelImport { entries, left_out })
 }
 
 fn version_of(operation: &Operation) -> Option<u32> {

@@ -2,4 +2,4 @@
 
 mod ejkernel;
 
-pub use ejkernel::{EjkernelExport, ExchangeError, export_ejkernel, import_ejkernel};
+pub use ejkernel::{EjkernelExport, EjkernelImport, ExchangeError, export_ejkernel, import_ejkernel};
