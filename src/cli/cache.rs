@@ -7,8 +7,8 @@ use etcetera::BaseStrategy;
 use serde_json::json;
 
 use crate::cache::{
-    CacheKey, ConfigStore, Entry, Lookup, SeedStore, Tier, export_ejkernel, import_ejkernel, write_seeds,
-    write_snapshot,
+    CacheKey, ConfigStore, EjkernelImport, Entry, Lookup, SeedStore, Tier, export_ejkernel, import_ejkernel,
+    write_seeds, write_snapshot,
 };
 use crate::report::{Grid, format_ns, format_ratio, write_json};
 use crate::tune::Ledger;
