@@ -274,7 +274,10 @@ fn a_folder_is_one_devices_and_keeps_a_call_once() {
     };
     let replay = folder.path().join("replay.json");
     program::write_replay(&program::example().join("registry"), &replay);
-    let none = tune(&format!("replay:{}", replay.display()), &[]);
+    let samples = format!("replay:{}", replay.display());
+    let metric = run(folder.path(), &[&module(), "--timer", &samples, "--metric", "busy"]);
+    assert!(metric.code == 2 && metric.fault().contains("`--metric` needs profiles"), "{}", metric.stderr);
+    let none = tune(&samples, &[]);
     assert_eq!(none.code, 2);
     assert!(none.fault().contains("needs a timer that takes profiles, such as `--timer jax`"), "{}", none.stderr);
     assert_eq!(tune(&worker, &["--dry-run"]).code, 0);

@@ -147,7 +147,7 @@ pub(super) struct TuneArgs {
     #[arg(long)]
     pub no_persist: bool,
     /// What times candidates: `pjrt`, `jax` or `jax:PYTHON` (device time from JAX's profiler), `command:CMD` (a worker of
-    /// your own), `replay:PATH` (a file of recorded samples, or a folder of profiles captured earlier)
+    /// your own), `replay:FILE` (recorded samples), `replay:DIR` (profiles captured earlier)
     #[arg(long, value_name = "TIMER", default_value = "pjrt")]
     pub timer: String,
     /// What of an execution in a profile decides [default: `span` on a CPU, `busy` elsewhere]

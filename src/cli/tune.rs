@@ -179,7 +179,10 @@ fn start_timer(args: &TuneArgs, executables: &Path) -> Result<Box<dyn Timer>, Fa
         }
         Some(("replay", path)) => replay(args, Path::new(path)),
         _ => {
-            let message = format!("`--timer {}` is none of `pjrt`, `jax`, `command:CMD`, `replay:PATH`", args.timer);
+            let message = format!(
+                "`--timer {}` is none of `pjrt`, `jax`, `command:CMD`, `replay:FILE`, `replay:DIR`",
+                args.timer
+            );
             Err(Fault::new(exit::USAGE, message))
         }
     }
