@@ -154,12 +154,15 @@ pub(super) struct TuneArgs {
     #[arg(long)]
     pub no_persist: bool,
     /// What times candidates: `pjrt`, `jax` or `jax:PYTHON` (device time from JAX's profiler), `command:CMD` (a worker of
-    /// your own), `replay:FILE` (recorded samples)
+    /// your own), `replay:FILE` (recorded samples), `replay:DIR` (profiles captured earlier)
     #[arg(long, value_name = "TIMER", default_value = "pjrt")]
     pub timer: String,
     /// What of an execution in a profile decides [default: `span` on a CPU, `busy` elsewhere]
     #[arg(long, value_enum)]
     pub metric: Option<MetricArg>,
+    /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from again
+    #[arg(long, value_name = "DIR")]
+    pub keep_profiles: Option<PathBuf>,
     #[command(flatten)]
     pub plugin: PluginArgs,
     /// Folder of search spaces that go before those shipped; they feed workers that build programs themselves

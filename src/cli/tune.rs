@@ -16,7 +16,9 @@ use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::Registry;
 use crate::report::{write_json, write_result};
 use crate::timer::pjrt::PjrtTimer;
-use crate::timer::{CommandTimer, FailureKind, Limits, Metric, ReplayTimer, Timer};
+use crate::timer::{
+    CommandTimer, Failure, FailureKind, KeepingTimer, Limits, Metric, ProfileReplay, ReplayTimer, Source, Timer,
+};
 use crate::tune::{
     Autotuner, AutotuningResult, Ledger, MissedLabel, OperationResult, PlannedInvocation, Status, TuneOptions,
 };
@@ -50,7 +52,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let scratch = tempfile::tempdir()
         .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
     let executables = ledger.root().map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
-    let mut timer = start_timer(args, &executables)?;
+    let mut timer = keeping(args, start_timer(args, &executables)?)?;
     let by_name = match args.by_name {
         ByNameArg::Few => ByName::Few,
         ByNameArg::All => ByName::All,
@@ -175,12 +177,45 @@ fn start_timer(args: &TuneArgs, executables: &Path) -> Result<Box<dyn Timer>, Fa
             timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
             Ok(Box::new(timer))
         }
-        Some(("replay", file)) => Ok(Box::new(ReplayTimer::open(Path::new(file)).map_err(Fault::input)?)),
+        Some(("replay", path)) => replay(args, Path::new(path)),
         _ => {
-            let message = format!("`--timer {}` is none of `pjrt`, `jax`, `command:CMD`, `replay:FILE`", args.timer);
+            let message = format!(
+                "`--timer {}` is none of `pjrt`, `jax`, `command:CMD`, `replay:FILE`, `replay:DIR`",
+                args.timer
+            );
             Err(Fault::new(exit::USAGE, message))
         }
     }
+}
+
+/// A folder holds profiles, a file samples.
+fn replay(args: &TuneArgs, path: &Path) -> Result<Box<dyn Timer>, Fault> {
+    let input = |failure: Failure| Fault::input(failure.message);
+    if path.is_dir() {
+        return Ok(Box::new(ProfileReplay::open(path, metric(args)).map_err(input)?));
+    }
+    if args.metric.is_some() {
+        let message = "`--metric` needs profiles, and a recording holds samples alone; name a folder of profiles";
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    Ok(Box::new(ReplayTimer::open(path).map_err(input)?))
+}
+
+/// The same timer, with its profiles kept where that was asked for.
+fn keeping(args: &TuneArgs, timer: Box<dyn Timer>) -> Result<Box<dyn Timer>, Fault> {
+    let Some(folder) = &args.keep_profiles else { return Ok(timer) };
+    if timer.source() != Source::DeviceProfile {
+        let message = format!(
+            "`--keep-profiles` needs a timer that takes profiles, such as `--timer jax`; `{}` takes none",
+            timer.name()
+        );
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    if args.dry_run {
+        return Ok(timer);
+    }
+    let timer = KeepingTimer::new(timer, folder).map_err(|failure| Fault::input(failure.message))?;
+    Ok(Box::new(timer))
 }
 
 fn plan(scan: &Scan, matching: &Matching) -> Vec<PlannedInvocation> {

@@ -37,6 +37,6 @@ pub use profiler::{
     Dropped, FunctionSamples, FunctionTime, Profiler, SEED_MAX_EVENTS, Semantics, Timings, missing_functions,
 };
 pub use sanity::Launches;
-pub use source::{Capture, MAX_SPACE_BYTES, captures};
+pub use source::{Capture, MAX_SPACE_BYTES, capture_files, captures};
 pub use space::{EventChunk, EventMetadata, Line, Plane, XSpace};
 pub use totals::{ModuleKey, ModuleTotal, OperationTotal};

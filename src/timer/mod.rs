@@ -19,4 +19,4 @@ pub use model::{
     Failure, FailureKind, InputArray, Job, JobCandidate, Metric, OutputArray, Prepared, ProgramFile, Source, Timer,
 };
 pub use profiled::ProfiledRound;
-pub use replay::ReplayTimer;
+pub use replay::{KeepingTimer, ProfileReplay, ReplayTimer};
