@@ -60,6 +60,8 @@ pub struct Execution {
 pub struct Operation {
     /// The instruction's name.
     pub name: NameId,
+    /// Start of the first of them.
+    pub start_ps: i64,
     /// Events.
     pub count: u64,
     /// Sum of their durations.
@@ -154,7 +156,7 @@ fn find(space: &XSpace, wanted: Option<&Regex>) -> DeviceTime {
     DeviceTime { executions, findings, names: all_names }
 }
 
-fn is_control_flow(name: &str) -> bool {
+pub(super) fn is_control_flow(name: &str) -> bool {
     let base = name.split('.').next().unwrap_or_default();
     matches!(base, "while" | "conditional" | "call")
 }
@@ -316,9 +318,11 @@ fn operations(tracks: &[Vec<Record>], control: &[bool], scratch: &mut Scratch) -
             let Some(place) = scratch.places.get_mut(record.operation as usize) else { continue };
             if place.0 != scratch.mark {
                 *place = (scratch.mark, operations.len() as u32);
-                operations.push(Operation { name: NameId(record.operation), count: 0, total_ps: 0, own_ps: 0 });
+                let (name, start_ps) = (NameId(record.operation), record.time.start_ps);
+                operations.push(Operation { name, start_ps, count: 0, total_ps: 0, own_ps: 0 });
             }
             if let Some(operation) = operations.get_mut(place.1 as usize) {
+                operation.start_ps = operation.start_ps.min(record.time.start_ps);
                 operation.count += 1;
                 operation.total_ps += record.time.length_ps();
             }
