@@ -35,7 +35,7 @@ mod user_label;
 pub use error::{ScanError, ScanErrorKind};
 pub use found::{CallSite, Diagnosis, FoundLabel, ModuleForm, Scan};
 pub(crate) use plain_text::symbol;
-pub use scan::{ScanOptions, scan_bytes, scan_path, scan_reader};
 pub use program::{Program, read_program};
+pub use scan::{ScanOptions, scan_bytes, scan_path, scan_reader};
 pub use semantic::semantic_digest;
 pub use user_label::{UserLabels, UserLabelsError};

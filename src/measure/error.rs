@@ -58,12 +58,10 @@ pub enum MeasureError {
         source: io::Error,
     },
     /// The timer takes no profiles.
-    #[error("the timer `{timer}` takes no profiles{why}; `--timer jax` does")]
+    #[error("the timer `{timer}` takes no profiles, and only they tell kernels apart; `--timer jax` takes them")]
     NoProfiles {
         /// The timer.
         timer: String,
-        /// What it said of that, in brackets; empty where nothing.
-        why: String,
     },
     /// The timer does not tell what the program takes.
     #[error("the timer `{timer}` does not tell what the program takes, so no inputs can be made")]

@@ -122,7 +122,12 @@ mod tests {
         assert_eq!((arrays.len(), made.len()), (DType::ALL.len(), DType::ALL.len()));
         for array in &arrays {
             assert!(array.donated);
-            assert_eq!(std::fs::metadata(&array.path).unwrap().len(), array.spec.host_bytes().unwrap(), "{}", array.spec);
+            assert_eq!(
+                std::fs::metadata(&array.path).unwrap().len(),
+                array.spec.host_bytes().unwrap(),
+                "{}",
+                array.spec
+            );
         }
         let fill = |dtype| &made[DType::ALL.iter().position(|one| *one == dtype).unwrap()].made;
         assert_eq!(*fill(DType::S32), Made::Fill(Fill::Constant { value: 0.0 }));
@@ -136,7 +141,10 @@ mod tests {
         std::fs::write(given.path().join("1.bin"), [7; 8]).unwrap();
         let (arrays, made) = make(&specs, Some(given.path()), false, scratch.path()).unwrap();
         assert_eq!(made[0].made, Made::Fill(Fill::Normal { scale: 1.0 }));
-        assert_eq!((&made[1].made, &arrays[1].path), (&Made::File(given.path().join("1.bin")), &given.path().join("1.bin")));
+        assert_eq!(
+            (&made[1].made, &arrays[1].path),
+            (&Made::File(given.path().join("1.bin")), &given.path().join("1.bin"))
+        );
         std::fs::write(given.path().join("1.bin"), [7; 9]).unwrap();
         let error = make(&specs, Some(given.path()), false, scratch.path()).unwrap_err();
         assert!(error.is_of_input() && error.to_string().contains("9 bytes are not argument 1, s32[2]"), "{error}");

@@ -46,7 +46,7 @@ pub fn measure(
     scratch: &Path,
 ) -> Result<Measured, MeasureError> {
     if !timer.measures_rounds() {
-        return Err(MeasureError::NoProfiles { timer: timer.name().to_owned(), why: String::new() });
+        return Err(MeasureError::NoProfiles { timer: timer.name().to_owned() });
     }
     let file = program.write(scratch, "program")?;
     // inputs are part of a job, and only the compiled program tells what they are
@@ -97,6 +97,8 @@ const CONTROL: &str = "module @control {
 fn control(timer: &mut dyn Timer, scratch: &Path) -> Result<(), Failure> {
     let of_scratch = |error: MeasureError| Failure::new(FailureKind::Device, error.to_string());
     let file = MeasuredProgram::of_text(CONTROL).write(scratch, "control").map_err(of_scratch)?;
+    // what was prepared is not wanted again
+    timer.end();
     timer.restart(&[])?;
     timer.begin(&job(&file, Vec::new(), scratch))?;
     let specs = timer.signature(0)?.unwrap_or_default();
@@ -118,8 +120,10 @@ fn explained(timer: &dyn Timer, failure: Failure) -> Failure {
     };
     match subscriber::named(&failure.message).or_else(of_environment) {
         Some(who) => {
-            let message =
-                format!("{}; CUPTI takes one subscriber, and {who} is one already: measure without it", failure.message);
+            let message = format!(
+                "{}; CUPTI takes one subscriber, and {who} is one already: measure without it",
+                failure.message
+            );
             Failure::new(failure.kind, message)
         }
         None => failure,

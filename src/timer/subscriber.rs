@@ -27,7 +27,8 @@ pub(crate) fn from_environment() -> Option<String> {
 fn named_in(message: &str, environment: impl FnOnce() -> Option<String>) -> Option<String> {
     let message = message.to_ascii_lowercase();
     let speaks_of_it = message.contains("multiple_subscribers")
-        || message.contains("cupti") && ["multiple subscribers", "already subscribed"].iter().any(|one| message.contains(one));
+        || message.contains("cupti")
+            && ["multiple subscribers", "already subscribed"].iter().any(|one| message.contains(one));
     let unknown =
         || "another CUPTI subscriber (Nsight Systems, Nsight Compute, Compute Sanitizer, cuda-gdb, …)".to_owned();
     speaks_of_it.then(|| environment().unwrap_or_else(unknown))
