@@ -28,13 +28,14 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
         return Err(Fault::new(exit::USAGE, "`--timer replay:FILE` runs no program; `--timer jax` does"));
     }
     // a file that is no program is known before a device is started
-    let program = MeasuredProgram::open(&args.program).map_err(fault)?;
+    let program = MeasuredProgram::open(&args.program).map_err(|error| fault(&args.program, error))?;
     let scratch = tempfile::tempdir()
         .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
     let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: None };
     let mut timer = start_timer(&choice, scratch.path())?;
     let options = MeasureOptions { iterations: args.iterations, inputs: args.inputs.clone() };
-    let measured = measure(&mut *timer, &program, &options, scratch.path()).map_err(fault)?;
+    let measured = measure(&mut *timer, &program, &options, scratch.path());
+    let measured = measured.map_err(|error| fault(&args.program, error))?;
     if measured.measurement.kernels.is_empty() {
         tracing::warn!("no kernels ran: the program gives the device nothing to do");
     }
@@ -46,8 +47,13 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     Ok(exit::FINE)
 }
 
-fn fault(error: MeasureError) -> Fault {
-    if error.is_of_input() { Fault::input(error) } else { Fault::device(error) }
+fn fault(program: &Path, error: MeasureError) -> Fault {
+    match (&error, error.is_of_input()) {
+        // the worker does not know what the user called it
+        (MeasureError::Failed(failure), true) => Fault::input(format!("`{}`: {failure}", program.display())),
+        (_, true) => Fault::input(error),
+        (_, false) => Fault::device(error),
+    }
 }
 
 #[derive(Serialize)]
@@ -192,20 +198,11 @@ fn write_table(out: &mut dyn Write, document: &Document<'_>) -> std::io::Result<
         writeln!(out)?;
         grid.write(out)?;
     }
-    let inputs: Vec<String> =
-        document.inputs.iter().map(|input| format!("{} {}", input.spec, values(&input.made))).collect();
     let (one, was) = if document.warm_up == 1 { ("iteration", "was") } else { ("iterations", "were") };
-    writeln!(
-        out,
-        "\n{} iterations on {}; {} {one} before them {was} left out",
-        document.iterations, document.device, document.warm_up
-    )?;
-    writeln!(
-        out,
-        "inputs: {}{}",
-        if inputs.is_empty() { "none".to_owned() } else { inputs.join(", ") },
-        if document.inputs_given_anew { "; given anew before each iteration" } else { "" }
-    )?;
+    let Document { iterations, device, warm_up, .. } = document;
+    writeln!(out, "\n{iterations} iterations on {device}; {warm_up} {one} before them {was} left out")?;
+    let anew = if document.inputs_given_anew { "; given anew before each iteration" } else { "" };
+    writeln!(out, "inputs: {}{anew}", inputs(document.inputs))?;
     for note in &document.notes {
         writeln!(out, "note: {note}")?;
     }
@@ -213,6 +210,20 @@ fn write_table(out: &mut dyn Write, document: &Document<'_>) -> std::io::Result<
         writeln!(out, "{}", finding.to_string().replace(char::is_control, " "))?;
     }
     Ok(())
+}
+
+/// Inputs that a line holds; the JSON has them all.
+const INPUTS_SHOWN: usize = 8;
+
+fn inputs(inputs: &[MadeInput]) -> String {
+    let shown = inputs.iter().take(INPUTS_SHOWN);
+    let mut shown: Vec<String> = shown.map(|input| format!("{} {}", input.spec, values(&input.made))).collect();
+    match inputs.len().saturating_sub(INPUTS_SHOWN) {
+        0 if inputs.is_empty() => return "none".to_owned(),
+        0 => {}
+        more => shown.push(format!("and {more} more, which `--format json` lists")),
+    }
+    shown.join(", ")
 }
 
 fn values(made: &Made) -> String {

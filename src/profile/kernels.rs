@@ -200,7 +200,7 @@ mod tests {
         let expected =
             KernelsDiffer { iteration: 2, kernel: "ynn_fusion".to_owned(), expected: count, found: count - 1 };
         assert_eq!(fewer, expected);
-        assert_eq!(lost(&|execution| drop(execution.operations.remove(place))).found, 0);
+        assert_eq!(lost(&|execution| _ = execution.operations.remove(place)).found, 0);
         let sine = Execution { operations: same[0].operations[place..=place].to_vec(), ..same[0].clone() };
         let more = Measurement::new(&times, [&sine, &same[1]]).unwrap_err();
         assert_eq!((more.iteration, more.expected), (2, if more.kernel == "ynn_fusion" { count } else { 0 }));
