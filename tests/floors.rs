@@ -25,6 +25,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("cache", 2),
     ("matching", 3),
     ("timer", 3),
+    ("measure", 4),
     ("tune", 4),
     ("report", 5),
     ("cli", 6),

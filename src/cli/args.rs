@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 
 use crate::device::MatchMode;
 
@@ -55,6 +56,8 @@ pub(super) enum Command {
     /// Read profiles that JAX or XLA wrote (docs/profiles.md)
     #[command(subcommand)]
     Profile(ProfileCommand),
+    /// Time one program's kernels under a profiler (docs/profiles.md)
+    Measure(MeasureArgs),
     /// Run, guard or check a worker (docs/worker-protocol.md)
     #[command(subcommand)]
     Worker(WorkerCommand),
@@ -139,6 +142,17 @@ pub(super) struct PluginArgs {
     pub client_options: Vec<String>,
 }
 
+/// How long a worker may take, and how much memory.
+#[derive(Debug, Clone, Args)]
+pub(super) struct LimitArgs {
+    /// Seconds after which a call to a worker counts as hung
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    /// MiB of memory that a worker may use [default: three quarters of the machine's]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
+    pub memory_limit: Option<u64>,
+}
+
 #[derive(Debug, Clone, Args)]
 pub(super) struct TuneArgs {
     /// The lowered module: HLO text, StableHLO text or bytecode, HloModuleProto, an XLA dump folder, gzip or zstd of
@@ -185,12 +199,8 @@ pub(super) struct TuneArgs {
     /// Measure again what is already known
     #[arg(long)]
     pub force: bool,
-    /// Seconds after which a call to a worker counts as hung
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub timeout: u64,
-    /// MiB of memory that a worker may use [default: three quarters of the machine's]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
-    pub memory_limit: Option<u64>,
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// Say what would be tuned, and measure nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -421,6 +431,43 @@ fn duration_ns(text: &str) -> Result<f64, String> {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
         _ => Err("expected nanoseconds, zero or more".to_owned()),
     }
+}
+
+/// What of a program is measured; the two are not interchangeable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ModeArg {
+    /// The sum of the kernels' durations, without the gaps between them
+    Kernels,
+    /// From the first kernel's start to the last one's end, with the gaps
+    Span,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MeasureArgs {
+    /// The program: StableHLO text or bytecode, or a serialized HloModuleProto
+    pub program: PathBuf,
+    /// What is measured
+    #[arg(long, value_enum, default_value_t = ModeArg::Span)]
+    pub mode: ModeArg,
+    /// Also the time of each kernel, in launch order; with `--mode kernels`
+    #[arg(long)]
+    pub per_kernel: bool,
+    /// Iterations that count, after one that does not
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..10_000))]
+    pub iterations: u32,
+    /// Folder of inputs, dense little-endian elements in `0.bin`, `1.bin`, … [default: normal values, zeros for integers]
+    #[arg(long, value_name = "DIR")]
+    pub inputs: Option<PathBuf>,
+    /// What runs the program: `jax` or `jax:PYTHON`, `pjrt` where the plugin has a profiler, `command:CMD`
+    #[arg(long, value_name = "TIMER", default_value = "jax")]
+    pub timer: String,
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
 }
 
 #[derive(Debug, Subcommand)]

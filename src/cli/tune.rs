@@ -23,7 +23,7 @@ use crate::tune::{
     Autotuner, AutotuningResult, Ledger, MissedLabel, OperationResult, PlannedInvocation, Status, TuneOptions,
 };
 
-use super::args::{ByNameArg, Format, MetricArg, TuneArgs};
+use super::args::{ByNameArg, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
 use super::fault::Fault;
 use super::progress::Progress;
 use super::{cache, candidates, device, exit, registry, scan};
@@ -52,7 +52,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let scratch = tempfile::tempdir()
         .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
     let executables = ledger.root().map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
-    let mut timer = keeping(args, start_timer(args, &executables)?)?;
+    let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };
+    let mut timer = keeping(args, start_timer(&choice, &executables)?)?;
     let by_name = match args.by_name {
         ByNameArg::Few => ByName::Few,
         ByNameArg::All => ByName::All,
@@ -122,7 +123,7 @@ fn cancel_flag() -> Result<Arc<AtomicBool>, Fault> {
     Ok(flag)
 }
 
-fn limits(args: &TuneArgs) -> Limits {
+fn limits(args: &LimitArgs) -> Limits {
     let call = Duration::from_secs(args.timeout);
     let memory = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);
     Limits { compile: call, measure: call, load: call, memory_bytes: memory, ..Limits::default() }
@@ -136,8 +137,8 @@ fn three_quarters_of_memory() -> Option<u64> {
     Some(bytes / 4 * 3)
 }
 
-fn metric(args: &TuneArgs) -> Option<Metric> {
-    args.metric.map(|metric| match metric {
+fn metric(metric: Option<MetricArg>) -> Option<Metric> {
+    metric.map(|metric| match metric {
         MetricArg::Span => Metric::Span,
         MetricArg::Busy => Metric::Busy,
     })
@@ -150,14 +151,27 @@ fn active_python() -> PathBuf {
     pythons.into_iter().find(|python| python.exists()).unwrap_or_else(|| PathBuf::from("python3"))
 }
 
-fn start_timer(args: &TuneArgs, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+/// Which timer to start, and how.
+pub(super) struct TimerChoice<'a> {
+    /// As `--timer` has it.
+    pub(super) timer: &'a str,
+    /// The plugin and its device.
+    pub(super) plugin: &'a PluginArgs,
+    /// Limits of its workers.
+    pub(super) limits: &'a LimitArgs,
+    /// As `--metric` has it.
+    pub(super) metric: Option<MetricArg>,
+}
+
+/// Starts a timer; kept executables lie in the folder.
+pub(super) fn start_timer(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
     match args.timer.split_once(':') {
         None if args.timer == "pjrt" => {
             if args.metric.is_some() {
                 return Err(Fault::new(exit::USAGE, "`--metric` needs a timer that profiles, such as `--timer jax`"));
             }
-            let plugin = device::first_plugin(&args.plugin)?;
-            let mut options = device::options(&args.plugin, &plugin, limits(args))?;
+            let plugin = device::first_plugin(args.plugin)?;
+            let mut options = device::options(args.plugin, &plugin, limits(args.limits))?;
             executables.clone_into(&mut options.executables);
             let timer = PjrtTimer::start(&options).map_err(Fault::device)?;
             timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
@@ -166,18 +180,20 @@ fn start_timer(args: &TuneArgs, executables: &Path) -> Result<Box<dyn Timer>, Fa
         _ if args.timer == "jax" || args.timer.starts_with("jax:") => {
             let python = args.timer.strip_prefix("jax:").map_or_else(active_python, PathBuf::from);
             let exe = device::this_program()?;
-            let timer = CommandTimer::start_jax(&exe, &python, args.plugin.device, limits(args), metric(args));
+            let timer =
+                CommandTimer::start_jax(&exe, &python, args.plugin.device, limits(args.limits), metric(args.metric));
             let timer = timer.map_err(Fault::device)?;
             timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
             Ok(Box::new(timer))
         }
         Some(("command", command)) => {
-            let timer = CommandTimer::start(&device::this_program()?, command, limits(args), metric(args));
+            let timer =
+                CommandTimer::start(&device::this_program()?, command, limits(args.limits), metric(args.metric));
             let timer = timer.map_err(Fault::device)?;
             timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
             Ok(Box::new(timer))
         }
-        Some(("replay", path)) => replay(args, Path::new(path)),
+        Some(("replay", path)) => replay(args.metric, Path::new(path)),
         _ => {
             let message = format!(
                 "`--timer {}` is none of `pjrt`, `jax`, `command:CMD`, `replay:FILE`, `replay:DIR`",
@@ -189,12 +205,12 @@ fn start_timer(args: &TuneArgs, executables: &Path) -> Result<Box<dyn Timer>, Fa
 }
 
 /// A folder holds profiles, a file samples.
-fn replay(args: &TuneArgs, path: &Path) -> Result<Box<dyn Timer>, Fault> {
+fn replay(chosen: Option<MetricArg>, path: &Path) -> Result<Box<dyn Timer>, Fault> {
     let input = |failure: Failure| Fault::input(failure.message);
     if path.is_dir() {
-        return Ok(Box::new(ProfileReplay::open(path, metric(args)).map_err(input)?));
+        return Ok(Box::new(ProfileReplay::open(path, metric(chosen)).map_err(input)?));
     }
-    if args.metric.is_some() {
+    if chosen.is_some() {
         let message = "`--metric` needs profiles, and a recording holds samples alone; name a folder of profiles";
         return Err(Fault::new(exit::USAGE, message));
     }

@@ -4,7 +4,8 @@
 //! lines, one a thread, stream or view; a line holds events. [`XSpace`] decodes the metadata and indexes the lines;
 //! events and stats are read in place, without an allocation. Times are whole picoseconds.
 //!
-//! [`executions`] finds the module executions with span, busy time and the operations' own time. [`Profiler`] is
+//! [`executions`] finds the module executions with span, busy time and the operations' own time; a [`Measurement`] adds up
+//! the kernels of those of one program. [`Profiler`] is
 //! ejkernel's profiler as `ejkernel/profiler.py` has it, and mended. [`Finding`] lists what makes a profile less than it seems.
 
 mod error;
@@ -14,6 +15,7 @@ mod finding;
 mod gather;
 mod id_table;
 pub mod interval;
+mod kernels;
 mod mended;
 mod names;
 mod plane_view;
@@ -31,6 +33,7 @@ pub use error::{ProfileError, ProfileErrorKind};
 pub use event::{Event, Stat, StatValue, Stats, text};
 pub use execution::{DeviceTime, Execution, Metric, Operation, executions, executions_of_operations};
 pub use finding::Finding;
+pub use kernels::{Iteration, Kernel, KernelsDiffer, Measurement};
 pub use names::NameId;
 pub use plane_view::Layout;
 pub use profiler::{

@@ -12,6 +12,7 @@ mod profiled;
 pub mod protocol;
 pub mod replay;
 pub mod server;
+pub(crate) mod subscriber;
 
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;

@@ -56,6 +56,11 @@ impl ProfiledRound {
         module_name: Option<&str>,
         launches: &[(usize, u32)],
     ) -> Result<Self, Failure> {
+        let launched: u64 = launches.iter().map(|&(_, runs)| u64::from(runs)).sum();
+        if times.executions.is_empty() && launched > 0 {
+            let message = format!("the profile holds 0 executions, {launched} were launched{}", findings(&times));
+            return Err(Failure::new(FailureKind::NoExecutions, message));
+        }
         let launches = match module_name {
             Some(module_name) => by_name(&times, module_name, launches),
             None => by_order(&times, launches),
