@@ -7,7 +7,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use autotune_lowered::cache::{CacheKey, EjkernelImport, Entry, ExchangeError, export_ejkernel, import_ejkernel};
+use autotune_lowered::cache::{
+    CacheKey, EjkernelImport, Entry, ExchangeError, export_ejkernel, export_json, import_ejkernel, import_json,
+};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::label::Direction;
 use serde_json::{Value, json};
@@ -153,4 +155,47 @@ fn operations_that_ejkernel_has_not_are_named() {
     assert_eq!((export.written, export.files.len()), (0, 0));
     assert!(export.left_out["my_matmul@v1"].contains("no such operation"));
     assert!(export.left_out["flash_attention@v1"].contains("has version 2"));
+}
+
+#[test]
+fn json_holds_everything_and_needs_little() {
+    let folder = tempfile::tempdir().unwrap();
+    let entries = [
+        pair("b@v1", Direction::ForwardVjp, "2", &json!({"block": 1.0, "name": "größe"})),
+        pair("a@v1", Direction::Forward, "64", &json!({})),
+    ];
+    let mut sorted = entries.to_vec();
+    sorted.reverse();
+    for name in ["out.json", "deep/out.jsonl"] {
+        let path = folder.path().join(name);
+        export_json(&path, &entries).unwrap();
+        assert_eq!(import_json(&path).unwrap(), sorted);
+        let first = fs::read(&path).unwrap();
+        export_json(&path, &sorted).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), first, "equal entries are equal bytes");
+    }
+    let lines = fs::read_to_string(folder.path().join("deep/out.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), 2);
+    export_json(&folder.path().join("empty.json"), &[]).unwrap();
+    assert_eq!(import_json(&folder.path().join("empty.json")).unwrap(), []);
+
+    let least =
+        r#"{"device":{"platform":"cuda","device_kind":"NVIDIA H200"},"op_id":"a@v1","call_key":"k","config":{"b":2}}"#;
+    let path = folder.path().join("hand.jsonl");
+    fs::write(&path, format!("\n{least}\n\n")).unwrap();
+    let [(key, entry)] = &import_json(&path).unwrap()[..] else { panic!() };
+    assert_eq!((key.direction, entry.config.as_str()), (Direction::Forward, r#"{"b":2}"#));
+
+    for (name, text, expected) in [
+        ("x.jsonl", format!("{least}\n{{\"op_id\":1}}"), "line 2"),
+        ("x.json", r#"{"schema":1,"entries":[{"op_id":"a"}]}"#.to_owned(), "entry 0"),
+        ("x.json", r#"{"schema":2,"entries":[]}"#.to_owned(), "schema is 2"),
+        ("x.json", "[]".to_owned(), "no `schema`"),
+        ("x.json", "{".to_owned(), "EOF"),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let message = import_json(&path).unwrap_err().to_string();
+        assert!(message.contains(expected) && message.contains(name), "{message}");
+    }
 }

@@ -28,7 +28,9 @@ mod tiered;
 
 pub use entry::{Entry, Provenance};
 pub use error::StoreError;
-pub use exchange::{EjkernelExport, EjkernelImport, ExchangeError, export_ejkernel, import_ejkernel};
+pub use exchange::{
+    EjkernelExport, EjkernelImport, ExchangeError, export_ejkernel, export_json, import_ejkernel, import_json,
+};
 pub use key::CacheKey;
 pub use lock::FolderLock;
 pub use memory::MemoryStore;

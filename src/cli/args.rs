@@ -93,6 +93,8 @@ pub(super) enum MetricArg {
 pub(super) enum ExchangeArg {
     /// The persistent caches of ejkernel, one file an operation
     Ejkernel,
+    /// Entries as JSON, in a file whose name ends in `.json`, or `.jsonl` for one a line
+    Json,
 }
 
 /// What to do with a label that only kept its operation's name.
@@ -185,6 +187,9 @@ pub(super) struct TuneArgs {
     /// Whose recordings may stand for this device's: exact, kind or any
     #[arg(long = "match", value_name = "MODE", default_value = "exact")]
     pub match_mode: MatchMode,
+    /// Only this operation (`op@vN`), or this call of it (`op@vN:key`); may be given again
+    #[arg(long, value_name = "OP[:KEY]")]
+    pub only: Vec<String>,
     /// What to do with a label that only kept its operation's name
     #[arg(long, value_enum, default_value_t = ByNameArg::Few)]
     pub by_name: ByNameArg,
@@ -348,12 +353,12 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
-    /// Write cached configs as another tool's cache files
+    /// Write cached configs as JSON or as another tool's cache files
     Export {
         /// Whose files
         #[arg(long, value_enum)]
         format: ExchangeArg,
-        /// Folder to write to; what else its files hold stays
+        /// File (`json`) or folder to write to; what else another tool's files hold stays
         out: PathBuf,
         /// Only entries of devices whose name, as `cache ls` prints it, contains this
         #[arg(long = "for", value_name = "TEXT")]
@@ -364,7 +369,7 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
-    /// Take configs over from another tool's cache files
+    /// Take configs over from JSON or from another tool's cache files
     Import {
         /// Whose files
         #[arg(long, value_enum)]

@@ -7,8 +7,8 @@ use etcetera::BaseStrategy;
 use serde_json::json;
 
 use crate::cache::{
-    CacheKey, ConfigStore, EjkernelImport, Entry, Lookup, SeedStore, Tier, export_ejkernel, import_ejkernel,
-    write_seeds, write_snapshot,
+    CacheKey, ConfigStore, EjkernelImport, Entry, Lookup, SeedStore, Tier, export_ejkernel, export_json,
+    import_ejkernel, import_json, write_seeds, write_snapshot,
 };
 use crate::report::{Grid, format_ns, format_ratio, write_json};
 use crate::tune::Ledger;
@@ -113,10 +113,10 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             writeln!(out, "{digest}  {}", path.display())?;
             tracing::info!("{} entries in `{}`", entries.len(), path.display());
         }
-        CacheCommand::Export { format: ExchangeArg::Ejkernel, out: folder, device, fingerprint, cache } => {
-            return export(folder, device.as_deref(), fingerprint.as_deref(), cache, out);
+        CacheCommand::Export { format, out: path, device, fingerprint, cache } => {
+            return export(*format, path, device.as_deref(), fingerprint.as_deref(), cache, out);
         }
-        CacheCommand::Import { format: ExchangeArg::Ejkernel, path, cache } => return import(path, cache, out),
+        CacheCommand::Import { format, path, cache } => return import(*format, path, cache, out),
         CacheCommand::Rebuild { cache } => {
             let mut ledger = Ledger::rebuild(&folder(cache)?)?;
             tell(&ledger);
@@ -150,7 +150,8 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
 }
 
 fn export(
-    folder: &Path,
+    format: ExchangeArg,
+    path: &Path,
     device: Option<&str>,
     fingerprint: Option<&str>,
     cache: &CacheArgs,
@@ -158,7 +159,12 @@ fn export(
 ) -> Result<u8, Fault> {
     let mut entries = open_for_reading(cache)?.own_entries()?;
     entries.retain(|(key, _)| device.is_none_or(|device| key.device.to_string().contains(device)));
-    let export = export_ejkernel(folder, &entries, fingerprint)?;
+    if format == ExchangeArg::Json {
+        export_json(path, &entries)?;
+        writeln!(out, "{}", path.display())?;
+        return Ok(exit::FINE);
+    }
+    let export = export_ejkernel(path, &entries, fingerprint)?;
     for (op_id, reason) in &export.left_out {
         tracing::warn!("`{op_id}` is left out: {reason}");
     }
@@ -172,16 +178,21 @@ fn export(
     Ok(exit::FINE)
 }
 
-fn import(path: &Path, cache: &CacheArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let EjkernelImport { entries, left_out } = import_ejkernel(path)?;
+fn import(format: ExchangeArg, path: &Path, cache: &CacheArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let EjkernelImport { entries, left_out } = match format {
+        ExchangeArg::Ejkernel => import_ejkernel(path)?,
+        ExchangeArg::Json => EjkernelImport { entries: import_json(path)?, left_out: Vec::new() },
+    };
     for reason in &left_out {
         tracing::warn!("left out: {reason}");
     }
     let mut ledger = open(cache)?;
     let mut imported = 0;
+    let decided = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
     for (key, entry) in &entries {
-        let known = ledger.cache().entry(key)?.is_some_and(|(known, tier)| tier != Tier::Seed && known == *entry);
-        if !known {
+        let known = ledger.cache().entry(key)?.filter(|(_, tier)| *tier != Tier::Seed).map(|(known, _)| known);
+        // what was decided here later stands
+        if known.is_none_or(|known| known != *entry && decided(&known) <= decided(entry)) {
             ledger.commit(None, key, entry)?;
             imported += 1;
         }

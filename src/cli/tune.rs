@@ -13,7 +13,7 @@ use crate::decision::DecisionRules;
 use crate::hlo::Scan;
 use crate::label::split_op_id;
 use crate::matching::{ByName, Matching, match_labels};
-use crate::registry::Registry;
+use crate::registry::{Invocation, Registry};
 use crate::report::{write_json, write_result};
 use crate::timer::pjrt::PjrtTimer;
 use crate::timer::{
@@ -60,6 +60,13 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     };
     let matching = match_labels(&scan, &registry, &timer.device().identity, args.match_mode, by_name);
     let mut plan = plan(&scan, &matching);
+    if !args.only.is_empty() {
+        plan.retain(|planned| args.only.iter().any(|only| is_named(only, &planned.invocation)));
+        if plan.is_empty() {
+            let message = format!("no operation to tune is called {}", args.only.join(", "));
+            return Err(Fault::new(exit::NOTHING_MATCHED, message));
+        }
+    }
     if timer.builds_programs() {
         let spaces = candidates::spaces(args.candidates.as_deref())?;
         for planned in &mut plan {
@@ -232,6 +239,12 @@ fn keeping(args: &TuneArgs, timer: Box<dyn Timer>) -> Result<Box<dyn Timer>, Fau
     }
     let timer = KeepingTimer::new(timer, folder).map_err(|failure| Fault::input(failure.message))?;
     Ok(Box::new(timer))
+}
+
+/// Whether `op@vN` or `op@vN:key` names this call.
+fn is_named(name: &str, invocation: &Invocation) -> bool {
+    let rest = name.strip_prefix(&invocation.op_id);
+    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(':') == Some(&invocation.call_key))
 }
 
 fn plan(scan: &Scan, matching: &Matching) -> Vec<PlannedInvocation> {

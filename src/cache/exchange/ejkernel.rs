@@ -47,6 +47,14 @@ pub enum ExchangeError {
         /// What is wrong.
         what: String,
     },
+    /// A file holds no entries.
+    #[error("`{path}` holds no cache entries: {what}", path = path.display())]
+    NotEntries {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        what: String,
+    },
     /// A config that the peer cannot take.
     #[error("`{op_id}:{call_key}` cannot be written for {peer}: {what}")]
     Refused {
