@@ -12,6 +12,7 @@ mod profiled;
 pub mod protocol;
 pub mod replay;
 pub mod server;
+pub mod subscriber;
 
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;
