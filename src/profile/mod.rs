@@ -7,6 +7,7 @@
 //! [`executions`] finds the module executions with span, busy time and the operations' own time. [`Profiler`] is
 //! ejkernel's profiler as `ejkernel/profiler.py` has it, and mended. [`Finding`] lists what makes a profile less than it seems.
 
+mod cut;
 mod error;
 mod event;
 mod execution;
@@ -29,7 +30,9 @@ mod xplane;
 
 pub use error::{ProfileError, ProfileErrorKind};
 pub use event::{Event, Stat, StatValue, Stats, text};
-pub use execution::{DeviceTime, Execution, Metric, Operation, executions, executions_of_operations};
+pub use execution::{
+    DeviceTime, Execution, Metric, Operation, RunsOf, executions, executions_of_operations, executions_of_runs,
+};
 pub use finding::Finding;
 pub use names::NameId;
 pub use plane_view::Layout;

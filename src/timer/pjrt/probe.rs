@@ -6,7 +6,7 @@ use super::executable::{Call, Executable};
 use super::plugin::{Buffer, Client, PjrtError, one_line};
 use super::profiler::Profiler;
 use crate::array::{ArraySpec, DType};
-use crate::profile::{XSpace, executions};
+use crate::profile::XSpace;
 use crate::timer::model::Metric;
 use crate::timer::profiled::ProfiledRound;
 use crate::timer::subscriber::named;
@@ -75,7 +75,7 @@ fn trial(
 /// The same reading as a round's: every launch is found, takes time, and the programs can be told apart.
 fn check(bytes: Vec<u8>) -> Result<(), String> {
     let space = XSpace::from_bytes(bytes).map_err(|error| format!("its profile cannot be read: {error}"))?;
-    let round = ProfiledRound::find(executions(&space), None, &LAUNCHES).map_err(|failure| failure.message)?;
+    let round = ProfiledRound::of(&space, None, &LAUNCHES).map_err(|failure| failure.message)?;
     // where programs have ids, `find` has compared them with the launches
     if (0..LAUNCHES.len()).any(|launch| round.runs(launch).any(|run| run.program_id.is_none())) {
         return Err("its profile does not tell programs apart".to_owned());

@@ -97,18 +97,14 @@ impl PjrtTimer {
         let store = ExecutableStore::open(&options.executables).map_err(|error| {
             device_failure(format!("{}: no folder for executables: {error}", options.executables.display()))
         })?;
-        let (command, client, mut hello) = start_worker(options)?;
+        let (command, client, hello) = start_worker(options)?;
         let mut device = hello
             .devices
             .get(hello.device)
             .cloned()
             .ok_or_else(|| device_failure("the plugin shows no device".to_owned()))?;
         let metric = match options.metric {
-            Some(Metric::Elapsed) => {
-                // whoever asks for the host clock need not be told why
-                hello.notes.retain(|note| !note.starts_with(HOST_CLOCK));
-                Metric::Elapsed
-            }
+            Some(Metric::Elapsed) => Metric::Elapsed,
             Some(metric) if hello.can(capability::PROFILE) => metric,
             Some(metric) => {
                 let why = hello.notes.first().map_or(HOST_CLOCK, String::as_str);
@@ -269,9 +265,7 @@ fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, H
                 // each turn takes a flag away, thus there are not many
                 let Some((left, gone)) = without_fatal(&flags, &client.stderr()) else {
                     let quiet = without_profiler(&command);
-                    let breaks =
-                        matches!(failure.kind, FailureKind::Crash | FailureKind::Timeout | FailureKind::Memory);
-                    if !breaks || quiet == command {
+                    if !client.is_gone() || quiet == command {
                         return Err(failure);
                     }
                     let why = format!("{HOST_CLOCK}: the plugin's profiler broke the worker: {}", failure.message);

@@ -1,9 +1,9 @@
 /* SIMULATED: no device is profiled here. A PJRT plugin in front of a real CPU plugin (SIMULATED_PROFILER_BASE), whose
  * table it gives on with a profiler extension added and `execute` counted. The profile is made up: the n-th launch of a
- * session takes 1000·n ns plus a time of its program (SIMULATED_PROFILER_STEP ns for each program compiled before it).
+ * session takes 1000·n ns, and SIMULATED_PROFILER_STEP ns (0) for its program and each that was run before that.
  *
- * SIMULATED_PROFILER_MODE: good (the default), drop, drop-later, no-plane, subscriber, huge, small-extension, small-api,
- * long-api, no-programs, shared-id, crash.
+ * SIMULATED_PROFILER_MODE: good (the default), twice (each launch in two kernels of one name), drop, drop-later, lossy,
+ * no-plane, subscriber, huge, small-extension, small-api, long-api, no-programs, shared-id, crash.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -131,7 +131,7 @@ static void metadata(struct bytes *plane, int field, int id, const char *name) {
   message(plane, field, &entry);
 }
 
-enum { STAT_PROGRAM = 1, STAT_MODULE, STAT_OPERATION, STAT_MODULE_NAME, STAT_SIMULATED, STAT_OPERATION_NAME };
+enum { STAT_PROGRAM = 1, STAT_MODULE, STAT_OPERATION, STAT_MODULE_NAME, STAT_SIMULATED, STAT_OPERATION_NAME, STAT_DROPPED };
 
 static void make_profile(void) {
   struct bytes space = {0}, plane = {0}, line = {0};
@@ -143,27 +143,30 @@ static void make_profile(void) {
   text(&line, 2, "Stream #1(Compute)");
   number(&line, 3, 1700000000000000000);
   for (int n = 0; n < launches; n++) {
-    uint64_t ns = 1000 * (uint64_t)(n + 1) + step * (uint64_t)launched[n];
-    struct bytes event = {0}, stat = {0};
-    number(&event, 1, 1);
-    number(&event, 2, at * 1000);
-    number(&event, 3, ns * 1000);
-    if (!is("no-programs")) {
-      number(&stat, 1, STAT_PROGRAM);
-      number(&stat, 4, is("shared-id") ? 100 : 100 + launched[n]);
+    uint64_t ns = 1000 * (uint64_t)(n + 1) + step * (uint64_t)(launched[n] + 1);
+    int kernels = is("twice") ? 2 : 1;
+    for (int kernel = 0; kernel < kernels; kernel++) {
+      struct bytes event = {0}, stat = {0};
+      number(&event, 1, 1);
+      number(&event, 2, (at + ns / kernels * kernel) * 1000);
+      number(&event, 3, ns / kernels * 1000);
+      if (!is("no-programs")) {
+        number(&stat, 1, STAT_PROGRAM);
+        number(&stat, 4, is("shared-id") ? 100 : 100 + launched[n]);
+        message(&event, 4, &stat);
+      }
+      number(&stat, 1, STAT_MODULE);
+      number(&stat, 7, STAT_MODULE_NAME);
       message(&event, 4, &stat);
-    }
-    number(&stat, 1, STAT_MODULE);
-    number(&stat, 7, STAT_MODULE_NAME);
-    message(&event, 4, &stat);
-    number(&stat, 1, STAT_OPERATION);
-    number(&stat, 7, STAT_OPERATION_NAME);
-    message(&event, 4, &stat);
-    /* the second launch is the one that gets lost */
-    if (dropped && n == 1) {
-      free(event.at);
-    } else {
-      message(&line, 4, &event);
+      number(&stat, 1, STAT_OPERATION);
+      number(&stat, 7, STAT_OPERATION_NAME);
+      message(&event, 4, &stat);
+      /* the second launch is the one that gets lost */
+      if (dropped && n == 1) {
+        free(event.at);
+      } else {
+        message(&line, 4, &event);
+      }
     }
     at += ns + 500;
   }
@@ -176,11 +179,18 @@ static void make_profile(void) {
   metadata(&plane, 5, STAT_MODULE_NAME, "simulated_module");
   metadata(&plane, 5, STAT_SIMULATED, "simulated");
   metadata(&plane, 5, STAT_OPERATION_NAME, "simulated_fusion");
+  metadata(&plane, 5, STAT_DROPPED, "dropped_events");
   if (!is("no-plane")) message(&plane, 3, &line);
   struct bytes simulated = {0};
   number(&simulated, 1, STAT_SIMULATED);
   text(&simulated, 5, "no device was profiled: tests/data/pjrt/profiled_plugin.c");
   message(&plane, 6, &simulated);
+  if (is("lossy")) {
+    struct bytes lost = {0};
+    number(&lost, 1, STAT_DROPPED);
+    number(&lost, 4, 5);
+    message(&plane, 6, &lost);
+  }
   message(&space, 1, &plane);
   free(profile);
   free(line.at);
