@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use autotune_lowered::cli::exit;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::registry::{Direction, Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
@@ -211,7 +212,7 @@ fn the_host_clock_can_be_asked_for() {
     assert_eq!((&result["source"], &result["metric"]), (&json!("host-wall"), &json!("elapsed")));
     assert!(notes(&result).iter().all(|note| !note.contains("host clock")), "{result}");
     let jax = simulated.tune("good", &["--metric", "elapsed", "--timer", "jax"], &[]);
-    assert_eq!(jax.code, 2, "{}", jax.stderr);
+    assert_eq!(jax.code, i32::from(exit::USAGE), "{}", jax.stderr);
     assert!(jax.fault().contains("`--timer jax` times by profiles"), "{}", jax.stderr);
 }
 
@@ -254,7 +255,7 @@ fn without_a_working_profiler_the_reason_is_said() {
     assert!(run.stderr.lines().any(|line| line == of_result[0]), "{}", run.stderr);
     // device time that was asked for and cannot be had is an error, not another clock
     let run = simulated.tune("no-plane", &["--metric", "busy"], &[]);
-    assert_eq!(run.code, 4, "{}", run.stderr);
+    assert_eq!(run.code, i32::from(exit::DEVICE_TROUBLE), "{}", run.stderr);
     assert!(run.fault().contains("there is no `busy` to decide by: timed by the host clock"), "{}", run.stderr);
 }
 
