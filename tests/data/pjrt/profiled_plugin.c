@@ -1,6 +1,6 @@
 /* SIMULATED: no device is profiled here. A PJRT plugin in front of a real CPU plugin (SIMULATED_PROFILER_BASE), whose
  * table it gives on with a profiler extension added and `execute` counted. The profile is made up: the n-th launch of a
- * session takes 1000·n ns, and SIMULATED_PROFILER_STEP ns (0) for its program and each that was run before that.
+ * session takes 1000·n ns, and 64 times SIMULATED_PROFILER_STEP ns (0), once less for each program that was run first.
  *
  * SIMULATED_PROFILER_MODE: good (the default), twice (each launch in two kernels of one name), drop, drop-later, lossy,
  * no-plane, subscriber, huge, small-extension, small-api, long-api, no-programs, shared-id, crash.
@@ -143,7 +143,7 @@ static void make_profile(void) {
   text(&line, 2, "Stream #1(Compute)");
   number(&line, 3, 1700000000000000000);
   for (int n = 0; n < launches; n++) {
-    uint64_t ns = 1000 * (uint64_t)(n + 1) + step * (uint64_t)(launched[n] + 1);
+    uint64_t ns = 1000 * (uint64_t)(n + 1) + step * (uint64_t)(launched[n] < 63 ? 64 - launched[n] : 1);
     int kernels = is("twice") ? 2 : 1;
     for (int kernel = 0; kernel < kernels; kernel++) {
       struct bytes event = {0}, stat = {0};
