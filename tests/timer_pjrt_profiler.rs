@@ -155,7 +155,7 @@ fn notes(result: &Value) -> Vec<&str> {
 #[test]
 fn simulated_durations_are_those_of_the_profile_in_launch_order() {
     let Some(simulated) = Simulated::new() else { return };
-    for mode in ["good", "long-api", "twice"] {
+    for mode in ["good", "long-api", "exact", "two-calls", "twice"] {
         let mut timer = simulated.begun(mode);
         assert_eq!((timer.source(), timer.metric()), (Source::DeviceProfile, Metric::Span), "a CPU by its platform");
         assert!(timer.measures_rounds() && timer.notes().is_empty(), "{:?}", timer.notes());

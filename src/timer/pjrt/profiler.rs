@@ -8,6 +8,7 @@ use std::ptr;
 use std::rc::Rc;
 
 use super::plugin::{PjrtError, Plugin, text_of};
+use crate::wire::WireCursor;
 
 /// `PJRT_Extension_Type_Profiler`.
 const PROFILER_TYPE: c_int = 1;
@@ -248,11 +249,17 @@ impl Session<'_> {
             buffer: ptr::null_mut(),
             buffer_size: 0,
         };
-        // SAFETY: the session is alive; without a buffer the plugin tells the size alone.
+        // SAFETY: the session is alive; without a buffer of ours the plugin may give its own.
         unsafe { self.profiler.call(collect, "collect_data", &mut arguments) }?;
         let size = arguments.buffer_size;
         if size > MAX_PROFILE_BYTES {
             return Err(PjrtError::local(format!("the plugin's profiler claims a profile of {size} bytes")));
+        }
+        if !arguments.buffer.is_null() {
+            // XLA's plugins have put the profile here, and a second call would give another one or none
+            // SAFETY: the plugin says that so many bytes are there; they live until the session is destroyed.
+            let bytes = unsafe { std::slice::from_raw_parts(arguments.buffer, size) };
+            return Ok(message_of(bytes).to_vec());
         }
         let mut bytes = vec![0_u8; size];
         arguments.buffer = bytes.as_mut_ptr();
@@ -262,12 +269,21 @@ impl Session<'_> {
             let now = arguments.buffer_size;
             return Err(PjrtError::local(format!("the plugin's profile had {size} bytes, then {now}")));
         }
-        // the size covers a NUL that is not part of the message
-        if bytes.last() == Some(&0) {
-            bytes.pop();
-        }
-        Ok(bytes)
+        Ok(message_of(&bytes).to_vec())
     }
+}
+
+/// The message without the NUL that many plugins count with it: where the last byte is the start of a field 0, which no
+/// message has. A message may end in a zero of its own.
+fn message_of(bytes: &[u8]) -> &[u8] {
+    let Some((&0, message)) = bytes.split_last() else { return bytes };
+    let mut fields = WireCursor::new(bytes);
+    while fields.position() < message.len() {
+        if !matches!(fields.next(), Some(Ok(_))) {
+            return bytes;
+        }
+    }
+    if fields.position() == message.len() { message } else { bytes }
 }
 
 impl Drop for Session<'_> {
@@ -295,6 +311,17 @@ mod tests {
         assert_eq!((offset_of!(ProfilerApi, error_get_code), offset_of!(ProfilerApi, collect_data)), (32, 72));
         assert_eq!((size_of::<ErrorArgs>(), size_of::<ErrorMessageArgs>(), SIZE_TO_CODE), (24, 40, 28));
         assert_eq!((size_of::<CreateArgs>(), size_of::<SessionArgs>(), size_of::<CollectArgs>()), (32, 16, 32));
+    }
+
+    #[test]
+    fn one_nul_behind_the_message_is_none_of_it() {
+        // field 4 is "h", then field 1 is a message that ends in a zero
+        for message in [&[0x22, 1, b'h'][..], &[0x0a, 2, 0x18, 0], &[]] {
+            assert_eq!(message_of(message), message);
+            assert_eq!(message_of(&[message, &[0]].concat()), message);
+            let two = [message, &[0, 0]].concat();
+            assert_eq!(message_of(&two), two, "what is wrong is left to the decoder");
+        }
     }
 
     #[test]

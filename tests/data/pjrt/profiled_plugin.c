@@ -2,8 +2,8 @@
  * table it gives on with a profiler extension added and `execute` counted. The profile is made up: the n-th launch of a
  * session takes 1000·n ns, and 64 times SIMULATED_PROFILER_STEP ns (0), once less for each program that was run first.
  *
- * SIMULATED_PROFILER_MODE: good (the default), twice (each launch in two kernels of one name), drop, drop-later, lossy,
- * no-plane, subscriber, huge, small-extension, small-api, long-api, no-programs, shared-id, crash.
+ * SIMULATED_PROFILER_MODE: good (the default), exact, two-calls, twice (each launch in two kernels of one name), drop,
+ * drop-later, lossy, no-plane, subscriber, huge, small-extension, small-api, long-api, no-programs, shared-id, crash.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -185,6 +185,12 @@ static void make_profile(void) {
   number(&simulated, 1, STAT_SIMULATED);
   text(&simulated, 5, "no device was profiled: tests/data/pjrt/profiled_plugin.c");
   message(&plane, 6, &simulated);
+  if (is("exact")) {
+    /* the profile's last byte is a zero of its own */
+    number(&simulated, 1, STAT_SIMULATED);
+    number(&simulated, 3, 0);
+    message(&plane, 6, &simulated);
+  }
   if (is("lossy")) {
     struct bytes lost = {0};
     number(&lost, 1, STAT_DROPPED);
@@ -194,8 +200,9 @@ static void make_profile(void) {
   message(&space, 1, &plane);
   free(profile);
   free(line.at);
-  profile = space.at;
   profile_size = space.size;
+  put(&space, "", 1);
+  profile = space.at;
 }
 
 static const char *const subscriber_error =
@@ -248,12 +255,16 @@ static void *stop(struct session_args *args) {
   return NULL;
 }
 
+/* As XLA's plugins do it: the first call, without a buffer, gives one of the plugin's own and counts a NUL behind the
+ * profile; a second call would write nothing. With `two-calls` as the header has it: the size first, then a copy. */
 static void *collect(struct collect_args *args) {
-  if (args->buffer != NULL) {
-    memcpy(args->buffer, profile, profile_size);
-    args->buffer[profile_size] = 0;
+  size_t size = is("exact") ? profile_size : profile_size + 1;
+  if (args->buffer == NULL) {
+    if (!is("two-calls")) args->buffer = profile;
+  } else if (is("two-calls")) {
+    memcpy(args->buffer, profile, size);
   }
-  args->size = is("huge") ? (size_t)1 << 62 : profile_size + 1;
+  args->size = is("huge") ? (size_t)1 << 62 : size;
   return NULL;
 }
 
