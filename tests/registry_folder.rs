@@ -25,7 +25,7 @@ fn config(block: u32) -> Config {
 fn put(registry: &Registry, text: &str) -> autotune_lowered::registry::Program {
     let format = ProgramFormat::StablehloText;
     let semantic = semantic_digest(format, text.as_bytes());
-    registry.put_program(format, text.as_bytes(), semantic, Vec::new()).unwrap()
+    registry.writer().put_program(format, text.as_bytes(), semantic, Vec::new()).unwrap()
 }
 
 /// A call with one candidate for each block; the text of its program is made by `program`.
@@ -279,7 +279,7 @@ fn recorded_arrays_come_back_checked() {
     let (_folder, mut registry) = fresh();
     let values: Vec<u8> = [1.0_f32, 2.0, 3.0, 4.0].iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut with_file = invocation(&registry, "k", 5, &[4], program_of);
-    with_file.arguments[0].fill = registry.put_array(&values).unwrap();
+    with_file.arguments[0].fill = registry.writer().put_array(&values).unwrap();
     registry.add(&with_file).unwrap();
     assert_eq!(registry.argument_bytes(&with_file, 0).unwrap(), values);
     assert_eq!(registry.verify().arrays, 1);

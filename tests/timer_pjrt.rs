@@ -312,6 +312,30 @@ fn other_arguments_than_the_programs_are_refused() {
     }
 }
 
+/// Inputs can be made once the program is compiled; that compilation is not lost.
+#[test]
+fn what_a_program_takes_is_told_before_there_are_inputs() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
+        timer.begin(&place.job(&["add.mlir"], Vec::new())).unwrap();
+        let specs = timer.signature(0).unwrap().unwrap();
+        let inputs: Vec<InputArray> = specs
+            .iter()
+            .enumerate()
+            .map(|(index, spec)| {
+                let bytes = vec![0; spec.host_bytes().unwrap() as usize];
+                place.input(&format!("input-{index}"), &spec.to_string(), &bytes, false)
+            })
+            .collect();
+        assert_eq!(specs.len(), 2, "{specs:?}");
+        timer.begin(&place.job(&["add.mlir"], inputs)).unwrap();
+        assert!(timer.prepare(0).unwrap().reused);
+        assert_eq!(timer.measure(0, 3).unwrap().len(), 3);
+        assert_eq!(timer.signature(1).unwrap_err().kind, FailureKind::Protocol, "there is no candidate 1");
+    }
+}
+
 #[test]
 fn a_custom_call_without_handler_is_named() {
     for plugin in plugins() {

@@ -26,6 +26,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// sled refused.
+    #[cfg(feature = "tuner")]
     #[error("cannot {action} the sled cache `{path}`: {source}; `autotune-lowered cache rebuild` makes it again from the sample log", path = path.display())]
     Sled {
         /// What was tried.
@@ -42,6 +43,22 @@ pub enum StoreError {
         path: PathBuf,
         /// Which, and how.
         what: String,
+    },
+    /// A snapshot is not what was written.
+    #[error("the snapshot `{path}` cannot be used: {what}; publish it again with `autotune-lowered cache snapshot`", path = path.display())]
+    Snapshot {
+        /// The file.
+        path: PathBuf,
+        /// What, and where.
+        what: String,
+    },
+    /// A snapshot of a later program.
+    #[error("the snapshot `{path}` has version {version}, which this program does not read; use a newer autotune-lowered", path = path.display())]
+    NewerSnapshot {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
     },
     /// The store cannot be written by its nature.
     #[error("the {0} tier is read-only")]

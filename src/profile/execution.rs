@@ -51,6 +51,8 @@ pub struct Execution {
     pub span_ps: u64,
     /// Time at which at least one operation was under way: the union of their intervals, never their sum.
     pub busy_ps: u64,
+    /// The part of it at which one that is no control flow was: a `while` covers the gaps between what its body does.
+    pub kernels_busy_ps: u64,
     /// By name's first appearance in the execution.
     #[serde(skip)]
     pub operations: Vec<Operation>,
@@ -61,6 +63,8 @@ pub struct Execution {
 pub struct Operation {
     /// The instruction's name.
     pub name: NameId,
+    /// Start of the first of them.
+    pub start_ps: i64,
     /// Events.
     pub count: u64,
     /// Sum of their durations.
@@ -165,7 +169,7 @@ fn find(space: &XSpace, wanted: Option<&Regex>, runs: Option<RunsOf<'_>>) -> Dev
     DeviceTime { executions, findings, names: all_names }
 }
 
-fn is_control_flow(name: &str) -> bool {
+pub(super) fn is_control_flow(name: &str) -> bool {
     let base = name.split('.').next().unwrap_or_default();
     matches!(base, "while" | "conditional" | "call")
 }
@@ -251,21 +255,30 @@ fn one(
     scratch: &mut Scratch,
 ) -> Execution {
     let operations = operations(tracks, choice.control, scratch);
-    let mut busy: Vec<Interval> = Vec::new();
+    let (mut busy, mut control): (Vec<Interval>, Vec<Interval>) = (Vec::new(), Vec::new());
     let (mut first, mut last, mut events) = (i64::MAX, i64::MIN, 0);
     for track in tracks {
         first = first.min(track.first().map_or(i64::MAX, |record| record.time.start_ps));
         last = track.iter().map(|record| record.time.end_ps).fold(last, i64::max);
         events += track.len() as u64;
-        let counts = |record: &&Record| {
-            choice.wanted.is_none_or(|wanted| wanted.get(record.operation as usize).copied().unwrap_or(false))
-        };
-        let mut times: Vec<Interval> = track.iter().filter(counts).map(|record| record.time).collect();
+        let is = |list: &[bool], record: &Record| list.get(record.operation as usize).copied().unwrap_or(false);
+        let counts = |record: &Record| choice.wanted.is_none_or(|wanted| is(wanted, record));
+        let mut times: Vec<Interval> = Vec::with_capacity(track.len());
+        for record in track.iter().filter(|record| counts(record)) {
+            let list = if is(choice.control, record) { &mut control } else { &mut times };
+            list.push(record.time);
+        }
         merge(&mut times);
         busy.append(&mut times);
     }
+    let covered = |intervals: &[Interval]| intervals.iter().map(Interval::length_ps).sum();
     merge(&mut busy);
-    let mut busy_ps = busy.iter().map(Interval::length_ps).sum();
+    let mut kernels_busy_ps = covered(&busy);
+    if !control.is_empty() {
+        busy.append(&mut control);
+        merge(&mut busy);
+    }
+    let mut busy_ps = covered(&busy);
     let mut time = Interval { start_ps: first, end_ps: last };
     let (module, program_id, run_id, device) = match origin {
         Origin::Stats(key) => (key.module, key.program, key.run, key.ordinal),
@@ -279,6 +292,7 @@ fn one(
     };
     if events == 0 && choice.wanted.is_none() {
         busy_ps = time.length_ps();
+        kernels_busy_ps = busy_ps;
     }
     Execution {
         plane: view.plane.number(),
@@ -293,6 +307,7 @@ fn one(
         end_ps: time.end_ps,
         span_ps: time.length_ps(),
         busy_ps,
+        kernels_busy_ps,
         operations,
     }
 }
@@ -311,9 +326,11 @@ fn operations(tracks: &[Vec<Record>], control: &[bool], scratch: &mut Scratch) -
             let Some(place) = scratch.places.get_mut(record.operation as usize) else { continue };
             if place.0 != scratch.mark {
                 *place = (scratch.mark, operations.len() as u32);
-                operations.push(Operation { name: NameId(record.operation), count: 0, total_ps: 0, own_ps: 0 });
+                let (name, start_ps) = (NameId(record.operation), record.time.start_ps);
+                operations.push(Operation { name, start_ps, count: 0, total_ps: 0, own_ps: 0 });
             }
             if let Some(operation) = operations.get_mut(place.1 as usize) {
+                operation.start_ps = operation.start_ps.min(record.time.start_ps);
                 operation.count += 1;
                 operation.total_ps += record.time.length_ps();
             }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     Argument, Candidate, Direction, Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, Registry, RegistryError,
-    Target, custom_calls, disk, semantic_digest,
+    RegistryWriter, Target, custom_calls, disk, semantic_digest,
 };
 use crate::array::{ArraySpec, Fill, MAX_ARRAY_BYTES};
 use crate::config::Config;
@@ -80,7 +80,7 @@ impl Registry {
         for argument in described.arguments {
             let fill = match (argument.fill, argument.array_file) {
                 (Some(fill), None) => fill,
-                (None, Some(path)) => self.put_array(&read(&folder.join(path), MAX_ARRAY_BYTES)?)?,
+                (None, Some(path)) => self.writer().put_array(&read(&folder.join(path), MAX_ARRAY_BYTES)?)?,
                 _ => {
                     let name = argument.name;
                     return Err(wrong(format!("argument `{name}`: give one of `fill` and `array_file`")));
@@ -121,9 +121,38 @@ impl Registry {
         let bytes = read(path, MAX_PROGRAM_BYTES)?;
         let format = format_of(&bytes)
             .map_err(|message| RegistryError::Description { path: path.to_owned(), message: message.to_owned() })?;
-        let semantic = described.semantic_digest.unwrap_or_else(|| semantic_digest(format, &bytes));
-        let calls = described.custom_calls.clone().unwrap_or_else(|| custom_calls(format, &bytes));
-        self.put_program(format, &bytes, semantic, calls)
+        self.writer().put_program_of(format, &bytes, described.semantic_digest, described.custom_calls.clone())
+    }
+}
+
+impl RegistryWriter {
+    /// Stores a program whose form is told by its content; digest and custom calls are computed where they are not told.
+    ///
+    /// # Errors
+    /// Where the bytes are no program, or it cannot be written.
+    pub fn put_any_program(
+        &self,
+        bytes: &[u8],
+        semantic_digest: Option<Digest>,
+        custom_calls: Option<Vec<String>>,
+    ) -> Result<Program, RegistryError> {
+        let format = format_of(bytes).map_err(|message| RegistryError::Description {
+            path: self.root().to_owned(),
+            message: format!("a program: {message}"),
+        })?;
+        self.put_program_of(format, bytes, semantic_digest, custom_calls)
+    }
+
+    fn put_program_of(
+        &self,
+        format: ProgramFormat,
+        bytes: &[u8],
+        semantic: Option<Digest>,
+        calls: Option<Vec<String>>,
+    ) -> Result<Program, RegistryError> {
+        let semantic = semantic.unwrap_or_else(|| semantic_digest(format, bytes));
+        let calls = calls.unwrap_or_else(|| custom_calls(format, bytes));
+        self.put_program(format, bytes, semantic, calls)
     }
 }
 

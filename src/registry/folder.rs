@@ -7,30 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
 use super::{
-    Change, Invocation, MAX_PROGRAM_BYTES, Problem, ProblemKind, Program, ProgramFormat, RegistryError, disk, merge,
+    Change, Invocation, MAX_PROGRAM_BYTES, Problem, ProblemKind, Program, RegistryError, RegistryWriter, disk, merge,
     record,
 };
 use crate::array::{Fill, MAX_ARRAY_BYTES, argument_seed, generate};
 use crate::digest::Digest;
 
-/// The schema that this version reads and writes.
-pub const SCHEMA: u32 = 1;
-
-const KIND: &str = "autotune-lowered-registry";
-
-#[derive(Serialize, Deserialize)]
-struct Header {
-    kind: String,
-    schema: u64,
-}
-
 /// A registry's folder and the invocations in it.
 #[derive(Debug)]
 pub struct Registry {
-    root: PathBuf,
+    writer: RegistryWriter,
     invocations: Vec<Arc<Invocation>>,
     problems: Vec<Problem>,
     changes: Vec<Change>,
@@ -43,12 +31,7 @@ impl Registry {
     /// # Errors
     /// Where the folder is no registry or a newer version's. A bad record is no error but a [problem](Self::problems).
     pub fn open(root: impl Into<PathBuf>) -> Result<Self, RegistryError> {
-        let root = root.into();
-        check_header(&root)?;
-        let mut registry =
-            Self { root, invocations: Vec::new(), problems: Vec::new(), changes: Vec::new(), records: 0 };
-        registry.reload()?;
-        Ok(registry)
+        Self::read(RegistryWriter::open(root)?)
     }
 
     /// Opens a registry, making an empty one where there is none.
@@ -56,14 +39,14 @@ impl Registry {
     /// # Errors
     /// Those of [`open`](Self::open), and where the folder cannot be written.
     pub fn create_or_open(root: impl Into<PathBuf>) -> Result<Self, RegistryError> {
-        let root = root.into();
-        let header = root.join("registry.json");
-        if !header.exists() {
-            let bytes = format!("{{\"kind\":\"{KIND}\",\"schema\":{SCHEMA}}}\n");
-            disk::write_whole(&header, bytes.as_bytes())
-                .map_err(|source| RegistryError::Io { path: header, source })?;
-        }
-        Self::open(root)
+        Self::read(RegistryWriter::create_or_open(root)?)
+    }
+
+    fn read(writer: RegistryWriter) -> Result<Self, RegistryError> {
+        let (invocations, problems, changes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut registry = Self { writer, invocations, problems, changes, records: 0 };
+        registry.reload()?;
+        Ok(registry)
     }
 
     /// Reads every record again, as another recorder may have written more.
@@ -100,7 +83,12 @@ impl Registry {
 
     /// The folder.
     pub fn root(&self) -> &Path {
-        &self.root
+        self.writer.root()
+    }
+
+    /// What stores programs, arrays and records in this folder.
+    pub fn writer(&self) -> &RegistryWriter {
+        &self.writer
     }
 
     /// Every invocation, by operation and call key; records of one call are merged.
@@ -125,9 +113,15 @@ impl Registry {
 
     /// Where a program is in the store.
     pub fn program_path(&self, program: &Program) -> PathBuf {
-        let digest = program.digest.to_string();
-        let shelf = digest.get(..2).unwrap_or_default();
-        self.root.join("programs").join(shelf).join(format!("{digest}.{}", program.format.extension()))
+        self.writer.program_path(program)
+    }
+
+    /// A program's path, the digest of its bytes checked just now.
+    ///
+    /// # Errors
+    /// Those of [`read_program`](Self::read_program).
+    pub fn checked_program_path(&self, program: &Program) -> Result<PathBuf, RegistryError> {
+        self.writer.checked_program_path(program)
     }
 
     /// A program's bytes, their digest checked.
@@ -136,15 +130,6 @@ impl Registry {
     /// Where the file cannot be read or its bytes are not those recorded.
     pub fn read_program(&self, program: &Program) -> Result<Vec<u8>, RegistryError> {
         read_checked(self.program_path(program), MAX_PROGRAM_BYTES, program.digest)
-    }
-
-    /// A program's path, the digest of its bytes checked just now.
-    ///
-    /// # Errors
-    /// Those of [`read_program`](Self::read_program).
-    pub fn checked_program_path(&self, program: &Program) -> Result<PathBuf, RegistryError> {
-        let path = self.program_path(program);
-        check_file(&path, MAX_PROGRAM_BYTES, program.digest).map(|()| path)
     }
 
     /// The bytes of an invocation's argument: generated from its fill, or read from the registry.
@@ -161,7 +146,7 @@ impl Registry {
                 .map_err(|source| RegistryError::Fill { name: argument.name.clone(), source });
         };
         invocation.check()?;
-        let path = self.root.join(path);
+        let path = self.root().join(path);
         let expected = argument.spec.host_bytes().unwrap_or(u64::MAX);
         let bytes = read_checked(path.clone(), MAX_ARRAY_BYTES, *digest)?;
         if bytes.len() as u64 != expected {
@@ -171,65 +156,19 @@ impl Registry {
         Ok(bytes)
     }
 
-    /// Stores a program's bytes. A file that is there with the right bytes is left alone, one with other bytes replaced.
+    /// [Stores](RegistryWriter::store) an invocation and reads the registry again.
     ///
     /// # Errors
-    /// Where it cannot be written.
-    pub fn put_program(
-        &self,
-        format: ProgramFormat,
-        bytes: &[u8],
-        semantic_digest: Digest,
-        custom_calls: Vec<String>,
-    ) -> Result<Program, RegistryError> {
-        let program = Program { format, digest: Digest::of(bytes), semantic_digest, custom_calls };
-        self.put(self.program_path(&program), bytes, program.digest)?;
-        Ok(program)
-    }
-
-    /// Stores an array's bytes and gives the fill that reads them.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
-    pub fn put_array(&self, bytes: &[u8]) -> Result<Fill, RegistryError> {
-        let digest = Digest::of(bytes);
-        let path = Path::new("arrays").join(format!("{digest}.bin"));
-        self.put(self.root.join(&path), bytes, digest)?;
-        Ok(Fill::File { path, digest })
-    }
-
-    /// Stores an invocation whose programs and arrays are stored already, and reads the registry again.
-    ///
-    /// # Errors
-    /// Where the invocation does not hold together, a program or array of it is not in the store, or it cannot be written.
+    /// Where it cannot be stored.
     pub fn add(&mut self, invocation: &Invocation) -> Result<PathBuf, RegistryError> {
-        invocation.check()?;
-        for program in invocation.candidates.iter().filter_map(|candidate| candidate.program.as_ref()) {
-            self.checked_program_path(program)?;
-        }
-        for argument in &invocation.arguments {
-            if let Fill::File { path, digest } = &argument.fill {
-                check_file(&self.root.join(path), MAX_ARRAY_BYTES, *digest)?;
-            }
-        }
-        let io = |path: &Path, source| RegistryError::Io { path: path.to_owned(), source };
-        let (path, bytes) = record::encode(invocation).map_err(|error| io(&self.root, io::Error::from(error)))?;
-        let path = self.root.join(path);
-        disk::write_whole(&path, &bytes).map_err(|source| io(&path, source))?;
+        let path = self.writer.store(invocation)?;
         self.reload()?;
         Ok(path)
     }
 
-    fn put(&self, path: PathBuf, bytes: &[u8], digest: Digest) -> Result<(), RegistryError> {
-        if check_file(&path, bytes.len() as u64, digest).is_ok() {
-            return Ok(());
-        }
-        disk::write_whole(&path, bytes).map_err(|source| RegistryError::Io { path, source })
-    }
-
     /// Every record's path, sorted, and the folders that could not be listed.
     fn record_paths(&self) -> Result<(Vec<PathBuf>, Vec<Problem>), RegistryError> {
-        let top = self.root.join("invocations");
+        let top = self.root().join("invocations");
         let mut problems = Vec::new();
         let mut paths = BTreeSet::new();
         let folders = match visible_entries(&top) {
@@ -263,30 +202,6 @@ pub(super) fn visible_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
-}
-
-fn check_header(root: &Path) -> Result<(), RegistryError> {
-    let path = root.join("registry.json");
-    let bytes = match disk::read_bounded(&path, 1 << 16) {
-        Ok(bytes) => bytes,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Err(RegistryError::Missing(root.to_owned()));
-        }
-        Err(source) => return Err(RegistryError::Io { path, source }),
-    };
-    let header: Header = match serde_json::from_slice(&bytes) {
-        Ok(header) => header,
-        Err(error) => return Err(RegistryError::Header { path, message: error.to_string() }),
-    };
-    if header.kind != KIND {
-        let message = format!("its kind is not `{KIND}`");
-        return Err(RegistryError::Header { path, message });
-    }
-    match header.schema {
-        schema if schema == u64::from(SCHEMA) => Ok(()),
-        0 => Err(RegistryError::Header { path, message: "there is no schema 0".to_owned() }),
-        schema => Err(RegistryError::NewerSchema { path, schema }),
-    }
 }
 
 fn read_checked(path: PathBuf, limit: u64, digest: Digest) -> Result<Vec<u8>, RegistryError> {

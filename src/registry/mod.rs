@@ -43,14 +43,16 @@ mod model;
 mod record;
 mod semantic;
 mod verify;
+mod writer;
 
 pub use crate::label::Direction;
 pub use check::{InvalidInvocation, NotRunnable, ProgramGroup};
 pub use disk::MAX_PROGRAM_BYTES;
 pub use error::{Problem, ProblemKind, RegistryError};
-pub use folder::{Registry, SCHEMA};
+pub use folder::Registry;
 pub use lookup::{Found, Listed};
 pub use merge::Change;
 pub use model::{Argument, Candidate, Invocation, Program, ProgramFormat, Target};
 pub use semantic::{custom_calls, semantic_digest};
 pub use verify::VerifyReport;
+pub use writer::{RegistryWriter, SCHEMA};

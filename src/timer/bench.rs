@@ -9,7 +9,7 @@ use super::profiled::ProfiledRound;
 use super::protocol::{
     BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, Measured, Outputs, Profiled, Signature, capability,
 };
-use crate::array::MAX_ARRAY_BYTES;
+use crate::array::{ArraySpec, MAX_ARRAY_BYTES};
 
 /// One measuring worker after the other, with the job and the candidates that each of them must hold.
 pub(crate) struct Bench {
@@ -76,6 +76,13 @@ impl Bench {
         self.missing.remove(&candidate);
         self.prepared.insert(candidate, params);
         Ok(loaded)
+    }
+
+    /// What a program takes, whatever the job's inputs are; the candidate is not prepared by it.
+    pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<Vec<ArraySpec>>, Failure> {
+        let limit = self.limits.compile;
+        let loaded: Loaded = self.client()?.request(Call::Load(params), limit)?;
+        Ok(loaded.signature.map(|signature| signature.parameters))
     }
 
     pub(crate) fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {

@@ -8,6 +8,7 @@ use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::model::{Failure, FailureKind, Job, JobCandidate, Metric, OutputArray, Prepared, Source, Timer};
 use super::profiled::{ProfiledRound, default_metric};
 use super::protocol::{LoadParams, ProgramRef, capability};
+use crate::array::ArraySpec;
 use crate::device::DeviceFingerprint;
 
 /// Drives one worker of someone else's.
@@ -80,6 +81,16 @@ impl CommandTimer {
         let bench = Bench::new(worker, limits, client, hello);
         Ok(Self { name, bench, device, job: None, metric, _script: script })
     }
+
+    fn load_params(&self, candidate: usize) -> Result<LoadParams, Failure> {
+        let JobCandidate { config, program } = find(&self.job, candidate)?;
+        if program.is_none() && !self.bench.hello().can(capability::BUILD_PROGRAMS) {
+            let message = format!("candidate {candidate} has no program and the worker cannot build one");
+            return Err(Failure::new(FailureKind::NoProgram, message));
+        }
+        let program = program.as_ref().map(|file| ProgramRef { format: file.program.format, path: file.path.clone() });
+        Ok(LoadParams { candidate, config: config.clone(), program, executable: None })
+    }
 }
 
 impl Timer for CommandTimer {
@@ -113,14 +124,13 @@ impl Timer for CommandTimer {
         self.bench.begin(job)
     }
 
+    fn signature(&mut self, candidate: usize) -> Result<Option<Vec<ArraySpec>>, Failure> {
+        let params = self.load_params(candidate)?;
+        self.bench.signature(params)
+    }
+
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        let JobCandidate { config, program } = find(&self.job, candidate)?;
-        if program.is_none() && !self.bench.hello().can(capability::BUILD_PROGRAMS) {
-            let message = format!("candidate {candidate} has no program and the worker cannot build one");
-            return Err(Failure::new(FailureKind::NoProgram, message));
-        }
-        let program = program.as_ref().map(|file| ProgramRef { format: file.program.format, path: file.path.clone() });
-        let params = LoadParams { candidate, config: config.clone(), program, executable: None };
+        let params = self.load_params(candidate)?;
         let loaded = self.bench.load(params)?;
         Ok(Prepared { compile_ns: loaded.compile_ns, reused: false })
     }

@@ -1,70 +1,82 @@
-//! Another profiler that holds the GPU's tracing interface, CUPTI, which serves one subscriber at a time.
+//! Who else is subscribed to CUPTI, which takes one subscriber a process: the profiler of XLA then sees no kernel.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
-/// What CUPTI, and XLA's own lock, say where someone else profiles already.
-const MESSAGES: [&str; 5] = [
-    "multiple_subscribers",
-    "multiple subscribers",
-    "multiple callback subscribers",
-    "already subscribed",
-    "another profiling session active",
-];
-
-/// Variables that tools set in the processes which they profile, and the tool.
-const VARIABLES: [(&str, &str); 5] = [
+/// What a tool sets for the processes that it starts, and the tool. The more telling come first: most of them are also
+/// injected by `CUDA_INJECTION64_PATH`.
+const MARKS: [(&str, &str); 4] = [
     ("NSYS_PROFILING_SESSION_ID", "Nsight Systems"),
-    ("NV_NSIGHT_INJECTION_TRANSPORT_TYPE", "Nsight Compute"),
-    ("NV_NSIGHT_INJECTION_PORT_BASE", "Nsight Compute"),
-    ("NV_COMPUTE_PROFILER_PERFWORKS_DIR", "Nsight Compute"),
-    ("CUDA_INJECTION64_PATH", "a CUDA injection library"),
+    ("NV_COMPUTE_PROFILER_", "Nsight Compute"),
+    ("NV_NSIGHT_INJECTION", "Nsight Compute"),
+    ("NV_SANITIZER_INJECTION", "Compute Sanitizer"),
 ];
+const INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// Says, in one line with what to do, that another profiler holds the device, where the message or this process's
-/// environment tells so. `message` is what the profiler said, or why its profile was of no use.
-pub fn named(message: &str) -> Option<String> {
-    named_in(message, |variable| std::env::var_os(variable))
+/// Who else is subscribed, where an error's message speaks of that.
+pub(crate) fn named(message: &str) -> Option<String> {
+    named_in(message, from_environment)
 }
 
-fn named_in(message: &str, variable: impl Fn(&str) -> Option<OsString>) -> Option<String> {
-    let lower = message.to_ascii_lowercase();
-    let said = MESSAGES.iter().any(|part| lower.contains(part));
-    let tool = VARIABLES
-        .iter()
-        .find_map(|&(name, tool)| variable(name).filter(|value| !value.is_empty()).map(|_| (name, tool)));
-    let holder = match tool {
-        Some((name, tool)) => format!("{tool} profiles this process (`{name}` is set)"),
-        None if said => {
-            "another CUPTI subscriber profiles the device (Nsight Systems, Nsight Compute, DCGM, another profiler)"
-                .to_owned()
-        }
-        None => return None,
-    };
-    Some(format!("{holder}, and CUPTI serves one at a time: end it to get device time"))
+/// Who else is subscribed, as far as the environment of this process, which workers inherit, tells it. cuda-gdb leaves no
+/// mark there.
+pub(crate) fn from_environment() -> Option<String> {
+    of_environment(std::env::vars_os())
+}
+
+fn named_in(message: &str, environment: impl FnOnce() -> Option<String>) -> Option<String> {
+    let message = message.to_ascii_lowercase();
+    let speaks_of_it = message.contains("multiple_subscribers")
+        || message.contains("cupti")
+            && ["multiple subscribers", "already subscribed"].iter().any(|one| message.contains(one));
+    let unknown =
+        || "another CUPTI subscriber (Nsight Systems, Nsight Compute, Compute Sanitizer, cuda-gdb, …)".to_owned();
+    speaks_of_it.then(|| environment().unwrap_or_else(unknown))
+}
+
+fn of_environment(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Option<String> {
+    let set: Vec<(OsString, OsString)> = variables.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    let is_set = |mark: &str| set.iter().any(|(name, _)| name.as_encoded_bytes().starts_with(mark.as_bytes()));
+    if let Some((_, tool)) = MARKS.iter().find(|(mark, _)| is_set(mark)) {
+        return Some((*tool).to_owned());
+    }
+    let (_, library) = set.iter().find(|(name, _)| name == INJECTION)?;
+    let file = Path::new(library).file_name().unwrap_or(OsStr::new(library));
+    Some(format!("the library `{}` of {INJECTION}", file.to_string_lossy().replace(char::is_control, " ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn of(variables: &[(&str, &str)]) -> Option<String> {
+        of_environment(variables.iter().map(|(name, value)| (name.into(), value.into())))
+    }
+
     #[test]
-    fn told_by_the_message_or_by_the_environment() {
-        let nothing = |_: &str| None;
-        for message in [
-            "INTERNAL: cuptiSubscribe: error 39: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED",
-            "CUPTI: already subscribed",
-            "ALREADY_EXISTS: Another profiling session active.",
+    fn tools_are_told_by_what_they_set() {
+        let injected = (INJECTION, "/opt/nvidia/libToolsInjection64.so");
+        for (name, tool) in [
+            ("NSYS_PROFILING_SESSION_ID", "Nsight Systems"),
+            ("NV_COMPUTE_PROFILER_PERFWORKS_DIR", "Nsight Compute"),
+            ("NV_NSIGHT_INJECTION_PORT_BASE", "Nsight Compute"),
+            ("NV_SANITIZER_INJECTION_PORT_BASE", "Compute Sanitizer"),
         ] {
-            assert!(named_in(message, nothing).unwrap().contains("another CUPTI subscriber"), "{message}");
+            assert_eq!(of(&[("PATH", "/bin"), injected, (name, "49152")]).as_deref(), Some(tool));
+            assert_eq!(of(&[(name, "")]), None, "an empty variable says nothing");
         }
-        assert_eq!(named_in("the profile holds 0 executions, 4 were launched", nothing), None);
-        assert_eq!(named_in("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", nothing), None);
-        let nsys = |name: &str| (name == "NSYS_PROFILING_SESSION_ID").then(|| "4711".into());
-        let told = named_in("the profile holds 0 executions", nsys).unwrap();
-        assert!(
-            told.starts_with("Nsight Systems profiles this process (`NSYS_PROFILING_SESSION_ID` is set)"),
-            "{told}"
-        );
-        assert_eq!(named_in("nothing", |_| Some(OsString::new())), None, "an empty variable is none");
+        assert_eq!(of(&[injected]).as_deref(), Some("the library `libToolsInjection64.so` of CUDA_INJECTION64_PATH"));
+        assert_eq!(of(&[("PATH", "/bin"), ("MY_NSYS_PROFILING_SESSION_ID", "1")]), None);
+    }
+
+    #[test]
+    fn only_messages_that_speak_of_subscribers_name_one() {
+        let refused = "CUPTI call cuptiSubscribe failed: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED";
+        assert_eq!(named_in(refused, || Some("Nsight Systems".into())).as_deref(), Some("Nsight Systems"));
+        assert!(named_in(refused, || None).unwrap().starts_with("another CUPTI subscriber"));
+        assert!(named_in("CUPTI has already subscribed in this process", || None).is_some());
+        for other in ["CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", "the queue has multiple subscribers", ""] {
+            assert_eq!(named_in(other, || Some("Nsight Systems".into())), None, "{other}");
+        }
     }
 }

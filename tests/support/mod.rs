@@ -38,6 +38,7 @@ pub fn registry(folder: &Path, n: u64, programs: &dyn Fn(u64) -> String) -> (Reg
         .map(|index| {
             let text = programs(index);
             let program = registry
+                .writer()
                 .put_program(ProgramFormat::StablehloText, text.as_bytes(), Digest::of(text.as_bytes()), vec![])
                 .unwrap();
             Candidate { config: config(index), program: Some(program), not_lowered: None }

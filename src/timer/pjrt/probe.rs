@@ -9,7 +9,7 @@ use crate::array::{ArraySpec, DType};
 use crate::profile::XSpace;
 use crate::timer::model::Metric;
 use crate::timer::profiled::ProfiledRound;
-use crate::timer::subscriber::named;
+use crate::timer::subscriber;
 
 /// What is launched under the trial's session: program and runs. Both programs bear one name, as candidates may.
 const LAUNCHES: [(usize, u32); 4] = [(0, 2), (1, 3), (0, 1), (1, 1)];
@@ -28,8 +28,9 @@ pub(super) fn probe(client: &Rc<Client>, device: usize, compile_options: &[u8]) 
 }
 
 fn explained(reason: &str) -> String {
-    match named(reason) {
-        Some(holder) => format!("{reason}; {holder}"),
+    // under a tool some sessions start and then record nothing
+    match subscriber::named(reason).or_else(subscriber::from_environment) {
+        Some(holder) => format!("{reason}; {holder} holds CUPTI, which serves one at a time: end it for device time"),
         None => reason.to_owned(),
     }
 }

@@ -7,6 +7,7 @@ use super::device::cpu_features;
 use super::flags::without_fatal;
 use super::options::compile_options;
 use super::store::{ExecutableKey, ExecutableStore, Kept};
+use crate::array::ArraySpec;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::timer::bench::{Bench, check_signature};
@@ -192,6 +193,18 @@ impl PjrtTimer {
         Ok(Some((kept, compiled.compile_ns)))
     }
 
+    fn load_params(&self, candidate: usize) -> Result<(ProgramFile, LoadParams), Failure> {
+        let found = find(&self.job, candidate)?;
+        let program = found.program.clone().ok_or_else(|| {
+            Failure::new(
+                FailureKind::NoProgram,
+                format!("candidate {candidate} has no program and a PJRT plugin cannot build one"),
+            )
+        })?;
+        let (config, reference) = (found.config.clone(), program_ref(&program));
+        Ok((program, LoadParams { candidate, config, program: Some(reference), executable: None }))
+    }
+
     fn load_kept(&mut self, mut params: LoadParams, kept: Kept) -> Result<(), Failure> {
         if let Some(signature) = &kept.signature {
             let inputs = self.job.as_ref().map(|job| job.inputs.as_slice()).unwrap_or_default();
@@ -308,16 +321,23 @@ impl Timer for PjrtTimer {
         self.bench.begin(job)
     }
 
+    fn signature(&mut self, candidate: usize) -> Result<Option<Vec<ArraySpec>>, Failure> {
+        let (program, params) = self.load_params(candidate)?;
+        if !self.in_place {
+            let key = self.key(&program);
+            let kept = match self.store.find(&key) {
+                Some(kept) => Some(kept),
+                None => self.compile(candidate, &program, &key)?.map(|(kept, _)| kept),
+            };
+            if let Some(signature) = kept.and_then(|kept| kept.signature) {
+                return Ok(Some(signature.parameters));
+            }
+        }
+        self.bench.signature(params)
+    }
+
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        let found = find(&self.job, candidate)?;
-        let (config, program) = (found.config.clone(), found.program.clone());
-        let program = program.ok_or_else(|| {
-            Failure::new(
-                FailureKind::NoProgram,
-                format!("candidate {candidate} has no program and a PJRT plugin cannot build one"),
-            )
-        })?;
-        let params = LoadParams { candidate, config, program: Some(program_ref(&program)), executable: None };
+        let (program, params) = self.load_params(candidate)?;
         if self.in_place {
             return self.compile_in_place(params);
         }

@@ -305,7 +305,7 @@ impl Worker for PjrtWorker {
         })?;
         let failed = |error: PjrtError| {
             let message = one_line(&error.message);
-            let holder = named(&message).map(|holder| format!(" ({holder})")).unwrap_or_default();
+            let holder = named(&message).map(|holder| format!(" ({holder} holds CUPTI)")).unwrap_or_default();
             Failure::new(FailureKind::Device, format!("the plugin's profiler: {message}{holder}"))
         };
         let session = profiler.start().map_err(failed)?;

@@ -1,0 +1,21 @@
+//! Labels of a module in memory.
+
+use autotune_lowered::digest::Digest;
+use autotune_lowered::hlo::{ScanOptions, scan_bytes};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// Scan the bytes of a module; gives the JSON text that `autotune-lowered scan --format json` prints.
+#[pyfunction]
+pub(crate) fn scan(py: Python<'_>, module: &[u8]) -> PyResult<String> {
+    let wrong = |message: String| PyValueError::new_err(message);
+    let scan = py.detach(|| scan_bytes(module, "the module", &ScanOptions::default()));
+    let scan = scan.map_err(|error| wrong(error.to_string()))?;
+    serde_json::to_string(&scan).map_err(|error| wrong(error.to_string()))
+}
+
+/// SHA-256 of bytes, as 64 hexadecimal digits.
+#[pyfunction]
+pub(crate) fn digest(py: Python<'_>, bytes: &[u8]) -> String {
+    py.detach(|| Digest::of(bytes)).to_string()
+}

@@ -1,0 +1,5 @@
+//! Other tools' caches: entries out to files that they obey, and in from files that they wrote.
+
+mod ejkernel;
+
+pub use ejkernel::{EjkernelExport, EjkernelImport, ExchangeError, export_ejkernel, import_ejkernel};

@@ -1,0 +1,155 @@
+//! Stores programs, arrays and records; what stands in the registry is not read for it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::folder::check_file;
+use super::{Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, RegistryError, disk, record};
+use crate::array::{Fill, MAX_ARRAY_BYTES};
+use crate::digest::Digest;
+
+/// The schema that this version reads and writes.
+pub const SCHEMA: u32 = 1;
+
+const KIND: &str = "autotune-lowered-registry";
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    kind: String,
+    schema: u64,
+}
+
+/// Writes into a registry's folder. Any number of them write one folder at once: no two write one name with other bytes.
+#[derive(Debug, Clone)]
+pub struct RegistryWriter {
+    root: PathBuf,
+}
+
+impl RegistryWriter {
+    /// A writer of a registry that is there.
+    ///
+    /// # Errors
+    /// Where the folder is no registry or a newer version's.
+    pub fn open(root: impl Into<PathBuf>) -> Result<Self, RegistryError> {
+        let root = root.into();
+        check_header(&root)?;
+        Ok(Self { root })
+    }
+
+    /// A writer of a registry, which is made where there is none.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and where the folder cannot be written.
+    pub fn create_or_open(root: impl Into<PathBuf>) -> Result<Self, RegistryError> {
+        let root = root.into();
+        let header = root.join("registry.json");
+        if !header.exists() {
+            let bytes = format!("{{\"kind\":\"{KIND}\",\"schema\":{SCHEMA}}}\n");
+            disk::write_whole(&header, bytes.as_bytes())
+                .map_err(|source| RegistryError::Io { path: header, source })?;
+        }
+        Self::open(root)
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where a program is in the store.
+    pub fn program_path(&self, program: &Program) -> PathBuf {
+        let digest = program.digest.to_string();
+        let shelf = digest.get(..2).unwrap_or_default();
+        self.root.join("programs").join(shelf).join(format!("{digest}.{}", program.format.extension()))
+    }
+
+    /// A program's path, the digest of its bytes checked just now.
+    ///
+    /// # Errors
+    /// Those of [`read_program`](Self::read_program).
+    pub fn checked_program_path(&self, program: &Program) -> Result<PathBuf, RegistryError> {
+        let path = self.program_path(program);
+        check_file(&path, MAX_PROGRAM_BYTES, program.digest).map(|()| path)
+    }
+
+    /// Stores a program's bytes. A file that is there with the right bytes is left alone, one with other bytes replaced.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn put_program(
+        &self,
+        format: ProgramFormat,
+        bytes: &[u8],
+        semantic_digest: Digest,
+        custom_calls: Vec<String>,
+    ) -> Result<Program, RegistryError> {
+        let program = Program { format, digest: Digest::of(bytes), semantic_digest, custom_calls };
+        self.put(self.program_path(&program), bytes, program.digest)?;
+        Ok(program)
+    }
+
+    /// Stores an array's bytes and gives the fill that reads them.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn put_array(&self, bytes: &[u8]) -> Result<Fill, RegistryError> {
+        let digest = Digest::of(bytes);
+        let path = Path::new("arrays").join(format!("{digest}.bin"));
+        self.put(self.root.join(&path), bytes, digest)?;
+        Ok(Fill::File { path, digest })
+    }
+
+    /// Stores an invocation whose programs and arrays are stored already; gives the path of its record.
+    ///
+    /// # Errors
+    /// Where the invocation does not hold together, a program or array of it is not in the store, or it cannot be written.
+    pub fn store(&self, invocation: &Invocation) -> Result<PathBuf, RegistryError> {
+        invocation.check()?;
+        for program in invocation.candidates.iter().filter_map(|candidate| candidate.program.as_ref()) {
+            self.checked_program_path(program)?;
+        }
+        for argument in &invocation.arguments {
+            if let Fill::File { path, digest } = &argument.fill {
+                check_file(&self.root.join(path), MAX_ARRAY_BYTES, *digest)?;
+            }
+        }
+        let io = |path: &Path, source| RegistryError::Io { path: path.to_owned(), source };
+        let (path, bytes) = record::encode(invocation).map_err(|error| io(&self.root, io::Error::from(error)))?;
+        let path = self.root.join(path);
+        disk::write_whole(&path, &bytes).map_err(|source| io(&path, source))?;
+        Ok(path)
+    }
+
+    fn put(&self, path: PathBuf, bytes: &[u8], digest: Digest) -> Result<(), RegistryError> {
+        if check_file(&path, bytes.len() as u64, digest).is_ok() {
+            return Ok(());
+        }
+        disk::write_whole(&path, bytes).map_err(|source| RegistryError::Io { path, source })
+    }
+}
+
+fn check_header(root: &Path) -> Result<(), RegistryError> {
+    let path = root.join("registry.json");
+    let bytes = match disk::read_bounded(&path, 1 << 16) {
+        Ok(bytes) => bytes,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Err(RegistryError::Missing(root.to_owned()));
+        }
+        Err(source) => return Err(RegistryError::Io { path, source }),
+    };
+    let header: Header = match serde_json::from_slice(&bytes) {
+        Ok(header) => header,
+        Err(error) => return Err(RegistryError::Header { path, message: error.to_string() }),
+    };
+    if header.kind != KIND {
+        let message = format!("its kind is not `{KIND}`");
+        return Err(RegistryError::Header { path, message });
+    }
+    match header.schema {
+        schema if schema == u64::from(SCHEMA) => Ok(()),
+        0 => Err(RegistryError::Header { path, message: "there is no schema 0".to_owned() }),
+        schema => Err(RegistryError::NewerSchema { path, schema }),
+    }
+}
