@@ -46,6 +46,7 @@ impl Place {
             device: 0,
             client_options: Vec::new(),
             xla_flags: None,
+            metric: None,
             executables: self.folder.path().join("executables"),
             limits: Limits { measure: Duration::from_secs(20), ..Limits::default() },
         }

@@ -66,7 +66,11 @@ impl CommandTimer {
         let device = device.ok_or_else(|| Failure::new(FailureKind::Device, "the worker shows no device"))?;
         let from_profile = hello.can(capability::PROFILE);
         let metric = match metric {
-            Some(metric) if from_profile => metric,
+            Some(Metric::Elapsed) if from_profile => {
+                let message = format!("`{name}` times by profiles alone: `elapsed` is for a timer by the host clock");
+                return Err(Failure::new(FailureKind::Device, message));
+            }
+            Some(metric) if from_profile || metric == Metric::Elapsed => metric,
             Some(metric) => {
                 let message = format!("the worker gives no profiles: there is no `{metric}` to decide by");
                 return Err(Failure::new(FailureKind::Device, message));
@@ -87,11 +91,6 @@ impl CommandTimer {
         let program = program.as_ref().map(|file| ProgramRef { format: file.program.format, path: file.path.clone() });
         Ok(LoadParams { candidate, config: config.clone(), program, executable: None })
     }
-
-    /// What the worker wants the user to know.
-    pub fn notes(&self) -> &[String] {
-        &self.bench.hello().notes
-    }
 }
 
 impl Timer for CommandTimer {
@@ -105,6 +104,10 @@ impl Timer for CommandTimer {
 
     fn metric(&self) -> Metric {
         self.metric
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.bench.hello().notes
     }
 
     fn device(&self) -> &DeviceFingerprint {

@@ -222,6 +222,11 @@ pub trait Timer {
         Metric::Elapsed
     }
 
+    /// Things that the user should know, one line each: why times come from where they do, for instance.
+    fn notes(&self) -> &[String] {
+        &[]
+    }
+
     /// The device that samples come from.
     fn device(&self) -> &DeviceFingerprint;
 
