@@ -228,7 +228,7 @@ class Tunable:
 
     def _record(self, call: Call, key: str) -> None:
         # not imported: nothing records
-        recording = sys.modules.get("autotune_lowered.recording")
+        recording = sys.modules.get("autotune_lowered._recording")
         recorder = recording.active() if recording is not None else None
         if recorder is None or getattr(_lowering_candidates, "now", False):
             return
@@ -260,9 +260,10 @@ class Tunable:
                 arrays=specs,
                 static=call.static,
                 baseline=dict(self.default),
-                configs=self.configs(specs),
+                configs=lambda platform: self.configs(specs),
                 build=build,
                 fills=self._fills(specs),
+                values=call.arrays,
             ),
         )
 
