@@ -230,11 +230,13 @@ class Tunable:
         # not imported: nothing records
         recording = sys.modules.get("autotune_lowered._recording")
         recorder = recording.active() if recording is not None else None
-        if recorder is None or getattr(_lowering_candidates, "now", False):
+        if recorder is None or getattr(_lowering_candidates, "now", False) or not recorder.wants(self.op_id, key):
             return
         from ._calls import RecordedCall, record_call
 
-        specs = {name: _jax().ShapeDtypeStruct(array.shape, array.dtype) for name, array in call.arrays.items()}
+        jax = _jax()
+        specs = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in call.arrays.items()}
+        values = {name: array for name, array in call.arrays.items() if not isinstance(array, jax.core.Tracer)}
         # the call itself holds tracers: what outlives it is its static part, and how arrays go in again
         fill, holds_arrays = call.fill, call.fill([None] * len(specs)).keys()
         static = {name: value for name, value in call.bound.arguments.items() if name not in holds_arrays}
@@ -263,7 +265,7 @@ class Tunable:
                 configs=lambda platform: self.configs(specs),
                 build=build,
                 fills=self._fills(specs),
-                values=call.arrays,
+                values=values,
             ),
         )
 
