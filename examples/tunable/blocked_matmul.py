@@ -1,7 +1,7 @@
 """A plain blocked function: recorded, tuned, and run with what is best here.
 
-    pip install '.[jax]'
-    python examples/tunable/blocked_matmul.py
+pip install '.[jax]'
+python examples/tunable/blocked_matmul.py
 """
 
 import tempfile

@@ -1,7 +1,7 @@
 """A Pallas kernel in interpret mode, so that it runs on any machine: recorded, tuned, and run with what is best here.
 
-    pip install '.[jax]'
-    python examples/tunable/pallas_add.py
+pip install '.[jax]'
+python examples/tunable/pallas_add.py
 """
 
 import tempfile

@@ -18,10 +18,10 @@ _NAMES = {
 __all__ = ["__version__", *_NAMES]
 
 if TYPE_CHECKING:
-    from . import profiling
-    from ._in_force import overlay
-    from ._tunable import tunable
-    from .module import dump
+    from . import profiling as profiling
+    from ._in_force import overlay as overlay
+    from ._tunable import tunable as tunable
+    from .module import dump as dump
 
 
 def __getattr__(name: str) -> Any:

@@ -61,7 +61,7 @@ def describe(value: Any) -> Any:
     Callables are named by module and qualified name; a lambda or a local function by its code and the values it
     closes over too, so its description may change with the version of Python.
     """
-    if value is None or isinstance(value, (bool, int, str)) and not isinstance(value, enum.Enum):
+    if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, enum.Enum)):
         return value
     for kinds, spelled in _SPELLINGS:
         if isinstance(value, kinds):
@@ -78,7 +78,7 @@ def describe(value: Any) -> Any:
         return {"dataclass": _qualified(type(value)), "fields": fields}
     if callable(value):
         return _describe_callable(value)
-    raise Undescribable(f"a {type(value).__qualname__} has no spelling that is the same in every process")
+    raise Undescribable(f"`{type(value).__qualname__}` has no spelling that is the same in every process")
 
 
 def _describe_float(value: float) -> Any:
@@ -119,7 +119,7 @@ def _describe_callable(value: Any) -> Any:
     inner = inspect.unwrap(value)
     named = value if hasattr(value, "__qualname__") else inner
     if not hasattr(named, "__qualname__") and not hasattr(named, "__name__"):
-        raise Undescribable(f"a callable {type(value).__qualname__} has no name; pass a function")
+        raise Undescribable(f"a callable `{type(value).__qualname__}` has no name; pass a function")
     described: dict[str, Any] = {"callable": _qualified(named)}
     if "<" in described["callable"] and not isinstance(inner, types.FunctionType):
         raise Undescribable("the code of a callable without a name cannot be read; define it at the top of a module")

@@ -1,4 +1,4 @@
-"""What is in force, as part of the key of JAX's trace caches: a function jitted by the user is traced again on a change.
+"""What is in force, as part of the key of JAX's trace caches: a jitted function is traced again when it changes.
 
 JAX with `jax.make_user_context` keys its caches by a value of ours, per thread: traces of several states live side by
 side. Older JAX has no public key, so a change clears all its caches (`jax.clear_caches`), and then one thread at a
@@ -42,9 +42,8 @@ def _user_context() -> Any:
 
 
 def _of_this_thread() -> list[int]:
-    if not hasattr(_open, "stack"):
-        _open.stack = []
-    return _open.stack
+    stack: list[int] = _open.__dict__.setdefault("stack", [])
+    return stack
 
 
 def set_process(generation: int) -> None:
@@ -134,8 +133,8 @@ def _clear_unless(generation: int) -> None:
     if not _warned:
         _warned = True
         _LOG.warning(
-            "the configs in force changed, and this JAX (%s) has no jax.make_user_context: all its caches are cleared at "
-            "each change, so every jitted function compiles again; a newer JAX traces only what changed",
+            "the configs in force changed, and this JAX (%s) has no jax.make_user_context: all its caches are cleared "
+            "at each change, so every jitted function compiles again; a newer JAX traces only what changed",
             _jax_version(),
         )
     jax.clear_caches()

@@ -4,7 +4,6 @@ import functools
 import inspect
 import itertools
 import logging
-import math
 import re
 import sys
 import threading
@@ -14,18 +13,13 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from . import _in_force
-from ._call_key import Undescribable, call_key, canonical, describe, is_array
+from ._call_key import Undescribable, call_key, describe, is_array
+from ._search_space import Config, Constraint, SearchSpace
 
 _LOG = logging.getLogger("autotune_lowered")
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Config = dict[str, Any]
-Constraint = Callable[..., bool]
-
-# the same bounds as those of the program's own search spaces
-MAX_CONFIGS = 4096
-MAX_COMBINATIONS = 262_144
 # one that ends like a version would be read as one
 _NAME = re.compile(r"(?!.*\.v\d+\Z)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -68,42 +62,35 @@ class Tunable:
         self.function, self.op, self.version = function, op, version
         self.op_id = f"{op}@v{version}"
         self.signature = inspect.signature(function)
-        self.space = {name: list(values) for name, values in space.items()}
-        self.candidates = [dict(config) for config in candidates]
-        self.constraints = list(constraints)
         self.static_argnames = frozenset([static_argnames] if isinstance(static_argnames, str) else static_argnames)
+        unknown = self.static_argnames - self.signature.parameters.keys()
+        if unknown:
+            raise TypeError(f"static_argnames: `{function.__name__}` has no parameter `{min(unknown)}`")
         self.fills = {name: dict(fill) for name, fill in fills.items()}
-        self.default = self._checked_default()
+        candidates = [dict(config) for config in candidates]
+        self.default = self._default_of([*space, *itertools.chain.from_iterable(candidates)])
+        self.space = SearchSpace(op, self.default, space, candidates, constraints)
         self._warned: set[tuple[str, str]] = set()
 
-    def _checked_default(self) -> Config:
-        names = dict.fromkeys([*self.space, *itertools.chain.from_iterable(self.candidates)])
-        if not names:
-            raise ValueError(f"`{self.op}` has nothing to tune: give `space` or `candidates`")
+    def _default_of(self, names: Iterable[str]) -> Config:
         default = {}
         for name in names:
             parameter = self.signature.parameters.get(name)
-            if parameter is None or parameter.kind is not parameter.KEYWORD_ONLY or parameter.default is parameter.empty:
+            if (
+                parameter is None
+                or parameter.kind is not parameter.KEYWORD_ONLY
+                or parameter.default is parameter.empty
+            ):
                 raise TypeError(
-                    f"`{name}` is tuned, so `{self.function.__name__}` must have it after `*` with a default value"
+                    f"`{name}` is tuned, so `{self.function.__name__}` must have it after `*` with a default"
                 )
             default[name] = parameter.default
-        unknown = self.static_argnames - self.signature.parameters.keys()
-        if unknown:
-            raise TypeError(f"static_argnames: `{self.function.__name__}` has no parameter `{min(unknown)}`")
-        if not all(callable(constraint) for constraint in self.constraints):
-            raise TypeError(f"a constraint of `{self.op}` is not callable; write `lambda config: …`")
-        if any(not values for values in self.space.values()):
-            raise ValueError(f"a parameter of `{self.op}` has no values in `space`")
-        if math.prod(len(values) for values in self.space.values()) > MAX_COMBINATIONS:
-            raise ValueError(f"the space of `{self.op}` has more than {MAX_COMBINATIONS} configs; narrow it")
-        listed = [default, *self.candidates, *({name: value} for name, values in self.space.items() for value in values)]
-        for value in itertools.chain.from_iterable(config.values() for config in listed):
-            _check_value(self.op, value)
+        if not default:
+            raise ValueError(f"`{self.op}` has nothing to tune: give `space` or `candidates`")
         return default
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
-        """The arguments of a call, told apart. Raises TypeError (`Undescribable`) for a static one without a spelling."""
+        """The arguments of a call, told apart. Raises `Undescribable`, a TypeError, where one has no spelling."""
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return self._split(bound)
@@ -154,55 +141,21 @@ class Tunable:
         except Undescribable as error:
             raise Undescribable(f"argument `{name}` of `{self.op}`: {error}") from None
 
-    def configs(self, arrays: Mapping[str, Any]) -> list[Config]:
-        """All configs for arrays of these shapes, the default first; at most 4096.
-
-        `arrays` maps names to anything with `shape` and `dtype`, for constraints with two parameters.
-        """
-        found = {canonical(self.default): dict(self.default)}
-        combinations = itertools.product(*self.space.values()) if self.space else ()
-        spelled = (dict(zip(self.space, values)) for values in combinations)
-        for config in itertools.chain(self.candidates, spelled):
-            whole = self.default | config
-            if not self._allows(whole, arrays):
-                continue
-            found.setdefault(canonical(whole), whole)
-            if len(found) > MAX_CONFIGS:
-                raise ValueError(f"`{self.op}` has more than {MAX_CONFIGS} configs; add constraints")
-        return list(found.values())
-
-    def _allows(self, config: Config, arrays: Mapping[str, Any]) -> bool:
-        for constraint in self.constraints:
-            try:
-                arguments = (config, arrays) if _takes_arrays(constraint) else (config,)
-                if not constraint(*arguments):
-                    return False
-            except Exception as error:
-                raise ValueError(f"a constraint of `{self.op}` failed on {canonical(config)}: {error}") from error
-        return True
-
     def config_for(self, key: str) -> Config:
         """The config in force for a call key, else the default."""
         found = _in_force.config_to_trace(self.op_id, key)
         if found is None:
             return dict(self.default)
-        found = {name: _like(self.default.get(name), value) for name, value in found.items()}
-        wrong = [name for name, value in found.items() if not self._takes(name, value)]
-        if wrong:
+        found = self.space.typed(found)
+        wrong = self.space.misfit(found)
+        if wrong is not None:
             self._warn_once(
                 key,
-                f"the config in force for {self.op_id}:{key} has `{wrong[0]}` = {found[wrong[0]]!r}, which "
+                f"the config in force for {self.op_id}:{key} has `{wrong}` = {found[wrong]!r}, which "
                 f"`{self.function.__name__}` does not take; the default is used: tune this version again",
             )
             return dict(self.default)
         return self.default | found
-
-    def _takes(self, name: str, value: Any) -> bool:
-        """Whether a value found is of the kind that the parameter's default, or a value of its space, is of."""
-        if name not in self.default:
-            return False
-        known = [self.default[name], *self.space.get(name, ()), *(c[name] for c in self.candidates if name in c)]
-        return any(type(value) is type(_like(self.default[name], other)) for other in known)
 
     def _warn_once(self, about: str, message: str) -> None:
         if (about, message) not in self._warned:
@@ -210,7 +163,7 @@ class Tunable:
             _LOG.warning("%s", message)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function with the config in force, stamped; explicit tuned parameters are obeyed, without a stamp."""
+        """Call the function with the config in force, stamped; a caller's own config is obeyed, without a stamp."""
         bound = self.signature.bind(*args, **kwargs)
         if not self.default.keys().isdisjoint(bound.arguments):
             return self.function(*args, **kwargs)
@@ -247,8 +200,7 @@ class Tunable:
                 outer = getattr(_lowering_candidates, "now", False)
                 _lowering_candidates.now = True
                 try:
-                    typed = {name: _like(self.default[name], value) for name, value in config.items()}
-                    return self.function(*bound.args, **(bound.kwargs | typed))
+                    return self.function(*bound.args, **(bound.kwargs | self.space.typed(config)))
                 finally:
                     _lowering_candidates.now = outer
 
@@ -262,7 +214,7 @@ class Tunable:
                 arrays=specs,
                 static=call.static,
                 baseline=dict(self.default),
-                configs=lambda platform: self.configs(specs),
+                configs=lambda platform: self.space.configs(specs),
                 build=build,
                 fills=self._fills(specs),
                 values=values,
@@ -313,31 +265,13 @@ def tunable(
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            return made.run(*args, **kwargs)
+            result: R = made.run(*args, **kwargs)
+            return result
 
         run.tunable = made  # type: ignore[attr-defined]
         return run
 
     return decorate
-
-
-def _takes_arrays(constraint: Constraint) -> bool:
-    parameters = inspect.signature(constraint).parameters.values()
-    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty for p in parameters) > 1
-
-
-def _check_value(op: str, value: Any) -> None:
-    members = value if isinstance(value, (list, tuple)) else [value]
-    for member in members:
-        if member is not None and not isinstance(member, (bool, int, float, str)):
-            raise TypeError(f"a config of `{op}` holds {member!r}; values are numbers, strings, booleans and lists of them")
-        if isinstance(member, float) and not math.isfinite(member):
-            raise ValueError(f"a config of `{op}` holds {member!r}, which JSON cannot hold")
-
-
-def _like(default: Any, value: Any) -> Any:
-    """A config's value as the function takes it: JSON knows no tuples."""
-    return tuple(value) if isinstance(default, tuple) and isinstance(value, list) else value
 
 
 def _jax() -> Any:

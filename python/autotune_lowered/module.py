@@ -19,16 +19,17 @@ MAX_SHAPES = 256
 def dump(module: Any, path: str | os.PathLike[str], *, lowered: Any = None) -> Path:
     """Write a module for `autotune-lowered`, and `<path>.labels.json` beside it; gives the module's path.
 
-    `module` is a `jax.stages.Lowered`, written as StableHLO text with its locations, which hold every label whole, or a
-    `jax.stages.Compiled`, written as HLO text after optimisation. Compiled text cuts labels that hold an `@`; with
-    `lowered`, what it was compiled from, the side file has them whole.
+    `module` is a `jax.stages.Lowered`, written as StableHLO text with its locations, which hold every label whole, or
+    a `jax.stages.Compiled`, written as HLO text after optimisation. Compiled text cuts labels that hold an `@`; with
+    `lowered`, from which it was compiled, the side file has them whole.
 
-    The side file has the SHA-256 of the module's bytes and of each label: `op_id`, `call_key`, `shapes` (the arrays that
-    flow in, as the lowered program has them: of the whole array under automatic partitioning, of one device inside
+    The side file has the SHA-256 of the module's bytes, and of each label `op_id`, `call_key`, `shapes` (the arrays
+    that flow in, as the lowered program has them: whole under automatic partitioning, of one device inside
     `shard_map`), `local_shapes` (of one device, where the compiled module is partitioned), `occurrences`, `backward`.
 
-    Both files are replaced whole or not at all. A module without labels is written too, and why it has none is logged.
-    Raises TypeError for another object, ValueError where the compiler gives no text, OSError where it cannot be written.
+    Each file is replaced whole or not at all. A module without labels is written too, and the reason is logged.
+    Raises TypeError for another object, ValueError where the compiler gives no text, OSError where it cannot be
+    written.
     """
     stages = _stages()
     if isinstance(module, stages.Lowered):
@@ -109,19 +110,19 @@ def _why_none(scan: dict[str, Any]) -> str:
 def _stablehlo_text(lowered: Any) -> str:
     """StableHLO text with locations. Where JAX takes no `debug_info` (0.4.30), its MLIR module prints it."""
     try:
-        return lowered.as_text(debug_info=True)
+        return str(lowered.as_text(debug_info=True))
     except TypeError:
         module = lowered.compiler_ir("stablehlo")
     if module is None:
         raise ValueError("this backend gives no StableHLO of what it lowers")
-    return module.operation.get_asm(enable_debug_info=True)
+    return str(module.operation.get_asm(enable_debug_info=True))
 
 
 def _hlo_text(compiled: Any) -> str:
     text = compiled.as_text()
     if not text:
         raise ValueError("this backend gives no text of a compiled module; dump what was lowered instead")
-    return text
+    return str(text)
 
 
 def _stages() -> Any:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 
 _LOG = logging.getLogger("autotune_lowered")
 
@@ -37,7 +37,7 @@ class annotate(contextlib.ContextDecorator):
         self.name, self.metadata = name, metadata
         self._open = threading.local()
 
-    def __enter__(self) -> "annotate":
+    def __enter__(self) -> Self:
         jax = _jax()
         with contextlib.ExitStack() as span:
             span.enter_context(jax.profiler.TraceAnnotation(self.name, **self.metadata))
@@ -46,13 +46,13 @@ class annotate(contextlib.ContextDecorator):
             self._open.__dict__.setdefault("spans", []).append(span.pop_all())
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._open.spans.pop().close()
 
 
 def trace_function(function: Callable[P, R], name: str | None = None, **metadata: Any) -> Callable[P, R]:
     """A function that does the same and is named in profiles, by default with its own qualified name."""
-    span = annotate(name or getattr(function, "__qualname__", type(function).__qualname__), **metadata)
+    span = annotate(name or str(getattr(function, "__qualname__", type(function).__qualname__)), **metadata)
 
     @functools.wraps(function)
     def traced(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -118,14 +118,14 @@ class StepProfiler:
         self._mark: Any = None
         self._failures: set[str] = set()
 
-    def __enter__(self) -> "StepProfiler":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def step(self, step: int | None = None) -> None:
-        """Say that a step begins; call it once a step, from one thread. `step` is its number, by default the calls' count."""
+        """Say that a step begins, once a step and from one thread. `step` is its number, by default the count."""
         self._count = self._count + 1 if step is None else step
         self._guarded("mark a step", self._end_mark)
         if self._capture is not None and self._capture.done.is_set():
