@@ -1,8 +1,8 @@
 """What is in force, as part of the key of JAX's trace caches: a jitted function is traced again when it changes.
 
-JAX with `jax.make_user_context` keys its caches by a value of ours, per thread: traces of several states live side by
-side. Older JAX has no public key, so a change clears all its caches (`jax.clear_caches`), and then one thread at a
-time may have overlays open.
+JAX with `jax.make_user_context` (0.7.2 and later) keys its caches by a value of ours, per thread: traces of several
+states live side by side. Older JAX has no public key, so a change clears all its caches (`jax.clear_caches`), and then
+one thread at a time may have overlays open.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ _context: Any = None
 _process = 0
 _open = threading.local()
 
-# only of use without `jax.make_user_context`: the generations that tunables were traced under since the last clearing,
-# the overlays that are open, and the thread that opened them
+# only of use where JAX's caches must be cleared: the generations that tunables were traced under since then, the
+# overlays that are open, and the thread that opened them
 _traced: set[int] = set()
 _opened: list[int] = []
 _owner: int | None = None
@@ -58,8 +58,11 @@ def set_process(generation: int) -> None:
         if context is None:
             if not _opened:
                 _clear_unless(generation)
-        else:
+        elif hasattr(context, "set_global"):
             context.set_global(generation)
+        else:
+            # JAX 0.7.2 to 0.8 key by thread alone
+            _clear_unless(generation)
 
 
 @contextlib.contextmanager
@@ -90,6 +93,8 @@ def check(generation: int, op_id: str) -> None:
         else:
             stack = _of_this_thread()
             key = stack[-1] if stack else _process
+            if not stack:
+                _traced.add(generation)
     if key != generation:
         raise RuntimeError(
             f"{op_id} is traced where an overlay of another task or thread is open, and JAX would mix their traces; "
@@ -133,8 +138,8 @@ def _clear_unless(generation: int) -> None:
     if not _warned:
         _warned = True
         _LOG.warning(
-            "the configs in force changed, and this JAX (%s) has no jax.make_user_context: all its caches are cleared "
-            "at each change, so every jitted function compiles again; a newer JAX traces only what changed",
+            "the configs in force changed, and this JAX (%s) cannot key its traces by that: all its caches are cleared at "
+            "each such change, so every jitted function compiles again; a newer JAX traces only what changed",
             _jax_version(),
         )
     jax.clear_caches()
