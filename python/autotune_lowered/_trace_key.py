@@ -138,8 +138,8 @@ def _clear_unless(generation: int) -> None:
     if not _warned:
         _warned = True
         _LOG.warning(
-            "the configs in force changed, and this JAX (%s) cannot key its traces by that: all its caches are cleared at "
-            "each such change, so every jitted function compiles again; a newer JAX traces only what changed",
+            "the configs in force changed, and this JAX (%s) cannot key its traces by that: all its caches are "
+            "cleared at each such change, and every jitted function compiles again; a newer JAX traces what changed",
             _jax_version(),
         )
     jax.clear_caches()

@@ -140,6 +140,8 @@ class Tunable:
             return describe(value)
         except Undescribable as error:
             raise Undescribable(f"argument `{name}` of `{self.op}`: {error}") from None
+        except RecursionError:
+            raise Undescribable(f"argument `{name}` of `{self.op}` holds itself or is nested too deeply") from None
 
     def config_for(self, key: str) -> Config:
         """The config in force for a call key, else the default."""

@@ -89,7 +89,8 @@ pub fn scan_bytes(bytes: &[u8], place: &str, options: &ScanOptions) -> Result<Sc
 fn use_side_file(scan: &mut Scan, path: &Path, mut labels: Vec<FoundLabel>) {
     // what the module holds whole it shows better itself: with lines and each call site
     labels.retain(|label| {
-        let whole = scan.labels.iter_mut().find(|known| known.evidence == Evidence::Exact && known.label == label.label);
+        let whole =
+            scan.labels.iter_mut().find(|known| known.evidence == Evidence::Exact && known.label == label.label);
         whole.map(|known| known.backward |= label.backward).is_none()
     });
     if labels.is_empty() {

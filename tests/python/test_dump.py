@@ -132,7 +132,7 @@ def test_what_is_no_module_is_refused(tmp_path):
         autotune_lowered.dump(stamped, tmp_path / "x")
     with pytest.raises(TypeError, match="goes with a compiled module"):
         autotune_lowered.dump(lowered, tmp_path / "x", lowered=lowered)
-    with pytest.raises(TypeError, match="not a jax.stages.Lowered"):
+    with pytest.raises(TypeError, match=r"not a jax\.stages\.Lowered"):
         autotune_lowered.dump(lowered.compile(), tmp_path / "x", lowered="x")
     with pytest.raises(FileNotFoundError):
         autotune_lowered.dump(lowered, tmp_path / "none" / "x")

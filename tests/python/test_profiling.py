@@ -158,12 +158,11 @@ def test_a_profiler_that_fails_costs_no_step_and_is_said_once(tmp_path, monkeypa
             profiler.step()
             steps += 1
     assert steps == 5
-    assert [(record.levelno, record.message) for record in caplog.records] == [
-        (
-            logging.WARNING,
-            "cannot start a capture: another profiler is running; the loop goes on, later failures like it are not logged",
-        )
-    ]
+    (record,) = caplog.records
+    assert (record.levelno, record.message) == (
+        logging.WARNING,
+        "cannot start a capture: another profiler is running; the loop goes on, later failures like it are not logged",
+    )
     assert list(tmp_path.iterdir()) == []
 
 

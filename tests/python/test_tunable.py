@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
@@ -391,6 +392,15 @@ def test_a_static_argument_without_a_spelling_runs_and_is_said_once(caplog):
     ]
 
 
+def test_a_static_argument_that_holds_itself_runs(caplog):
+    endless = []
+    endless.append(endless)
+    x, w = arrays()
+    function = make(static_argnames="causal")
+    assert jnp.allclose(function(x, w, causal=endless), x @ w)
+    assert "holds itself" in caplog.text
+
+
 def test_configs_begin_with_the_default_and_obey_constraints():
     made = make(
         space={"rows": [2, 4, 8, 64]},
@@ -555,19 +565,48 @@ for call in (lambda: f(1), lambda: autotune_lowered.dump(1, "x"), profile):
     ]
 
 
+@pytest.fixture
+def program(monkeypatch):
+    if not hasattr(jax, "make_user_context"):
+        pytest.skip("this JAX does not trace again for a recording what it has traced before")
+    pytest.importorskip("autotune_lowered._recording", reason="the recorder is not part of this package yet")
+    beside = pathlib.Path(sys.executable).with_name("autotune-lowered")
+    if "AUTOTUNE_LOWERED_EXE" not in os.environ and not beside.exists() and shutil.which("autotune-lowered") is None:
+        pytest.skip("the program is not here: set AUTOTUNE_LOWERED_EXE")
+    monkeypatch.syspath_prepend(EXAMPLES)
+
+
+def test_what_is_recorded_under_jit_is_tuned_and_runs_tuned(program, tmp_path):
+    import tuning
+
+    @autotune_lowered.tunable(op="uneven", version=1, space={"rows": [2, 16]})
+    def uneven(x, *, rows=2):
+        # one of them does the same work hundreds of times over, so that there is one right answer
+        def sort(part):
+            return jax.lax.fori_loop(0, 512 // rows, lambda _, y: jnp.sort(y, axis=-1), part)
+
+        return jax.lax.map(sort, x.reshape(-1, rows, x.shape[1])).reshape(x.shape)
+
+    def step(x):
+        return uneven(x) * 2
+
+    x = jnp.ones((16, 8))
+    jitted = jax.jit(step)
+    jitted(x)
+    best = tuning.best_configs(step, (x,), tmp_path)
+    assert best == {("uneven@v1", uneven.tunable.call_key(x)): {"rows": 16}}
+    assert rows_in(jitted.lower(x)) == [2]
+    with autotune_lowered.overlay(best):
+        assert rows_in(jitted.lower(x)) == [16]
+    assert rows_in(jitted.lower(x)) == [2]
+
+
 @pytest.mark.parametrize(
     ("example", "said"), [("blocked_matmul", "largest difference: 0.0"), ("pallas_add", "equal: True")]
 )
-def test_the_examples_run(example, said):
-    pytest.importorskip("autotune_lowered._recording", reason="the recorder is not part of this package yet")
-    if (
-        "AUTOTUNE_LOWERED_EXE" not in os.environ
-        and not pathlib.Path(sys.executable).with_name("autotune-lowered").exists()
-    ):
-        pytest.skip("the program is not here: set AUTOTUNE_LOWERED_EXE")
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / f"{example}.py"], capture_output=True, text=True, timeout=300, check=False
-    )
+def test_the_examples_run(program, example, said):
+    command = [sys.executable, EXAMPLES / f"{example}.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == said, done.stdout
     assert " -> " in done.stdout
