@@ -183,7 +183,8 @@ class _Capture:
         self.folder = Path(tempfile.mkdtemp(prefix=_CAPTURING, dir=profiler.logdir))
         self.done = threading.Event()
         self._lock = threading.Lock()
-        with contextlib.ExitStack() as undo:
+        # a short timer may be up before this is made: `finish` waits for the lock
+        with self._lock, contextlib.ExitStack() as undo:
             undo.callback(shutil.rmtree, self.folder, ignore_errors=True)
             _start(self.folder, profiler.gpu_trace, perfetto=False)
             undo.callback(_jax().profiler.stop_trace)

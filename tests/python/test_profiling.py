@@ -147,6 +147,21 @@ def test_the_timer_ends_a_capture_while_the_loop_runs_on(tmp_path):
     assert len(runs_in(tmp_path)) == 1
 
 
+def test_a_timer_that_is_up_at_once_ends_the_capture(tmp_path):
+    class AtOnce(profiling.StepProfiler):
+        def _start_timer(self, milliseconds, work):
+            self.thread = threading.Thread(target=work)
+            self.thread.start()
+            self.thread.join(0.2)  # it is up, and cannot end before the capture is made
+            return threading.Timer(3600, work)
+
+    profiler = AtOnce(tmp_path, every_n_steps=1)
+    profiler.step()
+    profiler.thread.join(60)
+    assert len(runs_in(tmp_path)) == 1
+    profiler.close()
+
+
 def test_a_profiler_that_fails_costs_no_step_and_is_said_once(tmp_path, monkeypatch, caplog):
     def broken(*args, **kwargs):
         raise RuntimeError("another profiler is running")
