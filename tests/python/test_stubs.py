@@ -18,7 +18,8 @@ def public(names):
 def test_the_stub_of_the_native_part_is_complete():
     tree = ast.parse((PACKAGE / "_native.pyi").read_text())
     declared = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    assert public(declared) == public(dir(_native))
+    constants = {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
+    assert public(constants | set(declared)) == public(dir(_native))
     for name, node in declared.items():
         if isinstance(node, ast.ClassDef):
             members = {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
