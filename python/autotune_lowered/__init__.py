@@ -9,18 +9,38 @@ from ._version import __version__
 
 # public names, by the module that defines them; resolved at first use, so that importing the package loads no other
 _NAMES = {
+    "AutotuningResult": "_result",
+    "Cache": "cache",
+    "CacheError": "cache",
+    "Device": "cache",
+    "Entry": "cache",
+    "SnapshotMismatch": "cache",
+    "TuningError": "_tuning",
+    "autotune_lowered": "_tuning",
+    "device": "_device",
     "dump": "module",
     "overlay": "_in_force",
     "profiling": "profiling",
     "tunable": "_tunable",
+    "use_cache": "_device",
 }
 
 __all__ = ["__version__", *_NAMES]
 
 if TYPE_CHECKING:
     from . import profiling as profiling
+    from ._device import device as device
+    from ._device import use_cache as use_cache
     from ._in_force import overlay as overlay
+    from ._result import AutotuningResult as AutotuningResult
     from ._tunable import tunable as tunable
+    from ._tuning import TuningError as TuningError
+    from ._tuning import autotune_lowered as autotune_lowered
+    from .cache import Cache as Cache
+    from .cache import CacheError as CacheError
+    from .cache import Device as Device
+    from .cache import Entry as Entry
+    from .cache import SnapshotMismatch as SnapshotMismatch
     from .module import dump as dump
 
 

@@ -29,8 +29,13 @@ class _State:
     generation: int
 
 
-_EMPTY = _State((), None, 0)
-_base: _State = _EMPTY
+def _default_lookup(op_id: str, call_key: str) -> Config | None:
+    """The default cache, opened when it is asked first; it never changes after that."""
+    from ._device import best_of_default_cache
+
+    return best_of_default_cache(op_id, call_key)
+
+
 _base_changes = 0
 _base_lock = threading.Lock()
 _current: contextvars.ContextVar[_State | None] = contextvars.ContextVar("autotune_lowered_in_force", default=None)
@@ -108,3 +113,8 @@ def _number(*parts: str) -> int:
         content = part.encode()
         digest.update(len(content).to_bytes(8, "little") + content)
     return int.from_bytes(digest.digest()[:8], "little") >> 1 or 1
+
+
+# what a process begins with
+_base: _State = _State((), _default_lookup, _number("lookup", "the default cache"))
+_trace_key.set_process(_base.generation)

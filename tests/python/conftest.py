@@ -1,14 +1,19 @@
 """What the tests of the Python package need: the program, a CPU plugin."""
 
+import atexit
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# what this user has tuned must not decide what a test sees
+os.environ["AUTOTUNE_LOWERED_CACHE_DIR"] = tempfile.mkdtemp(prefix="autotune-lowered-test-cache-")
+atexit.register(shutil.rmtree, os.environ["AUTOTUNE_LOWERED_CACHE_DIR"], ignore_errors=True)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 

@@ -216,6 +216,12 @@ def test_the_trace_of_a_scan_follows_too():
     assert rows_in(jitted.lower(x, w)) == [4]
 
 
+@pytest.fixture(autouse=True)
+def nothing_cached():
+    """Each test begins with nothing in force, not with this machine's cache."""
+    _in_force.set_lookup(None)
+
+
 @pytest.fixture
 def lookup():
     yield _in_force.set_lookup
