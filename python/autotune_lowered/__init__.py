@@ -1,5 +1,37 @@
 """Record tunable operations of JAX programs, tune them anywhere, and load the best configs where they run."""
 
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
 from ._version import __version__
 
-__all__ = ["__version__"]
+# public names, by the module that defines them; resolved at first use, so that importing the package loads no other
+_NAMES = {
+    "recording": "_recording",
+}
+
+__all__ = ["__version__", *_NAMES]
+
+if TYPE_CHECKING:
+    from ._recording import recording
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+    value = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if os.environ.get("AUTOTUNE_LOWERED_RECORD"):
+    from ._recording import record_whole_process
+
+    record_whole_process(os.environ["AUTOTUNE_LOWERED_RECORD"])

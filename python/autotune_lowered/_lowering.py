@@ -1,0 +1,152 @@
+"""Functions of arrays, lowered for one platform to portable programs that do not depend on where they were recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+# old enough for plugins of early 2025; what needs a newer one is written in the running one's
+_TARGET_VERSION = "1.8.0"
+
+# kernels that JAX itself refuses to export, since their encoding may change; a recording is run by the version that made it
+_KNOWN_CUSTOM_CALLS = (
+    "__gpu$xla.gpu.triton",
+    "triton_kernel_call",
+    "mosaic_gpu",
+    "mosaic_gpu_v2",
+    "tpu_custom_call",
+)
+
+_CUSTOM_CALL = re.compile(r'custom_call\s+@"?([\w.$-]+)')
+
+Function = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowered:
+    """A function lowered for one platform."""
+
+    artifact: bytes
+    """StableHLO portable artifact."""
+    semantic_digest: str | None
+    """SHA-256 of the StableHLO text without debug information, the module named `@module`; `None` where JAX's MLIR
+    bindings are missing."""
+    custom_calls: list[str]
+    """Targets of its custom calls."""
+    kept: tuple[int, ...]
+    """Indices of the arguments that the program takes, ascending."""
+
+
+def lower(function: Function, specs: Sequence[Any], platform: str, keep_unused: bool = False) -> Lowered:
+    """Lower a function of positional arrays for one platform, whose device need not be there.
+
+    `specs` holds a `jax.ShapeDtypeStruct` for each argument. Raises what tracing the function raises.
+    """
+    import jax
+    from jax import export
+
+    # one platform at a time: several at once can add an argument that tells which one runs
+    jitted = jax.jit(function, keep_unused=keep_unused)
+    named = list(_KNOWN_CUSTOM_CALLS)
+    while True:
+        checks = [export.DisabledSafetyCheck.custom_call(name) for name in named]
+        try:
+            exported = export.export(jitted, platforms=[platform], disabled_checks=checks)(*specs)
+            break
+        except ValueError as error:
+            refused = set(_CUSTOM_CALL.findall(str(error))) - set(named)
+            if "custom call" not in str(error) or not refused:
+                raise
+            named.extend(sorted(refused))
+    return _portable(exported)
+
+
+def _portable(exported: Any) -> Lowered:
+    text = exported.mlir_module()
+    kept = tuple(exported.module_kept_var_idx)
+    try:
+        ir, passmanager, stablehlo, make_context = _mlir()
+        with make_context():
+            module = ir.Module.parse(text)
+            module.operation.attributes["sym_name"] = ir.StringAttr.get("module")
+            passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+            plain = module.operation.get_asm(enable_debug_info=False).strip()
+            artifact = _serialize(stablehlo, module)
+    except (ImportError, AttributeError):
+        # locations stay in, and the registry's writer computes the semantic digest from the artifact
+        return Lowered(exported.mlir_module_serialized, None, sorted(set(_CUSTOM_CALL.findall(text))), kept)
+    calls = sorted(set(_CUSTOM_CALL.findall(plain)))
+    return Lowered(artifact, hashlib.sha256(plain.encode()).hexdigest(), calls, kept)
+
+
+def _serialize(stablehlo: Any, module: Any) -> bytes:
+    try:
+        return stablehlo.serialize_portable_artifact(module, _TARGET_VERSION)
+    except Exception:  # the bindings' own error class differs between versions
+        return stablehlo.serialize_portable_artifact(module, stablehlo.get_current_version())
+
+
+@functools.cache
+def _mlir() -> tuple[Any, Any, Any, Any]:
+    """MLIR's bindings: public in newer JAX, in `jaxlib` before."""
+    from jax.interpreters.mlir import make_ir_context
+
+    try:
+        from jax.extend.mlir import ir, passmanager
+        from jax.extend.mlir.dialects import stablehlo
+    except ImportError:
+        from jaxlib.mlir import ir, passmanager
+        from jaxlib.mlir.dialects import stablehlo
+    return ir, passmanager, stablehlo, make_ir_context
+
+
+def with_vjp(function: Function, specs: Sequence[Any]) -> tuple[Function, list[Any]] | None:
+    """The function together with its vector-Jacobian product, and the specs of the cotangents.
+
+    The cotangents, one for each real or complex output, come after the arguments; integers have none. `None` where no
+    argument or no output can have one.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    def is_real(spec: Any) -> bool:
+        return jnp.issubdtype(spec.dtype, jnp.inexact)
+
+    real = [index for index, spec in enumerate(specs) if is_real(spec)]
+    outputs = jax.tree_util.tree_leaves(jax.eval_shape(function, *specs))
+    real_outputs = [index for index, spec in enumerate(outputs) if is_real(spec)]
+    if not real or not real_outputs:
+        return None
+
+    def forward_and_backward(*arguments: Any) -> Any:
+        arguments, cotangents = arguments[: len(specs)], arguments[len(specs) :]
+
+        def of_real(*values: Any) -> Any:
+            filled = list(arguments)
+            for index, value in zip(real, values, strict=True):
+                filled[index] = value
+            leaves = jax.tree_util.tree_leaves(function(*filled))
+            rest = [leaf for index, leaf in enumerate(leaves) if index not in real_outputs]
+            return tuple(leaves[index] for index in real_outputs), rest
+
+        primals = (arguments[index] for index in real)
+        values, pullback, rest = jax.vjp(of_real, *primals, has_aux=True)
+        return values, rest, pullback(tuple(cotangents))
+
+    cotangents = [jax.ShapeDtypeStruct(outputs[index].shape, outputs[index].dtype) for index in real_outputs]
+    return forward_and_backward, cotangents
+
+
+def restricted(function: Function, specs: Sequence[Any], kept: Sequence[int]) -> Function:
+    """The function of the `kept` arguments alone; the others, which it must not need, are zeros."""
+    import jax.numpy as jnp
+
+    def of_kept(*values: Any) -> Any:
+        given = dict(zip(kept, values, strict=True))
+        return function(*(given[i] if i in given else jnp.zeros(s.shape, s.dtype) for i, s in enumerate(specs)))
+
+    return of_kept
