@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ._describe import describe, one_line, spec_text
 from ._exercise import parameters_of, spelled
 from ._fills import UNKNOWN, is_real
-from ._lowering import Lowered, lower, restricted, with_vjp
+from ._lowering import Lowered, cotangents_of, lower, restricted, with_vjp
 
 if TYPE_CHECKING:
     from ._recording import Recorder
@@ -124,7 +124,7 @@ class _Record:
                 cotangents = self._add_cotangents(baseline)
             except Exception as error:
                 return report | self._given_up(f"it cannot be differentiated: {one_line(error)}")
-            if cotangents is None:
+            if not cotangents:
                 return None  # integers only: there is no second direction
             spelled_specs |= cotangents
         candidates = [self._lower(config) for config in configs]
@@ -137,11 +137,8 @@ class _Record:
         LOG.warning("%s %s (%s) is not recorded: %s", self.call.op_id, self.call.call_key, self.direction, reason)
         return {"not_recorded": reason}
 
-    def _add_cotangents(self, baseline: Config) -> dict[str, str] | None:
-        differentiated = with_vjp(self.call.build(baseline), self.specs)
-        if differentiated is None:
-            return None
-        _, cotangents = differentiated
+    def _add_cotangents(self, baseline: Config) -> dict[str, str]:
+        cotangents = cotangents_of(self.call.build(baseline), self.specs)
         names = ["output_cotangent"]
         if len(cotangents) > 1:
             names = [f"output_cotangent_{index}" for index in range(len(cotangents))]
@@ -152,12 +149,7 @@ class _Record:
 
     def _function(self, config: Config) -> Callable[..., Any]:
         function = self.call.build(config)
-        if self.direction == FORWARD:
-            return function
-        differentiated = with_vjp(function, self.specs[: len(self.call.arrays)])
-        if differentiated is None:
-            raise TypeError("with this config nothing can be differentiated")
-        return differentiated[0]
+        return function if self.direction == FORWARD else with_vjp(function, self.specs[: len(self.call.arrays)])
 
     def _lower(self, config: Config) -> _Candidate:
         refused = self.call.refuse(config, self.platform) if self.call.refuse is not None else None

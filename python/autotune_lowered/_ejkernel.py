@@ -382,23 +382,32 @@ def _rules(op_id: str, specs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def config_to_json(config: Any) -> dict[str, Any]:
-    """A config as ejkernel's persistent cache spells it, fields without a value left out."""
-    fields = dataclasses.asdict(config) if dataclasses.is_dataclass(config) else dict(getattr(config, "__dict__", config))
+    """A config as ejkernel's persistent cache spells it.
+
+    Fields without a value stay, as nulls: of most operations ejkernel reads a config back as a bare namespace, which must
+    have them all. Inside of `fwd_params` and `bwd_params` they are left out; those are rebuilt with defaults.
+    """
+    if dataclasses.is_dataclass(config):
+        fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    else:
+        fields = dict(config if isinstance(config, Mapping) else vars(config))
 
     def plain(value: Any) -> Any:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {name: held for name, held in plain(dataclasses.asdict(value)).items() if held is not None}
         if isinstance(value, Mapping):
-            return {name: plain(held) for name, held in value.items() if held is not None}
+            return {name: plain(held) for name, held in value.items()}
         if isinstance(value, (list, tuple)):
             return [plain(held) for held in value]
         return value.value if isinstance(value, enum.Enum) else value
 
-    return plain(fields)
+    return {name: plain(value) for name, value in fields.items()}
 
 
 def config_from_json(kind: type, config: Mapping[str, Any]) -> Any:
     """The config object of a JSON config; ValueError for a field that the running ejkernel's config has not."""
     if not dataclasses.is_dataclass(kind):
-        return types.SimpleNamespace(**config)
+        return dict(config) if issubclass(kind, Mapping) else types.SimpleNamespace(**config)
     hints = typing.get_type_hints(kind)
     names = {field.name for field in dataclasses.fields(kind) if field.init}
     unknown = sorted(set(config) - names)

@@ -37,16 +37,20 @@ def parameters_of(
             digests[key] = probe(config) or ""
         return digests.get(key) or None
 
+    open_ones: list[tuple[str, list[Any]]] = []
     for name in sorted({name for config, _ in flat for name in config}):
-        found[_place(name, flat, baseline, digest_of)].append(name)
-    return found
+        place = _told_by_candidates(name, flat)
+        if place is not None:
+            found[place].append(name)
+        else:
+            open_ones.append((name, _others(name, flat, baseline, digests)))
+    _probe(open_ones, baseline, digest_of, found)
+    return {place: sorted(names) for place, names in found.items()}
 
 
-def _place(
-    name: str, flat: Sequence[tuple[dict[str, Any], str]], baseline: Config, digest_of: Callable[[Config], str | None]
-) -> str:
-    values = {json.dumps(config[name], sort_keys=True) for config, _ in flat if name in config}
-    if len(values) + any(name not in config for config, _ in flat) < 2:
+def _told_by_candidates(name: str, flat: Sequence[tuple[dict[str, Any], str]]) -> str | None:
+    # a parameter that is left out and one that is null are the same
+    if len({json.dumps(config.get(name), sort_keys=True) for config, _ in flat}) < 2:
         return "not_varied"
     # configs that agree in all but this parameter
     groups: dict[str, list[str]] = {}
@@ -55,15 +59,40 @@ def _place(
         groups.setdefault(spelled(rest), []).append(digest)
     if any(len(set(group)) > 1 for group in groups.values()):
         return "exercised"
-    if all(len(group) > 1 for group in groups.values()):
-        return "unexercised"
+    return "unexercised" if all(len(group) > 1 for group in groups.values()) else None
+
+
+def _others(name: str, flat: Sequence[tuple[dict[str, Any], str]], baseline: Config, digests: Config) -> list[Any]:
+    """The parameter's values that are not the baseline's, those first that came with another program."""
+    own, here = digests.get(spelled(flatten(baseline))), flatten(baseline).get(name)
+    by_interest = sorted(flat, key=lambda one: one[1] == own)
+    values = {json.dumps(config.get(name), sort_keys=True): None for config, _ in by_interest}
+    return [value for value in map(json.loads, values) if value != here]
+
+
+def _probe(
+    open_ones: list[tuple[str, list[Any]]],
+    baseline: Config,
+    digest_of: Callable[[Config], str | None],
+    found: dict[str, list[str]],
+) -> None:
+    """Change all that is open at once: mostly nothing happens, and one program has told of all. Else halve the set."""
+    changes = {name: values[0] for name, values in open_ones if values}
+    found["unknown"] += [name for name, values in open_ones if not values]
     own = digest_of(baseline)
-    here = flatten(baseline).get(name)
-    others = [json.loads(value) for value in sorted(values) if json.loads(value) != here]
-    probed = [digest_of(replaced(baseline, name, value)) for value in others[:2]]
-    if own is None or not probed or None in probed:
-        return "unknown"
-    return "exercised" if any(digest != own for digest in probed) else "unexercised"
+    todo = [list(changes)] if changes else []
+    while todo:
+        names = todo.pop()
+        changed: Config = baseline
+        for name in names:
+            changed = replaced(changed, name, changes[name])
+        digest = digest_of(changed) if own is not None else None
+        if digest is not None and digest == own:
+            found["unexercised"] += names
+        elif len(names) > 1:
+            todo += [names[: len(names) // 2], names[len(names) // 2 :]]
+        else:
+            found["unknown" if digest is None else "exercised"] += names
 
 
 def flatten(config: Config, prefix: str = "") -> dict[str, Any]:
@@ -78,13 +107,15 @@ def flatten(config: Config, prefix: str = "") -> dict[str, Any]:
 
 
 def replaced(config: Config, point: str, value: Any) -> dict[str, Any]:
-    """The config with another value at one point."""
+    """The config with another value at one point; `None` leaves it out."""
     changed = copy.deepcopy(dict(config))
     *parents, last = point.split(".")
     place = changed
     for parent in parents:
         place = place.setdefault(parent, {})
     place[last] = value
+    if value is None:
+        del place[last]
     return changed
 
 

@@ -104,23 +104,22 @@ def _mlir() -> tuple[Any, Any, Any, Any]:
     return ir, passmanager, stablehlo, make_ir_context
 
 
-def with_vjp(function: Function, specs: Sequence[Any]) -> tuple[Function, list[Any]] | None:
-    """The function together with its vector-Jacobian product, and the specs of the cotangents.
-
-    The cotangents, one for each real or complex output, come after the arguments; integers have none. `None` where no
-    argument or no output can have one.
-    """
+def cotangents_of(function: Function, specs: Sequence[Any]) -> list[Any]:
+    """The specs of the cotangents of a function: one for each real or complex output; none where nothing can have one."""
     import jax
-    import jax.numpy as jnp
 
-    def is_real(spec: Any) -> bool:
-        return jnp.issubdtype(spec.dtype, jnp.inexact)
-
-    real = [index for index, spec in enumerate(specs) if is_real(spec)]
+    if not any(map(_is_real, specs)):
+        return []
     outputs = jax.tree_util.tree_leaves(jax.eval_shape(function, *specs))
-    real_outputs = [index for index, spec in enumerate(outputs) if is_real(spec)]
-    if not real or not real_outputs:
-        return None
+    return [jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in outputs if _is_real(spec)]
+
+
+def with_vjp(function: Function, specs: Sequence[Any]) -> Function:
+    """The function together with its vector-Jacobian product: the cotangents, see `cotangents_of`, come after the
+    arguments. Integer arguments and outputs have none."""
+    import jax
+
+    real = [index for index, spec in enumerate(specs) if _is_real(spec)]
 
     def forward_and_backward(*arguments: Any) -> Any:
         arguments, cotangents = arguments[: len(specs)], arguments[len(specs) :]
@@ -130,15 +129,19 @@ def with_vjp(function: Function, specs: Sequence[Any]) -> tuple[Function, list[A
             for index, value in zip(real, values, strict=True):
                 filled[index] = value
             leaves = jax.tree_util.tree_leaves(function(*filled))
-            rest = [leaf for index, leaf in enumerate(leaves) if index not in real_outputs]
-            return tuple(leaves[index] for index in real_outputs), rest
+            return tuple(filter(_is_real, leaves)), [leaf for leaf in leaves if not _is_real(leaf)]
 
         primals = (arguments[index] for index in real)
         values, pullback, rest = jax.vjp(of_real, *primals, has_aux=True)
         return values, rest, pullback(tuple(cotangents))
 
-    cotangents = [jax.ShapeDtypeStruct(outputs[index].shape, outputs[index].dtype) for index in real_outputs]
-    return forward_and_backward, cotangents
+    return forward_and_backward
+
+
+def _is_real(spec: Any) -> bool:
+    import jax.numpy as jnp
+
+    return bool(jnp.issubdtype(spec.dtype, jnp.inexact))
 
 
 def restricted(function: Function, specs: Sequence[Any], kept: Sequence[int]) -> Function:
