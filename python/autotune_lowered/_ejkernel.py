@@ -367,8 +367,18 @@ def _spec(name: str, value: Any) -> Any:
 
 
 def _notes(values: typing.Iterable[Any]) -> tuple[str, ...]:
-    kinds = {type(value).__name__ for value in values}
-    return ("called under `vmap`: recorded with the unbatched shapes that its key stands for",) if "BatchTracer" in kinds else ()
+    values = list(values)
+    notes = []
+    if any(type(value).__name__ == "BatchTracer" for value in values):
+        notes.append("called under `vmap`: recorded with the unbatched shapes that its key stands for")
+    devices = max((len(_devices(value)) for value in values), default=1)
+    if devices > 1:
+        notes.append(f"its arrays lie on {devices} devices: recorded for one, with the global shapes")
+    return tuple(notes)
+
+
+def _devices(value: Any) -> typing.Collection[Any]:
+    return () if _is_tracer(value) else getattr(getattr(value, "sharding", None), "device_set", ())
 
 
 def _rules(op_id: str, specs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -56,6 +56,8 @@ class Recorder:
         self._lock = threading.RLock()
         self._seen: dict[tuple[str, str], bool] = {}
         self._pending: dict[tuple[str, str], tuple[Any, dict, dict]] = {}
+        # a lock of its own: whoever holds the other one may wait for a program whose callback brings a value
+        self._capturing = threading.Lock()
         self._captured: dict[tuple[str, str], dict[str, Any]] = {}
         self._reports: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self._notes: list[dict[str, Any]] = []
@@ -93,7 +95,11 @@ class Recorder:
             self._seen[key] = bool(unknown)
             self._pending[key] = (self._with_asked_candidates(call), fills, unknown)
         if trace_state_is_clean():
-            self.flush(final=False)
+            try:
+                self.flush(final=False)
+            except OSError as error:
+                # it stays pending: the program goes on, and the recording's end tries again and raises
+                LOG.error("%s %s is not written yet: %s", call.op_id, call.call_key, error)
 
     def skipped(self, op_id: str, call_key: str, reason: str) -> None:
         """Note a call that cannot be recorded, once, with the reason."""
@@ -105,11 +111,11 @@ class Recorder:
 
     def capture(self, op_id: str, call_key: str, name: str, value: Any) -> None:
         """Keep an array's value that a callback brought from inside a traced call; the first one counts."""
-        with self._lock:
+        import numpy as np
+
+        with self._capturing:
             held = self._captured.setdefault((op_id, call_key), {})
             if name not in held and getattr(value, "nbytes", 0) <= self.max_array_bytes:
-                import numpy as np
-
                 held[name] = np.array(value)
 
     def _fills_of(self, call: Any) -> tuple[dict, dict]:
@@ -134,25 +140,47 @@ class Recorder:
 
         Raises OSError when a record cannot be written; what is not written stays pending.
         """
-        from ._calls import store
-        from ._fills import captured
-
+        failed: OSError | None = None
         with self._lock:
             for key, (call, fills, unknown) in list(self._pending.items()):
-                for name, value in self._captured.get(key, {}).items():
-                    if name in unknown:
-                        fills[name] = captured(value, self.writer)
-                        del unknown[name]
+                self._take_captured(key, fills, unknown)
                 if unknown and self.capture_values and not final:
                     continue
-                _LOWERING.depth = getattr(_LOWERING, "depth", 0) + 1
                 try:
-                    self._reports[key] = store(call, fills, unknown, self)
-                finally:
-                    _LOWERING.depth -= 1
+                    self._reports[key] = self._store(call, fills, unknown)
+                except OSError as error:
+                    failed = failed or error
+                    continue
                 del self._pending[key]
-                self._captured.pop(key, None)
                 self._seen[key] = bool(unknown)
+        if failed is not None:
+            raise failed
+
+    def _store(self, call: Any, fills: dict, unknown: dict) -> list[dict[str, Any]]:
+        from ._calls import store
+        from ._describe import one_line
+
+        _LOWERING.depth = getattr(_LOWERING, "depth", 0) + 1
+        try:
+            return store(call, fills, unknown, self)
+        except OSError:
+            raise
+        except Exception as error:  # one call that is like no other must not take the rest with it
+            reason = one_line(error)
+            LOG.warning("%s %s is not recorded: %s", call.op_id, call.call_key, reason)
+            return [{"op_id": call.op_id, "call_key": call.call_key, "not_recorded": reason}]
+        finally:
+            _LOWERING.depth -= 1
+
+    def _take_captured(self, key: tuple[str, str], fills: dict, unknown: dict) -> None:
+        from ._fills import captured
+
+        with self._capturing:
+            values = self._captured.pop(key, {})
+        for name, value in values.items():
+            if name in unknown:
+                fills[name] = captured(value, self.writer)
+                del unknown[name]
 
     def add(self, invocation: dict[str, Any]) -> str:
         """Write a record whose programs are written already; gives its path."""
@@ -173,6 +201,7 @@ class Recorder:
     def forget_inherited(self) -> None:
         """In a forked child: what was pending is the parent's to write, and a lock that it held is nobody's here."""
         self._lock = threading.RLock()
+        self._capturing = threading.Lock()
         self._pending.clear()
         self._captured.clear()
         self._reports.clear()

@@ -136,7 +136,6 @@ def test_integers_are_captured_when_eager_and_follow_the_rule_under_jit(tmp_path
 
 
 def test_integers_without_a_rule_are_unknown_under_jit_unless_captured(tmp_path):
-    lengths = jnp.array([256], jnp.int32)
     segments = jnp.zeros((1, 256), jnp.int32).at[:, 100:].set(1)
 
     def f(q, segments):
@@ -145,7 +144,6 @@ def test_integers_without_a_rule_are_unknown_under_jit_unless_captured(tmp_path)
         info = MaskInfo.from_segments(segments)
         return flash_attention(q, q, q, mask_info=info, causal=False).sum()
 
-    del lengths
     with autotune_lowered.recording(tmp_path / "plain", directions=("forward",)) as recorded:
         jax.jit(f)(Q, segments)
     record = record_of(tmp_path / "plain", FLASH, "forward")
