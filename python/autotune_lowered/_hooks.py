@@ -71,9 +71,9 @@ class Installed:
     """The hooks of one recording."""
 
     def __init__(self, stamp: str | None) -> None:
-        from . import _ejkernel
+        from . import _ejkernel, _tokamax
 
-        self._close = [_ejkernel.attached(stamp)]
+        self._close = [_ejkernel.attached(stamp), _tokamax.attached()]
 
     def close(self) -> None:
         """Leave the libraries as they were."""
