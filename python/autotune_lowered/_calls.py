@@ -191,7 +191,7 @@ class _Record:
         unknown = {name: reason for name, reason in self.unknown.items() if name in names}
         if unknown:
             static["values_unknown"] = unknown
-        if self.call.recipe is not None:
+        if self.call.recipe is not None and any(candidate.lowered is None for candidate in candidates):
             static["recipe"] = dict(self.call.recipe)
         invocation = {
             "target": self.recorder.target(self.platform),

@@ -25,7 +25,8 @@ from ._calls import RecordedCall
 from ._describe import one_line
 from ._exercise import spelled
 from ._fills import is_real
-from ._recorder import is_lowering
+from ._recipe import NoRecipe, recipe_of_ejkernel
+from ._recorder import PLATFORMS, is_lowering
 
 LOG = logging.getLogger("autotune_lowered")
 
@@ -163,7 +164,12 @@ def describe_call(
         positional = list(whole)[: len(args)]
         return tuple(whole.pop(name) for name in positional), whole
 
-    operation = _Operation(kernel, restore, specs, template.get("platform"))
+    operation = Operation(kernel, restore, specs, template.get("platform"))
+    recipe, notes = None, _notes(arrays.values())
+    try:
+        recipe = recipe_of_ejkernel(kernel, list(named)[: len(args)], template, specs, _Leaf)
+    except NoRecipe as reason:
+        notes += (f"what is not lowered here has no recipe: {reason}",)
     static = {name: held for name, held in template.items() if not _holds_leaf(held)}
     return RecordedCall(
         op_id=op_id,
@@ -176,11 +182,12 @@ def describe_call(
         fills=_rules(kernel.op_id, specs),
         values={name: value for name, value in arrays.items() if not _is_tracer(value)},
         refuse=operation.refuse,
-        notes=_notes(arrays.values()),
+        recipe=recipe,
+        notes=notes,
     )
 
 
-class _Operation:
+class Operation:
     """An ejkernel kernel with the static part of one call."""
 
     def __init__(self, kernel: Any, restore: Callable, specs: Mapping[str, Any], asked_platform: Any) -> None:
@@ -220,9 +227,7 @@ class _Operation:
 
     def refuse(self, config: Mapping[str, Any], platform: str) -> str | None:
         """ejkernel picks the implementation of `auto` by the device that is there: another one's cannot be foretold."""
-        import jax
-
-        if PLATFORM_OF_BACKEND.get(jax.default_backend(), jax.default_backend()) == _PLATFORMS[platform]:
+        if _PLATFORMS[_own_platform()] == _PLATFORMS[platform]:
             return None
         chosen = self._asked if self._asked not in (None, "auto") else config.get("platform")
         if chosen in (None, "auto"):
@@ -235,6 +240,9 @@ class _Operation:
 
         chosen = self._objects.get(spelled(config))
         if chosen is None:
+            if self._template is None:
+                # in a worker, which has the config alone: the heuristics say of which class it is
+                self._template = _most_specific(self._kernel, "heuristic_cfg", _own_platform())(self._invocation())
             chosen = config_from_json(type(self._template), config)
         # some executors rewrite the platform in place
         executor, names = Executor(_Fixed(copy.deepcopy(chosen))), tuple(self._specs)
@@ -246,7 +254,10 @@ class _Operation:
         return run
 
 
-PLATFORM_OF_BACKEND = {"cuda": "gpu", "rocm": "gpu"}
+def _own_platform() -> str:
+    import jax
+
+    return PLATFORMS.get(jax.default_backend(), "cpu")
 
 
 class _Fixed:

@@ -96,10 +96,25 @@ def _abstract(bound: Any) -> Any:
 
 def _label(bound: Any) -> tuple[str, str]:
     """Operation and call key, as the scanner reads them from the stamp of this call."""
+    return _scanned(_stamp(bound))
+
+
+def _stamp(bound: Any) -> str:
     import pydantic
 
     plain = bound.replace(op=bound.op.replace(config=None, vjp=None))
-    return _scanned(pydantic.TypeAdapter(type(bound)).dump_json(plain).decode())
+    return pydantic.TypeAdapter(type(bound)).dump_json(plain).decode()
+
+
+def from_stamp(stamp: str) -> RecordedCall:
+    """The call that a stamp (`{"op": …, "arguments": …}`) is of; an operation of Tokamax alone."""
+    import pydantic
+    import tokamax
+
+    kind = json.loads(stamp)["op"]["__type"]
+    if kind.split(".")[0] != "tokamax":
+        raise ValueError(f"a recipe must not import `{kind}`")
+    return describe_call(*_scanned(stamp), pydantic.TypeAdapter(tokamax.BoundArguments).validate_json(stamp))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -142,6 +157,7 @@ def describe_call(op_id: str, call_key: str, bound: Any) -> RecordedCall:
         baseline=lambda _: plain(bound.heuristics_config),
         configs=configs,
         build=build,
+        recipe={"kind": "tokamax", "bound": json.loads(_stamp(bound))},
         values={name: _representative(x) for name, x in zip(names, inputs, strict=True) if callable(x)},
     )
 

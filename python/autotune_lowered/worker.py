@@ -7,6 +7,7 @@ along; importing it changes nothing, and JAX is imported where it is used.
 """
 
 import glob
+import importlib.util
 import json
 import os
 import shutil
@@ -56,6 +57,7 @@ class Worker:
         self.index = index
         self.inputs = []
         self.loaded = {}
+        self.job = {}
 
     def hello(self, _):
         import jax
@@ -63,7 +65,8 @@ class Worker:
         return {
             "protocol": 1,
             "worker": "jax %s" % jax.__version__,
-            "capabilities": ["profile"],
+            # recipes are built by the package, which need not be where this file is
+            "capabilities": ["profile"] + ["build-recipes"] * (importlib.util.find_spec("autotune_lowered") is not None),
             "source": "device-profile",
             "devices": [fingerprint(device) for device in jax.devices()],
             "device": self.index,
@@ -75,6 +78,7 @@ class Worker:
 
         self.loaded = {}
         self.inputs = []
+        self.job = params
         for item in params["inputs"]:
             dtype, shape = parse_spec(item["spec"])
             host = np.fromfile(item["path"], dtype=dtype).reshape(shape)
@@ -84,12 +88,14 @@ class Worker:
     def load(self, params):
         program = params.get("program")
         if program is None:
-            raise Failed("no-program", "this worker does not build programs")
-        with open(program["path"], "rb") as file:
-            module = file.read()
+            form, module = "stablehlo-portable", self.build(params["config"])
+        else:
+            form = program["format"]
+            with open(program["path"], "rb") as file:
+                module = file.read()
         start = time.perf_counter_ns()
         try:
-            self.loaded[params["candidate"]] = self.compile(module, program["format"], params["candidate"])
+            self.loaded[params["candidate"]] = self.compile(module, form, params["candidate"])
         except Failed:
             raise
         except Exception as error:
@@ -98,6 +104,21 @@ class Worker:
         executable, signature = self.loaded[params["candidate"]]
         self.loaded[params["candidate"]] = executable
         return {"compile_ns": time.perf_counter_ns() - start, "signature": {"parameters": signature}}
+
+    def build(self, config):
+        """The program of a config that the recorder could not lower, by the recipe that it left."""
+        if self.job.get("recipe") is None:
+            raise Failed("no-program", "there is neither a program nor a recipe for it")
+        try:
+            from autotune_lowered._recipe import build
+        except ImportError as error:
+            raise Failed("no-program", "recipes need the package autotune-lowered: %s" % error) from error
+        inputs = {item["name"]: item["spec"] for item in self.job["inputs"]}
+        platform = fingerprint(self.device)["identity"]["platform"]
+        try:
+            return build(self.job["recipe"], config, self.job["direction"], inputs, platform)
+        except Exception as error:
+            raise Failed("compile", "%s: %s" % (type(error).__name__, error)) from error
 
     def compile(self, module, form, candidate):
         if form == "hlo-proto":

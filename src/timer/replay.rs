@@ -355,6 +355,7 @@ mod tests {
             direction: Direction::Forward,
             inputs: Vec::new(),
             candidates: blocks.iter().map(|block| JobCandidate { config: config(block), program: None }).collect(),
+            recipe: None,
             scratch: folder.to_owned(),
         }
     }
