@@ -42,7 +42,8 @@ def recipe_of_ejkernel(
         "state": {name: _encoded(value, place) for name, value in vars(kernel).items()},
         "positional": list(names),
         "arguments": {name: _encoded(value, place) for name, value in template.items()},
-        "arrays": {name: spec_text(spec) for name, spec in specs.items()},
+        # a list: the order is that of the gradients, and JSON objects have none
+        "arrays": [[name, spec_text(spec)] for name, spec in specs.items()],
     }
     if len(json.dumps(recipe)) > _LONGEST:
         raise NoRecipe(f"its arguments take more than {_LONGEST} bytes to describe")
@@ -157,7 +158,7 @@ def _of_ejkernel(recipe: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[
 
     kernel = object.__new__(kind)
     kernel.__dict__.update({name: _decoded(coded, dict.__getitem__) for name, coded in recipe["state"].items()})
-    specs = {name: spec_from_text(text) for name, text in recipe["arrays"].items()}
+    specs = {name: spec_from_text(text) for name, text in recipe["arrays"]}
     return Operation(kernel, restore, specs, None).build(config), dict(recipe["arrays"])
 
 
