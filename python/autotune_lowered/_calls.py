@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ._describe import describe, one_line, spec_text
 from ._exercise import parameters_of, spelled
 from ._fills import UNKNOWN, is_real
-from ._lowering import Lowered, cotangents_of, lower, restricted, with_vjp
+from ._lowering import Lowered, cotangents_of, lower, lower_taking_all, restricted, with_vjp
 
 if TYPE_CHECKING:
     from ._recording import Recorder
@@ -170,7 +170,7 @@ class _Record:
         for candidate in lowered:
             if candidate.lowered.kept != kept:
                 function = restricted(self._function(candidate.config), self.specs, kept)
-                candidate.lowered = lower(function, specs, self.platform, keep_unused=True)
+                candidate.lowered = lower_taking_all(function, specs, self.platform)
         return kept
 
     def _parameters(self, candidates: list[_Candidate], baseline: Config) -> dict[str, list[str]]:

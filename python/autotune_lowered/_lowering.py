@@ -65,6 +65,15 @@ def lower(function: Function, specs: Sequence[Any], platform: str, keep_unused: 
     return _portable(exported)
 
 
+def lower_taking_all(function: Function, specs: Sequence[Any], platform: str) -> Lowered:
+    """As `lower`, and the program takes every argument, also those that it does not need."""
+    lowered = lower(function, specs, platform)
+    if len(lowered.kept) == len(specs):
+        return lowered
+    # only then: with `keep_unused` JAX keeps dead code too
+    return lower(function, specs, platform, keep_unused=True)
+
+
 def _portable(exported: Any) -> Lowered:
     text = exported.mlir_module()
     kept = tuple(exported.module_kept_var_idx)

@@ -113,7 +113,7 @@ def build(
     lowering raises.
     """
     from ._calls import FORWARD
-    from ._lowering import lower, restricted, with_vjp
+    from ._lowering import lower_taking_all, restricted, with_vjp
 
     function, arrays = _function_of(recipe, config)
     specs = [spec_from_text(text) for text in arrays.values()]
@@ -128,7 +128,7 @@ def build(
         raise ValueError(f"the recipe has no argument `{unknown[0]}`")
     kept = [names.index(name) for name in inputs]
     chosen = [specs[index] for index in kept]
-    return lower(restricted(function, specs, kept), chosen, platform, keep_unused=True).artifact
+    return lower_taking_all(restricted(function, specs, kept), chosen, platform).artifact
 
 
 def _function_of(recipe: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Callable[..., Any], dict[str, str]]:
