@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
-from record_support import record_of
+from record_support import program, record_of
 
 pytest.importorskip("jax", reason="recording needs JAX")
 os.environ.setdefault("EJKERNEL_AUTOTUNE_POLICY", "heuristics")
@@ -119,3 +121,24 @@ def test_a_field_that_this_ejkernel_lacks_is_named(registries):
     record = record_of(without, GROUPED, "forward")
     with pytest.raises(ValueError, match="has no field `block_q`"):
         _recipe.build(record["static_arguments"]["recipe"], {"block_q": 1}, "forward", {}, "cpu")
+
+
+def test_the_program_tunes_what_only_the_worker_can_build(registries, tmp_path):
+    if program() is None:
+        pytest.skip("needs the program (AUTOTUNE_LOWERED_EXE)")
+    _, without = registries
+    q = jax.ShapeDtypeStruct((1, 256, 2, 32), jnp.float32)
+    arguments = q, q, q, jnp.ones((64, 16)), jnp.ones((4, 16, 32)), jnp.array([16] * 4, jnp.int32)
+    with autotune_lowered.recording(tmp_path / "again", directions=("forward",)):
+        text = jax.jit(f).lower(*arguments).as_text(debug_info=True)
+    (tmp_path / "module.mlir").write_text(text)
+    options = ["--registry", without, "--timer", f"jax:{sys.executable}", "--rounds", "6", "--cache", tmp_path / "cache"]
+    done = subprocess.run(
+        [program(), tmp_path / "module.mlir", *options, "--format", "json"], capture_output=True, text=True, timeout=400
+    )
+    assert done.returncode == 0, done.stderr
+    operations = {operation["op_id"]: operation for operation in json.loads(done.stdout)["operations"]}
+    assert set(operations) == {FLASH, GROUPED}
+    for operation in operations.values():
+        assert operation["status"] in ("tuned", "baseline-kept"), operation
+        assert all(candidate["median_ns"] > 0 for candidate in operation["candidates"]), operation
