@@ -8,21 +8,20 @@ which would keep tracers, stays empty unless the user asked for it.
 from __future__ import annotations
 
 import copy
-import dataclasses
-import enum
 import functools
 import inspect
 import logging
 import os
 import threading
-import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from ._arguments import Leaf, Unrecordable, fill, holds_leaf, is_tracer, split
 from ._calls import RecordedCall
 from ._describe import one_line
+from ._ejkernel_config import config_from_json, config_to_json
 from ._exercise import spelled
 from ._fills import is_real
 from ._recipe import NoRecipe, recipe_of_ejkernel
@@ -34,9 +33,6 @@ _RECORD, _STAMP = "EJKERNEL_OPS_RECORD", "EJKERNEL_OPS_STAMP"
 
 # how ejkernel's methods name the platforms
 _PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
-
-# small integer arrays given as numpy's are constants of the program, as they are when ejkernel itself traces the call
-_LARGEST_CONSTANT = 1 << 20
 
 _LOCK = threading.Lock()
 _ATTACHED: list[_Attached] = []
@@ -118,17 +114,6 @@ def _on_call(own: Callable[..., None] | None, device: str, op_id: str, call_key:
         recorder.skipped(op_id, call_key, one_line(error))
 
 
-class Unrecordable(Exception):
-    """A call that cannot be made again from what may be kept of it."""
-
-
-class _Leaf:
-    """The place of an array among the arguments."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
 def _fetch(recorder: Any, op_id: str, call_key: str, name: str, tracer: Any) -> None:
     """Has the traced program hand the values of an array to the recorder when it runs."""
     import jax
@@ -153,24 +138,24 @@ def describe_call(
     if Invocation(op_id=kernel.op_id, args=tuple(args), kwargs=dict(kwargs)).make_key(kernel.key_builder) != call_key:
         raise Unrecordable('ejkernel stamps no label on a call with `method="shard_map"`, so nothing could be matched to it')
     named = dict(zip(_positional_names(kernel, len(args)), args, strict=True)) | dict(kwargs)
-    arrays, template = _split(named)
+    arrays, template = split(named)
     specs = {name: _spec(name, value) for name, value in arrays.items()}
     for name, value in arrays.items():
-        if traced is not None and _is_tracer(value) and not is_real(value.dtype):
+        if traced is not None and is_tracer(value) and not is_real(value.dtype):
             traced(name, value)
 
     def restore(values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        whole = {name: _fill(held, values) for name, held in template.items()}
+        whole = {name: fill(held, values) for name, held in template.items()}
         positional = list(whole)[: len(args)]
         return tuple(whole.pop(name) for name in positional), whole
 
     operation = Operation(kernel, restore, specs, template.get("platform"))
     recipe, notes = None, _notes(arrays.values())
     try:
-        recipe = recipe_of_ejkernel(kernel, list(named)[: len(args)], template, specs, _Leaf)
+        recipe = recipe_of_ejkernel(kernel, list(named)[: len(args)], template, specs, Leaf)
     except NoRecipe as reason:
         notes += (f"what is not lowered here has no recipe: {reason}",)
-    static = {name: held for name, held in template.items() if not _holds_leaf(held)}
+    static = {name: held for name, held in template.items() if not holds_leaf(held)}
     return RecordedCall(
         op_id=op_id,
         call_key=call_key,
@@ -180,7 +165,7 @@ def describe_call(
         configs=operation.configs,
         build=operation.build,
         fills=_rules(kernel.op_id, specs),
-        values={name: value for name, value in arrays.items() if not _is_tracer(value)},
+        values={name: value for name, value in arrays.items() if not is_tracer(value)},
         refuse=operation.refuse,
         recipe=recipe,
         notes=notes,
@@ -283,90 +268,6 @@ def _positional_names(kernel: Any, count: int) -> list[str]:
     return [parameters[index] if index < len(parameters) else f"argument_{index}" for index in range(count)]
 
 
-def _is_tracer(value: Any) -> bool:
-    import jax
-
-    return isinstance(value, jax.core.Tracer)
-
-
-def _is_array(value: Any) -> bool:
-    import jax
-    import numpy as np
-
-    if isinstance(value, np.ndarray):
-        constant = not np.issubdtype(value.dtype, np.inexact) and value.dtype.kind in "biu"
-        return not (constant and value.nbytes <= _LARGEST_CONSTANT) and value.dtype != object
-    return isinstance(value, jax.Array)
-
-
-def _split(named: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arrays by name (`x`, `x[0]`), and the arguments with a place where each array was."""
-    import jax
-
-    arrays: dict[str, Any] = {}
-
-    def place(name: str, path: Any, leaf: Any) -> Any:
-        if not _is_array(leaf):
-            _refuse_tracers(name, leaf)
-            return leaf
-        full = name + jax.tree_util.keystr(path)
-        arrays[full] = leaf
-        return _Leaf(full)
-
-    template = {
-        name: jax.tree_util.tree_map_with_path(
-            functools.partial(place, name), value, is_leaf=lambda leaf: leaf is None
-        )
-        for name, value in named.items()
-    }
-    return arrays, template
-
-
-def _fill(held: Any, values: Mapping[str, Any]) -> Any:
-    import jax
-
-    def leaf(one: Any) -> Any:
-        return values[one.name] if isinstance(one, _Leaf) else one
-
-    return jax.tree_util.tree_map(leaf, held, is_leaf=lambda one: one is None)
-
-
-def _holds_leaf(held: Any) -> bool:
-    import jax
-
-    return any(isinstance(leaf, _Leaf) for leaf in jax.tree_util.tree_leaves(held))
-
-
-def _refuse_tracers(name: str, value: Any) -> None:
-    """A callable that has closed over traced values means nothing once their trace has ended."""
-    import jax
-
-    seen: set[int] = set()
-    todo = [value]
-    while todo:
-        one = todo.pop()
-        if id(one) in seen or len(seen) > 10_000:
-            continue
-        seen.add(id(one))
-        if _is_tracer(one):
-            raise Unrecordable(f"`{name}` closes over traced values: pass them as arguments of the operation")
-        if isinstance(one, functools.partial):
-            todo += [one.func, *one.args, *one.keywords.values()]
-        elif isinstance(one, types.MethodType):
-            todo += [one.__self__, one.__func__]
-        elif isinstance(one, types.FunctionType):
-            for cell in one.__closure__ or ():
-                try:
-                    todo.append(cell.cell_contents)
-                except ValueError:  # not filled yet
-                    pass
-            todo += [*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
-        elif isinstance(one, (list, tuple, dict)):
-            todo += jax.tree_util.tree_leaves(one, is_leaf=lambda leaf: leaf is not one)
-        elif hasattr(one, "__dict__") and not isinstance(one, (type, ModuleType)) and callable(one):
-            todo += list(vars(one).values())
-
-
 def _spec(name: str, value: Any) -> Any:
     import jax
 
@@ -389,7 +290,7 @@ def _notes(values: typing.Iterable[Any]) -> tuple[str, ...]:
 
 
 def _devices(value: Any) -> typing.Collection[Any]:
-    return () if _is_tracer(value) else getattr(getattr(value, "sharding", None), "device_set", ())
+    return () if is_tracer(value) else getattr(getattr(value, "sharding", None), "device_set", ())
 
 
 def _rules(op_id: str, specs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -400,43 +301,3 @@ def _rules(op_id: str, specs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     if op_id == "fused_cross_entropy" and "targets" in specs and "logits" in specs:
         rules["targets"] = {"kind": "integer-range", "low": 0, "high": int(specs["logits"].shape[-1]) - 1}
     return {name: rule for name, rule in rules.items() if name in specs}
-
-
-def config_to_json(config: Any) -> dict[str, Any]:
-    """A config as ejkernel's persistent cache spells it.
-
-    Fields without a value stay, as nulls: of most operations ejkernel reads a config back as a bare namespace, which must
-    have them all. Inside of `fwd_params` and `bwd_params` they are left out; those are rebuilt with defaults.
-    """
-    if dataclasses.is_dataclass(config):
-        fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    else:
-        fields = dict(config if isinstance(config, Mapping) else vars(config))
-
-    def plain(value: Any) -> Any:
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {name: held for name, held in plain(dataclasses.asdict(value)).items() if held is not None}
-        if isinstance(value, Mapping):
-            return {name: plain(held) for name, held in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [plain(held) for held in value]
-        return value.value if isinstance(value, enum.Enum) else value
-
-    return {name: plain(value) for name, value in fields.items()}
-
-
-def config_from_json(kind: type, config: Mapping[str, Any]) -> Any:
-    """The config object of a JSON config; ValueError for a field that the running ejkernel's config has not."""
-    if not dataclasses.is_dataclass(kind):
-        return dict(config) if issubclass(kind, Mapping) else types.SimpleNamespace(**config)
-    hints = typing.get_type_hints(kind)
-    names = {field.name for field in dataclasses.fields(kind) if field.init}
-    unknown = sorted(set(config) - names)
-    if unknown:
-        raise ValueError(f"ejkernel's {kind.__name__} has no field `{unknown[0]}`")
-
-    def built(name: str, value: Any) -> Any:
-        nested = [one for one in (hints[name], *typing.get_args(hints[name])) if dataclasses.is_dataclass(one)]
-        return config_from_json(nested[0], value) if nested and isinstance(value, Mapping) else value
-
-    return kind(**{name: built(name, value) for name, value in config.items()})

@@ -67,21 +67,32 @@ def captured(host: Any, writer: Any) -> dict[str, Any]:
 
 
 def _spread(host: Any, rule: dict[str, Any] | None, writer: Any) -> dict[str, Any]:
-    """Normal values of the same spread. What is not finite (the `-inf` of a mask) is data, and kept."""
+    """Values of the same size and sign. What is not finite (the `-inf` of a mask) is data, and kept."""
     import numpy as np
 
-    if host.size == 0:
-        return {"kind": "constant", "value": 0.0}
     flat = host.reshape(-1)
     sample = flat[:: max(1, flat.size // _SAMPLE)]
-    sample = sample.astype(np.complex128 if np.iscomplexobj(sample) else np.float64)
+    is_complex = np.iscomplexobj(sample)
+    sample = sample.astype(np.complex128 if is_complex else np.float64)
     if not np.isfinite(sample).all():
         return captured(host, writer)
     if rule is not None:
         return rule
-    # mean zero in the fill: the root mean square is what stands for the size of the values
-    scale = math.sqrt(float(np.mean(np.abs(sample) ** 2)))
-    if not np.iscomplexobj(sample) and float(sample.min()) == float(sample.max()):
+    if sample.size == 0:
+        return {"kind": "normal", "scale": 1.0}
+    if sample.size == 1 and not is_complex:
+        # a factor or a temperature: its value is part of the work
         return {"kind": "constant", "value": float(sample[0])}
-    # three digits: the same data gives the same record on machines that sum in another order
-    return {"kind": "normal", "scale": float(f"{scale:.3g}")}
+    low, high = (0.0, 0.0) if is_complex else (float(sample.min()), float(sample.max()))
+    if low < high and (low >= 0 or high <= 0):
+        # probabilities, decays: the other sign can overflow
+        return {"kind": "uniform", "low": _rounded(low), "high": _rounded(high)}
+    # the mean is zero, so the root mean square stands for the size. Arrays of one value, as of a first trial, are no
+    # data to measure with: a device runs faster on zeros, and equal values hide what a wrong kernel mixes up
+    scale = math.sqrt(float(np.mean(np.abs(sample) ** 2))) or 1.0
+    return {"kind": "normal", "scale": _rounded(scale)}
+
+
+def _rounded(value: float) -> float:
+    """Three digits: the same data gives the same record on machines that sum in another order."""
+    return float(f"{value:.3g}")

@@ -62,6 +62,8 @@ def lower(function: Function, specs: Sequence[Any], platform: str, keep_unused: 
             if "custom call" not in str(error) or not refused:
                 raise
             named.extend(sorted(refused))
+    if exported.nr_devices != 1:
+        raise ValueError(f"lowered for {exported.nr_devices} devices: end the recording outside of the mesh's context")
     return _portable(exported)
 
 

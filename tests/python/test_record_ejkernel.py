@@ -123,12 +123,25 @@ def test_vmap_records_the_unbatched_call_that_the_key_stands_for(tmp_path):
     assert "vmap" in recorded.report()[0]["notes"][0]
 
 
+def test_inside_of_shard_map_the_shapes_are_those_of_a_shard(tmp_path):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
+    spec = jax.sharding.PartitionSpec("x")
+    # ejkernel's own loops do not pass the check of varying axes
+    options = {"mesh": mesh, "in_specs": spec, "out_specs": spec, "check_vma": False}
+    sharded = jax.shard_map(lambda q: flash_attention(q, q, q, causal=True), **options)
+    with autotune_lowered.recording(tmp_path, directions=("forward",)):
+        text = jax.jit(sharded).lower(Q).as_text(debug_info=True)
+    record = record_of(tmp_path, FLASH, "forward")
+    assert f"ejkernel_ops#{FLASH}:{record['call_key']}" in text
+    assert record["arguments"][0]["spec"] == "f32[1,256,2,32]" and "program" in record["candidates"][0]
+
+
 def test_integers_are_captured_when_eager_and_follow_the_rule_under_jit(tmp_path):
     with autotune_lowered.recording(tmp_path / "eager", directions=("forward",)):
         grouped(LHS, RHS, jnp.asarray(SIZES))
     by_name = {a["name"]: a for a in record_of(tmp_path / "eager", GROUPED, "forward")["arguments"]}
     assert array_bytes(tmp_path / "eager", by_name["group_sizes"]["fill"]) == SIZES.tobytes()
-    assert by_name["lhs"]["fill"] == {"kind": "constant", "value": 1.0}
+    assert by_name["lhs"]["fill"] == {"kind": "normal", "scale": 1.0}
     with autotune_lowered.recording(tmp_path / "jit", directions=("forward",)):
         jax.jit(grouped).lower(LHS, RHS, jnp.asarray(SIZES))
     by_name = {a["name"]: a for a in record_of(tmp_path / "jit", GROUPED, "forward")["arguments"]}

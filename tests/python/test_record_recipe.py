@@ -94,7 +94,7 @@ def test_the_worker_builds_runs_and_gives_the_outputs(registries, tmp_path):
     assert loaded["signature"]["parameters"] == [item["spec"] for item in inputs]
     (output,) = worker.outputs({"candidate": 3, "folder": str(tmp_path)})["outputs"]
     starts = np.cumsum([0, 10, 20, 30, 4])
-    expected = np.concatenate([values["lhs"][a:b] @ values["rhs"][g] for g, (a, b) in enumerate(zip(starts, starts[1:]))])
+    expected = np.concatenate([values["lhs"][a:b] @ values["rhs"][g] for g, (a, b) in enumerate(zip(starts[:-1], starts[1:], strict=True))])
     np.testing.assert_allclose(np.fromfile(output["path"], np.float32).reshape(64, 32), expected, rtol=1e-4, atol=1e-4)
 
     worker.begin(job)

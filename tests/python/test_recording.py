@@ -214,15 +214,15 @@ def test_fills_follow_the_data(tmp_path):
         "wide": rng.normal(size=(1000,), scale=5).astype(np.float32),
         "mask": np.where(rng.random(50) < 0.5, -np.inf, 0).astype(np.float32),
         "same": np.full((5,), 2.5, np.float32),
+        "decay": np.linspace(0.25, 0.75, 20, dtype=np.float32),
+        "factor": np.array(0.125, np.float32),
         "flags": rng.random(9) < 0.5,
         "large": np.arange(100, dtype=np.int64).astype(np.int32),
     }
     specs = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in arrays.items()}
 
     def build(config):
-        return lambda wide, mask, same, flags, large: (
-            wide.sum() + mask.sum() + same.sum() + flags.sum() + large.sum() * config["block"]
-        )
+        return lambda *arrays: sum(array.sum() for array in arrays) * config["block"]
 
     with autotune_lowered.recording(tmp_path, directions=("forward",), max_array_bytes=399) as recorded:
         record_call(autotune_lowered.recording.active(), call(build=build, arrays=specs, values=arrays))
@@ -230,7 +230,9 @@ def test_fills_follow_the_data(tmp_path):
     # larger than what may be read: the rule for unknown reals
     assert fills["wide"] == {"kind": "normal", "scale": 1.0}
     assert array_bytes(tmp_path, fills["mask"]) == arrays["mask"].tobytes()
-    assert fills["same"] == {"kind": "constant", "value": 2.5}
+    assert fills["same"] == {"kind": "normal", "scale": 2.5}
+    assert fills["decay"] == {"kind": "uniform", "low": 0.25, "high": 0.75}
+    assert fills["factor"] == {"kind": "constant", "value": 0.125}
     assert array_bytes(tmp_path, fills["flags"]) == arrays["flags"].tobytes()
     assert fills["large"] == {"kind": "values-unknown"}
     assert "400 bytes are more than the 399" in recorded.report()[0]["values_unknown"]["large"]
