@@ -128,8 +128,9 @@ class _Record:
                 return None  # integers only: there is no second direction
             spelled_specs |= cotangents
         candidates = [self._lower(config) for config in configs]
-        kept = self._same_arguments(candidates)
+        # before the programs are made to take the same arguments: what is probed takes what it needs
         parameters = self._parameters(candidates, baseline)
+        kept = self._same_arguments(candidates)
         path = self._write(candidates, baseline, kept, spelled_specs, parameters)
         return report | self._summary(candidates, kept, parameters) | {"record": path}
 
@@ -156,7 +157,13 @@ class _Record:
         if refused is not None:
             return _Candidate(config, reason=refused)
         try:
-            return _Candidate(config, lowered=lower(self._function(config), self.specs, self.platform))
+            lowered = lower(self._function(config), self.specs, self.platform)
+            if lowered.semantic_digest is None:
+                digest = self._put(lowered)["semantic_digest"]
+                lowered = dataclasses.replace(lowered, semantic_digest=digest)
+            return _Candidate(config, lowered=lowered)
+        except OSError:
+            raise  # the registry's trouble, not the kernel's
         except Exception as error:  # a kernel may raise anything for a config that it does not take
             return _Candidate(config, reason=one_line(error))
 
@@ -178,9 +185,7 @@ class _Record:
             lowered = self._lower(config).lowered
             return lowered.semantic_digest if lowered is not None else None
 
-        lowered = [(c.config, c.lowered.semantic_digest) for c in candidates if c.lowered is not None]
-        if any(digest is None for _, digest in lowered):
-            return {}
+        lowered = [(c.config, c.lowered.semantic_digest or "") for c in candidates if c.lowered is not None]
         return parameters_of(lowered, baseline, probe)
 
     def _write(self, candidates, baseline, kept, specs, parameters) -> str:
@@ -210,9 +215,11 @@ class _Record:
     def _stored(self, candidate: _Candidate) -> dict[str, Any]:
         if candidate.lowered is None:
             return {"config": candidate.config, "not_lowered": candidate.reason or "no reason was given"}
-        lowered = candidate.lowered
+        return {"config": candidate.config, "program": self._put(candidate.lowered)}
+
+    def _put(self, lowered: Lowered) -> dict[str, Any]:
         program = self.recorder.writer.put_program(lowered.artifact, lowered.semantic_digest, lowered.custom_calls)
-        return {"config": candidate.config, "program": json.loads(program)}
+        return json.loads(program)
 
     def _summary(self, candidates, kept, parameters) -> dict[str, Any]:
         digests = {c.lowered.semantic_digest or c.lowered.artifact for c in candidates if c.lowered is not None}

@@ -103,7 +103,12 @@ def _serialize(stablehlo: Any, module: Any) -> bytes:
 
 @functools.cache
 def _mlir() -> tuple[Any, Any, Any, Any]:
-    """MLIR's bindings: public in newer JAX, in `jaxlib` before."""
+    """MLIR's bindings: public in newer JAX, in `jaxlib` before. ImportError where they are too old."""
+    import jax
+
+    if jax.__version_info__ < (0, 6):
+        # seen in 0.4.30: serializing a module from Python ends the process
+        raise ImportError("MLIR's bindings of this JAX do not write artifacts")
     from jax.interpreters.mlir import make_ir_context
 
     try:

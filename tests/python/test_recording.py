@@ -25,6 +25,9 @@ import numpy as np
 from autotune_lowered._calls import RecordedCall, record_call
 from autotune_lowered._exercise import parameters_of
 
+# older ones cannot strip locations; the registry's own digest leaves them out
+STRIPS = pytest.mark.skipif(jax.__version_info__ < (0, 6), reason="needs the MLIR bindings of JAX 0.6")
+
 CONFIGS = [{"block": block} for block in (1, 2, 4)]
 
 
@@ -80,6 +83,7 @@ def test_a_call_inside_of_a_trace_is_written_when_it_has_ended(tmp_path):
         assert len(records(tmp_path)) == 4
 
 
+@STRIPS
 def test_arguments_that_no_program_takes_are_left_out(tmp_path):
     arrays = {name: jax.ShapeDtypeStruct((4,), jnp.float32) for name in "abc"}
 
@@ -183,6 +187,7 @@ def test_a_kernel_that_cannot_be_differentiated_is_recorded_forward(tmp_path):
     assert "while_loop" in entry.get("not_recorded", "") + "".join(entry.get("not_lowered", {}))
 
 
+@pytest.mark.skipif(not hasattr(jax, "ffi"), reason="needs `jax.ffi` to make such calls")
 def test_triton_calls_are_exported_by_name_and_listed():
     from autotune_lowered._lowering import lower
 
@@ -195,6 +200,7 @@ def test_triton_calls_are_exported_by_name_and_listed():
     assert lowered.custom_calls == ["__gpu$xla.gpu.triton", "somebody.else$kernel"]
 
 
+@STRIPS
 def test_programs_do_not_depend_on_where_the_function_stands(tmp_path):
     from autotune_lowered._lowering import lower
 
@@ -459,8 +465,8 @@ def test_the_quota_of_a_control_group_counts(tmp_path):
 
 
 def test_the_jax_worker_keeps_to_the_protocol():
-    if program() is None:
-        pytest.skip("needs the program (AUTOTUNE_LOWERED_EXE)")
+    if program() is None or jax.__version_info__ < (0, 8):
+        pytest.skip("needs the program (AUTOTUNE_LOWERED_EXE), and a JAX whose profiles show the executions on a CPU")
     command = f"{sys.executable} -m autotune_lowered.worker"
     done = subprocess.run([program(), "worker", "check", command], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
