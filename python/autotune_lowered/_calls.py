@@ -53,7 +53,8 @@ class RecordedCall:
     refuse: Callable[[Config, str], str | None] | None = None
     """Why a config cannot be lowered in this process for a platform; `None` where it can be tried."""
     recipe: Mapping[str, Any] | None = None
-    """How a worker on the device builds the programs of configs that could not be lowered here; JSON."""
+    """How a worker on the device builds the programs of configs that could not be lowered here, JSON; for Tokamax also what
+    an exported result names the call by."""
     notes: tuple[str, ...] = ()
     """What the reader of the report should know of this call."""
 
@@ -196,7 +197,7 @@ class _Record:
         unknown = {name: reason for name, reason in self.unknown.items() if name in names}
         if unknown:
             static["values_unknown"] = unknown
-        if self.call.recipe is not None and any(candidate.lowered is None for candidate in candidates):
+        if self.call.recipe is not None:
             static["recipe"] = dict(self.call.recipe)
         invocation = {
             "target": self.recorder.target(self.platform),

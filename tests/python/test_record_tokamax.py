@@ -46,6 +46,11 @@ def test_a_record_has_the_label_of_the_module(tmp_path, wrap):
         text = wrap(normalized).lower(x, SCALE).as_text(debug_info=True)
     found = {(record["op_id"], record["call_key"]) for record in records(tmp_path / "registry")}
     assert labels(tmp_path / "module.mlir", text) <= found
+    # Tokamax's own name of the call, for an exported result
+    for record in records(tmp_path / "registry"):
+        recipe = record["static_arguments"]["recipe"]
+        assert (recipe["kind"], recipe["bound"]["op"]["__type"]) == ("tokamax", record["op_id"])
+        assert recipe["bound"]["arguments"]["x"].startswith("f32[64,256]")
 
 
 def test_both_directions_and_vmap_axes(tmp_path):
