@@ -3,7 +3,7 @@
 //! The program is one walk, and the modules are its rooms: a module's bytes become labels ([`hlo`]), labels meet
 //! recorded invocations ([`matching`], [`registry`]), candidates are timed ([`timer`]), the samples are kept
 //! ([`samples`]) and decided on ([`decision`]), and the best configs are committed ([`cache`]). [`tune`] walks it;
-//! [`report`] draws what happened. A module uses only modules on lower floors; `ARCHITECTURE.md` lists them.
+//! [`measure`] takes one program's kernels; [`report`] draws what happened. A module uses only modules on lower floors; `ARCHITECTURE.md` lists them.
 
 #![cfg_attr(
     test,
@@ -15,6 +15,7 @@ pub mod config;
 pub mod device;
 pub mod digest;
 pub mod label;
+pub mod mapped_file;
 pub mod stats;
 pub mod wire;
 
@@ -36,6 +37,8 @@ pub mod matching;
 #[cfg(feature = "tuner")]
 pub mod timer;
 
+#[cfg(feature = "tuner")]
+pub mod measure;
 #[cfg(feature = "tuner")]
 pub mod tune;
 

@@ -44,6 +44,9 @@ fn every_member_of_the_json_is_documented() {
     write_replay(Path::new(&registry), &replay);
     let (module, timer) = (module(), format!("replay:{}", replay.display()));
     let text = document("docs/json.md");
+    let worker = "tests/data/cli/profiling_worker.py";
+    let captured = format!("command:python3 {worker} cpu tests/data/xplane/trivial.xplane.pb '' ''");
+    let measure = ["measure", "tests/data/timer/add.mlir", "--mode", "kernels", "--per-kernel", "--iterations", "4"];
     for arguments in [
         &[module.as_str(), "--timer", &timer][..],
         &["scan", &module],
@@ -53,6 +56,7 @@ fn every_member_of_the_json_is_documented() {
         &["candidates", "ls"],
         &["candidates", "show", "flash_attention"],
         &["profile", "timings", "tests/data/xplane/trivial.xplane.pb"],
+        &[&measure[..], &["--timer", &captured]].concat(),
     ] {
         let run = run(&cache, &[arguments, &["--format", "json"]].concat());
         assert_eq!(run.code, 0, "{arguments:?}: {}", run.stderr);

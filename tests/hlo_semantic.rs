@@ -46,6 +46,14 @@ fn another_constant_or_operation_counts() {
 }
 
 #[test]
+fn donated_buffers_count() {
+    // HloModuleProto's field 18, `buffer_donor`: one entry, for parameter 0 (openxla/xla, `xla/service/hlo.proto`)
+    let mut donating = read("semantic/a.base.pb");
+    donating.extend([0x92, 0x01, 0x04, 0x0a, 0x02, 0x08, 0x00]);
+    assert_ne!(semantic_digest(&donating, "x").unwrap(), digest("semantic/a.base.pb"));
+}
+
+#[test]
 fn each_program_has_a_digest_of_its_own_form() {
     let refused = semantic_digest(&read("grouped_matmul.hash.pre.hlo.txt"), "x").unwrap_err();
     assert!(matches!(refused.kind, ScanErrorKind::Unsupported { .. }), "{refused}");

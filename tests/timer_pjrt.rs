@@ -46,6 +46,7 @@ impl Place {
             device: 0,
             client_options: Vec::new(),
             xla_flags: None,
+            metric: None,
             executables: self.folder.path().join("executables"),
             limits: Limits { measure: Duration::from_secs(20), ..Limits::default() },
         }
@@ -309,6 +310,30 @@ fn other_arguments_than_the_programs_are_refused() {
         let failure = timer.begin(&place.job(&["add.mlir"], vec![good(), short])).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Signature);
         assert!(failure.message.contains("12 bytes are not an array f32[4]"), "{failure}");
+    }
+}
+
+/// Inputs can be made once the program is compiled; that compilation is not lost.
+#[test]
+fn what_a_program_takes_is_told_before_there_are_inputs() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
+        timer.begin(&place.job(&["add.mlir"], Vec::new())).unwrap();
+        let specs = timer.signature(0).unwrap().unwrap();
+        let inputs: Vec<InputArray> = specs
+            .iter()
+            .enumerate()
+            .map(|(index, spec)| {
+                let bytes = vec![0; spec.host_bytes().unwrap() as usize];
+                place.input(&format!("input-{index}"), &spec.to_string(), &bytes, false)
+            })
+            .collect();
+        assert_eq!(specs.len(), 2, "{specs:?}");
+        timer.begin(&place.job(&["add.mlir"], inputs)).unwrap();
+        assert!(timer.prepare(0).unwrap().reused);
+        assert_eq!(timer.measure(0, 3).unwrap().len(), 3);
+        assert_eq!(timer.signature(1).unwrap_err().kind, FailureKind::Protocol, "there is no candidate 1");
     }
 }
 

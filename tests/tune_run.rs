@@ -4,7 +4,8 @@
 
 mod support;
 
-use autotune_lowered::cache::ConfigStore;
+use autotune_lowered::cache::{ConfigStore, SNAPSHOT_FILE, Snapshot, SnapshotStore};
+use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::registry::Registry;
 use autotune_lowered::timer::{Failure, FailureKind};
 use autotune_lowered::tune::{CandidateStatus, Ledger, Status, TuneOptions};
@@ -320,4 +321,29 @@ fn the_same_program_in_other_bytes_stands_in_for_a_damaged_file() {
     let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
     assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1));
     assert_eq!(result.operations[0].candidates[2].status, CandidateStatus::SameProgram);
+}
+
+#[test]
+fn a_run_publishes_what_it_decided_and_says_where_it_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let cache = folder.path().join("cache");
+    let path = cache.join(SNAPSHOT_FILE);
+    let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]);
+    let mut ledger = Ledger::open(&cache, vec![]).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    // read while the tuner has its folder open
+    let snapshot = SnapshotStore::new(Snapshot::open(&path, Mapping::WhereLocal).unwrap());
+    assert_eq!(snapshot.entries().unwrap(), result.entries);
+    snapshot.snapshot().verify().unwrap();
+    assert!(result.notes.is_empty(), "{:?}", result.notes);
+
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let options = TuneOptions { force: true, ..options() };
+    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options, None).unwrap();
+    assert_eq!(result.operations[0].status, Status::Tuned, "the decision stands without it");
+    assert!(
+        matches!(result.notes.as_slice(), [note] if note.contains("not published") && note.contains(SNAPSHOT_FILE))
+    );
 }

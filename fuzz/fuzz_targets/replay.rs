@@ -1,11 +1,11 @@
-//! A recording of samples and one job over all that it records.
+//! A recording of samples and one job over all that it records; or the index of a folder of profiles, read and written.
 
 #![no_main]
 
 use std::sync::LazyLock;
 
 use autotune_lowered::registry::Direction;
-use autotune_lowered::timer::replay::Recording;
+use autotune_lowered::timer::replay::{ProfileIndex, Recording};
 use autotune_lowered::timer::{Job, JobCandidate, ReplayTimer, Timer};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
@@ -13,6 +13,10 @@ use tempfile::TempDir;
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a temporary folder"));
 
 fuzz_target!(|bytes: &[u8]| {
+    if let Ok(index) = serde_json::from_slice::<ProfileIndex>(bytes) {
+        let written = serde_json::to_vec(&index).expect("an index is written");
+        assert_eq!(serde_json::from_slice::<ProfileIndex>(&written).expect("and read again"), index);
+    }
     let Ok(recording) = serde_json::from_slice::<Recording>(bytes) else { return };
     let jobs: Vec<Job> = recording
         .invocations

@@ -10,19 +10,29 @@ from ._version import __version__
 
 # public names, by the module that defines them; resolved at first use, so that importing the package loads no other
 _NAMES = {
+    "dump": "module",
+    "overlay": "_in_force",
+    "profiling": "profiling",
     "recording": "_recording",
+    "tunable": "_tunable",
 }
 
 __all__ = ["__version__", *_NAMES]
 
 if TYPE_CHECKING:
-    from ._recording import recording
+    from . import profiling as profiling
+    from ._in_force import overlay as overlay
+    from ._recording import recording as recording
+    from ._tunable import tunable as tunable
+    from .module import dump as dump
 
 
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
-    value = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+    module = importlib.import_module(f".{_NAMES[name]}", __name__)
+    # a module that is public itself stands under its own name
+    value = module if name == _NAMES[name] else getattr(module, name)
     globals()[name] = value
     return value
 

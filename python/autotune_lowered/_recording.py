@@ -33,8 +33,8 @@ class recording:
     ```
 
     The recording holds for all threads of the process, and of two that are nested the inner one records. A function that
-    was jitted and called before is traced again inside (JAX 0.7 and later; earlier, its calls are not seen). Each call
-    is recorded forward, and forward with its vector-Jacobian product where it has one: whether a traced call is going to
+    was jitted and called before is traced again inside, in this thread (older JAX than 0.7.2: all its caches are cleared).
+    Each call is recorded forward, and forward with its vector-Jacobian product where it has one: whether a traced call is going to
     be differentiated cannot always be told. Under `vmap` an operation sees, and the record holds, unbatched arrays.
 
     Arguments:
@@ -161,7 +161,10 @@ def _retracing(value: int) -> Any:
 
     key = _trace_key()
     if key is None:
-        LOG.warning("functions that were traced before the recording began are not seen: this JAX cannot trace them again")
+        import jax
+
+        LOG.info("this JAX cannot key its traces: its caches are cleared, so that what was traced before is traced again")
+        jax.clear_caches()
         return _Closing(contextlib.nullcontext())
     return _Closing(key(value))
 

@@ -1,8 +1,10 @@
 //! The native part of the Python package: labels, the registry's writer and the look-up. It never opens sled and never
 //! measures; tuning from Python starts the program.
 
+mod device;
 mod labels;
 mod registry;
+mod store;
 
 use pyo3::prelude::*;
 
@@ -10,6 +12,9 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<device::Fingerprint>()?;
+    module.add_class::<store::Store>()?;
+    module.add("SNAPSHOT_FILE", autotune_lowered::cache::SNAPSHOT_FILE)?;
     module.add_class::<registry::RegistryWriter>()?;
     module.add_function(wrap_pyfunction!(labels::scan, module)?)?;
     module.add_function(wrap_pyfunction!(labels::digest, module)?)?;

@@ -44,6 +44,22 @@ pub enum StoreError {
         /// Which, and how.
         what: String,
     },
+    /// A snapshot is not what was written.
+    #[error("the snapshot `{path}` cannot be used: {what}; publish it again with `autotune-lowered cache snapshot`", path = path.display())]
+    Snapshot {
+        /// The file.
+        path: PathBuf,
+        /// What, and where.
+        what: String,
+    },
+    /// A snapshot of a later program.
+    #[error("the snapshot `{path}` has version {version}, which this program does not read; use a newer autotune-lowered", path = path.display())]
+    NewerSnapshot {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
     /// The store cannot be written by its nature.
     #[error("the {0} tier is read-only")]
     ReadOnly(&'static str),

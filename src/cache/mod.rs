@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `lock` | held by the one process that has the folder open; says which |
 //! | `sled-v1/` | the sled database; entries in the tree `entries-v1` |
+//! | `best-v1.snapshot` | the [snapshot](Snapshot) of the entries that was published last: what other processes read |
 //! | `sled-v1.state` | `open`, or `clean` and the digest of the folder's files at the last close |
 //!
 //! sled cannot be trusted to notice a flipped bit, and may panic on one. So its folder is opened only when its bytes are
@@ -14,22 +15,28 @@
 
 mod entry;
 mod error;
+mod exchange;
 mod key;
 mod lock;
 mod memory;
 mod seed;
 #[cfg(feature = "tuner")]
 mod sled_store;
+mod snapshot;
 mod store;
 mod tiered;
 
 pub use entry::{Entry, Provenance};
 pub use error::StoreError;
+pub use exchange::{
+    EjkernelExport, EjkernelImport, ExchangeError, export_ejkernel, export_json, import_ejkernel, import_json,
+};
 pub use key::CacheKey;
 pub use lock::FolderLock;
 pub use memory::MemoryStore;
 pub use seed::{SeedProblem, SeedStore, write_seeds};
 #[cfg(feature = "tuner")]
 pub use sled_store::{SledCondition, SledStore};
+pub use snapshot::{SNAPSHOT_FILE, Snapshot, SnapshotRecord, SnapshotStore, write_snapshot};
 pub use store::{ConfigStore, Tier};
 pub use tiered::{Flag, FlagKind, Hit, Lookup, OverlayGuard, TieredCache};

@@ -20,6 +20,8 @@ pub enum Tier {
     Sled,
     /// The sample log's decisions, where sled cannot be opened.
     SampleLog,
+    /// A published snapshot.
+    Snapshot,
     /// Shipped files.
     Seed,
 }
@@ -31,6 +33,7 @@ impl fmt::Display for Tier {
             Self::Memory => "memory",
             Self::Sled => "sled",
             Self::SampleLog => "sample-log",
+            Self::Snapshot => "snapshot",
             Self::Seed => "seed",
         })
     }
@@ -49,6 +52,11 @@ pub trait ConfigStore: Send + Sync {
 
     /// Every entry, in the keys' order.
     fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>;
+
+    /// The key of every entry, in order.
+    fn keys(&self) -> Result<Vec<CacheKey>, StoreError> {
+        Ok(self.entries()?.into_iter().map(|(key, _)| key).collect())
+    }
 
     /// Stores an entry; it is on the disk, where the tier has one, when this returns.
     fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError>;

@@ -1,6 +1,6 @@
 //! The tiers together: overlay, memory, then the stores below; hits below are promoted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
@@ -93,7 +93,7 @@ impl TieredCache {
         OverlayGuard { overlays: Arc::clone(&self.overlays), id }
     }
 
-    /// The entry for a call on this device.
+    /// The entry for a call on this device, or in one line why there is none.
     ///
     /// This device's own entry wins over another device's in whatever tier. Without a `direction`, an entry tuned
     /// forward with its vector-Jacobian product wins over a forward one.
@@ -105,11 +105,23 @@ impl TieredCache {
         direction: Option<Direction>,
         mode: MatchMode,
     ) -> Result<Lookup, StoreError> {
-        let directions = match direction {
-            Some(direction) => vec![direction],
-            None => vec![Direction::ForwardVjp, Direction::Forward],
-        };
-        for direction in &directions {
+        Ok(match self.find(device, op_id, call_key, direction, mode)? {
+            Some(hit) => Lookup::Hit(Box::new(hit)),
+            None => Lookup::Miss(self.explain_miss(device, op_id, call_key, direction, mode)?),
+        })
+    }
+
+    /// The entry for a call on this device, chosen as [`lookup`](Self::lookup) does; a miss costs no search for its reason.
+    pub fn find(
+        &self,
+        device: &DeviceFingerprint,
+        op_id: &str,
+        call_key: &str,
+        direction: Option<Direction>,
+        mode: MatchMode,
+    ) -> Result<Option<Hit>, StoreError> {
+        let directions = wanted(direction);
+        for direction in directions {
             let key = CacheKey {
                 op_id: op_id.to_owned(),
                 call_key: call_key.to_owned(),
@@ -117,28 +129,43 @@ impl TieredCache {
                 device: device.identity.clone(),
             };
             if let Some((entry, tier)) = self.get(&key)? {
-                return Ok(Lookup::Hit(Box::new(flagged(device, key, entry, tier, None))));
+                return Ok(Some(flagged(device, key, entry, tier, None)));
             }
         }
-        let mut others = Vec::new();
+        if mode == MatchMode::Exact {
+            return Ok(None);
+        }
         for (key, entry, tier) in self.of_call(op_id, call_key)? {
-            match mode.compare(&device.identity, &key.device) {
-                _ if !directions.contains(&key.direction) => {
-                    others.push(format!("tuned {} only", key.direction));
-                }
-                DeviceMatch::Same => return Ok(Lookup::Hit(Box::new(flagged(device, key, entry, tier, None)))),
-                DeviceMatch::Flagged(detail) => {
-                    let flag = Flag { kind: FlagKind::OtherDevice, detail };
-                    return Ok(Lookup::Hit(Box::new(flagged(device, key, entry, tier, Some(flag)))));
-                }
-                DeviceMatch::Miss(reason) => others.push(reason),
+            if !directions.contains(&key.direction) {
+                continue;
+            }
+            if let DeviceMatch::Flagged(detail) = mode.compare(&device.identity, &key.device) {
+                let flag = Flag { kind: FlagKind::OtherDevice, detail };
+                return Ok(Some(flagged(device, key, entry, tier, Some(flag))));
             }
         }
-        others.dedup();
-        Ok(Lookup::Miss(match others.first() {
-            Some(reason) => format!("`{op_id}:{call_key}` is cached, but not for this device: {reason}"),
-            None => self.explain_absence(device, op_id, call_key)?,
-        }))
+        Ok(None)
+    }
+
+    /// Why [`find`](Self::find) finds nothing, in one line.
+    pub fn explain_miss(
+        &self,
+        device: &DeviceFingerprint,
+        op_id: &str,
+        call_key: &str,
+        direction: Option<Direction>,
+        mode: MatchMode,
+    ) -> Result<String, StoreError> {
+        let others = self.of_call(op_id, call_key)?;
+        let reason = others.iter().find_map(|(key, ..)| match mode.compare(&device.identity, &key.device) {
+            _ if !wanted(direction).contains(&key.direction) => Some(format!("tuned {} only", key.direction)),
+            DeviceMatch::Miss(reason) => Some(reason),
+            DeviceMatch::Same | DeviceMatch::Flagged(_) => None,
+        });
+        match reason {
+            Some(reason) => Ok(format!("`{op_id}:{call_key}` is cached, but not for this device: {reason}")),
+            None => self.explain_absence(device, op_id, call_key),
+        }
     }
 
     /// The entry of exactly this key and where it is.
@@ -232,10 +259,22 @@ impl TieredCache {
         Ok(found.into_iter().map(|(key, (entry, tier))| (key, entry, tier)).collect())
     }
 
+    /// Every key in force.
+    fn keys(&self) -> Result<BTreeSet<CacheKey>, StoreError> {
+        let overlays = self.overlays.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys: BTreeSet<CacheKey> = overlays.1.iter().flat_map(|(_, entries)| entries.keys()).cloned().collect();
+        drop(overlays);
+        keys.extend(self.memory.keys()?);
+        for store in &self.below {
+            keys.extend(store.keys()?);
+        }
+        Ok(keys)
+    }
+
     fn explain_absence(&self, device: &DeviceFingerprint, op_id: &str, call_key: &str) -> Result<String, StoreError> {
         let name = split_op_id(op_id).0;
         let (mut same_op, mut versions) = (0, Vec::new());
-        for (key, ..) in self.entries()? {
+        for key in self.keys()? {
             if key.op_id == op_id && key.device == device.identity {
                 same_op += 1;
             } else if key.op_id != op_id && split_op_id(&key.op_id).0 == name {
@@ -249,6 +288,15 @@ impl TieredCache {
             (1, _) => format!("`{op_id}` is cached for another call key, not for `{call_key}`"),
             (count, _) => format!("`{op_id}` is cached for {count} other call keys, not for `{call_key}`"),
         })
+    }
+}
+
+/// The directions that an answer may have, the preferred one first.
+fn wanted(direction: Option<Direction>) -> &'static [Direction] {
+    match direction {
+        Some(Direction::Forward) => &[Direction::Forward],
+        Some(Direction::ForwardVjp) => &[Direction::ForwardVjp],
+        None => &[Direction::ForwardVjp, Direction::Forward],
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 
 use crate::device::MatchMode;
 
@@ -55,6 +56,8 @@ pub(super) enum Command {
     /// Read profiles that JAX or XLA wrote (docs/profiles.md)
     #[command(subcommand)]
     Profile(ProfileCommand),
+    /// Time one program's kernels under a profiler (docs/profiles.md)
+    Measure(MeasureArgs),
     /// Run, guard or check a worker (docs/worker-protocol.md)
     #[command(subcommand)]
     Worker(WorkerCommand),
@@ -76,13 +79,24 @@ pub(super) enum Format {
     Json,
 }
 
-/// What of an execution in a profile is its duration.
+/// What of an execution is its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum MetricArg {
+    /// Launch to completion by the host clock, also where there is a profiler
+    Elapsed,
     /// First start to last end
     Span,
     /// The time at which at least one operation was under way
     Busy,
+}
+
+/// Another tool's cache files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ExchangeArg {
+    /// The persistent caches of ejkernel, one file an operation
+    Ejkernel,
+    /// Entries as JSON, in a file whose name ends in `.json`, or `.jsonl` for one a line
+    Json,
 }
 
 /// What to do with a label that only kept its operation's name.
@@ -132,6 +146,17 @@ pub(super) struct PluginArgs {
     pub client_options: Vec<String>,
 }
 
+/// How long a worker may take, and how much memory.
+#[derive(Debug, Clone, Args)]
+pub(super) struct LimitArgs {
+    /// Seconds after which a call to a worker counts as hung
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    /// MiB of memory that a worker may use [default: three quarters of the machine's]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
+    pub memory_limit: Option<u64>,
+}
+
 #[derive(Debug, Clone, Args)]
 pub(super) struct TuneArgs {
     /// The lowered module: HLO text, StableHLO text or bytecode, HloModuleProto, an XLA dump folder, gzip or zstd of
@@ -147,12 +172,15 @@ pub(super) struct TuneArgs {
     #[arg(long)]
     pub no_persist: bool,
     /// What times candidates: `pjrt`, `jax` or `jax:PYTHON` (device time from JAX's profiler), `command:CMD` (a worker of
-    /// your own), `replay:FILE` (recorded samples)
+    /// your own), `replay:FILE` (recorded samples), `replay:DIR` (profiles captured earlier)
     #[arg(long, value_name = "TIMER", default_value = "pjrt")]
     pub timer: String,
-    /// What of an execution in a profile decides [default: `span` on a CPU, `busy` elsewhere]
+    /// What of an execution decides [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
     #[arg(long, value_enum)]
     pub metric: Option<MetricArg>,
+    /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from again
+    #[arg(long, value_name = "DIR")]
+    pub keep_profiles: Option<PathBuf>,
     #[command(flatten)]
     pub plugin: PluginArgs,
     /// Folder of search spaces that go before those shipped; they feed workers that build programs themselves
@@ -161,6 +189,9 @@ pub(super) struct TuneArgs {
     /// Whose recordings may stand for this device's: exact, kind or any
     #[arg(long = "match", value_name = "MODE", default_value = "exact")]
     pub match_mode: MatchMode,
+    /// Only this operation (`op@vN`), or this call of it (`op@vN:key`); may be given again
+    #[arg(long, value_name = "OP[:KEY]")]
+    pub only: Vec<String>,
     /// What to do with a label that only kept its operation's name
     #[arg(long, value_enum, default_value_t = ByNameArg::Few)]
     pub by_name: ByNameArg,
@@ -175,12 +206,8 @@ pub(super) struct TuneArgs {
     /// Measure again what is already known
     #[arg(long)]
     pub force: bool,
-    /// Seconds after which a call to a worker counts as hung
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub timeout: u64,
-    /// MiB of memory that a worker may use [default: three quarters of the machine's]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
-    pub memory_limit: Option<u64>,
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// Say what would be tuned, and measure nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -321,6 +348,39 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
+    /// Publish the cache as one immutable file that any number of processes read at once; prints its digest
+    Snapshot {
+        /// File to write
+        out: PathBuf,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Write cached configs as JSON or as another tool's cache files
+    Export {
+        /// Whose files
+        #[arg(long, value_enum)]
+        format: ExchangeArg,
+        /// File (`json`) or folder to write to; what else another tool's files hold stays
+        out: PathBuf,
+        /// Only entries of devices whose name, as `cache ls` prints it, contains this
+        #[arg(long = "for", value_name = "TEXT")]
+        device: Option<String>,
+        /// The tool's own name of the device, for instance ejkernel's `device_kind|platform_version` [default: made from the entry]
+        #[arg(long, value_name = "TEXT")]
+        fingerprint: Option<String>,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Take configs over from JSON or from another tool's cache files
+    Import {
+        /// Whose files
+        #[arg(long, value_enum)]
+        format: ExchangeArg,
+        /// A file, or a folder of them
+        path: PathBuf,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
     /// Make the sled cache again from the sample log
     Rebuild {
         #[command(flatten)]
@@ -380,6 +440,43 @@ fn duration_ns(text: &str) -> Result<f64, String> {
     }
 }
 
+/// What of a program is measured; the two are not interchangeable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ModeArg {
+    /// The sum of the kernels' durations, without the gaps between them
+    Kernels,
+    /// From the first kernel's start to the last one's end, with the gaps
+    Span,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MeasureArgs {
+    /// The program: StableHLO text or bytecode, or a serialized HloModuleProto
+    pub program: PathBuf,
+    /// What is measured
+    #[arg(long, value_enum, default_value_t = ModeArg::Span)]
+    pub mode: ModeArg,
+    /// Also the time of each kernel, in launch order; with `--mode kernels`
+    #[arg(long)]
+    pub per_kernel: bool,
+    /// Iterations that count, after one that does not
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..10_000))]
+    pub iterations: u32,
+    /// Folder of inputs, dense little-endian elements in `0.bin`, `1.bin`, … [default: normal values, zeros for integers]
+    #[arg(long, value_name = "DIR")]
+    pub inputs: Option<PathBuf>,
+    /// What runs the program: `jax` or `jax:PYTHON`, `pjrt` where the plugin has a profiler, `command:CMD`
+    #[arg(long, value_name = "TIMER", default_value = "jax")]
+    pub timer: String,
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
 #[derive(Debug, Subcommand)]
 pub(super) enum WorkerCommand {
     /// Serve the worker protocol with a PJRT plugin
@@ -393,6 +490,9 @@ pub(super) enum WorkerCommand {
         /// Option for the plugin's client [default: what suits its platform]
         #[arg(long = "client-option", value_name = "NAME=VALUE")]
         client_options: Vec<String>,
+        /// Time by the host clock, also where the plugin has a profiler
+        #[arg(long)]
+        no_profiler: bool,
     },
     /// Run a worker in a process group of its own, with limits; ends with its stdin and with its parent
     Exec {

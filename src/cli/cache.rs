@@ -1,16 +1,19 @@
 //! `cache`: look at cached configs, or remove them.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use serde_json::json;
 
-use crate::cache::{CacheKey, ConfigStore, Entry, Lookup, SeedStore, Tier, write_seeds};
+use crate::cache::{
+    CacheKey, ConfigStore, EjkernelImport, Entry, Lookup, SeedStore, Tier, export_ejkernel, export_json,
+    import_ejkernel, import_json, write_seeds, write_snapshot,
+};
 use crate::report::{Grid, format_ns, format_ratio, write_json};
 use crate::tune::Ledger;
 
-use super::args::{CacheArgs, CacheCommand, Format};
+use super::args::{CacheArgs, CacheCommand, ExchangeArg, Format};
 use super::fault::Fault;
 
 use super::{device, exit};
@@ -89,15 +92,14 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             for key in &keys {
                 removed += usize::from(ledger.remove(key)?);
             }
+            ledger.publish()?;
             writeln!(out, "removed {removed}")?;
             if removed == 0 {
                 return Ok(exit::NOTHING_MATCHED);
             }
         }
         CacheCommand::Seed { out: folder, cache } => {
-            let entries = open_for_reading(cache)?.cache().entries()?;
-            let own = entries.into_iter().filter(|(.., tier)| *tier != Tier::Seed);
-            let pairs: Vec<_> = own.map(|(key, entry, _)| (key, entry)).collect();
+            let pairs = open_for_reading(cache)?.own_entries()?;
             if pairs.is_empty() {
                 return Err(Fault::new(exit::NOTHING_MATCHED, "the cache is empty: tune a module first"));
             }
@@ -105,9 +107,20 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
                 writeln!(out, "{}", path.display())?;
             }
         }
+        CacheCommand::Snapshot { out: path, cache } => {
+            let entries = open_for_reading(cache)?.own_entries()?;
+            let digest = write_snapshot(path, &entries)?;
+            writeln!(out, "{digest}  {}", path.display())?;
+            tracing::info!("{} entries in `{}`", entries.len(), path.display());
+        }
+        CacheCommand::Export { format, out: path, device, fingerprint, cache } => {
+            return export(*format, path, device.as_deref(), fingerprint.as_deref(), cache, out);
+        }
+        CacheCommand::Import { format, path, cache } => return import(*format, path, cache, out),
         CacheCommand::Rebuild { cache } => {
-            let ledger = Ledger::rebuild(&folder(cache)?)?;
+            let mut ledger = Ledger::rebuild(&folder(cache)?)?;
             tell(&ledger);
+            ledger.publish()?;
             writeln!(out, "{} entries", ledger.cache().entries()?.len())?;
         }
         CacheCommand::Get { op, key, match_mode, plugin, cache, format } => {
@@ -132,6 +145,62 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
                 Lookup::Miss(reason) => Err(Fault::new(exit::NOTHING_MATCHED, reason)),
             };
         }
+    }
+    Ok(exit::FINE)
+}
+
+fn export(
+    format: ExchangeArg,
+    path: &Path,
+    device: Option<&str>,
+    fingerprint: Option<&str>,
+    cache: &CacheArgs,
+    out: &mut dyn Write,
+) -> Result<u8, Fault> {
+    let mut entries = open_for_reading(cache)?.own_entries()?;
+    entries.retain(|(key, _)| device.is_none_or(|device| key.device.to_string().contains(device)));
+    if format == ExchangeArg::Json {
+        export_json(path, &entries)?;
+        writeln!(out, "{}", path.display())?;
+        return Ok(exit::FINE);
+    }
+    let export = export_ejkernel(path, &entries, fingerprint)?;
+    for (op_id, reason) in &export.left_out {
+        tracing::warn!("`{op_id}` is left out: {reason}");
+    }
+    for path in &export.files {
+        writeln!(out, "{}", path.display())?;
+    }
+    if export.written == 0 {
+        return Err(Fault::new(exit::NOTHING_MATCHED, "no cached config is of an operation that ejkernel has"));
+    }
+    tracing::info!("{} configs written", export.written);
+    Ok(exit::FINE)
+}
+
+fn import(format: ExchangeArg, path: &Path, cache: &CacheArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let EjkernelImport { entries, left_out } = match format {
+        ExchangeArg::Ejkernel => import_ejkernel(path)?,
+        ExchangeArg::Json => EjkernelImport { entries: import_json(path)?, left_out: Vec::new() },
+    };
+    for reason in &left_out {
+        tracing::warn!("left out: {reason}");
+    }
+    let mut ledger = open(cache)?;
+    let mut imported = 0;
+    let decided = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
+    for (key, entry) in &entries {
+        let known = ledger.cache().entry(key)?.filter(|(_, tier)| *tier != Tier::Seed).map(|(known, _)| known);
+        // what was decided here later stands
+        if known.is_none_or(|known| known != *entry && decided(&known) <= decided(entry)) {
+            ledger.commit(None, key, entry)?;
+            imported += 1;
+        }
+    }
+    ledger.publish()?;
+    writeln!(out, "imported {imported} of {}", entries.len())?;
+    if entries.is_empty() {
+        return Err(Fault::new(exit::NOTHING_MATCHED, format!("`{}` holds no config", path.display())));
     }
     Ok(exit::FINE)
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::cache::StoreError;
+use crate::cache::{ExchangeError, StoreError};
 use crate::samples::LogError;
 use crate::tune::TuneError;
 
@@ -65,5 +65,11 @@ impl From<StoreError> for Fault {
 impl From<LogError> for Fault {
     fn from(error: LogError) -> Self {
         Self::new(exit::CACHE_TROUBLE, error)
+    }
+}
+
+impl From<ExchangeError> for Fault {
+    fn from(error: ExchangeError) -> Self {
+        Self::new(exit::BAD_INPUT, error)
     }
 }

@@ -7,6 +7,7 @@ mod device;
 pub mod exit;
 mod fault;
 mod logging;
+mod measure;
 mod meta;
 mod profile;
 mod progress;

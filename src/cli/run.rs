@@ -7,7 +7,7 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::fault::Fault;
-use super::{cache, candidates, device, logging, meta, profile, registry, scan, tune, worker};
+use super::{cache, candidates, device, logging, measure, meta, profile, registry, scan, tune, worker};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -22,6 +22,7 @@ pub fn main() -> ExitCode {
         Some(Command::Registry(command)) => registry::run(command, &mut out),
         Some(Command::Candidates(command)) => candidates::run(command, &mut out),
         Some(Command::Cache(command)) => cache::run(command, &mut out),
+        Some(Command::Measure(args)) => measure::run(args, &mut out),
         Some(Command::Profile(command)) => profile::run(command, &mut out),
         Some(Command::Worker(command)) => {
             drop(out);

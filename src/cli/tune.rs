@@ -13,15 +13,17 @@ use crate::decision::DecisionRules;
 use crate::hlo::Scan;
 use crate::label::split_op_id;
 use crate::matching::{ByName, Matching, match_labels};
-use crate::registry::Registry;
+use crate::registry::{Invocation, Registry};
 use crate::report::{write_json, write_result};
-use crate::timer::pjrt::PjrtTimer;
-use crate::timer::{CommandTimer, FailureKind, Limits, Metric, ReplayTimer, Timer};
+use crate::timer::pjrt::{HOST_CLOCK, PjrtTimer};
+use crate::timer::{
+    CommandTimer, Failure, FailureKind, KeepingTimer, Limits, Metric, ProfileReplay, ReplayTimer, Source, Timer,
+};
 use crate::tune::{
     Autotuner, AutotuningResult, Ledger, MissedLabel, OperationResult, PlannedInvocation, Status, TuneOptions,
 };
 
-use super::args::{ByNameArg, Format, MetricArg, TuneArgs};
+use super::args::{ByNameArg, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
 use super::fault::Fault;
 use super::progress::Progress;
 use super::{cache, candidates, device, exit, registry, scan};
@@ -50,13 +52,23 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let scratch = tempfile::tempdir()
         .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
     let executables = ledger.root().map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
-    let mut timer = start_timer(args, &executables)?;
+    let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };
+    let mut timer = start_timer(&choice, &executables)?;
+    let of_timer = timer.notes().to_vec();
+    timer = keeping(args, timer)?;
     let by_name = match args.by_name {
         ByNameArg::Few => ByName::Few,
         ByNameArg::All => ByName::All,
     };
     let matching = match_labels(&scan, &registry, &timer.device().identity, args.match_mode, by_name);
     let mut plan = plan(&scan, &matching);
+    if !args.only.is_empty() {
+        plan.retain(|planned| args.only.iter().any(|only| is_named(only, &planned.invocation)));
+        if plan.is_empty() {
+            let message = format!("no operation to tune is called {}", args.only.join(", "));
+            return Err(Fault::new(exit::NOTHING_MATCHED, message));
+        }
+    }
     if timer.builds_programs() {
         let spaces = candidates::spaces(args.candidates.as_deref())?;
         for planned in &mut plan {
@@ -83,7 +95,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     };
     let (mut result, stopped_by) = if args.dry_run { (tuner.preview(&plan), None) } else { tuner.run(&plan) };
     result.missed = missed(&scan, &matching);
-    result.notes = notes(&scan, &registry, ledger.notes());
+    result.notes.splice(0..0, notes(&scan, &registry, ledger.notes()));
+    result.notes.extend(of_timer);
     print(&result, args, out)?;
     out.flush()?;
     if let Some(error) = stopped_by {
@@ -120,7 +133,7 @@ fn cancel_flag() -> Result<Arc<AtomicBool>, Fault> {
     Ok(flag)
 }
 
-fn limits(args: &TuneArgs) -> Limits {
+fn limits(args: &LimitArgs) -> Limits {
     let call = Duration::from_secs(args.timeout);
     let memory = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);
     Limits { compile: call, measure: call, load: call, memory_bytes: memory, ..Limits::default() }
@@ -134,8 +147,9 @@ fn three_quarters_of_memory() -> Option<u64> {
     Some(bytes / 4 * 3)
 }
 
-fn metric(args: &TuneArgs) -> Option<Metric> {
-    args.metric.map(|metric| match metric {
+fn metric(metric: Option<MetricArg>) -> Option<Metric> {
+    metric.map(|metric| match metric {
+        MetricArg::Elapsed => Metric::Elapsed,
         MetricArg::Span => Metric::Span,
         MetricArg::Busy => Metric::Busy,
     })
@@ -148,39 +162,98 @@ fn active_python() -> PathBuf {
     pythons.into_iter().find(|python| python.exists()).unwrap_or_else(|| PathBuf::from("python3"))
 }
 
-fn start_timer(args: &TuneArgs, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+/// Which timer to start, and how.
+pub(super) struct TimerChoice<'a> {
+    /// As `--timer` has it.
+    pub(super) timer: &'a str,
+    /// The plugin and its device.
+    pub(super) plugin: &'a PluginArgs,
+    /// Limits of its workers.
+    pub(super) limits: &'a LimitArgs,
+    /// As `--metric` has it.
+    pub(super) metric: Option<MetricArg>,
+}
+
+/// Starts a timer and says what it wants the user to know; kept executables lie in the folder.
+pub(super) fn start_timer(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+    let timer = start(args, executables)?;
+    for note in timer.notes() {
+        if note.starts_with(HOST_CLOCK) { say(note) } else { tracing::warn!("{note}") }
+    }
+    Ok(timer)
+}
+
+fn start(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
     match args.timer.split_once(':') {
         None if args.timer == "pjrt" => {
-            if args.metric.is_some() {
-                return Err(Fault::new(exit::USAGE, "`--metric` needs a timer that profiles, such as `--timer jax`"));
-            }
-            let plugin = device::first_plugin(&args.plugin)?;
-            let mut options = device::options(&args.plugin, &plugin, limits(args))?;
+            let plugin = device::first_plugin(args.plugin)?;
+            let mut options = device::options(args.plugin, &plugin, limits(args.limits))?;
             executables.clone_into(&mut options.executables);
-            let timer = PjrtTimer::start(&options).map_err(Fault::device)?;
-            timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
-            Ok(Box::new(timer))
+            options.metric = metric(args.metric);
+            Ok(Box::new(PjrtTimer::start(&options).map_err(Fault::device)?))
         }
         _ if args.timer == "jax" || args.timer.starts_with("jax:") => {
+            if args.metric == Some(MetricArg::Elapsed) {
+                let message =
+                    "`--metric elapsed` is the host clock, and `--timer jax` times by profiles: use `--timer pjrt`";
+                return Err(Fault::new(exit::USAGE, message));
+            }
             let python = args.timer.strip_prefix("jax:").map_or_else(active_python, PathBuf::from);
             let exe = device::this_program()?;
-            let timer = CommandTimer::start_jax(&exe, &python, args.plugin.device, limits(args), metric(args));
-            let timer = timer.map_err(Fault::device)?;
-            timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
-            Ok(Box::new(timer))
+            let timer =
+                CommandTimer::start_jax(&exe, &python, args.plugin.device, limits(args.limits), metric(args.metric));
+            Ok(Box::new(timer.map_err(Fault::device)?))
         }
         Some(("command", command)) => {
-            let timer = CommandTimer::start(&device::this_program()?, command, limits(args), metric(args));
-            let timer = timer.map_err(Fault::device)?;
-            timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
-            Ok(Box::new(timer))
+            let timer =
+                CommandTimer::start(&device::this_program()?, command, limits(args.limits), metric(args.metric));
+            Ok(Box::new(timer.map_err(Fault::device)?))
         }
-        Some(("replay", file)) => Ok(Box::new(ReplayTimer::open(Path::new(file)).map_err(Fault::input)?)),
+        Some(("replay", path)) => replay(args.metric, Path::new(path)),
         _ => {
-            let message = format!("`--timer {}` is none of `pjrt`, `jax`, `command:CMD`, `replay:FILE`", args.timer);
+            let message = format!(
+                "`--timer {}` is none of `pjrt`, `jax`, `command:CMD`, `replay:FILE`, `replay:DIR`",
+                args.timer
+            );
             Err(Fault::new(exit::USAGE, message))
         }
     }
+}
+
+/// A folder holds profiles, a file samples.
+fn replay(chosen: Option<MetricArg>, path: &Path) -> Result<Box<dyn Timer>, Fault> {
+    let input = |failure: Failure| Fault::input(failure.message);
+    if path.is_dir() {
+        return Ok(Box::new(ProfileReplay::open(path, metric(chosen)).map_err(input)?));
+    }
+    if chosen.is_some() {
+        let message = "`--metric` needs profiles, and a recording holds samples alone; name a folder of profiles";
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    Ok(Box::new(ReplayTimer::open(path).map_err(input)?))
+}
+
+/// The same timer, with its profiles kept where that was asked for.
+fn keeping(args: &TuneArgs, timer: Box<dyn Timer>) -> Result<Box<dyn Timer>, Fault> {
+    let Some(folder) = &args.keep_profiles else { return Ok(timer) };
+    if timer.source() != Source::DeviceProfile {
+        let message = format!(
+            "`--keep-profiles` needs a timer that takes profiles, such as `--timer jax`; `{}` takes none",
+            timer.name()
+        );
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    if args.dry_run {
+        return Ok(timer);
+    }
+    let timer = KeepingTimer::new(timer, folder).map_err(|failure| Fault::input(failure.message))?;
+    Ok(Box::new(timer))
+}
+
+/// Whether `op@vN` or `op@vN:key` names this call.
+fn is_named(name: &str, invocation: &Invocation) -> bool {
+    let rest = name.strip_prefix(&invocation.op_id);
+    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(':') == Some(&invocation.call_key))
 }
 
 fn plan(scan: &Scan, matching: &Matching) -> Vec<PlannedInvocation> {
@@ -235,8 +308,12 @@ fn close(result: &AutotuningResult, folder: Option<&Path>) {
         _ => format!("{rounds} rounds measured"),
     };
     let place = folder.map_or_else(|| "not kept".to_owned(), |folder| format!("in `{}`", folder.display()));
+    say(&format!("{decided} of {} best configs {place}; {what}", result.operations.len()));
+}
+
+/// One line on stderr, which is no warning.
+fn say(line: &str) {
     // stderr may be gone; there is nobody left to tell
-    let line = format!("{decided} of {} best configs {place}; {what}", result.operations.len());
     let _ = writeln!(std::io::stderr(), "{}", line.replace(char::is_control, " "));
 }
 

@@ -57,7 +57,6 @@ mod module_field {
     pub(super) const ID: u32 = 5;
     pub(super) const ENTRY_ID: u32 = 6;
     pub(super) const STACK_FRAMES: u32 = 17;
-    pub(super) const ORIGINAL_VALUES: u32 = 18;
 }
 
 fn of_proto(bytes: &[u8]) -> Result<Digest, ScanErrorKind> {
@@ -83,14 +82,7 @@ fn hash_module(module: &[u8], hasher: &mut FieldHasher) -> Result<(), WireError>
     for field in WireCursor::new(module) {
         let (number, value) = field?;
         match (number, value) {
-            (
-                module_field::NAME
-                | module_field::ENTRY_NAME
-                | module_field::ID
-                | module_field::STACK_FRAMES
-                | module_field::ORIGINAL_VALUES,
-                _,
-            ) => {}
+            (module_field::NAME | module_field::ENTRY_NAME | module_field::ID | module_field::STACK_FRAMES, _) => {}
             (module_field::ENTRY_ID, WireValue::Varint(id)) => {
                 hash_value(number, WireValue::Varint(renumbered(&computations, id)), hasher);
             }

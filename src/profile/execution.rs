@@ -4,8 +4,9 @@ use rayon::prelude::*;
 use regex::bytes::Regex;
 use serde::Serialize;
 
+use super::cut::cut;
 use super::finding::Finding;
-use super::gather::{Gathered, Origin, Record, Run, gather};
+use super::gather::{Gathered, Key, Origin, Record, Run, gather};
 use super::interval::{Coverage, Interval, merge, own_time};
 use super::names::{NameId, Names};
 use super::plane_view::{Layout, PlaneView};
@@ -50,6 +51,8 @@ pub struct Execution {
     pub span_ps: u64,
     /// Time at which at least one operation was under way: the union of their intervals, never their sum.
     pub busy_ps: u64,
+    /// The part of it at which one that is no control flow was: a `while` covers the gaps between what its body does.
+    pub kernels_busy_ps: u64,
     /// By name's first appearance in the execution.
     #[serde(skip)]
     pub operations: Vec<Operation>,
@@ -60,6 +63,8 @@ pub struct Execution {
 pub struct Operation {
     /// The instruction's name.
     pub name: NameId,
+    /// Start of the first of them.
+    pub start_ps: i64,
     /// Events.
     pub count: u64,
     /// Sum of their durations.
@@ -116,17 +121,26 @@ impl DeviceTime {
     }
 }
 
+/// How often a program ran, of the module with this name and with this id.
+pub type RunsOf<'a> = &'a (dyn Fn(&str, Option<i64>) -> Option<u64> + Sync);
+
 /// Finds the module executions of a capture, with the time of each and of its operations.
 pub fn executions(space: &XSpace) -> DeviceTime {
-    find(space, None)
+    find(space, None, None)
+}
+
+/// The same for a capture of known launches: where a device's events name no run, those of a program are cut into as
+/// many equal executions as it ran. Where they cannot be, the first operation tells, as it does without.
+pub fn executions_of_runs(space: &XSpace, runs: RunsOf<'_>) -> DeviceTime {
+    find(space, None, Some(runs))
 }
 
 /// The same, but [`Execution::busy_ps`] covers only operations whose names match.
 pub fn executions_of_operations(space: &XSpace, wanted: &Regex) -> DeviceTime {
-    find(space, Some(wanted))
+    find(space, Some(wanted), None)
 }
 
-fn find(space: &XSpace, wanted: Option<&Regex>) -> DeviceTime {
+fn find(space: &XSpace, wanted: Option<&Regex>, runs: Option<RunsOf<'_>>) -> DeviceTime {
     let mut names = Names::default();
     let views: Vec<PlaneView<'_>> =
         space.planes().filter(|plane| plane.lines().len() > 0).map(|plane| PlaneView::new(plane, &mut names)).collect();
@@ -141,7 +155,8 @@ fn find(space: &XSpace, wanted: Option<&Regex>) -> DeviceTime {
     let control: Vec<bool> = all_names.iter().map(|name| is_control_flow(name)).collect();
     let wanted: Option<Vec<bool>> =
         wanted.map(|wanted| all_names.iter().map(|name| wanted.is_match(name.as_bytes())).collect());
-    let choice = Choice { control: &control, wanted: wanted.as_deref() };
+    let runs_of = |key: Key| runs?(all_names.get(key.module as usize)?, key.program);
+    let choice = Choice { control: &control, wanted: wanted.as_deref(), runs_of: &runs_of };
     let mut executions = assemble(&views, &mut gathered, choice);
     executions.sort_by_key(|execution| (execution.plane, execution.device, execution.start_ps, execution.end_ps));
     let mut order = 0;
@@ -154,16 +169,18 @@ fn find(space: &XSpace, wanted: Option<&Regex>) -> DeviceTime {
     DeviceTime { executions, findings, names: all_names }
 }
 
-fn is_control_flow(name: &str) -> bool {
+pub(super) fn is_control_flow(name: &str) -> bool {
     let base = name.split('.').next().unwrap_or_default();
     matches!(base, "while" | "conditional" | "call")
 }
 
-/// Which operations are control flow, and which count as busy.
+/// Which operations are control flow, which count as busy, and how executions without ids are cut.
 #[derive(Clone, Copy)]
 struct Choice<'a> {
     control: &'a [bool],
     wanted: Option<&'a [bool]>,
+    /// How often the program of a key ran, where that is known.
+    runs_of: &'a (dyn Fn(Key) -> Option<u64> + Sync),
 }
 
 /// What a thread needs to add up operations, kept from one execution to the next.
@@ -203,7 +220,10 @@ fn assemble(views: &[PlaneView<'_>], gathered: &mut Gathered, choice: Choice<'_>
                 runs.chunk_by(|one, next| one.line == next.line).map(|runs| track(runs, shared)).collect();
             match origin {
                 Origin::Stats(key) if key.run.is_none() && view.layout == Layout::DeviceStreams => {
-                    split(&tracks).iter().map(|tracks| one(view, origin, tracks, choice, scratch)).collect()
+                    cut(&tracks, (choice.runs_of)(key))
+                        .iter()
+                        .map(|tracks| one(view, origin, tracks, choice, scratch))
+                        .collect()
                 }
                 _ => vec![one(view, origin, &tracks, choice, scratch)],
             }
@@ -227,27 +247,6 @@ fn track(runs: &[Run], pieces: &[Vec<Record>]) -> Vec<Record> {
     track
 }
 
-/// Cuts events that name no run where the operation that came first comes again.
-fn split(tracks: &[Vec<Record>]) -> Vec<Vec<Vec<Record>>> {
-    let first = tracks.iter().filter_map(|track| track.first()).min_by_key(|record| record.time.start_ps);
-    let Some(first) = first.map(|record| record.operation) else { return Vec::new() };
-    let all = tracks.iter().flatten();
-    let mut starts: Vec<i64> =
-        all.filter(|record| record.operation == first).map(|record| record.time.start_ps).collect();
-    starts.sort_unstable();
-    starts.dedup();
-    let mut cut: Vec<Vec<Vec<Record>>> = starts.iter().map(|_| vec![Vec::new(); tracks.len()]).collect();
-    for (line, track) in tracks.iter().enumerate() {
-        for record in track {
-            let run = starts.partition_point(|&start| start <= record.time.start_ps).saturating_sub(1);
-            if let Some(records) = cut.get_mut(run).and_then(|lines| lines.get_mut(line)) {
-                records.push(*record);
-            }
-        }
-    }
-    cut
-}
-
 fn one(
     view: &PlaneView<'_>,
     origin: Origin,
@@ -256,21 +255,30 @@ fn one(
     scratch: &mut Scratch,
 ) -> Execution {
     let operations = operations(tracks, choice.control, scratch);
-    let mut busy: Vec<Interval> = Vec::new();
+    let (mut busy, mut control): (Vec<Interval>, Vec<Interval>) = (Vec::new(), Vec::new());
     let (mut first, mut last, mut events) = (i64::MAX, i64::MIN, 0);
     for track in tracks {
         first = first.min(track.first().map_or(i64::MAX, |record| record.time.start_ps));
         last = track.iter().map(|record| record.time.end_ps).fold(last, i64::max);
         events += track.len() as u64;
-        let counts = |record: &&Record| {
-            choice.wanted.is_none_or(|wanted| wanted.get(record.operation as usize).copied().unwrap_or(false))
-        };
-        let mut times: Vec<Interval> = track.iter().filter(counts).map(|record| record.time).collect();
+        let is = |list: &[bool], record: &Record| list.get(record.operation as usize).copied().unwrap_or(false);
+        let counts = |record: &Record| choice.wanted.is_none_or(|wanted| is(wanted, record));
+        let mut times: Vec<Interval> = Vec::with_capacity(track.len());
+        for record in track.iter().filter(|record| counts(record)) {
+            let list = if is(choice.control, record) { &mut control } else { &mut times };
+            list.push(record.time);
+        }
         merge(&mut times);
         busy.append(&mut times);
     }
+    let covered = |intervals: &[Interval]| intervals.iter().map(Interval::length_ps).sum();
     merge(&mut busy);
-    let mut busy_ps = busy.iter().map(Interval::length_ps).sum();
+    let mut kernels_busy_ps = covered(&busy);
+    if !control.is_empty() {
+        busy.append(&mut control);
+        merge(&mut busy);
+    }
+    let mut busy_ps = covered(&busy);
     let mut time = Interval { start_ps: first, end_ps: last };
     let (module, program_id, run_id, device) = match origin {
         Origin::Stats(key) => (key.module, key.program, key.run, key.ordinal),
@@ -284,6 +292,7 @@ fn one(
     };
     if events == 0 && choice.wanted.is_none() {
         busy_ps = time.length_ps();
+        kernels_busy_ps = busy_ps;
     }
     Execution {
         plane: view.plane.number(),
@@ -298,6 +307,7 @@ fn one(
         end_ps: time.end_ps,
         span_ps: time.length_ps(),
         busy_ps,
+        kernels_busy_ps,
         operations,
     }
 }
@@ -316,9 +326,11 @@ fn operations(tracks: &[Vec<Record>], control: &[bool], scratch: &mut Scratch) -
             let Some(place) = scratch.places.get_mut(record.operation as usize) else { continue };
             if place.0 != scratch.mark {
                 *place = (scratch.mark, operations.len() as u32);
-                operations.push(Operation { name: NameId(record.operation), count: 0, total_ps: 0, own_ps: 0 });
+                let (name, start_ps) = (NameId(record.operation), record.time.start_ps);
+                operations.push(Operation { name, start_ps, count: 0, total_ps: 0, own_ps: 0 });
             }
             if let Some(operation) = operations.get_mut(place.1 as usize) {
+                operation.start_ps = operation.start_ps.min(record.time.start_ps);
                 operation.count += 1;
                 operation.total_ps += record.time.length_ps();
             }

@@ -4,9 +4,11 @@
 //! lines, one a thread, stream or view; a line holds events. [`XSpace`] decodes the metadata and indexes the lines;
 //! events and stats are read in place, without an allocation. Times are whole picoseconds.
 //!
-//! [`executions`] finds the module executions with span, busy time and the operations' own time. [`Profiler`] is
+//! [`executions`] finds the module executions with span, busy time and the operations' own time; a [`Measurement`] adds up
+//! the kernels of those of one program. [`Profiler`] is
 //! ejkernel's profiler as `ejkernel/profiler.py` has it, and mended. [`Finding`] lists what makes a profile less than it seems.
 
+mod cut;
 mod error;
 mod event;
 mod execution;
@@ -14,6 +16,7 @@ mod finding;
 mod gather;
 mod id_table;
 pub mod interval;
+mod kernels;
 mod mended;
 mod names;
 mod plane_view;
@@ -29,14 +32,17 @@ mod xplane;
 
 pub use error::{ProfileError, ProfileErrorKind};
 pub use event::{Event, Stat, StatValue, Stats, text};
-pub use execution::{DeviceTime, Execution, Metric, Operation, executions, executions_of_operations};
+pub use execution::{
+    DeviceTime, Execution, Metric, Operation, RunsOf, executions, executions_of_operations, executions_of_runs,
+};
 pub use finding::Finding;
+pub use kernels::{Iteration, Kernel, KernelsDiffer, Measurement};
 pub use names::NameId;
 pub use plane_view::Layout;
 pub use profiler::{
     Dropped, FunctionSamples, FunctionTime, Profiler, SEED_MAX_EVENTS, Semantics, Timings, missing_functions,
 };
 pub use sanity::Launches;
-pub use source::{Capture, MAX_SPACE_BYTES, captures};
+pub use source::{Capture, MAX_SPACE_BYTES, capture_files, captures};
 pub use space::{EventChunk, EventMetadata, Line, Plane, XSpace};
 pub use totals::{ModuleKey, ModuleTotal, OperationTotal};

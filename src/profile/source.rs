@@ -48,21 +48,21 @@ impl XSpace {
 /// Reads the captures at a path: one for a file; for a log folder every host's of the newest run. A folder of
 /// `.xplane.pb` files is taken as one run.
 pub fn captures(path: &Path) -> Result<Vec<Capture>, ProfileError> {
+    let open = |file: PathBuf| {
+        let space = XSpace::open(&file)?;
+        Ok(Capture { host: host_of(&file), path: file, space })
+    };
+    capture_files(path)?.into_iter().map(open).collect()
+}
+
+/// The files that [`captures`] reads.
+pub fn capture_files(path: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     let error = |kind| ProfileError::new(path.display().to_string(), kind);
     let files = match fs::metadata(path).map_err(|io| error(io.into()))?.is_dir() {
         true => newest_run(path).map_err(|io| error(io.into()))?,
         false => vec![path.to_owned()],
     };
-    if files.is_empty() {
-        return Err(error(ProfileErrorKind::NoCapture));
-    }
-    files
-        .into_iter()
-        .map(|file| {
-            let space = XSpace::open(&file)?;
-            Ok(Capture { host: host_of(&file), path: file, space })
-        })
-        .collect()
+    if files.is_empty() { Err(error(ProfileErrorKind::NoCapture)) } else { Ok(files) }
 }
 
 fn host_of(file: &Path) -> String {

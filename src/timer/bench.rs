@@ -9,7 +9,7 @@ use super::profiled::ProfiledRound;
 use super::protocol::{
     BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, Measured, Outputs, Profiled, Signature, capability,
 };
-use crate::array::MAX_ARRAY_BYTES;
+use crate::array::{ArraySpec, MAX_ARRAY_BYTES};
 
 /// One measuring worker after the other, with the job and the candidates that each of them must hold.
 pub(crate) struct Bench {
@@ -77,6 +77,13 @@ impl Bench {
         self.missing.remove(&candidate);
         self.prepared.insert(candidate, params);
         Ok(loaded)
+    }
+
+    /// What a program takes, whatever the job's inputs are; the candidate is not prepared by it.
+    pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<Vec<ArraySpec>>, Failure> {
+        let limit = self.limits.compile;
+        let loaded: Loaded = self.client()?.request(Call::Load(params), limit)?;
+        Ok(loaded.signature.map(|signature| signature.parameters))
     }
 
     pub(crate) fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
@@ -155,6 +162,16 @@ impl Bench {
         let device = |hello: &Hello| hello.devices.get(hello.device).map(|device| device.identity.clone());
         if device(&hello) != device(&self.hello) {
             return Err(Failure::new(FailureKind::Device, "the restarted worker runs on another device"));
+        }
+        if hello.source != self.hello.source || hello.can(capability::PROFILE) != self.hello.can(capability::PROFILE) {
+            // durations by two clocks must never meet in one decision
+            let message = format!(
+                "the restarted worker times by {}, the one before it by {}{}",
+                hello.source,
+                self.hello.source,
+                hello.notes.first().map(|note| format!(" ({note})")).unwrap_or_default()
+            );
+            return Err(Failure::new(FailureKind::Device, message));
         }
         if let Some(begin) = self.begin.clone() {
             client.request::<serde_json::Value>(Call::Begin(begin), self.limits.load)?;

@@ -8,6 +8,7 @@ use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::model::{Failure, FailureKind, Job, JobCandidate, Metric, OutputArray, Prepared, Source, Timer};
 use super::profiled::{ProfiledRound, default_metric};
 use super::protocol::{LoadParams, ProgramRef, capability};
+use crate::array::ArraySpec;
 use crate::device::DeviceFingerprint;
 
 /// Drives one worker of someone else's.
@@ -65,7 +66,11 @@ impl CommandTimer {
         let device = device.ok_or_else(|| Failure::new(FailureKind::Device, "the worker shows no device"))?;
         let from_profile = hello.can(capability::PROFILE);
         let metric = match metric {
-            Some(metric) if from_profile => metric,
+            Some(Metric::Elapsed) if from_profile => {
+                let message = format!("`{name}` times by profiles alone: `elapsed` is for a timer by the host clock");
+                return Err(Failure::new(FailureKind::Device, message));
+            }
+            Some(metric) if from_profile || metric == Metric::Elapsed => metric,
             Some(metric) => {
                 let message = format!("the worker gives no profiles: there is no `{metric}` to decide by");
                 return Err(Failure::new(FailureKind::Device, message));
@@ -77,9 +82,17 @@ impl CommandTimer {
         Ok(Self { name, bench, device, job: None, metric, _script: script })
     }
 
-    /// What the worker wants the user to know.
-    pub fn notes(&self) -> &[String] {
-        &self.bench.hello().notes
+    fn load_params(&self, candidate: usize) -> Result<LoadParams, Failure> {
+        let JobCandidate { config, program } = find(&self.job, candidate)?;
+        let has_recipe = self.job.as_ref().is_some_and(|job| job.recipe.is_some());
+        let hello = self.bench.hello();
+        let can_build = hello.can(capability::BUILD_PROGRAMS) || (has_recipe && hello.can(capability::BUILD_RECIPES));
+        if program.is_none() && !can_build {
+            let message = format!("candidate {candidate} has no program and the worker cannot build one");
+            return Err(Failure::new(FailureKind::NoProgram, message));
+        }
+        let program = program.as_ref().map(|file| ProgramRef { format: file.program.format, path: file.path.clone() });
+        Ok(LoadParams { candidate, config: config.clone(), program, executable: None })
     }
 }
 
@@ -96,6 +109,10 @@ impl Timer for CommandTimer {
         self.metric
     }
 
+    fn notes(&self) -> &[String] {
+        &self.bench.hello().notes
+    }
+
     fn device(&self) -> &DeviceFingerprint {
         &self.device
     }
@@ -110,17 +127,13 @@ impl Timer for CommandTimer {
         self.bench.begin(job)
     }
 
+    fn signature(&mut self, candidate: usize) -> Result<Option<Vec<ArraySpec>>, Failure> {
+        let params = self.load_params(candidate)?;
+        self.bench.signature(params)
+    }
+
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        let JobCandidate { config, program } = find(&self.job, candidate)?;
-        let has_recipe = self.job.as_ref().is_some_and(|job| job.recipe.is_some());
-        let hello = self.bench.hello();
-        let can_build = hello.can(capability::BUILD_PROGRAMS) || (has_recipe && hello.can(capability::BUILD_RECIPES));
-        if program.is_none() && !can_build {
-            let message = format!("candidate {candidate} has no program and the worker cannot build one");
-            return Err(Failure::new(FailureKind::NoProgram, message));
-        }
-        let program = program.as_ref().map(|file| ProgramRef { format: file.program.format, path: file.path.clone() });
-        let params = LoadParams { candidate, config: config.clone(), program, executable: None };
+        let params = self.load_params(candidate)?;
         let loaded = self.bench.load(params)?;
         Ok(Prepared { compile_ns: loaded.compile_ns, reused: false })
     }

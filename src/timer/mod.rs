@@ -12,6 +12,7 @@ mod profiled;
 pub mod protocol;
 pub mod replay;
 pub mod server;
+pub(crate) mod subscriber;
 
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;
@@ -19,4 +20,4 @@ pub use model::{
     Failure, FailureKind, InputArray, Job, JobCandidate, Metric, OutputArray, Prepared, ProgramFile, Source, Timer,
 };
 pub use profiled::ProfiledRound;
-pub use replay::ReplayTimer;
+pub use replay::{KeepingTimer, ProfileReplay, ReplayTimer};

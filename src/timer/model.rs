@@ -143,6 +143,8 @@ pub enum FailureKind {
     NoProgram,
     /// The worker could not be started, or the device is not there.
     Device,
+    /// The profile of a round holds no execution at all.
+    NoExecutions,
 }
 
 impl fmt::Display for FailureKind {
@@ -159,6 +161,7 @@ impl fmt::Display for FailureKind {
             Self::WrongOutput => "wrong-output",
             Self::NoProgram => "no-program",
             Self::Device => "device",
+            Self::NoExecutions => "no-executions",
         })
     }
 }
@@ -189,6 +192,7 @@ impl Failure {
                 | FailureKind::Protocol
                 | FailureKind::Execute
                 | FailureKind::Device
+                | FailureKind::NoExecutions
         )
     }
 }
@@ -220,6 +224,11 @@ pub trait Timer {
         Metric::Elapsed
     }
 
+    /// Things that the user should know, one line each: why times come from where they do, for instance.
+    fn notes(&self) -> &[String] {
+        &[]
+    }
+
     /// The device that samples come from.
     fn device(&self) -> &DeviceFingerprint;
 
@@ -228,8 +237,14 @@ pub trait Timer {
         false
     }
 
-    /// Starts a job: inputs are loaded.
+    /// Starts a job: inputs are loaded. A job before it ends.
     fn begin(&mut self, job: &Job) -> Result<(), Failure>;
+
+    /// What a candidate's program takes, where the timer can tell: for one who makes the inputs afterwards. The job at hand
+    /// need not have any.
+    fn signature(&mut self, _candidate: usize) -> Result<Option<Vec<ArraySpec>>, Failure> {
+        Ok(None)
+    }
 
     /// Compiles a candidate, or takes its kept executable, and loads it beside the others.
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure>;

@@ -1,11 +1,14 @@
 //! From a round's profile to the durations of its launches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::path::Path;
+
+use tempfile::TempPath;
 
 use super::model::{Failure, FailureKind, Metric};
 use super::protocol::Profiled;
-use crate::profile::{DeviceTime, Execution, XSpace, executions};
+use crate::profile::{DeviceTime, Execution, Finding, Layout, XSpace, executions, executions_of_runs};
 
 /// Largest profile of one round that is read.
 const MAX_PROFILE_BYTES: u64 = 2 << 30;
@@ -20,14 +23,42 @@ pub(crate) fn default_metric(platform: &str) -> Metric {
 #[derive(Debug)]
 pub struct ProfiledRound {
     times: DeviceTime,
+    module_name: Option<String>,
+    /// The XSpace as the worker left it, there as long as this is.
+    file: Option<TempPath>,
     /// For each launch its runs: places in `times.executions`.
     launches: Vec<Vec<usize>>,
 }
 
 impl ProfiledRound {
-    /// Reads a worker's profile, removes it, and finds every launch in it.
+    /// Reads a worker's profile and finds every launch in it. The file is removed with the round.
     pub(crate) fn read(profiled: &Profiled, launches: &[(usize, u32)]) -> Result<Self, Failure> {
-        Self::find(executions(&read(&profiled.profile)?), profiled.module_name.as_deref(), launches)
+        let file = TempPath::try_from_path(&profiled.profile).map_err(|error| failure(&profiled.profile, error))?;
+        let round = Self::of(&read(&file)?, profiled.module_name.as_deref(), launches)?;
+        Ok(Self { file: Some(file), ..round })
+    }
+
+    /// Finds every launch in a profile.
+    pub(crate) fn of(space: &XSpace, module_name: Option<&str>, launches: &[(usize, u32)]) -> Result<Self, Failure> {
+        let times = executions(space);
+        let runs = if module_name.is_none() { runs_of_programs(&times, launches) } else { None };
+        let times = match runs {
+            Some(runs) => {
+                executions_of_runs(space, &|module, program| runs.get(&(module.to_owned(), program)).copied())
+            }
+            None => times,
+        };
+        Self::find(times, module_name, launches)
+    }
+
+    /// The XSpace that the worker left; `None` for a round that was not read from a worker's file.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Names of the candidates' modules, with `{candidate}` for their numbers; `None` where they are told by order.
+    pub(crate) fn module_name(&self) -> Option<&str> {
+        self.module_name.as_deref()
     }
 
     /// Executions are told apart by their module's name and, among equals, by the order in which they started; without
@@ -38,11 +69,16 @@ impl ProfiledRound {
         module_name: Option<&str>,
         launches: &[(usize, u32)],
     ) -> Result<Self, Failure> {
+        let launched: u64 = launches.iter().map(|&(_, runs)| u64::from(runs)).sum();
+        if times.executions.is_empty() && launched > 0 {
+            let message = format!("the profile holds 0 executions, {launched} were launched{}", findings(&times));
+            return Err(Failure::new(FailureKind::NoExecutions, message));
+        }
         let launches = match module_name {
             Some(module_name) => by_name(&times, module_name, launches),
             None => by_order(&times, launches),
         }?;
-        Ok(Self { times, launches })
+        Ok(Self { times, module_name: module_name.map(str::to_owned), file: None, launches })
     }
 
     /// Everything that the profile tells.
@@ -58,23 +94,27 @@ impl ProfiledRound {
 
     /// One duration, nanoseconds, for each run of each launch.
     pub fn durations(&self, metric: Metric) -> Vec<Vec<u64>> {
-        let ps = |execution: &Execution| if metric == Metric::Busy { execution.busy_ps } else { execution.span_ps };
-        let to_ns = |ps: u64| ps.saturating_add(500) / 1000;
-        (0..self.launches.len()).map(|launch| self.runs(launch).map(|run| to_ns(ps(run))).collect()).collect()
+        (0..self.launches.len()).map(|launch| self.runs(launch).map(|run| duration_ns(run, metric)).collect()).collect()
     }
 }
 
+/// An execution's duration, nanoseconds.
+pub(crate) fn duration_ns(execution: &Execution, metric: Metric) -> u64 {
+    let ps = if metric == Metric::Busy { execution.busy_ps } else { execution.span_ps };
+    ps.saturating_add(500) / 1000
+}
+
+fn failure(path: &Path, reason: impl Display) -> Failure {
+    Failure::new(FailureKind::Protocol, format!("the worker's profile `{}`: {reason}", path.display()))
+}
+
 fn read(path: &Path) -> Result<XSpace, Failure> {
-    let failure = |reason: String| {
-        Failure::new(FailureKind::Protocol, format!("the worker's profile `{}`: {reason}", path.display()))
-    };
-    let size = std::fs::metadata(path).map_err(|error| failure(error.to_string()))?.len();
+    let size = std::fs::metadata(path).map_err(|error| failure(path, error))?.len();
     if size > MAX_PROFILE_BYTES {
-        return Err(failure(format!("{size} bytes are more than a round's profile may have")));
+        return Err(failure(path, format!("{size} bytes are more than a round's profile may have")));
     }
-    let bytes = std::fs::read(path).map_err(|error| failure(error.to_string()))?;
-    let _ = std::fs::remove_file(path);
-    XSpace::from_bytes(bytes).map_err(|error| failure(error.to_string()))
+    let bytes = std::fs::read(path).map_err(|error| failure(path, error))?;
+    XSpace::from_bytes(bytes).map_err(|error| failure(path, error))
 }
 
 /// What the profile itself says that may explain a launch that is not in it.
@@ -84,10 +124,13 @@ fn findings(times: &DeviceTime) -> String {
 }
 
 fn by_name(times: &DeviceTime, module_name: &str, launches: &[(usize, u32)]) -> Result<Vec<Vec<usize>>, Failure> {
+    let mut by_name: HashMap<&str, Vec<(i64, usize)>> = HashMap::new();
+    for (place, execution) in times.executions.iter().enumerate() {
+        by_name.entry(times.name(execution.module)).or_default().push((execution.start_ps, place));
+    }
     let of_launch = |&(candidate, runs): &(usize, u32)| {
         let name = module_name.replace("{candidate}", &candidate.to_string());
-        let named = times.executions.iter().enumerate().filter(|(_, execution)| times.name(execution.module) == name);
-        let mut found: Vec<(i64, usize)> = named.map(|(place, execution)| (execution.start_ps, place)).collect();
+        let mut found = by_name.remove(name.as_str()).unwrap_or_default();
         found.sort_unstable();
         if found.len() != runs as usize {
             let message = format!(
@@ -102,6 +145,33 @@ fn by_name(times: &DeviceTime, module_name: &str, launches: &[(usize, u32)]) -> 
     launches.iter().map(of_launch).collect()
 }
 
+/// How often each program ran, if no execution has an id and they are not as many as were launched: then one operation
+/// may come several times in an execution. Programs appear in the order in which candidates were launched.
+fn runs_of_programs(times: &DeviceTime, launches: &[(usize, u32)]) -> Option<BTreeMap<(String, Option<i64>), u64>> {
+    let told = |execution: &Execution| execution.run_id.is_some() || execution.layout != Layout::DeviceStreams;
+    let launched: usize = launches.iter().map(|&(_, runs)| runs as usize).sum();
+    if times.executions.len() == launched || times.executions.iter().any(told) {
+        return None;
+    }
+    let mut runs: Vec<(usize, u64)> = Vec::new();
+    for &(candidate, more) in launches.iter().filter(|&&(_, runs)| runs > 0) {
+        match runs.iter_mut().find(|(one, _)| *one == candidate) {
+            Some((_, runs)) => *runs += u64::from(more),
+            None => runs.push((candidate, u64::from(more))),
+        }
+    }
+    let mut started: Vec<&Execution> = times.executions.iter().collect();
+    started.sort_by_key(|execution| execution.start_ps);
+    let mut programs: Vec<(String, Option<i64>)> = Vec::new();
+    for execution in started {
+        let program = (times.name(execution.module).to_owned(), execution.program_id);
+        if !programs.contains(&program) {
+            programs.push(program);
+        }
+    }
+    (programs.len() == runs.len()).then(|| programs.into_iter().zip(runs.into_iter().map(|(_, runs)| runs)).collect())
+}
+
 fn by_order(times: &DeviceTime, launches: &[(usize, u32)]) -> Result<Vec<Vec<usize>>, Failure> {
     let launched: usize = launches.iter().map(|&(_, runs)| runs as usize).sum();
     let mut found: Vec<(i64, usize)> =
@@ -110,6 +180,11 @@ fn by_order(times: &DeviceTime, launches: &[(usize, u32)]) -> Result<Vec<Vec<usi
     if found.len() != launched {
         let message =
             format!("the profile holds {} executions, {launched} were launched{}", found.len(), findings(times));
+        return Err(Failure::new(FailureKind::Protocol, message));
+    }
+    // what is missing may be the middle of an execution, which then looks faster than it is
+    if times.findings.iter().any(|finding| matches!(finding, Finding::DroppedEvents { .. })) {
+        let message = format!("the profile is not whole{}", findings(times));
         return Err(Failure::new(FailureKind::Protocol, message));
     }
     let mut places = found.into_iter().map(|(_, place)| place);

@@ -3,8 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crate::cache::{CacheKey, ConfigStore, Entry, FolderLock, SledCondition, SledStore, StoreError, Tier, TieredCache};
+use crate::cache::{
+    CacheKey, ConfigStore, Entry, FolderLock, SNAPSHOT_FILE, SledCondition, SledStore, StoreError, Tier, TieredCache,
+    write_snapshot,
+};
 use crate::digest::Digest;
 use crate::samples::{Damage, JobHistory, LogError, Record, SampleLog};
 
@@ -20,13 +24,15 @@ pub struct Ledger {
     log: Option<SampleLog>,
     notes: Vec<String>,
     root: Option<PathBuf>,
+    /// When the snapshot was published last, and how long that took.
+    published: Option<(Instant, Duration)>,
     _lock: Option<FolderLock>,
 }
 
 impl Ledger {
     /// A ledger that ends with this process. `lower` are read-only tiers.
     pub fn in_memory(lower: Vec<Box<dyn ConfigStore>>) -> Self {
-        Self { cache: TieredCache::new(lower), log: None, notes: Vec::new(), root: None, _lock: None }
+        Self { cache: TieredCache::new(lower), log: None, notes: Vec::new(), root: None, published: None, _lock: None }
     }
 
     /// Opens a cache folder, or makes it. `lower` are read-only tiers below sled.
@@ -63,7 +69,14 @@ impl Ledger {
         }
         let mut below: Vec<Box<dyn ConfigStore>> = vec![Box::new(ReadLog { entries })];
         below.extend(lower());
-        Ok(Self { cache: TieredCache::new(below), log: None, notes, root: Some(root.to_owned()), _lock: None })
+        Ok(Self {
+            cache: TieredCache::new(below),
+            log: None,
+            notes,
+            root: Some(root.to_owned()),
+            published: None,
+            _lock: None,
+        })
     }
 
     /// Makes the sled cache of a folder again from its sample log; the old one is set aside.
@@ -101,7 +114,7 @@ impl Ledger {
         let mut below: Vec<Box<dyn ConfigStore>> = vec![Box::new(sled)];
         below.extend(lower);
         let root = Some(root.to_owned());
-        Ok(Self { cache: TieredCache::new(below), log: Some(log), notes, root, _lock: Some(lock) })
+        Ok(Self { cache: TieredCache::new(below), log: Some(log), notes, root, published: None, _lock: Some(lock) })
     }
 
     /// The tiers.
@@ -135,6 +148,28 @@ impl Ledger {
             log.commit(job, &key.to_text(), &entry.to_text())?;
         }
         Ok(self.cache.put(key, entry)?)
+    }
+
+    /// Publishes this folder's own entries as its snapshot, for all who look configs up; gives its digest, or nothing
+    /// where there is no folder that this process may write.
+    pub fn publish(&mut self) -> Result<Option<Digest>, TuneError> {
+        let (Some(root), Some(_)) = (&self.root, &self._lock) else { return Ok(None) };
+        let start = Instant::now();
+        let digest = write_snapshot(&root.join(SNAPSHOT_FILE), &self.own_entries()?)?;
+        self.published = Some((Instant::now(), start.elapsed()));
+        Ok(Some(digest))
+    }
+
+    /// The same, unless that took more than a tenth of the time since: a large cache is not written after each decision.
+    pub(super) fn publish_if_due(&mut self) -> Result<(), TuneError> {
+        let is_due = self.published.is_none_or(|(at, cost)| at.elapsed() >= cost * 10);
+        if is_due { self.publish().map(drop) } else { Ok(()) }
+    }
+
+    /// What this folder holds, without the tiers that are shipped.
+    pub fn own_entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, TuneError> {
+        let entries = self.cache.entries()?.into_iter();
+        Ok(entries.filter(|(.., tier)| *tier != Tier::Seed).map(|(key, entry, _)| (key, entry)).collect())
     }
 
     /// Removes an entry, likewise; `false` where there is none that can be removed.

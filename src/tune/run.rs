@@ -50,7 +50,10 @@ impl Autotuner<'_, '_> {
                 "ended before it was begun".clone_into(&mut operation.reason);
             } else {
                 match self.tune(index, plan.len(), &planned.invocation, &mut operation) {
-                    Ok(entry) => result.entries.extend(entry),
+                    Ok(entry) => {
+                        result.entries.extend(entry);
+                        note_unpublished(self.ledger.publish_if_due(), &mut result.notes);
+                    }
                     Err(error) => {
                         operation.status = Status::Failed;
                         operation.reason = error.to_string();
@@ -62,6 +65,7 @@ impl Autotuner<'_, '_> {
             (self.on_event)(Event::Finished(&operation));
             result.operations.push(operation);
         }
+        note_unpublished(self.ledger.publish().map(drop), &mut result.notes);
         (result, stopped_by)
     }
 
@@ -318,5 +322,15 @@ fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> String {
             format!("every other candidate failed, the first with {failure}; `--force` tries again")
         }
         (None, None) => "there is nothing to compare".to_owned(),
+    }
+}
+
+/// A snapshot that could not be written costs readers the newest entries until the next one, and this run nothing.
+fn note_unpublished(published: Result<(), TuneError>, notes: &mut Vec<String>) {
+    let Err(error) = published else { return };
+    let note = format!("the snapshot was not published: {error}");
+    if !notes.contains(&note) {
+        tracing::warn!("{note}");
+        notes.push(note);
     }
 }

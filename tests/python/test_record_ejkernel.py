@@ -237,8 +237,6 @@ def test_a_callable_argument_is_described_by_name_and_lowered_through_its_closur
 
 
 def test_a_function_jitted_before_is_traced_again(tmp_path):
-    if not hasattr(jax, "make_user_context"):
-        pytest.skip("this JAX has no user contexts")
     jitted = jax.jit(lambda q: attention(q) * 2)
     jitted(Q)
     for name in ("first", "second"):

@@ -28,22 +28,23 @@
 //! * A failure comes in place of a call of `prepare`, `measure` or `outputs`: after `after` calls of that method that
 //!   succeeded (0 unless told), counted over the job, and `times` times (for ever unless told). One that breaks a
 //!   worker (`crash`, `timeout`, `memory`, `protocol`, `execute`, `device`) makes every call fail until
-//!   [`restart`](super::Timer::restart), as it would with a process.
+//!   [`restart`](Timer::restart), as it would with a process.
 //! * `outputs` are dense little-endian bytes in hexadecimal digits; none unless told.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::command::{find, scratch};
-use super::model::{Failure, FailureKind, Job, OutputArray, Prepared, Source, Timer};
+use super::calls::{Calls, Method, RecordedFailure};
+use super::json_file;
 use crate::array::ArraySpec;
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::registry::Direction;
+use crate::timer::command::{find, scratch};
+use crate::timer::model::{Failure, FailureKind, Job, OutputArray, Prepared, Source, Timer};
 
 /// The schema that this program reads.
 const SCHEMA: u32 = 1;
@@ -101,37 +102,6 @@ pub struct RecordedCandidate {
     pub outputs: Vec<RecordedOutput>,
 }
 
-/// The method that a [`RecordedFailure`] is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// [`Timer::prepare`].
-    Prepare,
-    /// [`Timer::measure`].
-    Measure,
-    /// [`Timer::outputs`].
-    Outputs,
-}
-
-/// A call that fails.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RecordedFailure {
-    /// In which method.
-    #[serde(rename = "in")]
-    pub method: Method,
-    /// What kind.
-    pub kind: FailureKind,
-    /// One line.
-    pub message: String,
-    /// Calls that succeed before it.
-    #[serde(default)]
-    pub after: u64,
-    /// How often it comes; for ever where it is not told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub times: Option<u64>,
-}
-
 /// A recorded output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -153,26 +123,14 @@ pub struct ReplayTimer {
     loaded: BTreeSet<usize>,
     /// Place in a candidate's samples of this epoch.
     read: BTreeMap<usize, usize>,
-    /// Calls of a method for a candidate in this job that succeeded.
-    succeeded: BTreeMap<(usize, Method), u64>,
-    /// How often each failure of a candidate came in this job.
-    failed: BTreeMap<(usize, usize), u64>,
+    calls: Calls,
 }
 
 impl ReplayTimer {
     /// Opens a recording.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let wrong = |what: String| Failure::new(FailureKind::Device, format!("{}: {what}", path.display()));
-        let file = File::open(path).map_err(|error| wrong(format!("the recording cannot be read: {error}")))?;
-        let mut text = String::new();
-        let read = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text);
-        read.map_err(|error| wrong(format!("the recording cannot be read: {error}")))?;
-        if text.len() as u64 > MAX_FILE_BYTES {
-            return Err(wrong(format!("a recording of more than {MAX_FILE_BYTES} bytes")));
-        }
-        let recording: Recording =
-            serde_json::from_str(&text).map_err(|error| wrong(format!("not a recording of samples: {error}")))?;
-        let mut timer = Self::new(recording).map_err(|failure| wrong(failure.message))?;
+        let recording = json_file::read(path, "recording of samples", MAX_FILE_BYTES)?;
+        let mut timer = Self::new(recording).map_err(|failure| json_file::wrong(path, failure.message))?;
         timer.name = format!("replay:{}", path.display());
         Ok(timer)
     }
@@ -191,8 +149,7 @@ impl ReplayTimer {
             job: None,
             loaded: BTreeSet::new(),
             read: BTreeMap::new(),
-            succeeded: BTreeMap::new(),
-            failed: BTreeMap::new(),
+            calls: Calls::default(),
         })
     }
 
@@ -224,17 +181,10 @@ impl ReplayTimer {
             return Err(Failure::new(FailureKind::NoProgram, format!("candidate {candidate} was not prepared")));
         }
         let recorded = self.recorded(candidate)?.clone();
-        let succeeded = self.succeeded.entry((candidate, method)).or_default();
-        for (index, failure) in recorded.failures.iter().enumerate().filter(|(_, failure)| failure.method == method) {
-            let came = self.failed.entry((candidate, index)).or_default();
-            if *succeeded >= failure.after && failure.times.is_none_or(|times| *came < times) {
-                *came += 1;
-                let failure = Failure::new(failure.kind, failure.message.clone());
-                self.broken = failure.needs_restart();
-                return Err(failure);
-            }
+        if let Err(failure) = self.calls.call(candidate, method, &recorded.failures) {
+            self.broken = failure.needs_restart();
+            return Err(failure);
         }
-        *succeeded += 1;
         Ok(recorded)
     }
 }
@@ -315,8 +265,7 @@ impl Timer for ReplayTimer {
         self.job = None;
         self.loaded.clear();
         self.read.clear();
-        self.succeeded.clear();
-        self.failed.clear();
+        self.calls = Calls::default();
     }
 }
 

@@ -1,0 +1,149 @@
+//! What a look-up costs at run time: publishing a snapshot, opening it, the first config of a fresh process, hits.
+//!
+//! `cargo bench --bench lookup [-- --entries N]`; `cargo bench --bench lookup -- --write FILE --entries N` only writes a
+//! snapshot, and beside it `FILE.json`, the same entries as ejkernel's persistent cache, for `benches/lookup.py`.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use autotune_lowered::cache::{CacheKey, ConfigStore, Entry, MemoryStore, Snapshot, SnapshotStore, write_snapshot};
+use autotune_lowered::device::DeviceIdentity;
+use autotune_lowered::digest::Digest;
+use autotune_lowered::label::Direction;
+use autotune_lowered::mapped_file::Mapping;
+
+const OP: &str = "flash_attention@v2";
+
+fn device() -> DeviceIdentity {
+    let hardware = BTreeMap::from([
+        ("compute_capability".to_owned(), "9.0".to_owned()),
+        ("sm_count".to_owned(), "132".to_owned()),
+    ]);
+    DeviceIdentity { platform: "cuda".into(), device_kind: "NVIDIA H200".into(), hardware }
+}
+
+fn call(number: u64) -> String {
+    Digest::of(&number.to_le_bytes()).to_short()
+}
+
+/// Entries as a tuner writes them: nested config, whole provenance.
+fn entries(count: u64) -> Vec<(CacheKey, Arc<Entry>)> {
+    let one = |number: u64| {
+        let block = 32 << (number % 4);
+        let text = format!(
+            r#"{{"config":{{"backend":"gpu","bwd_params":{{"kv_blocksize":{block},"num_stages":2,"num_warps":4,"q_blocksize":64}},
+            "fwd_params":{{"kv_blocksize":{block},"num_stages":2,"num_warps":4,"q_blocksize":128}},"platform":"triton"}},
+            "provenance":{{"job":"{job}","timer":"pjrt","source":"device-profile","metric":"busy",
+            "environment":{{"platform_version":"cuda 12090","driver":"570.86","xla_flags":[]}},
+            "baseline":{{"platform":"triton"}},"baseline_ns":{number}.5,"best_ns":1000.25,"ratio":0.75,
+            "interval":{{"low":0.7,"high":0.8,"confidence":0.95}},"rounds":20,"measured":19,"failed":0,"tie_set":[],
+            "tool":"autotune-lowered 0.1.0","decided_at":1760000000}}}}"#,
+            job = Digest::of(&number.to_be_bytes())
+        );
+        let direction = if number.is_multiple_of(2) { Direction::Forward } else { Direction::ForwardVjp };
+        let key = CacheKey { op_id: OP.into(), call_key: call(number), direction, device: device() };
+        (key, Arc::new(serde_json::from_str(&text).unwrap()))
+    };
+    (0..count).map(one).collect()
+}
+
+fn direction(number: u64) -> Direction {
+    if number.is_multiple_of(2) { Direction::Forward } else { Direction::ForwardVjp }
+}
+
+/// Median and quartiles of repeated runs.
+fn spread(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let at = |part: usize| times[(times.len() - 1) * part / 4].as_secs_f64() * 1e3;
+    format!("{:.3} ms (quartiles {:.3} to {:.3})", at(2), at(1), at(3))
+}
+
+fn repeated(count: usize, mut run: impl FnMut()) -> String {
+    let once = |_| {
+        let start = Instant::now();
+        run();
+        start.elapsed()
+    };
+    spread((0..count).map(once).collect())
+}
+
+/// Nanoseconds of one call, median of seven passes over keys in an order that no cache line likes.
+fn each(numbers: &[u64], mut call: impl FnMut(u64)) -> f64 {
+    let mut passes: Vec<f64> = (0..7)
+        .map(|_| {
+            let start = Instant::now();
+            numbers.iter().for_each(|number| call(*number));
+            start.elapsed().as_nanos() as f64 / numbers.len() as f64
+        })
+        .collect();
+    passes.sort_by(f64::total_cmp);
+    passes[3]
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let after = |name: &str| words.iter().position(|word| word == name).and_then(|at| words.get(at + 1)).cloned();
+    let count: u64 = after("--entries").map_or(100_000, |text| text.parse().unwrap());
+    if let Some(path) = after("--first") {
+        // a fresh process: open, look up, leave
+        let snapshot = Snapshot::open(Path::new(&path), Mapping::WhereLocal).unwrap();
+        let place = snapshot.device(&device()).unwrap();
+        let found = snapshot.get(place, OP, &call(count / 2), direction(count / 2)).unwrap().unwrap();
+        assert!(found.config.contains("kv_blocksize"));
+        return;
+    }
+    if let Some(path) = after("--write") {
+        let entries = entries(count);
+        write_snapshot(Path::new(&path), &entries).unwrap();
+        let peer: BTreeMap<String, &serde_json::Map<String, serde_json::Value>> = entries
+            .iter()
+            .map(|(key, entry)| {
+                (format!("NVIDIA H200|PJRT C API\ncuda 12090|{OP}|{}", key.call_key), entry.config.as_map())
+            })
+            .collect();
+        std::fs::write(format!("{path}.json"), serde_json::to_string(&peer).unwrap()).unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("a.snapshot");
+    let all = entries(count);
+    println!("{count} entries, {} of a record's JSON", all[0].1.to_text().len());
+    println!("publish          {}", repeated(5, || assert!(write_snapshot(&path, &all).is_ok())));
+    println!("file             {:.1} MB", std::fs::metadata(&path).unwrap().len() as f64 / 1e6);
+    println!("open             {}", repeated(51, || drop(Snapshot::open(&path, Mapping::WhereLocal).unwrap())));
+    let exe = std::env::current_exe().unwrap();
+    let first = || {
+        let done = Command::new(&exe).args(["--first"]).arg(&path).args(["--entries", &count.to_string()]).status();
+        assert!(done.unwrap().success());
+    };
+    println!("process to first {}", repeated(51, first));
+    println!("process, nothing {}", repeated(51, || assert!(Command::new("/bin/true").status().unwrap().success())));
+
+    let snapshot = Snapshot::open(&path, Mapping::WhereLocal).unwrap();
+    let place = snapshot.device(&device()).unwrap();
+    let numbers: Vec<u64> = (0..20_000).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % count).collect();
+    let calls: Vec<String> = (0..count).map(call).collect();
+    let get = |number: u64| {
+        let found = snapshot.get(place, OP, &calls[number as usize], direction(number)).unwrap();
+        black_box(found.unwrap().config.len());
+    };
+    println!("hit, snapshot    {:.0} ns (the config's text, checksums checked)", each(&numbers, get));
+    let few: Vec<u64> = numbers.iter().map(|number| number % 100).collect();
+    println!("hit, 100 calls   {:.0} ns", each(&few, get));
+    let store = SnapshotStore::new(Snapshot::open(&path, Mapping::WhereLocal).unwrap());
+    let keys: Vec<CacheKey> = all.iter().map(|(key, _)| key.clone()).collect();
+    println!("hit, parsed      {:.0} ns", each(&numbers, |n| drop(black_box(store.get(&keys[n as usize]).unwrap()))));
+    let memory = MemoryStore::default();
+    for (key, entry) in &all {
+        memory.put(key, entry).unwrap();
+    }
+    println!("hit, memory      {:.0} ns", each(&few, |n| drop(black_box(memory.get(&keys[n as usize]).unwrap()))));
+    let verify = repeated(3, || snapshot.verify().unwrap());
+    println!("verify           {verify}");
+}

@@ -1,0 +1,284 @@
+"""Look up best configs: overlay, then memory, then the published snapshot, then the seed files that are shipped."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import _native, _ranks
+
+
+class CacheError(RuntimeError):
+    """A cache that cannot be used: what, where, and what to do next."""
+
+
+class SnapshotMismatch(CacheError):
+    """The snapshot is not the one that was pinned, or not the one that the other processes have."""
+
+
+class Entry:
+    """A best config and where it comes from. Equal where config, direction and provenance are."""
+
+    __slots__ = ("_config", "_device", "_provenance", "call_key", "direction", "flags", "op_id", "tier")
+
+    def __init__(
+        self,
+        op_id: str,
+        call_key: str,
+        direction: str,
+        tier: str,
+        flags: tuple[tuple[str, str], ...],
+        config: str,
+        provenance: str | None,
+        device: str,
+    ):
+        self.op_id = op_id
+        """Operation, `name@vN`."""
+        self.call_key = call_key
+        """Key of the call's arguments."""
+        self.direction = direction
+        """`forward` or `forward-vjp`."""
+        self.tier = tier
+        """Where it was found: `overlay`, `memory`, `snapshot` or `seed`."""
+        self.flags = flags
+        """What to know before using it: kind (`stale-environment`, `other-device`) and detail."""
+        self._config = config
+        self._provenance = provenance
+        self._device = device
+
+    def _parts(self) -> tuple[str | None, ...]:
+        return (self.op_id, self.call_key, self.direction, self._config, self._provenance, self._device)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entry) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.op_id}:{self.call_key} {self.direction}: {self._config} from the {self.tier} tier>"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The config; each call gives a new dictionary."""
+        return json.loads(self._config)
+
+    @property
+    def provenance(self) -> dict[str, Any] | None:
+        """How it was found (timer, baseline, medians in nanoseconds, interval, ties, environment); None where untold."""
+        return None if self._provenance is None else json.loads(self._provenance)
+
+    @property
+    def device(self) -> dict[str, Any]:
+        """The device that it was tuned on."""
+        return json.loads(self._device)
+
+
+class Device:
+    """A device with the software around it: what a look-up is for.
+
+    Two are equal where hardware and software are; only the hardware decides whether an entry applies, a difference of the
+    software is a flag.
+    """
+
+    __slots__ = ("_fingerprint", "_hash")
+
+    def __init__(
+        self,
+        platform: str,
+        device_kind: str,
+        hardware: Mapping[str, str] | None = None,
+        environment: Mapping[str, Any] | None = None,
+    ):
+        """Platform as PJRT names it in lower case (`cpu`, `cuda`), device kind (`NVIDIA H200`), and the hardware part as
+        `autotune-lowered device` prints it."""
+        identity = {"platform": platform, "device_kind": device_kind, "hardware": dict(hardware or {})}
+        self._set(_native.Fingerprint(json.dumps({"identity": identity, "environment": dict(environment or {})})))
+
+    def _set(self, fingerprint: _native.Fingerprint) -> None:
+        self._fingerprint = fingerprint
+        self._hash = hash(fingerprint)
+
+    @classmethod
+    def from_fingerprint(cls, fingerprint: Mapping[str, Any] | str) -> Device:
+        """From a fingerprint as `autotune-lowered device --format json` prints it, as a mapping or text."""
+        text = fingerprint if isinstance(fingerprint, str) else json.dumps(fingerprint)
+        device = cls.__new__(cls)
+        device._set(_native.Fingerprint(text))
+        return device
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Identity and environment."""
+        return json.loads(self._fingerprint.to_json())
+
+    @property
+    def portable(self) -> str:
+        """ejkernel's spelling, `device_kind|platform_version`: for exchange only."""
+        return self._fingerprint.to_portable()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Device) and self._fingerprint == other._fingerprint)
+
+    def __repr__(self) -> str:
+        return f"<Device {self._fingerprint}>"
+
+
+def default_folder() -> pathlib.Path:
+    """The cache folder: `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder."""
+    named = os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR")
+    if named:
+        return pathlib.Path(named)
+    base = os.environ.get("XDG_CACHE_HOME")
+    # the specification has relative paths ignored
+    root = pathlib.Path(base) if base and os.path.isabs(base) else pathlib.Path.home() / ".cache"
+    return root / "autotune-lowered"
+
+
+class Cache:
+    """An open cache. It shows what was published when it was opened, and nothing refreshes by itself.
+
+    Any number of processes open one at once, also while a tuner writes its folder. The processes of one JAX program
+    (`jax.distributed`) compare their digests before the first look-up; each must open its caches in the same order.
+    """
+
+    __slots__ = ("_answers", "_path", "_ranks_agree", "_store")
+
+    def __init__(self, store: _native.Store, path: pathlib.Path):
+        """Not to be called: see `open`."""
+        self._store = store
+        self._path = path
+        self._answers: dict[tuple[Any, ...], Entry | None] = {}
+        self._ranks_agree = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        pin: str | None = None,
+        seeds: str | os.PathLike[str] | None = None,
+        mapped: bool = True,
+    ) -> Cache:
+        """Open a cache folder, or a snapshot file.
+
+        Without a `path` it is the default folder, the one that the tuner uses. A folder in which nothing was published
+        yet has the seed files only. `pin` is the digest that the snapshot must have (`AUTOTUNE_LOWERED_PIN` where it is
+        not given). `seeds` names a folder of seed files that go before those shipped (`AUTOTUNE_LOWERED_SEEDS`).
+        `mapped=False` reads the file instead of mapping it, which happens by itself on network file systems.
+
+        Raises `CacheError` for a damaged file or one of a later version, `SnapshotMismatch` where the digest is another.
+        """
+        chosen = pathlib.Path(path) if path is not None else default_folder()
+        snapshot: pathlib.Path | None = chosen / _native.SNAPSHOT_FILE if chosen.is_dir() else chosen
+        if not snapshot.exists():
+            if path is not None and not chosen.is_dir() and chosen.suffix:
+                raise CacheError(f"cannot open the snapshot `{chosen}`: there is no such file")
+            snapshot = None
+        seeds = seeds if seeds is not None else os.environ.get("AUTOTUNE_LOWERED_SEEDS")
+        try:
+            store = _native.Store(snapshot, seeds, mapped)
+        except (OSError, RuntimeError) as error:
+            raise CacheError(str(error)) from None
+        pin = pin if pin is not None else os.environ.get("AUTOTUNE_LOWERED_PIN")
+        if pin and pin != store.digest:
+            found = store.digest or "there is none"
+            raise SnapshotMismatch(f"the snapshot of `{chosen}` is not the pinned one: {found}, {pin} is pinned")
+        return cls(store, chosen)
+
+    @property
+    def path(self) -> pathlib.Path:
+        """What was opened."""
+        return self._path
+
+    @property
+    def digest(self) -> str | None:
+        """SHA-256 that names the snapshot's content, to be pinned; None where nothing was published."""
+        return self._store.digest
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the snapshot is mapped, and not read into memory."""
+        return self._store.mapped
+
+    @property
+    def problems(self) -> list[str]:
+        """Seed files that were left out, each with the reason."""
+        return self._store.problems
+
+    def __len__(self) -> int:
+        """Number of entries in the snapshot."""
+        return len(self._store)
+
+    def __repr__(self) -> str:
+        return f"<Cache {str(self._path)!r}: {len(self)} entries, {(self.digest or 'nothing published')[:16]}>"
+
+    def get(
+        self, device: Device, op_id: str, call_key: str, direction: str | None = None, match: str = "exact"
+    ) -> Entry | None:
+        """The best config of a call on a device, or None: then `explain` says why.
+
+        Without a `direction`, what was tuned with its vector-Jacobian product goes before what was tuned forward only.
+        `match` says whose results may stand for this device's: `exact`, `kind` (same kind, other hardware part) or `any`.
+        """
+        question = (op_id, call_key, direction, match, device)
+        try:
+            return self._answers[question]
+        except KeyError:
+            return self._ask(question)
+
+    def _ask(self, question: tuple[str, str, str | None, str, Device]) -> Entry | None:
+        op_id, call_key, direction, match, device = question
+        if not self._ranks_agree:
+            difference = _ranks.first_difference(self.digest)
+            if difference is not None:
+                raise SnapshotMismatch(f"{difference}: programs that differ hang; publish one snapshot to all and pin it")
+            self._ranks_agree = True
+        try:
+            found = self._store.find(device._fingerprint, op_id, call_key, direction, match)
+        except (OSError, RuntimeError) as error:
+            raise CacheError(str(error)) from None
+        entry = None if found is None else _entry(op_id, call_key, found)
+        # an answer never changes: the file does not, and another one is another Cache
+        self._answers[question] = entry
+        return entry
+
+    def explain(
+        self, device: Device, op_id: str, call_key: str, direction: str | None = None, match: str = "exact"
+    ) -> str:
+        """In one line, where the config of a call comes from, or why there is none."""
+        entry = self.get(device, op_id, call_key, direction, match)
+        if entry is not None:
+            flags = "".join(f"; {kind}: {detail}" for kind, detail in entry.flags)
+            return f"`{op_id}:{call_key}` has {entry._config} ({entry.direction}) from the {entry.tier} tier{flags}"
+        reason = self._store.explain_miss(device._fingerprint, op_id, call_key, direction, match)
+        if self.digest is None:
+            reason += f"; nothing was published in `{self._path}` yet: run `autotune-lowered MODULE --cache {self._path}`"
+        return reason
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Every entry, seeds included."""
+        for op_id, call_key, found in self._store.entries():
+            yield _entry(op_id, call_key, found)
+
+
+def _entry(op_id: str, call_key: str, found: tuple[Any, ...]) -> Entry:
+    config, provenance, tier, direction, device, flags = found
+    return Entry(op_id, call_key, direction, tier, tuple(flags), config, provenance, device)
+
+
+@functools.cache
+def _shared(path: str | None) -> Cache:
+    return Cache.open(path)
+
+
+def current_cache() -> Cache:
+    """The cache that this process's tunable functions ask: the default folder's, opened once."""
+    return _shared(os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR"))

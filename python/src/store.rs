@@ -1,0 +1,153 @@
+//! Look-ups: a snapshot, and the seed files below it.
+
+use std::path::PathBuf;
+
+use autotune_lowered::cache::{
+    CacheKey, ConfigStore, Entry, Hit, SeedStore, Snapshot, SnapshotStore, StoreError, Tier, TieredCache,
+};
+use autotune_lowered::label::Direction;
+use autotune_lowered::mapped_file::Mapping;
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::device::{Fingerprint, match_mode};
+
+/// What a look-up found.
+type Found = (String, Option<String>, String, String, String, Vec<(String, String)>);
+
+/// One snapshot, or none, with the shipped seed files below it. Never changes once it is open.
+#[pyclass(frozen, module = "autotune_lowered._native")]
+pub(crate) struct Store {
+    cache: TieredCache,
+    digest: Option<String>,
+    entries: u64,
+    mapped: bool,
+    problems: Vec<String>,
+}
+
+#[pymethods]
+impl Store {
+    #[new]
+    #[pyo3(signature = (snapshot=None, seeds=None, mapped=true))]
+    fn new(py: Python<'_>, snapshot: Option<PathBuf>, seeds: Option<PathBuf>, mapped: bool) -> PyResult<Self> {
+        py.detach(|| Self::open(snapshot, seeds, mapped)).map_err(raise)
+    }
+
+    /// SHA-256 that names the snapshot's content.
+    #[getter]
+    fn digest(&self) -> Option<&str> {
+        self.digest.as_deref()
+    }
+
+    /// Whether the snapshot is mapped, and not read into memory.
+    #[getter]
+    fn mapped(&self) -> bool {
+        self.mapped
+    }
+
+    /// Seed files that were left out, each with the reason.
+    #[getter]
+    fn problems(&self) -> Vec<String> {
+        self.problems.clone()
+    }
+
+    /// Number of entries in the snapshot.
+    fn __len__(&self) -> usize {
+        usize::try_from(self.entries).unwrap_or(usize::MAX)
+    }
+
+    /// `(config, provenance, tier, direction, device, flags)`, the first five as text, or `None`.
+    #[pyo3(signature = (device, op_id, call_key, direction=None, mode="exact"))]
+    fn find(
+        &self,
+        device: &Fingerprint,
+        op_id: &str,
+        call_key: &str,
+        direction: Option<&str>,
+        mode: &str,
+    ) -> PyResult<Option<Found>> {
+        let (direction, mode) = (parse_direction(direction)?, match_mode(mode)?);
+        let hit = self.cache.find(&device.fingerprint, op_id, call_key, direction, mode).map_err(raise)?;
+        hit.map(|hit| found(&hit)).transpose()
+    }
+
+    /// Why `find` finds nothing, in one line.
+    #[pyo3(signature = (device, op_id, call_key, direction=None, mode="exact"))]
+    fn explain_miss(
+        &self,
+        py: Python<'_>,
+        device: &Fingerprint,
+        op_id: &str,
+        call_key: &str,
+        direction: Option<&str>,
+        mode: &str,
+    ) -> PyResult<String> {
+        let (direction, mode) = (parse_direction(direction)?, match_mode(mode)?);
+        py.detach(|| self.cache.explain_miss(&device.fingerprint, op_id, call_key, direction, mode)).map_err(raise)
+    }
+
+    /// Every entry as `(op_id, call_key, found)`, in the order of operation, call, direction and device.
+    fn entries(&self, py: Python<'_>) -> PyResult<Vec<(String, String, Found)>> {
+        let entries = py.detach(|| self.cache.entries()).map_err(raise)?;
+        let rows = entries.into_iter().map(|(key, entry, tier)| {
+            let (op_id, call_key) = (key.op_id.clone(), key.call_key.clone());
+            Ok((op_id, call_key, describe(&key, &entry, tier, Vec::new())?))
+        });
+        rows.collect()
+    }
+}
+
+impl Store {
+    fn open(snapshot: Option<PathBuf>, seeds: Option<PathBuf>, mapped: bool) -> Result<Self, StoreError> {
+        let mapping = if mapped { Mapping::WhereLocal } else { Mapping::Never };
+        let snapshot = snapshot.map(|path| Snapshot::open(&path, mapping)).transpose()?;
+        let digest = snapshot.as_ref().map(|snapshot| snapshot.digest().to_string());
+        let entries = snapshot.as_ref().map_or(0, Snapshot::len);
+        let mapped = snapshot.as_ref().is_some_and(Snapshot::is_mapped);
+        let mut below: Vec<Box<dyn ConfigStore>> = Vec::new();
+        if let Some(snapshot) = snapshot {
+            below.push(Box::new(SnapshotStore::new(snapshot)));
+        }
+        let mut problems = Vec::new();
+        if let Some(folder) = seeds {
+            let (store, left_out) = SeedStore::read_folder(&folder);
+            problems.extend(left_out.iter().map(|problem| format!("`{}`: {}", problem.path.display(), problem.reason)));
+            below.push(Box::new(store));
+        }
+        below.push(Box::new(SeedStore::shipped()));
+        Ok(Self { cache: TieredCache::new(below), digest, entries, mapped, problems })
+    }
+}
+
+fn parse_direction(text: Option<&str>) -> PyResult<Option<Direction>> {
+    match text {
+        None => Ok(None),
+        Some("forward") => Ok(Some(Direction::Forward)),
+        Some("forward-vjp") => Ok(Some(Direction::ForwardVjp)),
+        Some(other) => {
+            Err(PyValueError::new_err(format!("`{other}` is no direction: take forward, forward-vjp or None")))
+        }
+    }
+}
+
+fn found(hit: &Hit) -> PyResult<Found> {
+    let flags = hit.flags.iter().map(|flag| {
+        let kind = serde_json::to_value(flag.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned));
+        (kind.unwrap_or_default(), flag.detail.clone())
+    });
+    describe(&hit.key, &hit.entry, hit.tier, flags.collect())
+}
+
+fn describe(key: &CacheKey, entry: &Entry, tier: Tier, flags: Vec<(String, String)>) -> PyResult<Found> {
+    let json = |value: serde_json::Result<String>| value.map_err(|error| PyValueError::new_err(error.to_string()));
+    let provenance = entry.provenance.as_ref().map(serde_json::to_string).map(json).transpose()?;
+    let device = json(serde_json::to_string(&key.device))?;
+    Ok((entry.config.as_str().to_owned(), provenance, tier.to_string(), key.direction.to_string(), device, flags))
+}
+
+fn raise(error: StoreError) -> PyErr {
+    match error {
+        StoreError::Io { .. } => PyOSError::new_err(error.to_string()),
+        other => PyRuntimeError::new_err(other.to_string()),
+    }
+}

@@ -1,0 +1,358 @@
+//! ejkernel's persistent caches: one JSON file an operation, `device_kind|platform_version|op@vN|call_key` to config.
+//!
+//! ejkernel reads a file once, at import, and believes it: an unknown field is a `TypeError` in the middle of a model, a
+//! missing one an `AttributeError`. So a config is compared with the fields that its operation has, of the version of
+//! ejkernel that `ejkernel.json` was made from (`python/ejkernel_table.py`), before a file is written.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use crate::cache::{CacheKey, Entry};
+use crate::config::Config;
+use crate::device::DeviceIdentity;
+use crate::label::{Direction, split_op_id};
+
+/// Largest file that is read.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+/// Where an imported key keeps what ejkernel calls a platform version: part of the identity, so that what cannot be told
+/// from the file is never taken for this device's own.
+const PLATFORM_VERSION: &str = "ejkernel_platform_version";
+
+/// Why entries cannot be handed over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// A file cannot be read or written.
+    #[error("cannot {action} `{path}`: {source}", path = path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file is not what its name says.
+    #[error("`{path}` is no cache of ejkernel: {what}; take it away or repair it", path = path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A file holds no entries.
+    #[error("`{path}` holds no cache entries: {what}", path = path.display())]
+    NotEntries {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        what: String,
+    },
+    /// A config that the peer cannot take.
+    #[error("`{op_id}:{call_key}` cannot be written for {peer}: {what}")]
+    Refused {
+        /// The operation.
+        op_id: String,
+        /// The call.
+        call_key: String,
+        /// Tool and version.
+        peer: String,
+        /// The field and what is wrong with it.
+        what: String,
+    },
+    /// Two devices that the peer cannot tell apart.
+    #[error("`{op_id}:{call_key}` is cached for {one} and for {other}, which ejkernel both calls `{fingerprint}`; choose one with `--for`", fingerprint = fingerprint.escape_debug())]
+    Ambiguous {
+        /// The operation.
+        op_id: String,
+        /// The call.
+        call_key: String,
+        /// One device.
+        one: Box<DeviceIdentity>,
+        /// The other device.
+        other: Box<DeviceIdentity>,
+        /// ejkernel's name of both.
+        fingerprint: String,
+    },
+}
+
+/// What an export wrote.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EjkernelExport {
+    /// The files, sorted.
+    pub files: Vec<PathBuf>,
+    /// Entries in them that came from here.
+    pub written: usize,
+    /// Operations that ejkernel does not have, or not in this version, each with the reason.
+    pub left_out: BTreeMap<String, String>,
+}
+
+/// What an import read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EjkernelImport {
+    /// The entries, file by file.
+    pub entries: Vec<(CacheKey, Arc<Entry>)>,
+    /// What was left out, each with the reason.
+    pub left_out: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Table {
+    ejkernel: String,
+    operations: BTreeMap<String, Operation>,
+}
+
+#[derive(Deserialize)]
+struct Operation {
+    file: String,
+    version: Value,
+    typed: bool,
+    fields: BTreeMap<String, Field>,
+}
+
+#[derive(Deserialize)]
+struct Field {
+    /// `null` is a default like any other.
+    #[serde(default, deserialize_with = "present")]
+    default: Option<Value>,
+    fields: Option<BTreeMap<String, Field>>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+static TABLE: LazyLock<Option<Table>> = LazyLock::new(|| serde_json::from_str(include_str!("ejkernel.json")).ok());
+
+/// Writes entries into the persistent cache files of a folder; what else the files hold stays.
+///
+/// `fingerprint` is ejkernel's name of the device, `device_kind|platform_version`, where it is known; else it is made from
+/// the entry's own device. Nothing is written unless every entry of an operation that ejkernel has can be.
+///
+/// # Errors
+/// Where a config holds what ejkernel would trip on, two devices have one name, a file there is no cache, or it cannot be
+/// written.
+pub fn export_ejkernel(
+    folder: &Path,
+    entries: &[(CacheKey, Arc<Entry>)],
+    fingerprint: Option<&str>,
+) -> Result<EjkernelExport, ExchangeError> {
+    let mut export = EjkernelExport::default();
+    let Some(table) = TABLE.as_ref() else { return Ok(export) };
+    let mut files: BTreeMap<PathBuf, BTreeMap<String, (&CacheKey, Value)>> = BTreeMap::new();
+    for (key, entry) in entries {
+        let (name, version) = split_op_id(&key.op_id);
+        let operation = match table.operations.get(name) {
+            Some(operation) if version_of(operation) == version => operation,
+            Some(operation) => {
+                let reason = format!("ejkernel {} has version {}", table.ejkernel, brief(&operation.version));
+                export.left_out.insert(key.op_id.clone(), reason);
+                continue;
+            }
+            None => {
+                export.left_out.insert(key.op_id.clone(), format!("ejkernel {} has no such operation", table.ejkernel));
+                continue;
+            }
+        };
+        let config = checked(&entry.config, operation).map_err(|what| ExchangeError::Refused {
+            op_id: key.op_id.clone(),
+            call_key: key.call_key.clone(),
+            peer: format!("ejkernel {}", table.ejkernel),
+            what,
+        })?;
+        let device = fingerprint.map_or_else(|| fingerprint_of(key, entry), str::to_owned);
+        let name = format!("{device}|{}|{}", key.op_id, key.call_key);
+        let file = files.entry(folder.join(&operation.file)).or_default();
+        match file.get(&name) {
+            // one call has one config there: the one whose backward pass was measured too
+            Some((other, _)) if other.device == key.device => {
+                if key.direction == Direction::ForwardVjp {
+                    file.insert(name, (key, config));
+                }
+            }
+            Some((_, known)) if *known == config => {}
+            Some((other, _)) => {
+                return Err(ExchangeError::Ambiguous {
+                    op_id: key.op_id.clone(),
+                    call_key: key.call_key.clone(),
+                    one: Box::new(other.device.clone()),
+                    other: Box::new(key.device.clone()),
+                    fingerprint: device,
+                });
+            }
+            None => {
+                file.insert(name, (key, config));
+            }
+        }
+    }
+    // every file is read before the first is written
+    let mut contents = Vec::new();
+    for (path, new) in files {
+        let mut content = if path.exists() { read(&path)? } else { Map::new() };
+        export.written += new.len();
+        content.extend(new.into_iter().map(|(name, (_, config))| (name, config)));
+        contents.push((path, content));
+    }
+    for (path, content) in contents {
+        write(&path, &Value::Object(content)).map_err(io_error("write", &path))?;
+        export.files.push(path);
+    }
+    Ok(export)
+}
+
+/// Reads the persistent cache files of a folder, or one of them.
+///
+/// The device is what ejkernel knows of it: its kind and the platform's version. Such an entry never applies by itself to a
+/// device whose hardware is known, only under a wider match mode.
+///
+/// # Errors
+/// Where a file cannot be read or is no cache.
+pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
+    let mut files = Vec::new();
+    if path.is_dir() {
+        for file in fs::read_dir(path).map_err(io_error("list", path))? {
+            let file = file.map_err(io_error("list", path))?.path();
+            if file.extension().is_some_and(|extension| extension == "json") {
+                files.push(file);
+            }
+        }
+        files.sort();
+    } else {
+        files.push(path.to_owned());
+    }
+    let EjkernelImport { mut entries, mut left_out } = EjkernelImport::default();
+    for path in files {
+        for (name, value) in read(&path)? {
+            match (parse_key(&name), value) {
+                (Some(key), Value::Object(config)) => {
+                    let entry = Entry { config: Config::new(config), provenance: None };
+                    entries.push((key, Arc::new(entry)));
+                }
+                (None, _) => left_out.push(format!("`{}`: `{}` is no key", path.display(), name.escape_debug())),
+                // what ejkernel writes for a call that was recorded under `jit`, and takes for a miss itself
+                (Some(key), Value::Null) => {
+                    left_out.push(format!("`{}`: `{}:{}` has no config", path.display(), key.op_id, key.call_key));
+                }
+                (Some(key), _) => {
+                    left_out.push(format!("`{}`: `{}:{}` is no object", path.display(), key.op_id, key.call_key))
+                }
+            }
+        }
+    }
+    Ok(EjkernelImport { entries, left_out })
+}
+
+fn version_of(operation: &Operation) -> Option<u32> {
+    brief(&operation.version).parse().ok()
+}
+
+fn brief(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// ejkernel's name of the device of an entry.
+fn fingerprint_of(key: &CacheKey, entry: &Entry) -> String {
+    let device = &key.device;
+    if let Some(version) = device.hardware.get(PLATFORM_VERSION) {
+        return format!("{}|{version}", device.device_kind);
+    }
+    let version = entry.provenance.as_ref().map(|from| from.environment.platform_version.as_str()).unwrap_or_default();
+    if device.platform == "cpu" {
+        // JAX's own CPU client, whatever plugin measured
+        return "cpu|cpu".to_owned();
+    }
+    // JAX puts a line before what a plugin says of itself
+    let prefix = "PJRT C API\n";
+    let version = version.strip_prefix(prefix).unwrap_or(version);
+    format!("{}|{prefix}{version}", device.device_kind)
+}
+
+/// The key of a name, from the right: a device kind or version may hold a bar.
+fn parse_key(name: &str) -> Option<CacheKey> {
+    let mut parts = name.rsplitn(3, '|');
+    let (call_key, op_id, fingerprint) = (parts.next()?, parts.next()?, parts.next()?);
+    split_op_id(op_id).1?;
+    let (device_kind, version) = fingerprint.split_once('|')?;
+    let platform = ["cuda", "rocm", "tpu", "cpu"]
+        .into_iter()
+        .find(|platform| version.to_lowercase().contains(platform) || device_kind.to_lowercase().starts_with(platform))
+        .unwrap_or("unknown");
+    Some(CacheKey {
+        op_id: op_id.to_owned(),
+        call_key: call_key.to_owned(),
+        direction: Direction::Forward,
+        device: DeviceIdentity {
+            platform: platform.to_owned(),
+            device_kind: device_kind.to_owned(),
+            hardware: BTreeMap::from([(PLATFORM_VERSION.to_owned(), version.to_owned())]),
+        },
+    })
+}
+
+/// The config as ejkernel is to find it.
+fn checked(config: &Config, operation: &Operation) -> Result<Value, String> {
+    let mut fields = config.as_map().clone();
+    known(&fields, &operation.fields, "")?;
+    for (name, field) in &operation.fields {
+        if fields.contains_key(name) {
+            continue;
+        }
+        match &field.default {
+            None => return Err(format!("it lacks the field `{name}`, which has no default")),
+            // a typed config fills its own defaults in; without a type what is not written is not there
+            Some(default) if !operation.typed => drop(fields.insert(name.clone(), default.clone())),
+            Some(_) => {}
+        }
+    }
+    Ok(Value::Object(fields))
+}
+
+fn known(given: &Map<String, Value>, fields: &BTreeMap<String, Field>, within: &str) -> Result<(), String> {
+    for (name, value) in given {
+        let Some(field) = fields.get(name) else { return Err(format!("it has no field `{within}{name}`")) };
+        match (value, &field.fields) {
+            (Value::Object(inner), Some(fields)) => known(inner, fields, &format!("{within}{name}."))?,
+            (Value::Object(_), None) => return Err(format!("the field `{within}{name}` holds no object there")),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ExchangeError {
+    let path = path.to_owned();
+    move |source| ExchangeError::Io { action, path, source }
+}
+
+fn read(path: &Path) -> Result<Map<String, Value>, ExchangeError> {
+    let foreign = |what: String| ExchangeError::Foreign { path: path.to_owned(), what };
+    let size = fs::metadata(path).map_err(io_error("read", path))?.len();
+    if size > MAX_FILE_BYTES {
+        return Err(foreign(format!("{size} bytes are more than such a file has")));
+    }
+    let text = fs::read(path).map_err(io_error("read", path))?;
+    match serde_json::from_slice(&text) {
+        Ok(Value::Object(content)) => Ok(content),
+        Ok(_) => Err(foreign("it holds no JSON object".to_owned())),
+        Err(error) => Err(foreign(error.to_string())),
+    }
+}
+
+fn write(path: &Path, content: &Value) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let everyone = fs::Permissions::from_mode(0o666);
+    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
+    serde_json::to_writer_pretty(temporary.as_file_mut(), content)?;
+    temporary.write_all(b"\n")?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Entries as JSON: one object with all of them, or one a line, to be reviewed and merged like any text.
+//!
+//! `{"schema":1,"entries":[…]}`, or in a `.jsonl` file an entry a line: `device`, `op_id`, `call_key` and `config` are
+//! needed; `direction` is `forward` unless told; `provenance` may be left out. Written in the keys' order, so that equal
+//! caches are equal files.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ExchangeError;
+use crate::cache::{CacheKey, Entry};
+use crate::device::DeviceIdentity;
+use crate::label::Direction;
+
+const SCHEMA: u64 = 1;
+/// Largest file that is read.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    device: DeviceIdentity,
+    op_id: String,
+    call_key: String,
+    #[serde(default = "forward")]
+    direction: Direction,
+    #[serde(flatten)]
+    entry: Entry,
+}
+
+fn forward() -> Direction {
+    Direction::Forward
+}
+
+/// Writes entries to a file: lines where its name ends in `.jsonl`, else one object.
+///
+/// # Errors
+/// Where the file cannot be written; what was there before is there still.
+pub fn export_json(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), ExchangeError> {
+    let mut sorted: Vec<&(CacheKey, Arc<Entry>)> = entries.iter().collect();
+    sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    let rows = sorted.into_iter().map(|(key, entry)| Row {
+        device: key.device.clone(),
+        op_id: key.op_id.clone(),
+        call_key: key.call_key.clone(),
+        direction: key.direction,
+        entry: Entry::clone(entry),
+    });
+    let write = || -> io::Result<()> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        let everyone = fs::Permissions::from_mode(0o666);
+        let mut file = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
+        {
+            let mut out = io::BufWriter::new(file.as_file_mut());
+            let lines = is_lines(path);
+            if !lines {
+                writeln!(out, "{{\"schema\":{SCHEMA},\"entries\":[")?;
+            }
+            for (number, row) in rows.enumerate() {
+                if number > 0 {
+                    out.write_all(if lines { b"\n" } else { b",\n" })?;
+                }
+                serde_json::to_writer(&mut out, &row)?;
+            }
+            out.write_all(if lines { b"\n" } else { b"\n]}\n" })?;
+            out.flush()?;
+        }
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    write().map_err(|source| ExchangeError::Io { action: "write", path: path.to_owned(), source })
+}
+
+/// Reads what [`export_json`] wrote, or what `cache ls --format json` prints.
+///
+/// # Errors
+/// Where the file cannot be read, or an entry is none, with its number.
+pub fn import_json(path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeError> {
+    let wrong = |what: String| ExchangeError::NotEntries { path: path.to_owned(), what };
+    let io = |source| ExchangeError::Io { action: "read", path: path.to_owned(), source };
+    let size = fs::metadata(path).map_err(io)?.len();
+    if size > MAX_FILE_BYTES {
+        return Err(wrong(format!("{size} bytes are more than the {MAX_FILE_BYTES} that are read")));
+    }
+    let text = fs::read_to_string(path).map_err(io)?;
+    if is_lines(path) {
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        return lines
+            .map(|(number, line)| {
+                let row: Row =
+                    serde_json::from_str(line).map_err(|error| wrong(format!("line {}: {error}", number + 1)))?;
+                Ok(to_pair(row))
+            })
+            .collect();
+    }
+    let value: Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    match value.get("schema").and_then(Value::as_u64) {
+        Some(SCHEMA) => {}
+        Some(schema) => return Err(wrong(format!("its schema is {schema}, this program reads {SCHEMA}"))),
+        None => return Err(wrong("it has no `schema`".to_owned())),
+    }
+    let Some(Value::Array(rows)) = value.get("entries") else { return Err(wrong("it has no `entries`".to_owned())) };
+    rows.iter()
+        .enumerate()
+        .map(|(number, row)| match Row::deserialize(row) {
+            Ok(row) => Ok(to_pair(row)),
+            Err(error) => Err(wrong(format!("entry {number}: {error}"))),
+        })
+        .collect()
+}
+
+fn is_lines(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "jsonl")
+}
+
+fn to_pair(row: Row) -> (CacheKey, Arc<Entry>) {
+    let Row { device, op_id, call_key, direction, entry } = row;
+    (CacheKey { op_id, call_key, direction, device }, Arc::new(entry))
+}

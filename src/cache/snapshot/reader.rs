@@ -1,0 +1,342 @@
+//! Reads a snapshot in place.
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::layout::{
+    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, RECORD_HEAD_BYTES, SLOT_BYTES, hash_of_call, tag,
+    u32_at, u64_at, untag,
+};
+use crate::cache::{CacheKey, Entry, Provenance, StoreError};
+use crate::config::Config;
+use crate::device::DeviceIdentity;
+use crate::digest::Digest;
+use crate::label::Direction;
+use crate::mapped_file::{MappedFile, Mapping};
+
+/// An open snapshot. It never changes; a newer one is seen by opening the path again.
+#[derive(Debug)]
+pub struct Snapshot {
+    path: PathBuf,
+    bytes: MappedFile,
+    header: Header,
+    devices: Vec<DeviceIdentity>,
+}
+
+/// One record, where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotRecord<'a> {
+    /// Operation.
+    pub op_id: &'a str,
+    /// Call key.
+    pub call_key: &'a str,
+    /// The device that it was tuned on.
+    pub device: &'a DeviceIdentity,
+    /// What was tuned.
+    pub direction: Direction,
+    /// The config as canonical JSON.
+    pub config: &'a str,
+    /// Its provenance as JSON; empty where it has none.
+    pub provenance: &'a str,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    hash: u64,
+    offset: u64,
+    length: u32,
+    tag: u32,
+}
+
+impl Snapshot {
+    /// Opens a snapshot and checks all but its blocks and records, which are checked when they are touched.
+    ///
+    /// # Errors
+    /// Where it cannot be read, is no snapshot, is of a later version, or is damaged.
+    pub fn open(path: &Path, mapping: Mapping) -> Result<Self, StoreError> {
+        let bytes = MappedFile::open(path, mapping, u64::MAX).map_err(StoreError::io("open the snapshot", path))?;
+        let damaged = |what: &str| StoreError::Snapshot { path: path.to_owned(), what: what.to_owned() };
+        let header = Header::read(&bytes).map_err(|error| match error {
+            HeaderError::Foreign => damaged("it is no snapshot"),
+            HeaderError::Newer(version) => StoreError::NewerSnapshot { path: path.to_owned(), version },
+            HeaderError::Damaged(what) => damaged(&what),
+        })?;
+        let (offset, length, crc) = header.devices;
+        let text = part(&bytes, offset, u64::from(length)).filter(|text| crc32fast::hash(text) == crc);
+        let devices: Vec<DeviceIdentity> = text
+            .and_then(|text| serde_json::from_slice(text).ok())
+            .ok_or_else(|| damaged("its list of devices is not what was written"))?;
+        let (offset, count, crc) = header.fences;
+        if part(&bytes, offset, u64::from(count) * 8).is_none_or(|fences| crc32fast::hash(fences) != crc) {
+            return Err(damaged("its index is not what was written"));
+        }
+        Ok(Self { path: path.to_owned(), bytes, header, devices })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What names the content: SHA-256 of the file but for its own place, as the file states it.
+    pub fn digest(&self) -> Digest {
+        Digest::from_bytes(self.header.digest)
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> u64 {
+        self.header.entries
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the file is mapped, and not read into memory.
+    pub fn is_mapped(&self) -> bool {
+        self.bytes.is_mapped()
+    }
+
+    /// The devices that entries are for, sorted.
+    pub fn devices(&self) -> &[DeviceIdentity] {
+        &self.devices
+    }
+
+    /// A device's place in [`devices`](Self::devices), which [`get`](Self::get) takes.
+    pub fn device(&self, identity: &DeviceIdentity) -> Option<u32> {
+        self.devices.binary_search(identity).ok().map(|place| place as u32)
+    }
+
+    /// The entry of exactly this key.
+    ///
+    /// # Errors
+    /// Where a block or record on the way is damaged.
+    pub fn get(
+        &self,
+        device: u32,
+        op_id: &str,
+        call_key: &str,
+        direction: Direction,
+    ) -> Result<Option<SnapshotRecord<'_>>, StoreError> {
+        let wanted = tag(device, direction);
+        let mut found = None;
+        self.of_hash(hash_of_call(op_id, call_key), |slot| {
+            if slot.tag == wanted {
+                let record = self.record(slot)?;
+                if record.op_id == op_id && record.call_key == call_key {
+                    found = Some(record);
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    /// Every entry of a call, by device and direction.
+    ///
+    /// # Errors
+    /// Where a block or record on the way is damaged.
+    pub fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<SnapshotRecord<'_>>, StoreError> {
+        let mut found = Vec::new();
+        self.of_hash(hash_of_call(op_id, call_key), |slot| {
+            let record = self.record(slot)?;
+            if record.op_id == op_id && record.call_key == call_key {
+                found.push(record);
+            }
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    /// Every entry, in the keys' order; after a damaged record nothing more comes.
+    pub fn records(&self) -> impl Iterator<Item = Result<SnapshotRecord<'_>, StoreError>> {
+        let (start, length) = self.header.records;
+        let mut offset = start;
+        let mut failed = false;
+        std::iter::from_fn(move || {
+            if failed || offset >= start + length {
+                return None;
+            }
+            let record = self.record_length(offset).and_then(|length| {
+                let record = self.record_at(offset, length, None)?;
+                offset += u64::from(length);
+                Ok(record)
+            });
+            failed = record.is_err();
+            Some(record)
+        })
+    }
+
+    /// Checks every byte: the digest, each block and each record, and that the index names exactly the records.
+    ///
+    /// # Errors
+    /// Where something is not what was written.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        let mut hasher = Sha256::new();
+        hasher.update(self.bytes.get(HEADER_BYTES..).unwrap_or_default());
+        hasher.update(self.header.digested());
+        let mut named: Vec<(u64, u32)> = Vec::new();
+        let mut last = None;
+        for block in 0..self.header.fences.1 {
+            let slots = self.block(block)?;
+            if slots.clone().next().map(|slot| slot.hash) != self.fence(block) {
+                return Err(self.damaged(format!("index block {block} is not where its fence says")));
+            }
+            for slot in slots {
+                let record = self.record(slot)?;
+                let place = (slot.hash, slot.tag);
+                if hash_of_call(record.op_id, record.call_key) != slot.hash || last.is_some_and(|last| last > place) {
+                    return Err(self.damaged(format!("index block {block} is out of order")));
+                }
+                last = Some(place);
+                named.push((slot.offset, slot.length));
+            }
+        }
+        named.sort_unstable();
+        let mut records = Vec::new();
+        let mut offset = self.header.records.0;
+        for record in self.records() {
+            record?;
+            let length = self.record_length(offset)?;
+            records.push((offset, length));
+            offset += u64::from(length);
+        }
+        if named != records || records.len() as u64 != self.header.entries {
+            return Err(self.damaged("its index does not name its records".to_owned()));
+        }
+        if <[u8; 32]>::from(hasher.finalize()) != self.header.digest {
+            return Err(self.damaged("its bytes do not have the digest that it states".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, what: String) -> StoreError {
+        StoreError::Snapshot { path: self.path.clone(), what }
+    }
+
+    fn fence(&self, block: u32) -> Option<u64> {
+        let at = self.header.fences.0 + u64::from(block) * 8;
+        (block < self.header.fences.1).then(|| u64_at(&self.bytes, at as usize))
+    }
+
+    /// Gives each slot of a hash to a closure until that says to stop.
+    fn of_hash(&self, hash: u64, mut each: impl FnMut(Slot) -> Result<bool, StoreError>) -> Result<(), StoreError> {
+        // the first block whose last slot may have the hash: the one before the first fence that is not below it
+        let (mut low, mut high) = (0, self.header.fences.1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.fence(middle).is_some_and(|fence| fence < hash) { low = middle + 1 } else { high = middle }
+        }
+        for block in low.saturating_sub(1)..self.header.fences.1 {
+            if self.fence(block).is_some_and(|fence| fence > hash) {
+                break;
+            }
+            for slot in self.block(block)? {
+                if slot.hash > hash || (slot.hash == hash && !each(slot)?) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The slots of a block, its checksum checked.
+    fn block(&self, block: u32) -> Result<impl Iterator<Item = Slot> + Clone, StoreError> {
+        let offset = self.header.blocks + u64::from(block) * BLOCK_BYTES as u64;
+        let bytes = part(&self.bytes, offset, BLOCK_BYTES as u64).and_then(sealed);
+        let count = bytes.map_or(0, |bytes| u32_at(bytes, 0) as usize);
+        match bytes.and_then(|bytes| bytes.get(4..)) {
+            Some(slots) if (1..=BLOCK_SLOTS).contains(&count) => {
+                Ok(slots.chunks_exact(SLOT_BYTES).take(count).map(|slot| Slot {
+                    hash: u64_at(slot, 0),
+                    offset: u64_at(slot, 8),
+                    length: u32_at(slot, 16),
+                    tag: u32_at(slot, 20),
+                }))
+            }
+            _ => Err(self.damaged(format!("index block {block} at byte {offset} is not what was written"))),
+        }
+    }
+
+    fn record(&self, slot: Slot) -> Result<SnapshotRecord<'_>, StoreError> {
+        self.record_at(slot.offset, slot.length, Some(slot.tag))
+    }
+
+    fn record_length(&self, offset: u64) -> Result<u32, StoreError> {
+        let head = part(&self.bytes, offset, RECORD_HEAD_BYTES as u64);
+        let length = head.map(|head| {
+            let parts: u64 = [4, 8, 12, 16].map(|at| u64::from(u32_at(head, at))).iter().sum();
+            RECORD_HEAD_BYTES as u64 + parts
+        });
+        length
+            .and_then(|length| u32::try_from(length).ok())
+            .ok_or_else(|| self.damaged(format!("the record at byte {offset} is not what was written")))
+    }
+
+    fn record_at(&self, offset: u64, length: u32, tag: Option<u32>) -> Result<SnapshotRecord<'_>, StoreError> {
+        self.parse(offset, length, tag)
+            .ok_or_else(|| self.damaged(format!("the record at byte {offset} is not what was written")))
+    }
+
+    fn parse(&self, offset: u64, length: u32, expected: Option<u32>) -> Option<SnapshotRecord<'_>> {
+        let (start, all) = self.header.records;
+        let end = offset.checked_add(u64::from(length))?;
+        if offset < start || end > start + all {
+            return None;
+        }
+        let mut rest = sealed(part(&self.bytes, offset, u64::from(length))?)?;
+        let mut number = || {
+            let (bytes, after) = rest.split_first_chunk()?;
+            rest = after;
+            Some(u32::from_le_bytes(*bytes))
+        };
+        let lengths = [number()?, number()?, number()?, number()?];
+        let tag = number()?;
+        let mut text = |length: u32| {
+            let (text, after) = rest.split_at_checked(length as usize)?;
+            rest = after;
+            std::str::from_utf8(text).ok()
+        };
+        let [op_id, call_key, config, provenance] =
+            [text(lengths[0])?, text(lengths[1])?, text(lengths[2])?, text(lengths[3])?];
+        let (device, direction) = untag(tag);
+        let device = self.devices.get(device)?;
+        let whole = rest.is_empty() && expected.is_none_or(|expected| expected == tag);
+        whole.then_some(SnapshotRecord { op_id, call_key, device, direction, config, provenance })
+    }
+}
+
+impl SnapshotRecord<'_> {
+    /// Its key.
+    pub fn to_key(&self) -> CacheKey {
+        CacheKey {
+            op_id: self.op_id.to_owned(),
+            call_key: self.call_key.to_owned(),
+            direction: self.direction,
+            device: self.device.clone(),
+        }
+    }
+
+    /// Config and provenance, parsed; `None` where they are not what a tuner writes.
+    pub fn to_entry(&self) -> Option<Entry> {
+        let config: Config = serde_json::from_str(self.config).ok()?;
+        let provenance: Option<Provenance> =
+            if self.provenance.is_empty() { None } else { Some(serde_json::from_str(self.provenance).ok()?) };
+        Some(Entry { config, provenance })
+    }
+}
+
+/// Bytes of a file, if it has them.
+fn part(bytes: &[u8], offset: u64, length: u64) -> Option<&[u8]> {
+    let start = usize::try_from(offset).ok()?;
+    bytes.get(start..start.checked_add(usize::try_from(length).ok()?)?)
+}
+
+/// What follows a CRC, if it is right.
+fn sealed(bytes: &[u8]) -> Option<&[u8]> {
+    let (crc, rest) = bytes.split_first_chunk()?;
+    (crc32fast::hash(rest) == u32::from_le_bytes(*crc)).then_some(rest)
+}

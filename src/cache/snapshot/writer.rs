@@ -1,0 +1,180 @@
+//! Writes a snapshot.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Seek, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use super::layout::{
+    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, MAX_DEVICES_BYTES, MAX_RECORD_BYTES, hash_of_call, tag,
+};
+use crate::cache::{CacheKey, Entry, StoreError};
+use crate::device::DeviceIdentity;
+use crate::digest::Digest;
+
+/// Publishes entries as the snapshot `path` and gives its digest. Of entries with one key the last one counts.
+///
+/// # Errors
+/// Where the file cannot be written, or an entry is larger than a snapshot can hold; what was there before is there still.
+pub fn write_snapshot(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<Digest, StoreError> {
+    let mut sorted: Vec<&(CacheKey, Arc<Entry>)> = entries.iter().collect();
+    if !sorted.is_sorted_by(|a, b| a.0 < b.0) {
+        // stable, thus the last of equal keys stays last, and only it is kept
+        sorted.sort_by(|a, b| a.0.cmp(&b.0));
+        sorted.reverse();
+        sorted.dedup_by(|a, b| a.0 == b.0);
+        sorted.reverse();
+    }
+    write(path, &sorted).map_err(StoreError::io("write the snapshot", path))
+}
+
+struct Slot {
+    hash: u64,
+    tag: u32,
+    length: u32,
+    offset: u64,
+}
+
+fn write(path: &Path, entries: &[&(CacheKey, Arc<Entry>)]) -> io::Result<Digest> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    // the umask applies: a snapshot is there to be read by others
+    let everyone = fs::Permissions::from_mode(0o666);
+    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
+    let header = write_parts(temporary.as_file_mut(), entries)?;
+    let file = temporary.as_file_mut();
+    file.rewind()?;
+    file.write_all(&header.to_bytes())?;
+    file.sync_all()?;
+    temporary.persist(path).map_err(|error| error.error)?;
+    match File::open(folder)?.sync_all() {
+        // some network file systems have no sync for folders
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
+        _ => Ok(Digest::from_bytes(header.digest)),
+    }
+}
+
+/// Counts and digests what goes by.
+struct Counted<W> {
+    inner: W,
+    hasher: Sha256,
+    offset: u64,
+}
+
+impl<W: Write> Counted<W> {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.hasher.update(bytes);
+        self.offset += bytes.len() as u64;
+        self.inner.write_all(bytes)
+    }
+}
+
+fn write_parts(file: &mut File, entries: &[&(CacheKey, Arc<Entry>)]) -> io::Result<Header> {
+    let mut out =
+        Counted { inner: BufWriter::with_capacity(1 << 20, file), hasher: Sha256::new(), offset: HEADER_BYTES as u64 };
+    out.inner.write_all(&[0; HEADER_BYTES])?;
+    let mut header = Header { entries: entries.len() as u64, ..Header::default() };
+
+    let mut devices: Vec<&DeviceIdentity> = Vec::new();
+    for (key, _) in entries {
+        // neighbours mostly share their device; the list stays short until it is made unique
+        if devices.last() != Some(&&key.device) {
+            devices.push(&key.device);
+        }
+    }
+    devices.sort_unstable();
+    devices.dedup();
+    let text = serde_json::to_vec(&devices).map_err(io::Error::from)?;
+    header.devices = (out.offset, bounded(text.len(), MAX_DEVICES_BYTES)?, crc32fast::hash(&text));
+    out.put(&text)?;
+
+    header.records.0 = out.offset;
+    let mut slots = write_records(&mut out, entries, &devices)?;
+    header.records.1 = out.offset - header.records.0;
+
+    slots.sort_unstable_by_key(|slot| (slot.hash, slot.tag));
+    header.blocks = out.offset;
+    let mut fences = Vec::new();
+    for slots in slots.chunks(BLOCK_SLOTS) {
+        fences.extend(slots.first().map_or(0, |slot| slot.hash).to_le_bytes());
+        out.put(&block(slots))?;
+    }
+    header.fences = (out.offset, bounded(fences.len() / 8, u64::from(u32::MAX))?, crc32fast::hash(&fences));
+    out.put(&fences)?;
+    header.file_length = out.offset;
+    out.hasher.update(header.digested());
+    header.digest = out.hasher.finalize().into();
+    out.inner.flush()?;
+    Ok(header)
+}
+
+fn write_records<W: Write>(
+    out: &mut Counted<W>,
+    entries: &[&(CacheKey, Arc<Entry>)],
+    devices: &[&DeviceIdentity],
+) -> io::Result<Vec<Slot>> {
+    let mut slots = Vec::with_capacity(entries.len());
+    let mut record = Vec::new();
+    let mut last: Option<(&DeviceIdentity, u32)> = None;
+    for (key, entry) in entries {
+        let device = match last {
+            Some((device, place)) if *device == key.device => place,
+            _ => devices.binary_search(&&key.device).unwrap_or_default() as u32,
+        };
+        last = Some((&key.device, device));
+        let tag = tag(device, key.direction);
+        record.clear();
+        record.extend([0; 4 * 6]);
+        record.extend(key.op_id.as_bytes());
+        record.extend(key.call_key.as_bytes());
+        record.extend(entry.config.as_str().as_bytes());
+        let before = record.len();
+        if let Some(provenance) = &entry.provenance {
+            serde_json::to_writer(&mut record, provenance).map_err(io::Error::from)?;
+        }
+        let length = bounded(record.len(), MAX_RECORD_BYTES)?;
+        let lengths = [key.op_id.len(), key.call_key.len(), entry.config.as_str().len(), record.len() - before];
+        let numbers = lengths.map(|length| length as u32).into_iter().chain([tag]);
+        for (place, number) in record.chunks_exact_mut(4).skip(1).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        seal(&mut record);
+        slots.push(Slot { hash: hash_of_call(&key.op_id, &key.call_key), tag, length, offset: out.offset });
+        out.put(&record)?;
+    }
+    Ok(slots)
+}
+
+fn block(slots: &[Slot]) -> Vec<u8> {
+    let mut block = Vec::with_capacity(BLOCK_BYTES);
+    block.extend([0; 4]);
+    block.extend((slots.len() as u32).to_le_bytes());
+    for slot in slots {
+        block.extend(slot.hash.to_le_bytes());
+        block.extend(slot.offset.to_le_bytes());
+        block.extend(slot.length.to_le_bytes());
+        block.extend(slot.tag.to_le_bytes());
+    }
+    block.resize(BLOCK_BYTES, 0);
+    seal(&mut block);
+    block
+}
+
+/// Writes the CRC of the rest into the first four bytes.
+fn seal(bytes: &mut [u8]) {
+    if let Some((crc, rest)) = bytes.split_first_chunk_mut() {
+        *crc = crc32fast::hash(rest).to_le_bytes();
+    }
+}
+
+fn bounded(length: usize, limit: u64) -> io::Result<u32> {
+    u32::try_from(length).ok().filter(|length| u64::from(*length) <= limit).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{length} are more than the {limit} that a snapshot can hold"),
+        )
+    })
+}

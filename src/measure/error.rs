@@ -1,0 +1,96 @@
+//! Why a program could not be measured.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::array::FillError;
+use crate::hlo::ScanError;
+use crate::profile::KernelsDiffer;
+use crate::timer::{Failure, FailureKind};
+
+/// Why a program could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MeasureError {
+    /// A file cannot be read: the program, or an input.
+    #[error("`{path}`: cannot be read: {source}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is no program.
+    #[error(transparent)]
+    NotAProgram(#[from] ScanError),
+    /// HLO text.
+    #[error("`{path}`: is HLO text, which no plugin compiles; give StableHLO or a serialized HloModuleProto", path = path.display())]
+    HloText {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An input cannot be made.
+    #[error("argument {index}: {source}")]
+    Fill {
+        /// The argument.
+        index: usize,
+        /// Why.
+        source: FillError,
+    },
+    /// The file of an input has another size than its array.
+    #[error("`{path}`: {bytes} bytes are not argument {index}, {spec}: its dense little-endian elements", path = path.display())]
+    InputSize {
+        /// The file.
+        path: PathBuf,
+        /// The argument.
+        index: usize,
+        /// Its array.
+        spec: String,
+        /// The file's size.
+        bytes: u64,
+    },
+    /// The scratch folder cannot be written.
+    #[error("`{path}`: cannot be written: {source}; free space or set TMPDIR", path = path.display())]
+    Scratch {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The timer takes no profiles.
+    #[error("the timer `{timer}` takes no profiles, and only they tell kernels apart; `--timer jax` takes them")]
+    NoProfiles {
+        /// The timer.
+        timer: String,
+    },
+    /// The timer does not tell what the program takes.
+    #[error("the timer `{timer}` does not tell what the program takes, so no inputs can be made")]
+    NoSignature {
+        /// The timer.
+        timer: String,
+    },
+    /// The worker failed.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The iterations are not the same work.
+    #[error(transparent)]
+    KernelsDiffer(#[from] KernelsDiffer),
+}
+
+impl MeasureError {
+    /// Whether another input would mend it, and no other device or worker.
+    pub fn is_of_input(&self) -> bool {
+        match self {
+            Self::Unreadable { .. }
+            | Self::NotAProgram(_)
+            | Self::HloText { .. }
+            | Self::Fill { .. }
+            | Self::InputSize { .. } => true,
+            Self::Failed(failure) => matches!(
+                failure.kind,
+                FailureKind::Compile | FailureKind::Signature | FailureKind::CustomCall | FailureKind::NoProgram
+            ),
+            Self::Scratch { .. } | Self::NoProfiles { .. } | Self::NoSignature { .. } | Self::KernelsDiffer(_) => false,
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! One program's device time: its kernels added up, or the span from the first to the last with the gaps between them.
+//!
+//! [`measure`] compiles a program with a timer that gives profiles, makes its inputs from what it takes, and runs it
+//! under one profile. What comes out is a [`crate::profile::Measurement`] with how it was made.
+
+mod error;
+mod inputs;
+mod program;
+mod run;
+
+pub use error::MeasureError;
+pub use inputs::{Made, MadeInput};
+pub use program::MeasuredProgram;
+pub use run::{MeasureOptions, Measured, WARM_UP, measure};

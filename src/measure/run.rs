@@ -1,0 +1,132 @@
+//! From a program to its measurement.
+
+use std::path::{Path, PathBuf};
+
+use super::error::MeasureError;
+use super::inputs::{MadeInput, make};
+use super::program::MeasuredProgram;
+use crate::config::Config;
+use crate::label::Direction;
+use crate::profile::{Finding, Measurement};
+use crate::timer::{Failure, FailureKind, InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
+
+/// Iterations before those that count: caches are cold, and kernels may be loaded at their first launch.
+pub const WARM_UP: u32 = 1;
+
+/// How a program is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MeasureOptions {
+    /// Iterations that count; at least one.
+    pub iterations: u32,
+    /// Folder of input files; an argument without one is filled.
+    pub inputs: Option<PathBuf>,
+}
+
+/// A program's times and how they came about.
+#[derive(Debug)]
+pub struct Measured {
+    /// The times; without iterations where the program ran nothing on the device.
+    pub measurement: Measurement,
+    /// The inputs.
+    pub inputs: Vec<MadeInput>,
+    /// What could mislead, as the profile has it.
+    pub findings: Vec<Finding>,
+}
+
+/// Runs a program [`WARM_UP`] + `iterations` times under one profile and adds up its kernels.
+///
+/// A profile without any execution is believed only where the same timer sees the kernel of a program that has one.
+///
+/// # Errors
+/// Where the timer takes no profiles, the inputs cannot be made, the program fails, or its iterations ran different kernels.
+pub fn measure(
+    timer: &mut dyn Timer,
+    program: &MeasuredProgram,
+    options: &MeasureOptions,
+    scratch: &Path,
+) -> Result<Measured, MeasureError> {
+    if !timer.measures_rounds() {
+        return Err(MeasureError::NoProfiles { timer: timer.name().to_owned() });
+    }
+    let file = program.write(scratch, "program")?;
+    // inputs are part of a job, and only the compiled program tells what they are
+    timer.begin(&job(&file, Vec::new(), scratch))?;
+    let specs = timer.signature(0)?;
+    let specs = specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?;
+    let (arrays, inputs) = make(&specs, options.inputs.as_deref(), program.donates, scratch)?;
+    timer.begin(&job(&file, arrays, scratch))?;
+    timer.prepare(0)?;
+    let round = timer.profile_round(&[(0, options.iterations.saturating_add(WARM_UP))]);
+    let measured = match round {
+        Ok(round) => Measured {
+            measurement: Measurement::new(round.times(), round.runs(0).skip(WARM_UP as usize))?,
+            findings: round.times().findings.clone(),
+            inputs,
+        },
+        Err(failure) if failure.kind == FailureKind::NoExecutions => {
+            control(timer, scratch).map_err(|failure| explained(timer, failure))?;
+            Measured { measurement: Measurement::default(), findings: Vec::new(), inputs }
+        }
+        Err(failure) => return Err(explained(timer, failure).into()),
+    };
+    timer.end();
+    Ok(measured)
+}
+
+fn job(file: &ProgramFile, inputs: Vec<InputArray>, scratch: &Path) -> Job {
+    Job {
+        op_id: "measure@v1".to_owned(),
+        call_key: file.program.digest.to_short(),
+        direction: Direction::Forward,
+        inputs,
+        candidates: vec![JobCandidate { config: Config::new(serde_json::Map::new()), program: Some(file.clone()) }],
+        recipe: None,
+        scratch: scratch.to_owned(),
+    }
+}
+
+/// A program that cannot run without a kernel.
+const CONTROL: &str = "module @control {
+  func.func public @main(%x: tensor<4096xf32>) -> tensor<4096xf32> {
+    %0 = stablehlo.sine %x : tensor<4096xf32>
+    return %0 : tensor<4096xf32>
+  }
+}
+";
+
+/// Whether a profile of this timer shows kernels at all.
+fn control(timer: &mut dyn Timer, scratch: &Path) -> Result<(), Failure> {
+    let of_scratch = |error: MeasureError| Failure::new(FailureKind::Device, error.to_string());
+    let file = MeasuredProgram::of_text(CONTROL).write(scratch, "control").map_err(of_scratch)?;
+    // what was prepared is not wanted again
+    timer.end();
+    timer.restart(&[])?;
+    timer.begin(&job(&file, Vec::new(), scratch))?;
+    let specs = timer.signature(0)?.unwrap_or_default();
+    let (arrays, _) = make(&specs, None, false, scratch).map_err(of_scratch)?;
+    timer.begin(&job(&file, arrays, scratch))?;
+    timer.prepare(0)?;
+    let round = timer.profile_round(&[(0, 1)]);
+    round.map(drop).map_err(|failure| {
+        let message = format!("the profiler sees no kernel, not even that of a control program: {}", failure.message);
+        Failure::new(failure.kind, message)
+    })
+}
+
+/// Says who else is subscribed to CUPTI, where that may be why there is no profile.
+fn explained(timer: &dyn Timer, failure: Failure) -> Failure {
+    let of_environment = || {
+        let has_cupti = timer.device().identity.platform == "cuda";
+        if has_cupti { subscriber::from_environment() } else { None }
+    };
+    match subscriber::named(&failure.message).or_else(of_environment) {
+        Some(who) => {
+            let message = format!(
+                "{}; CUPTI takes one subscriber, and {who} is one already: measure without it",
+                failure.message
+            );
+            Failure::new(failure.kind, message)
+        }
+        None => failure,
+    }
+}

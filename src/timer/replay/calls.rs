@@ -1,0 +1,75 @@
+//! Calls that failed when they were recorded, and fail again in the same places.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(doc)]
+use crate::timer::model::Timer;
+use crate::timer::model::{Failure, FailureKind};
+
+/// The method that a [`RecordedFailure`] is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// [`Timer::prepare`].
+    Prepare,
+    /// [`Timer::measure`].
+    Measure,
+    /// [`Timer::outputs`].
+    Outputs,
+}
+
+/// A call that fails.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedFailure {
+    /// In which method.
+    #[serde(rename = "in")]
+    pub method: Method,
+    /// What kind.
+    pub kind: FailureKind,
+    /// One line.
+    pub message: String,
+    /// Calls that succeed before it.
+    #[serde(default)]
+    pub after: u64,
+    /// How often it comes; for ever where it is not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+}
+
+/// The calls of a job so far.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    /// Calls of a method for a candidate that succeeded.
+    succeeded: BTreeMap<(usize, Method), u64>,
+    /// How often each failure of a candidate came.
+    failed: BTreeMap<(usize, usize), u64>,
+}
+
+impl Calls {
+    /// Counts a call, and fails where one of the candidate's failures is due.
+    pub(super) fn call(
+        &mut self,
+        candidate: usize,
+        method: Method,
+        failures: &[RecordedFailure],
+    ) -> Result<(), Failure> {
+        let succeeded = self.succeeded.entry((candidate, method)).or_default();
+        for (index, failure) in failures.iter().enumerate().filter(|(_, failure)| failure.method == method) {
+            let came = self.failed.entry((candidate, index)).or_default();
+            if *succeeded >= failure.after && failure.times.is_none_or(|times| *came < times) {
+                *came += 1;
+                return Err(Failure::new(failure.kind, failure.message.clone()));
+            }
+        }
+        *succeeded += 1;
+        Ok(())
+    }
+
+    /// Calls of a method for a candidate that succeeded.
+    pub(super) fn succeeded(&self, candidate: usize, method: Method) -> u64 {
+        self.succeeded.get(&(candidate, method)).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,266 @@
+//! `--keep-profiles DIR`: what a timer's profiles hold, kept so that [`ProfileReplay`](super::ProfileReplay) gives it again.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::{self, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tempfile::NamedTempFile;
+
+use super::calls::{Calls, Method, RecordedFailure};
+use super::index::{self, Functions, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
+use super::json_file::wrong;
+use crate::device::DeviceFingerprint;
+use crate::timer::model::{Failure, FailureKind, Job, Metric, OutputArray, Prepared, Source, Timer};
+use crate::timer::profiled::ProfiledRound;
+
+/// A timer whose rounds' profiles are kept.
+pub struct KeepingTimer {
+    timer: Box<dyn Timer>,
+    folder: PathBuf,
+    index: ProfileIndex,
+    /// Whether the last of the index's invocations is the job's.
+    in_job: bool,
+    /// Whether the index holds what its file does not.
+    is_dirty: bool,
+    calls: Calls,
+}
+
+impl KeepingTimer {
+    /// Keeps the profiles of a timer in a folder: a new one, an empty one, or one with profiles of the same device and
+    /// software.
+    pub fn new(timer: Box<dyn Timer>, folder: &Path) -> Result<Self, Failure> {
+        if timer.source() != Source::DeviceProfile {
+            let message = format!("the timer `{}` takes no profiles that could be kept", timer.name());
+            return Err(Failure::new(FailureKind::Device, message));
+        }
+        fs::create_dir_all(folder).map_err(|error| wrong(folder, format!("cannot be made: {error}")))?;
+        let builds_programs = timer.builds_programs();
+        let is_new = fs::read_dir(folder).map_err(|error| wrong(folder, error))?.next().is_none();
+        let index = if is_new {
+            let device = timer.device().clone();
+            ProfileIndex { schema: index::SCHEMA, device, builds_programs, invocations: Vec::new() }
+        } else {
+            let index = ProfileIndex::read(folder)?;
+            check_origin(&index, &*timer).map_err(|what| wrong(folder, format!("{what}; keep these elsewhere")))?;
+            index
+        };
+        let mut keeping =
+            Self { timer, folder: folder.to_owned(), index, in_job: false, is_dirty: is_new, calls: Calls::default() };
+        keeping.save()?;
+        Ok(keeping)
+    }
+
+    fn save(&mut self) -> Result<(), Failure> {
+        if std::mem::take(&mut self.is_dirty) {
+            let path = self.folder.join(index::FILE_NAME);
+            let written = write_file(&path, |file| {
+                serde_json::to_writer(&mut *file, &self.index)?;
+                file.write_all(b"\n")
+            });
+            written.map_err(|error| not_kept(&path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// The job's entry.
+    fn invocation(&mut self) -> Option<&mut IndexedInvocation> {
+        self.is_dirty = true;
+        self.index.invocations.last_mut().filter(|_| self.in_job)
+    }
+
+    /// Keeps a round's profile, and says so in the index.
+    fn keep(&mut self, round: &ProfiledRound, launches: &[(usize, u32)]) -> Result<(), Failure> {
+        let number = self.index.invocations.len().saturating_sub(1);
+        let Some(invocation) = self.index.invocations.last_mut().filter(|_| self.in_job) else {
+            return Err(Failure::new(FailureKind::Protocol, "no job was begun"));
+        };
+        let module_name = round.module_name().map(str::to_owned);
+        let is_first = !invocation.profiles.iter().any(|profile| match profile {
+            TakenProfile::Round(round) => round.profile.is_some(),
+            TakenProfile::Found(_) => true,
+        });
+        if !is_first && invocation.module_name != module_name {
+            return Err(Failure::new(FailureKind::Protocol, "the worker's rounds name modules in different ways"));
+        }
+        let of_invocation = format!("{number:03}-{}", plain(&invocation.op_id));
+        let name = format!("{of_invocation}/{:04}.xplane.pb.gz", invocation.profiles.len());
+        let path = self.folder.join(&name);
+        let source = round.file().ok_or_else(|| Failure::new(FailureKind::Device, "the round left no profile"))?;
+        let copied = fs::create_dir_all(self.folder.join(of_invocation)).and_then(|()| compress(source, &path));
+        copied.map_err(|error| not_kept(&path, &error))?;
+        invocation.module_name = module_name;
+        let round = TakenRound { profile: Some(name), failure: None, launches: launches.to_vec() };
+        invocation.profiles.push(TakenProfile::Round(round));
+        self.is_dirty = true;
+        self.save()
+    }
+
+    /// Notes how a call outside the rounds went.
+    fn note<T>(&mut self, candidate: usize, method: Method, outcome: Result<T, Failure>) -> Result<T, Failure> {
+        match &outcome {
+            Ok(_) => {
+                let _ = self.calls.call(candidate, method, &[]);
+            }
+            Err(Failure { kind, message }) => {
+                let (kind, message) = (*kind, message.clone());
+                let after = self.calls.succeeded(candidate, method);
+                if let Some(invocation) = self.invocation() {
+                    let failure = RecordedFailure { method, kind, message, after, times: Some(1) };
+                    invocation.failures.entry(candidate).or_default().push(failure);
+                }
+            }
+        }
+        outcome
+    }
+}
+
+/// What keeps new profiles from standing beside those of a folder.
+fn check_origin(index: &ProfileIndex, timer: &dyn Timer) -> Result<(), String> {
+    let (there, here) = (&index.device, timer.device());
+    if there.identity != here.identity {
+        return Err(format!("holds profiles of another device, {}; this is {}", there.identity, here.identity));
+    }
+    if there.environment != here.environment {
+        let differences = here.environment.differences(&there.environment);
+        let differences = if differences.is_empty() { "plugin".to_owned() } else { differences.join(", ") };
+        return Err(format!("holds profiles of other software ({differences})"));
+    }
+    if index.builds_programs != timer.builds_programs() {
+        return Err("holds profiles of a timer that builds programs, or of one that builds none".to_owned());
+    }
+    Ok(())
+}
+
+fn not_kept(path: &Path, error: &io::Error) -> Failure {
+    wrong(path, format!("cannot be written: {error}; free space, or leave `--keep-profiles` out"))
+}
+
+/// Letters, digits, `-` and `_`: a name for files on every system.
+fn plain(op_id: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    op_id.chars().take(64).map(|c| if is_plain(&c) { c } else { '_' }).collect()
+}
+
+/// Writes a file under another name first: half of one is never found under its own.
+fn write_file(path: &Path, write: impl FnOnce(&mut NamedTempFile) -> io::Result<()>) -> io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    let permissions = Permissions::from_mode(0o644);
+    let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(parent)?;
+    write(&mut file)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+fn compress(source: &Path, path: &Path) -> io::Result<()> {
+    let mut source = BufReader::new(fs::File::open(source)?);
+    write_file(path, |file| {
+        let mut encoder = GzEncoder::new(io::BufWriter::new(file), Compression::fast());
+        io::copy(&mut source, &mut encoder)?;
+        encoder.finish()?.flush()
+    })
+}
+
+impl Timer for KeepingTimer {
+    fn name(&self) -> &str {
+        self.timer.name()
+    }
+
+    fn source(&self) -> Source {
+        self.timer.source()
+    }
+
+    fn metric(&self) -> Metric {
+        self.timer.metric()
+    }
+
+    fn notes(&self) -> &[String] {
+        self.timer.notes()
+    }
+
+    fn device(&self) -> &DeviceFingerprint {
+        self.timer.device()
+    }
+
+    fn builds_programs(&self) -> bool {
+        self.timer.builds_programs()
+    }
+
+    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        if self.index.invocations.iter().any(|invocation| invocation.is_of(job)) {
+            let message = format!("holds profiles of {}:{} already; keep these elsewhere", job.op_id, job.call_key);
+            return Err(wrong(&self.folder, message));
+        }
+        self.timer.begin(job)?;
+        let configs = job.candidates.iter().map(|candidate| candidate.config.clone());
+        self.index.invocations.push(IndexedInvocation {
+            op_id: job.op_id.clone(),
+            call_key: job.call_key.clone(),
+            direction: job.direction,
+            module_name: None,
+            functions: Functions(configs.enumerate().collect()),
+            failures: BTreeMap::new(),
+            profiles: Vec::new(),
+        });
+        (self.in_job, self.calls) = (true, Calls::default());
+        Ok(())
+    }
+
+    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
+        let outcome = self.timer.prepare(candidate);
+        self.note(candidate, Method::Prepare, outcome)
+    }
+
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default())
+    }
+
+    fn measures_rounds(&self) -> bool {
+        true
+    }
+
+    fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
+        Ok(self.profile_round(launches)?.durations(self.metric()))
+    }
+
+    fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {
+        match self.timer.profile_round(launches) {
+            Ok(round) => self.keep(&round, launches).map(|()| round),
+            Err(failure) => {
+                if let Some(invocation) = self.invocation() {
+                    let (failure, launches) = (Some(failure.clone()), launches.to_vec());
+                    invocation.profiles.push(TakenProfile::Round(TakenRound { profile: None, failure, launches }));
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+        let outcome = self.timer.outputs(candidate);
+        self.note(candidate, Method::Outputs, outcome)
+    }
+
+    fn epoch(&self) -> u32 {
+        self.timer.epoch()
+    }
+
+    fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
+        self.timer.restart(without)
+    }
+
+    fn end(&mut self) {
+        self.timer.end();
+        let is_empty =
+            |invocation: &mut IndexedInvocation| invocation.profiles.is_empty() && invocation.failures.is_empty();
+        if std::mem::take(&mut self.in_job) {
+            self.index.invocations.pop_if(is_empty);
+        }
+        if let Err(failure) = self.save() {
+            tracing::warn!("{}", failure.message);
+        }
+    }
+}

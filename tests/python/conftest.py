@@ -1,0 +1,52 @@
+"""What the tests of the Python package need: the program, a CPU plugin."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def find_program():
+    named = os.environ.get("AUTOTUNE_LOWERED_EXE")
+    beside = pathlib.Path(sys.executable).parent / "autotune-lowered"
+    return named or (str(beside) if beside.exists() else shutil.which("autotune-lowered"))
+
+
+@pytest.fixture(scope="session")
+def program():
+    """The `autotune-lowered` program."""
+    path = find_program()
+    if path is None:
+        pytest.skip("no autotune-lowered program: pip install . or set AUTOTUNE_LOWERED_EXE")
+    return path
+
+
+@pytest.fixture(scope="session")
+def run(program):
+    """Runs the program; gives stdout, and fails with stderr on another exit code than expected."""
+
+    def run(*words, expected=0, environment=None):
+        done = subprocess.run(
+            [program, *map(str, words)], capture_output=True, text=True, timeout=300, env=os.environ | (environment or {})
+        )
+        assert done.returncode == expected, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def plugin():
+    """A PJRT CPU plugin."""
+    listed = os.environ.get("AUTOTUNE_LOWERED_TEST_PLUGIN", "").split(":")[0]
+    found = [listed] if listed else [str(path) for path in pathlib.Path(sys.prefix).glob("lib/python*/site-packages/xla_plugins/*/*.so")]
+    if not found:
+        pytest.skip("no PJRT CPU plugin: pip install xla-cpu-pjrt")
+    return found[0]

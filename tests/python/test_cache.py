@@ -1,0 +1,138 @@
+"""Look-ups from Python: tiers, reasons, pins, damage, ranks."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+import autotune_lowered
+from autotune_lowered import _native
+from autotune_lowered.cache import Cache, CacheError, Device, SnapshotMismatch
+
+HERE = pathlib.Path(__file__).resolve().parent
+FLASH = "flash_attention@v2"
+DEVICE = Device("cpu", "cpu", {"ejkernel_platform_version": "cpu"})
+
+
+@pytest.fixture
+def folder(tmp_path, run):
+    """A cache folder with what an ejkernel wrote, published."""
+    source = HERE.parent / "data/ejkernel/external"
+    run("cache", "import", "--format", "ejkernel", source, "--cache", tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+def test_a_published_config_is_found(folder):
+    cache = Cache.open(folder)
+    stored = json.loads((HERE.parent / "data/ejkernel/external/flash-attn.json").read_text())
+    ((name, config),) = stored.items()
+    key = name.rsplit("|", 1)[1]
+    entry = cache.get(DEVICE, FLASH, key)
+    assert entry.config == config
+    assert (entry.tier, entry.direction, entry.provenance) == ("snapshot", "forward", None)
+    assert cache.get(DEVICE, FLASH, key) is entry
+    entry.config.clear()
+    assert entry.config == config, "what a caller does to its dictionary is the caller's"
+    assert len(cache) == 2 and len(cache.digest) == 64 and cache.mapped
+    assert {found.op_id for found in cache if found.tier == "snapshot"} == {FLASH, "attention@v0"}
+    assert Cache.open(folder / _native.SNAPSHOT_FILE).get(DEVICE, FLASH, key) == entry
+    read = Cache.open(folder, mapped=False)
+    assert not read.mapped and read.get(DEVICE, FLASH, key) == entry
+
+
+def test_a_miss_has_its_reason(folder, tmp_path):
+    cache = Cache.open(folder)
+    assert cache.get(DEVICE, FLASH, "0" * 16) is None
+    assert "another call key" in cache.explain(DEVICE, FLASH, "0" * 16)
+    assert "nothing is cached for `no_op@v1`" in cache.explain(DEVICE, "no_op@v1", "k")
+    key = next(entry.call_key for entry in cache if entry.op_id == FLASH and entry.tier == "snapshot")
+    other = Device("cpu", "cpu", {"cores": "2"})
+    assert cache.get(other, FLASH, key) is None
+    assert "not for this device" in cache.explain(other, FLASH, key)
+    wider = cache.get(other, FLASH, key, match="kind")
+    assert wider.flags[0][0] == "other-device"
+    assert "only" in cache.explain(DEVICE, FLASH, key, direction="forward-vjp")
+    with pytest.raises(ValueError, match="no direction"):
+        cache.get(DEVICE, FLASH, key, direction="backward")
+    with pytest.raises(ValueError, match="no match mode"):
+        cache.get(DEVICE, FLASH, key, match="some")
+    empty = Cache.open(tmp_path / "nothing")
+    assert empty.digest is None and "nothing was published" in empty.explain(DEVICE, FLASH, "k")
+
+
+def test_shipped_seeds_are_the_last_tier(tmp_path):
+    cache = Cache.open(tmp_path)
+    seed = next(iter(cache))
+    assert seed.tier == "seed"
+    device = Device.from_fingerprint({"identity": seed.device})
+    assert cache.get(device, seed.op_id, seed.call_key, seed.direction) == seed
+
+
+def test_what_is_damaged_or_another_is_refused(folder):
+    path = folder / _native.SNAPSHOT_FILE
+    digest = Cache.open(folder).digest
+    assert Cache.open(folder, pin=digest).digest == digest
+    with pytest.raises(SnapshotMismatch, match="is pinned"):
+        Cache.open(folder, pin="0" * 64)
+    bytes_ = bytearray(path.read_bytes())
+    bytes_[16] ^= 1
+    path.unlink()
+    path.write_bytes(bytes_)
+    with pytest.raises(CacheError, match="publish it again"):
+        Cache.open(folder)
+    with pytest.raises(CacheError, match="there is no such file"):
+        Cache.open(folder / "another.snapshot")
+
+
+def test_an_open_cache_never_changes(folder, run):
+    cache = Cache.open(folder)
+    key = next(entry.call_key for entry in cache if entry.op_id == FLASH and entry.tier == "snapshot")
+    run("cache", "rm", FLASH, "--cache", folder)
+    assert cache.get(DEVICE, FLASH, key) is not None
+    assert Cache.open(folder).get(DEVICE, FLASH, key) is None
+    assert Cache.open(folder).digest != cache.digest
+
+
+def test_the_package_imports_without_jax():
+    code = "import autotune_lowered.cache, sys; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert autotune_lowered.__version__ == _native.__version__
+
+
+RANK = """
+import sys
+import jax
+jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))
+from autotune_lowered.cache import Cache, Device
+try:
+    print("found", Cache.open(sys.argv[3]).get(Device("cpu", "cpu"), "op@v1", "k"))
+except RuntimeError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_ranks_with_two_snapshots_are_an_error(folder, tmp_path, same):
+    pytest.importorskip("jax")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    folders = [folder, folder if same else tmp_path / "other"]
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, address, str(rank), str(path)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        )
+        for rank, path in enumerate(folders)
+    ]
+    said = [rank.communicate(timeout=120)[0] for rank in ranks]
+    assert said[0].strip() == "found None"
+    if same:
+        assert said[1].strip() == "found None"
+    else:
+        assert said[1].startswith("SnapshotMismatch process 1 has the snapshot none, process 0 has "), said

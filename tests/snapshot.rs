@@ -1,0 +1,173 @@
+//! Snapshots: what is found is what was written, and a damaged file never gives another config.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+
+use autotune_lowered::cache::{
+    CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore, StoreError, Tier, write_snapshot,
+};
+use autotune_lowered::device::DeviceIdentity;
+use autotune_lowered::label::Direction;
+use autotune_lowered::mapped_file::Mapping;
+use proptest::prelude::*;
+
+fn device(number: u32) -> DeviceIdentity {
+    let hardware = BTreeMap::from([("cores".to_owned(), number.to_string())]);
+    DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware }
+}
+
+fn key(op: u32, call: u32, device_number: u32, vjp: bool) -> CacheKey {
+    CacheKey {
+        op_id: format!("op_{op}@v1"),
+        call_key: format!("{call:x}"),
+        direction: if vjp { Direction::ForwardVjp } else { Direction::Forward },
+        device: device(device_number),
+    }
+}
+
+fn entry(block: u32) -> Arc<Entry> {
+    Arc::new(serde_json::from_str(&format!(r#"{{"config":{{"block":{block},"name":"größe"}}}}"#)).unwrap())
+}
+
+fn entries(count: u32) -> Vec<(CacheKey, Arc<Entry>)> {
+    (0..count).map(|n| (key(n % 7, n / 7, n % 3, n % 2 == 0), entry(n))).collect()
+}
+
+fn open(path: &std::path::Path) -> Result<Snapshot, StoreError> {
+    Snapshot::open(path, Mapping::WhereLocal)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_key_is_found_and_no_other(
+        wanted in prop::collection::vec((0..5_u32, 0..40_u32, 0..3_u32, any::<bool>(), any::<u32>()), 0..400),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.snapshot");
+        let list: Vec<_> =
+            wanted.iter().map(|&(op, call, device, vjp, block)| (key(op, call, device, vjp), entry(block))).collect();
+        // of equal keys the last one counts, as in a map
+        let map: BTreeMap<CacheKey, Arc<Entry>> = list.iter().cloned().collect();
+        let digest = write_snapshot(&path, &list).unwrap();
+        let store = SnapshotStore::new(open(&path).unwrap());
+        prop_assert_eq!(store.snapshot().digest(), digest);
+        prop_assert_eq!(store.snapshot().len(), map.len() as u64);
+        store.snapshot().verify().unwrap();
+        for op in 0..6 {
+            for call in 0..41 {
+                for (device, vjp) in [(0, false), (0, true), (1, false), (2, true), (3, false)] {
+                    let key = key(op, call, device, vjp);
+                    prop_assert_eq!(store.get(&key).unwrap(), map.get(&key).cloned());
+                }
+                let (op, call) = (format!("op_{op}@v1"), format!("{call:x}"));
+                let of_call: Vec<_> = map
+                    .iter()
+                    .filter(|(key, _)| key.op_id == op && key.call_key == call)
+                    .map(|(key, entry)| (key.clone(), Arc::clone(entry)))
+                    .collect();
+                prop_assert_eq!(store.of_call(&op, &call).unwrap(), of_call);
+            }
+        }
+        let all: Vec<_> = map.into_iter().collect();
+        prop_assert_eq!(store.entries().unwrap(), all.clone());
+        // the same entries in another order and with repetitions are the same bytes
+        let again = folder.path().join("b.snapshot");
+        write_snapshot(&again, &all.iter().rev().chain(&all).cloned().collect::<Vec<_>>()).unwrap();
+        prop_assert_eq!(fs::read(&path).unwrap(), fs::read(&again).unwrap());
+    }
+}
+
+/// What any reader may ask; each answer is right or an error, never another config.
+fn asks_are_right_or_fail(path: &std::path::Path, expected: &[(CacheKey, Arc<Entry>)]) -> bool {
+    let Ok(snapshot) = open(path) else { return true };
+    let mut failed = snapshot.verify().is_err();
+    let store = SnapshotStore::new(snapshot);
+    for (key, entry) in expected {
+        match store.get(key) {
+            Ok(Some(found)) => assert_eq!(found, *entry, "another config for {key:?}"),
+            Ok(None) => panic!("{key:?} is lost without a word"),
+            Err(error) => {
+                failed = true;
+                assert!(error.to_string().contains("a.snapshot"), "{error}");
+            }
+        }
+        if let Ok(found) = store.of_call(&key.op_id, &key.call_key) {
+            assert!(found.iter().all(|pair| expected.contains(pair)), "{found:?}");
+        }
+    }
+    match store.entries() {
+        Ok(found) => assert_eq!(found, expected),
+        Err(_) => failed = true,
+    }
+    failed
+}
+
+#[test]
+fn every_flipped_bit_is_noticed_and_never_gives_another_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.snapshot");
+    let mut expected = entries(40);
+    expected.sort_by(|a, b| a.0.cmp(&b.0));
+    write_snapshot(&path, &expected).unwrap();
+    let good = fs::read(&path).unwrap();
+    assert!(!asks_are_right_or_fail(&path, &expected), "the whole file is good");
+    for at in 0..good.len() {
+        for bit in [0, 5] {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << bit;
+            // a new file each time: what is mapped must not change
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, &bad).unwrap();
+            assert!(asks_are_right_or_fail(&path, &expected), "bit {bit} of byte {at} was flipped unnoticed");
+        }
+    }
+    for length in 0..good.len() {
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, &good[..length]).unwrap();
+        assert!(open(&path).is_err(), "cut to {length} bytes");
+    }
+}
+
+#[test]
+fn what_is_no_snapshot_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.snapshot");
+    let message = || open(&path).unwrap_err().to_string();
+    assert!(message().contains("a.snapshot") && message().contains("No such file"), "{}", message());
+    fs::write(&path, "{\"schema\":1}").unwrap();
+    assert!(message().contains("it is no snapshot"), "{}", message());
+    write_snapshot(&path, &entries(3)).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[8] = 2;
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, bytes).unwrap();
+    assert!(message().contains("version 2") && message().contains("newer autotune-lowered"), "{}", message());
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(message().contains("not a regular file"), "{}", message());
+    assert!(write_snapshot(&path, &entries(3)).unwrap_err().to_string().contains("a.snapshot"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
+}
+
+#[test]
+fn an_open_snapshot_stays_what_it_was_when_another_is_published() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.snapshot");
+    let first = write_snapshot(&path, &entries(100)).unwrap();
+    let reader = SnapshotStore::new(open(&path).unwrap());
+    assert_eq!(reader.tier(), Tier::Snapshot);
+    let second = write_snapshot(&path, &[(key(0, 0, 0, true), entry(999))]).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(reader.snapshot().digest(), first);
+    assert_eq!(reader.entries().unwrap().len(), 100);
+    reader.snapshot().verify().unwrap();
+    let later = SnapshotStore::new(open(&path).unwrap());
+    assert_eq!(later.snapshot().digest(), second);
+    assert_eq!(later.get(&key(0, 0, 0, true)).unwrap(), Some(entry(999)));
+    assert!(matches!(later.put(&key(0, 0, 0, true), &entry(1)), Err(StoreError::ReadOnly(_))));
+}
