@@ -10,10 +10,9 @@ import sys
 import textwrap
 
 import pytest
-from record_support import array_bytes, program, record_of, records
+from record_support import array_bytes, record_of, records
 
 pytest.importorskip("jax", reason="recording needs JAX")
-os.environ.setdefault("EJKERNEL_AUTOTUNE_POLICY", "heuristics")
 pytest.importorskip("ejkernel", reason="these record ejkernel's operations")
 
 import autotune_lowered
@@ -276,7 +275,7 @@ SCRIPT = """
 
 
 @pytest.mark.parametrize("how", ["runner", "environment"])
-def test_an_unmodified_program_is_recorded_and_tuned(tmp_path, how):
+def test_an_unmodified_program_is_recorded_and_tuned(tmp_path, how, request):
     script, module, registry = tmp_path / "train.py", tmp_path / "module.mlir", tmp_path / "registry"
     script.write_text(textwrap.dedent(SCRIPT))
     command = [sys.executable, str(script), str(module)]
@@ -289,11 +288,9 @@ def test_an_unmodified_program_is_recorded_and_tuned(tmp_path, how):
     subprocess.run(command, check=True, env=environment, timeout=300, cwd=tmp_path)
     assert {record["op_id"] for record in records(registry)} == {FLASH, GROUPED}
 
-    plugin = os.environ.get("AUTOTUNE_LOWERED_TEST_PLUGIN")
-    if program() is None or plugin is None:
-        pytest.skip("needs the program (AUTOTUNE_LOWERED_EXE) and a CPU plugin (AUTOTUNE_LOWERED_TEST_PLUGIN)")
+    plugin, program = request.getfixturevalue("plugin"), request.getfixturevalue("program")
     options = ["--registry", registry, "--plugin", plugin, "--rounds", "6", "--cache", tmp_path / "cache", "--format", "json"]
-    done = subprocess.run([program(), module, *options], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([program, module, *options], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert {operation["op_id"] for operation in result["operations"]} == {FLASH, GROUPED}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -11,7 +10,6 @@ import pytest
 from record_support import program, record_of
 
 pytest.importorskip("jax", reason="recording needs JAX")
-os.environ.setdefault("EJKERNEL_AUTOTUNE_POLICY", "heuristics")
 pytest.importorskip("ejkernel", reason="these record ejkernel's operations")
 
 import autotune_lowered

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import multiprocessing
 import os
 import pathlib
 import subprocess
@@ -431,10 +430,9 @@ def test_a_parameter_left_out_is_one_that_is_null():
     assert found["not_varied"] == ["a", "b"]
 
 
-def test_the_device_is_the_one_that_the_program_sees():
-    plugin = os.environ.get("AUTOTUNE_LOWERED_TEST_PLUGIN")
-    if program() is None or plugin is None:
-        pytest.skip("needs the program (AUTOTUNE_LOWERED_EXE) and a CPU plugin (AUTOTUNE_LOWERED_TEST_PLUGIN)")
+def test_the_device_is_the_one_that_the_program_sees(plugin):
+    if program() is None:
+        pytest.skip("needs the program (AUTOTUNE_LOWERED_EXE)")
     from autotune_lowered.worker import fingerprint
 
     done = subprocess.run([program(), "device", "--plugin", plugin, "--format", "json"], capture_output=True, text=True)
