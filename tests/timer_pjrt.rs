@@ -69,6 +69,7 @@ impl Place {
             direction: Direction::Forward,
             inputs,
             candidates: candidates.collect(),
+            recipe: None,
             scratch: self.folder.path().to_owned(),
         }
     }

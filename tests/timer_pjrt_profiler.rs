@@ -135,6 +135,7 @@ impl Simulated {
             direction: Direction::Forward,
             inputs: vec![input("a"), input("b")],
             candidates: candidates.to_vec(),
+            recipe: None,
             scratch: self.folder.path().to_owned(),
         }
     }

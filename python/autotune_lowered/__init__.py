@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -21,6 +22,7 @@ _NAMES = {
     "dump": "module",
     "overlay": "_in_force",
     "profiling": "profiling",
+    "recording": "_recording",
     "tunable": "_tunable",
     "use_cache": "_device",
 }
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from ._device import device as device
     from ._device import use_cache as use_cache
     from ._in_force import overlay as overlay
+    from ._recording import recording as recording
     from ._result import AutotuningResult as AutotuningResult
     from ._tunable import tunable as tunable
     from ._tuning import TuningError as TuningError
@@ -56,3 +59,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if os.environ.get("AUTOTUNE_LOWERED_RECORD"):
+    from ._recording import record_whole_process
+
+    record_whole_process(os.environ["AUTOTUNE_LOWERED_RECORD"])

@@ -54,6 +54,7 @@ impl Bench {
             call_key: job.call_key.clone(),
             direction: job.direction,
             inputs: job.inputs.iter().map(Input::from).collect(),
+            recipe: job.recipe.clone(),
             scratch: job.scratch.clone(),
         };
         self.prepared.clear();

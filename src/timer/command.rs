@@ -84,7 +84,10 @@ impl CommandTimer {
 
     fn load_params(&self, candidate: usize) -> Result<LoadParams, Failure> {
         let JobCandidate { config, program } = find(&self.job, candidate)?;
-        if program.is_none() && !self.bench.hello().can(capability::BUILD_PROGRAMS) {
+        let has_recipe = self.job.as_ref().is_some_and(|job| job.recipe.is_some());
+        let hello = self.bench.hello();
+        let can_build = hello.can(capability::BUILD_PROGRAMS) || (has_recipe && hello.can(capability::BUILD_RECIPES));
+        if program.is_none() && !can_build {
             let message = format!("candidate {candidate} has no program and the worker cannot build one");
             return Err(Failure::new(FailureKind::NoProgram, message));
         }
