@@ -52,7 +52,9 @@ def main(folder):
     folder = pathlib.Path(folder)
     registry, module, cache, exported = (folder / name for name in ("registry", "module.mlir", "cache", "ejkernel"))
     # tuning is ours here: ejkernel takes what its heuristics say
-    python([RECORD, registry, module], EJKERNEL_AUTOTUNE_POLICY="heuristics", EJKERNEL_PERSISTENT_CACHE_DIR=folder / "none")
+    python(
+        [RECORD, registry, module], EJKERNEL_AUTOTUNE_POLICY="heuristics", EJKERNEL_PERSISTENT_CACHE_DIR=folder / "none"
+    )
     options = ["--registry", registry, "--cache", cache, "--rounds", "6", "--format", "json"]
     done = run([program(), module, *options, *timer()])
     (operation,) = json.loads(done)["operations"]

@@ -6,11 +6,12 @@ python examples/tunable/blocked_matmul.py
 
 import tempfile
 
-import autotune_lowered
 import jax
 import jax.numpy as jnp
 import tuning
 from jax import lax
+
+import autotune_lowered
 
 
 @autotune_lowered.tunable(

@@ -6,11 +6,12 @@ python examples/tunable/pallas_add.py
 
 import tempfile
 
-import autotune_lowered
 import jax
 import jax.numpy as jnp
 import tuning
 from jax.experimental import pallas as pl
+
+import autotune_lowered
 
 
 @autotune_lowered.tunable(

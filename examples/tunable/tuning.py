@@ -7,8 +7,9 @@ import shutil
 import subprocess
 import sys
 
-import autotune_lowered
 import jax
+
+import autotune_lowered
 
 
 def best_configs(step, arguments, folder, directions=("forward",)):

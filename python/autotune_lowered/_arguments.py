@@ -53,9 +53,7 @@ def split(named: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         return Leaf(full)
 
     template = {
-        name: jax.tree_util.tree_map_with_path(
-            functools.partial(place, name), value, is_leaf=lambda leaf: leaf is None
-        )
+        name: jax.tree_util.tree_map_with_path(functools.partial(place, name), value, is_leaf=lambda leaf: leaf is None)
         for name, value in named.items()
     }
     return arrays, template

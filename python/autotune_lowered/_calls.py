@@ -204,9 +204,7 @@ class _Record:
             "op_id": self.call.op_id,
             "call_key": self.call.call_key,
             "direction": self.direction,
-            "arguments": [
-                {"name": name, "spec": specs[name], "fill": self.fills.get(name, UNKNOWN)} for name in names
-            ],
+            "arguments": [{"name": name, "spec": specs[name], "fill": self.fills.get(name, UNKNOWN)} for name in names],
             "static_arguments": static,
             "baseline": baseline,
             "candidates": [self._stored(candidate) for candidate in candidates],

@@ -63,7 +63,9 @@ class _Attached:
 
     def attach(self, registry: ModuleType) -> None:
         if not hasattr(registry, "record_invocation"):
-            LOG.error("this ejkernel has no `ops.registry.record_invocation`: its calls are not recorded; 0.0.80 has it")
+            LOG.error(
+                "this ejkernel has no `ops.registry.record_invocation`: its calls are not recorded; 0.0.80 has it"
+            )
             return
         with _LOCK:
             if not _ATTACHED:
@@ -136,7 +138,9 @@ def describe_call(
     from ejkernel.ops import Invocation
 
     if Invocation(op_id=kernel.op_id, args=tuple(args), kwargs=dict(kwargs)).make_key(kernel.key_builder) != call_key:
-        raise Unrecordable('ejkernel stamps no label on a call with `method="shard_map"`, so nothing could be matched to it')
+        raise Unrecordable(
+            'ejkernel stamps no label on a call with `method="shard_map"`, so nothing could be matched to it'
+        )
     named = dict(zip(_positional_names(kernel, len(args)), args, strict=True)) | dict(kwargs)
     arrays, template = split(named)
     specs = {name: _spec(name, value) for name, value in arrays.items()}

@@ -163,7 +163,9 @@ def _retracing(value: int) -> Any:
     if key is None:
         import jax
 
-        LOG.info("this JAX cannot key its traces: its caches are cleared, so that what was traced before is traced again")
+        LOG.info(
+            "this JAX cannot key its traces: its caches are cleared, so that what was traced before is traced again"
+        )
         jax.clear_caches()
         return _Closing(contextlib.nullcontext())
     return _Closing(key(value))

@@ -101,8 +101,11 @@ class AutotuningResult:
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
         lines = [
             "  ".join(
-                [cell.rjust(width) if 3 <= column <= 5 else cell.ljust(width)
-                 for column, (cell, width) in enumerate(zip(row, widths, strict=False))] + [row[6]]
+                [
+                    cell.rjust(width) if 3 <= column <= 5 else cell.ljust(width)
+                    for column, (cell, width) in enumerate(zip(row, widths, strict=False))
+                ]
+                + [row[6]]
             ).rstrip()
             for row in rows
         ]

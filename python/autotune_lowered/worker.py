@@ -19,12 +19,34 @@ LIMIT = 1 << 20
 MODULE_NAME = "jit_autotune_fn_%d"
 # XLA's names of element types to numpy's, where they differ
 NUMPY_NAMES = {
-    "pred": "bool", "s2": "int2", "s4": "int4", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64",
-    "u2": "uint2", "u4": "uint4", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
-    "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128",
-    "f8e5m2": "float8_e5m2", "f8e4m3": "float8_e4m3", "f8e4m3fn": "float8_e4m3fn", "f8e3m4": "float8_e3m4",
-    "f8e4m3b11fnuz": "float8_e4m3b11fnuz", "f8e5m2fnuz": "float8_e5m2fnuz", "f8e4m3fnuz": "float8_e4m3fnuz",
-    "f8e8m0fnu": "float8_e8m0fnu", "f4e2m1fn": "float4_e2m1fn",
+    "pred": "bool",
+    "s2": "int2",
+    "s4": "int4",
+    "s8": "int8",
+    "s16": "int16",
+    "s32": "int32",
+    "s64": "int64",
+    "u2": "uint2",
+    "u4": "uint4",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "bf16": "bfloat16",
+    "c64": "complex64",
+    "c128": "complex128",
+    "f8e5m2": "float8_e5m2",
+    "f8e4m3": "float8_e4m3",
+    "f8e4m3fn": "float8_e4m3fn",
+    "f8e3m4": "float8_e3m4",
+    "f8e4m3b11fnuz": "float8_e4m3b11fnuz",
+    "f8e5m2fnuz": "float8_e5m2fnuz",
+    "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e8m0fnu": "float8_e8m0fnu",
+    "f4e2m1fn": "float4_e2m1fn",
 }
 XLA_NAMES = {numpy: xla for xla, numpy in NUMPY_NAMES.items()}
 
@@ -66,7 +88,8 @@ class Worker:
             "protocol": 1,
             "worker": "jax %s" % jax.__version__,
             # recipes are built by the package, which need not be where this file is
-            "capabilities": ["profile"] + ["build-recipes"] * (importlib.util.find_spec("autotune_lowered") is not None),
+            "capabilities": ["profile"]
+            + ["build-recipes"] * (importlib.util.find_spec("autotune_lowered") is not None),
             "source": "device-profile",
             "devices": [fingerprint(device) for device in jax.devices()],
             "device": self.index,

@@ -39,7 +39,11 @@ def run(program):
 
     def run(*words, expected=0, environment=None):
         done = subprocess.run(
-            [program, *map(str, words)], capture_output=True, text=True, timeout=300, env=os.environ | (environment or {})
+            [program, *map(str, words)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=os.environ | (environment or {}),
         )
         assert done.returncode == expected, done.stderr
         return done.stdout
@@ -51,7 +55,11 @@ def run(program):
 def plugin():
     """A PJRT CPU plugin."""
     listed = os.environ.get("AUTOTUNE_LOWERED_TEST_PLUGIN", "").split(":")[0]
-    found = [listed] if listed else [str(path) for path in pathlib.Path(sys.prefix).glob("lib/python*/site-packages/xla_plugins/*/*.so")]
+    found = (
+        [listed]
+        if listed
+        else [str(path) for path in pathlib.Path(sys.prefix).glob("lib/python*/site-packages/xla_plugins/*/*.so")]
+    )
     if not found:
         pytest.skip("no PJRT CPU plugin: pip install xla-cpu-pjrt")
     return found[0]

@@ -17,7 +17,9 @@ os.environ.setdefault("EJKERNEL_PERSISTENT_CACHE_DIR", tempfile.mkdtemp(prefix="
 
 def records(folder):
     """The invocations of a registry's folder."""
-    return [json.loads(path.read_text())["invocation"] for path in sorted(pathlib.Path(folder).glob("invocations/*/*.json"))]
+    return [
+        json.loads(path.read_text())["invocation"] for path in sorted(pathlib.Path(folder).glob("invocations/*/*.json"))
+    ]
 
 
 def record_of(folder, op_id, direction, platform=None):

@@ -15,13 +15,14 @@ from record_support import array_bytes, record_of, records
 pytest.importorskip("jax", reason="recording needs JAX")
 pytest.importorskip("ejkernel", reason="these record ejkernel's operations")
 
-import autotune_lowered
 import jax
 import jax.numpy as jnp
 import numpy as np
 from ejkernel.modules import flash_attention, grouped_matmul
 from ejkernel.ops.registry import get_invocations
 from ejkernel.ops.utils.fingerprint import device_fingerprint
+
+import autotune_lowered
 
 FLASH, GROUPED = "flash_attention@v2", "grouped_matmul@v0"
 
@@ -59,7 +60,8 @@ def test_a_call_under_jit_is_recorded_in_both_directions_with_shapes_only(tmp_pa
     # ejkernel's heuristic on a CPU and its XLA candidates (flash_attention.py: candidate_cfgs_xla)
     assert forward["baseline"]["fwd_params"] == {"q_blocksize": 128, "kv_blocksize": 128}
     blocks = {
-        (c["config"]["fwd_params"]["q_blocksize"], c["config"]["fwd_params"]["kv_blocksize"]) for c in forward["candidates"]
+        (c["config"]["fwd_params"]["q_blocksize"], c["config"]["fwd_params"]["kv_blocksize"])
+        for c in forward["candidates"]
     }
     assert {(128, 128), (128, 256), (256, 256), (256, 128), (128, 512), (256, 512)} <= blocks
     assert all("program" in candidate for candidate in forward["candidates"])
@@ -289,7 +291,18 @@ def test_an_unmodified_program_is_recorded_and_tuned(tmp_path, how, request):
     assert {record["op_id"] for record in records(registry)} == {FLASH, GROUPED}
 
     plugin, program = request.getfixturevalue("plugin"), request.getfixturevalue("program")
-    options = ["--registry", registry, "--plugin", plugin, "--rounds", "6", "--cache", tmp_path / "cache", "--format", "json"]
+    options = [
+        "--registry",
+        registry,
+        "--plugin",
+        plugin,
+        "--rounds",
+        "6",
+        "--cache",
+        tmp_path / "cache",
+        "--format",
+        "json",
+    ]
     done = subprocess.run([program, module, *options], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

@@ -12,13 +12,14 @@ from record_support import program, record_of
 pytest.importorskip("jax", reason="recording needs JAX")
 pytest.importorskip("ejkernel", reason="these record ejkernel's operations")
 
-import autotune_lowered
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ejkernel.modules import flash_attention, grouped_matmul
+
+import autotune_lowered
 from autotune_lowered import _ejkernel, _recipe
 from autotune_lowered.worker import Failed, Worker
-from ejkernel.modules import flash_attention, grouped_matmul
 
 FLASH, GROUPED = "flash_attention@v2", "grouped_matmul@v0"
 
@@ -91,7 +92,9 @@ def test_the_worker_builds_runs_and_gives_the_outputs(registries, tmp_path):
     assert loaded["signature"]["parameters"] == [item["spec"] for item in inputs]
     (output,) = worker.outputs({"candidate": 3, "folder": str(tmp_path)})["outputs"]
     starts = np.cumsum([0, 10, 20, 30, 4])
-    expected = np.concatenate([values["lhs"][a:b] @ values["rhs"][g] for g, (a, b) in enumerate(zip(starts[:-1], starts[1:], strict=True))])
+    expected = np.concatenate(
+        [values["lhs"][a:b] @ values["rhs"][g] for g, (a, b) in enumerate(zip(starts[:-1], starts[1:], strict=True))]
+    )
     np.testing.assert_allclose(np.fromfile(output["path"], np.float32).reshape(64, 32), expected, rtol=1e-4, atol=1e-4)
 
     worker.begin(job)
@@ -129,7 +132,16 @@ def test_the_program_tunes_what_only_the_worker_can_build(registries, tmp_path):
     with autotune_lowered.recording(tmp_path / "again", directions=("forward",)):
         text = jax.jit(f).lower(*arguments).as_text(debug_info=True)
     (tmp_path / "module.mlir").write_text(text)
-    options = ["--registry", without, "--timer", f"jax:{sys.executable}", "--rounds", "6", "--cache", tmp_path / "cache"]
+    options = [
+        "--registry",
+        without,
+        "--timer",
+        f"jax:{sys.executable}",
+        "--rounds",
+        "6",
+        "--cache",
+        tmp_path / "cache",
+    ]
     done = subprocess.run(
         [program(), tmp_path / "module.mlir", *options, "--format", "json"], capture_output=True, text=True, timeout=400
     )

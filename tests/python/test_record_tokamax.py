@@ -16,9 +16,10 @@ from absl import flags
 
 flags.FLAGS(["test"])  # Tokamax reads its options from the command line, which is pytest's
 
-import autotune_lowered
 import jax
 import jax.numpy as jnp
+
+import autotune_lowered
 
 NORMALIZATION = "tokamax._src.ops.normalization.base.Normalization"
 RAGGED_DOT = "tokamax._src.ops.ragged_dot.base.RaggedDot"

@@ -17,10 +17,11 @@ from record_support import array_bytes, program, record_of, records
 
 pytest.importorskip("jax", reason="recording needs JAX")
 
-import autotune_lowered
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+import autotune_lowered
 from autotune_lowered._calls import RecordedCall, record_call
 from autotune_lowered._exercise import parameters_of
 
@@ -44,7 +45,9 @@ def test_importing_the_package_is_quick_and_loads_no_jax():
     code = "import time; t = time.perf_counter(); import autotune_lowered, sys; print(time.perf_counter() - t, 'jax' in sys.modules)"
     taken = []
     for _ in range(3):
-        seconds, has_jax = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        seconds, has_jax = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
         assert has_jax == "False"
         taken.append(float(seconds))
     assert min(taken) < 0.05
@@ -147,7 +150,11 @@ def test_the_vjp_program_computes_the_gradient():
 def test_an_operation_of_integers_has_no_second_direction(tmp_path):
     arrays = {"i": jax.ShapeDtypeStruct((3,), jnp.int32)}
     with autotune_lowered.recording(tmp_path):
-        one = call(build=lambda config: lambda i: i * config["block"], arrays=arrays, values={"i": np.arange(3, dtype=np.int32)})
+        one = call(
+            build=lambda config: lambda i: i * config["block"],
+            arrays=arrays,
+            values={"i": np.arange(3, dtype=np.int32)},
+        )
         record_call(autotune_lowered.recording.active(), one)
     (record,) = records(tmp_path)
     assert record["direction"] == "forward"
@@ -244,7 +251,9 @@ def test_fills_follow_the_data(tmp_path):
     with autotune_lowered.recording(tmp_path / "all", directions=("forward",)):
         record_call(autotune_lowered.recording.active(), call(build=build, arrays=specs, values=arrays))
     fills = {a["name"]: a["fill"] for a in record_of(tmp_path / "all", "scaled@v1", "forward")["arguments"]}
-    assert fills["wide"]["kind"] == "normal" and abs(fills["wide"]["scale"] - np.sqrt(np.mean(arrays["wide"] ** 2))) < 0.01
+    assert (
+        fills["wide"]["kind"] == "normal" and abs(fills["wide"]["scale"] - np.sqrt(np.mean(arrays["wide"] ** 2))) < 0.01
+    )
 
 
 def test_an_exception_in_the_block_loses_nothing(tmp_path):

@@ -25,16 +25,28 @@ def row(op_id, key, direction, config, best_ns=500_000.0, **more):
     baseline = {"config": {"rows": 4}, "median_ns": 1_000_000.0}
     best = None if config is None else {"config": config, "median_ns": best_ns}
     return {
-        "op_id": op_id, "call_key": key, "direction": direction, "status": "tuned" if best else "failed",
-        "reason": "", "baseline": baseline, "best": best, "speed_up": 2.0 if best else None,
+        "op_id": op_id,
+        "call_key": key,
+        "direction": direction,
+        "status": "tuned" if best else "failed",
+        "reason": "",
+        "baseline": baseline,
+        "best": best,
+        "speed_up": 2.0 if best else None,
     } | more
 
 
 def result_of(*rows):
     identity = {"platform": "cpu", "device_kind": "cpu", "hardware": {"cores": "2"}}
     return AutotuningResult(
-        {"schema": 1, "device": {"identity": identity, "environment": {}}, "timer": "replay", "operations": list(rows),
-         "interrupted": False, "notes": []}
+        {
+            "schema": 1,
+            "device": {"identity": identity, "environment": {}},
+            "timer": "replay",
+            "operations": list(rows),
+            "interrupted": False,
+            "notes": [],
+        }
     )
 
 
@@ -100,7 +112,18 @@ def test_a_result_prints_as_a_table_and_converts_to_a_frame():
     lines = str(result).splitlines()
     assert lines[0] == "cpu:cpu, timed by replay"
     assert lines[1].split() == ["operation", "direction", "status", "baseline", "best", "speed-up", "config"]
-    assert lines[2].split() == [f"tuning_test@v1:{KEY}", "forward", "tuned", "1", "ms", "1.23", "µs", "2.00×", '{"rows":', "8}"]
+    assert lines[2].split() == [
+        f"tuning_test@v1:{KEY}",
+        "forward",
+        "tuned",
+        "1",
+        "ms",
+        "1.23",
+        "µs",
+        "2.00×",
+        '{"rows":',
+        "8}",
+    ]
     assert lines[3].endswith("nothing could be measured") and "—" in lines[3]
     assert repr(result) == "<AutotuningResult: 1 of 2 operations decided>"
     assert result.device.fingerprint["identity"]["hardware"] == {"cores": "2"}
@@ -198,10 +221,10 @@ def test_tunables_ask_the_cache(tmp_path, run):
     autotune_lowered.use_cache(None)
     assert jitted(x).shape == (4,)
     # a process that says nothing takes the default folder's
-    script = f"""
+    script = """
 import jax.numpy as jnp
 import autotune_lowered
-@autotune_lowered.tunable(op="tuning_test", version=1, space={{"rows": [2, 4, 8]}})
+@autotune_lowered.tunable(op="tuning_test", version=1, space={"rows": [2, 4, 8]})
 def tuned(x, *, rows=4):
     return x.reshape(rows, -1).sum(axis=0)
 print(tuned(jnp.arange(16.0)).shape)
