@@ -74,7 +74,7 @@ fn stores() {
     row("append a round of 16 candidates × 4 runs", &append);
 
     let root = folder.path().join("cache");
-    let mut ledger = Ledger::open(&root, vec![]).unwrap();
+    let ledger = Ledger::open(&root, vec![]).unwrap();
     let commit: Vec<f64> = (0..1000).map(|n| timed(|| ledger.commit(None, &key(n), &entry()).unwrap())).collect();
     row("commit a decision: log synced, sled flushed", &commit);
     row("close a cache of 1,000 entries", &[timed(|| drop(ledger))]);

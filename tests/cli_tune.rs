@@ -213,3 +213,29 @@ fn the_real_runtime_tunes_the_example() {
         assert!(measured.iter().all(|candidate| candidate["median_ns"].as_f64().unwrap() > 1000.0), "{operation}");
     }
 }
+
+#[test]
+fn operations_are_shared_among_devices() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let module = module();
+    let plugin = plugin.display().to_string();
+    let two = ["--client-option", "cpu_device_count=2", "--rounds", "6", "--format", "json"];
+    let mut arguments = vec![module.as_str(), "--plugin", &plugin, "--devices", "0,1"];
+    arguments.extend(two);
+    let run_of_two = run(&cache, &arguments);
+    assert!([0, 1].contains(&run_of_two.code), "{}", run_of_two.stderr);
+    let result = run_of_two.json();
+    assert_eq!(result["operations"].as_array().unwrap().len(), 4);
+    for operation in result["operations"].as_array().unwrap() {
+        // six rounds of two programs side by side on two cores need not tell them apart; each was measured
+        assert_eq!(operation["rounds_measured"], 6, "{operation}");
+    }
+    for (list, expected) in [("0,0", "no list of devices"), ("1-0", "no list"), ("a", "no list"), ("0,7", "device 7")] {
+        let refused = run(&cache, &[&module, "--plugin", &plugin, "--devices", list]);
+        assert!([2, 5].contains(&refused.code) && refused.stderr.contains(expected), "{list}: {}", refused.stderr);
+    }
+    let refused = run(&cache, &[&module, "--devices", "0,1", "--timer", "replay:x"]);
+    assert!(refused.code == 2 && refused.stderr.contains("has one device"), "{}", refused.stderr);
+}

@@ -23,7 +23,7 @@ fn entry(n: usize) -> Arc<Entry> {
 }
 
 fn filled(root: &Path, entries: usize) {
-    let mut ledger = Ledger::open(root, vec![]).unwrap();
+    let ledger = Ledger::open(root, vec![]).unwrap();
     for n in 0..entries {
         ledger.commit(None, &key(n), &entry(n)).unwrap();
     }
@@ -207,7 +207,7 @@ fn a_damaged_log_and_an_older_sled_give_all_that_either_holds() {
 fn a_removed_entry_stays_removed_after_a_rebuild() {
     let root = tempfile::tempdir().unwrap();
     filled(root.path(), 3);
-    let mut ledger = Ledger::open(root.path(), vec![]).unwrap();
+    let ledger = Ledger::open(root.path(), vec![]).unwrap();
     assert!(ledger.remove(&key(1)).unwrap());
     drop(ledger);
     drop(Ledger::rebuild(root.path()).unwrap());
@@ -238,7 +238,7 @@ fn a_second_ledger_is_refused_by_name() {
 fn look_ups_go_on_while_another_process_has_the_folder() {
     let root = tempfile::tempdir().unwrap();
     filled(root.path(), 2);
-    let mut writer = Ledger::open(root.path(), vec![]).unwrap();
+    let writer = Ledger::open(root.path(), vec![]).unwrap();
     writer.commit(None, &key(2), &entry(2)).unwrap();
     let reader = Ledger::open_for_reading(root.path(), Vec::new).unwrap();
     let found = reader.cache().entry(&key(2)).unwrap().unwrap();

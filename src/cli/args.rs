@@ -183,6 +183,9 @@ pub(super) struct TuneArgs {
     pub keep_profiles: Option<PathBuf>,
     #[command(flatten)]
     pub plugin: PluginArgs,
+    /// Tune on several devices of one kind at once, each operation on one of them: `0,1` or `0-7`
+    #[arg(long, value_name = "LIST", value_parser = device_list, conflicts_with_all = ["device", "keep_profiles"])]
+    pub devices: Option<DeviceList>,
     /// Folder of search spaces that go before those shipped; they feed workers that build programs themselves
     #[arg(long, value_name = "DIR")]
     pub candidates: Option<PathBuf>,
@@ -213,6 +216,25 @@ pub(super) struct TuneArgs {
     pub dry_run: bool,
     #[command(flatten)]
     pub format: FormatArg,
+}
+
+/// Devices by number, each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DeviceList(pub Vec<usize>);
+
+fn device_list(text: &str) -> Result<DeviceList, String> {
+    let wrong = || format!("`{text}` is no list of devices such as `0,1` or `0-7`");
+    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|number| *number < 4096);
+    let mut devices = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
+        if first > last || (first..=last).any(|device| devices.contains(&device)) {
+            return Err(wrong());
+        }
+        devices.extend(first..=last);
+    }
+    Ok(DeviceList(devices))
 }
 
 /// A part of one: at least zero, below one.

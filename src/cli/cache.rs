@@ -84,7 +84,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             }
         }
         CacheCommand::Rm { op, key, cache } => {
-            let mut ledger = open(cache)?;
+            let ledger = open(cache)?;
             let wanted = |entry: &CacheKey| entry.op_id == *op && key.as_ref().is_none_or(|key| entry.call_key == *key);
             let keys: Vec<CacheKey> =
                 ledger.cache().entries()?.into_iter().map(|(key, ..)| key).filter(wanted).collect();
@@ -118,7 +118,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         }
         CacheCommand::Import { format, path, cache } => return import(*format, path, cache, out),
         CacheCommand::Rebuild { cache } => {
-            let mut ledger = Ledger::rebuild(&folder(cache)?)?;
+            let ledger = Ledger::rebuild(&folder(cache)?)?;
             tell(&ledger);
             ledger.publish()?;
             writeln!(out, "{} entries", ledger.cache().entries()?.len())?;
@@ -186,7 +186,7 @@ fn import(format: ExchangeArg, path: &Path, cache: &CacheArgs, out: &mut dyn Wri
     for reason in &left_out {
         tracing::warn!("left out: {reason}");
     }
-    let mut ledger = open(cache)?;
+    let ledger = open(cache)?;
     let mut imported = 0;
     let decided = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
     for (key, entry) in &entries {

@@ -20,10 +20,11 @@ use crate::timer::{
     CommandTimer, Failure, FailureKind, KeepingTimer, Limits, Metric, ProfileReplay, ReplayTimer, Source, Timer,
 };
 use crate::tune::{
-    Autotuner, AutotuningResult, Ledger, MissedLabel, OperationResult, PlannedInvocation, Status, TuneOptions,
+    Autotuner, AutotuningResult, Event, Ledger, MissedLabel, OperationResult, PlannedInvocation, Status, TuneOptions,
+    run_on_devices,
 };
 
-use super::args::{ByNameArg, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
+use super::args::{ByNameArg, DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
 use super::fault::Fault;
 use super::progress::Progress;
 use super::{cache, candidates, device, exit, registry, scan};
@@ -44,7 +45,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let registry = registry::open(&registry_folder(args, module)?)?;
     let cancel = cancel_flag()?;
     // the cache comes first: a locked or broken one is known before a device is started
-    let mut ledger = if args.no_persist || args.dry_run {
+    let ledger = if args.no_persist || args.dry_run {
         Ledger::in_memory(cache::seeds(&args.cache))
     } else {
         cache::open(&args.cache)?
@@ -52,10 +53,10 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let scratch = tempfile::tempdir()
         .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
     let executables = ledger.root().map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
-    let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };
-    let mut timer = start_timer(&choice, &executables)?;
+    let mut timers = start_timers(args, &executables)?;
+    let Some(timer) = timers.first() else { return Err(Fault::new(exit::USAGE, "`--devices` names no device")) };
     let of_timer = timer.notes().to_vec();
-    timer = keeping(args, timer)?;
+    let builds_programs = timer.builds_programs();
     let by_name = match args.by_name {
         ByNameArg::Few => ByName::Few,
         ByNameArg::All => ByName::All,
@@ -69,7 +70,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
             return Err(Fault::new(exit::NOTHING_MATCHED, message));
         }
     }
-    if timer.builds_programs() {
+    if builds_programs {
         let spaces = candidates::spaces(args.candidates.as_deref())?;
         for planned in &mut plan {
             if let Some(space) = spaces.get(split_op_id(&planned.invocation.op_id).0) {
@@ -83,17 +84,27 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         force: args.force,
         ..TuneOptions::default()
     };
-    let mut progress = Progress::new(bars.clone());
-    let mut on_event = |event: crate::tune::Event<'_>| progress.draw(&event);
-    let mut tuner = Autotuner {
-        registry: &registry,
-        timer: &mut *timer,
-        ledger: &mut ledger,
-        options: &options,
-        cancel: &cancel,
-        on_event: &mut on_event,
+    // one for each device: each draws its own bar
+    let mut drawn: Vec<Progress> = timers.iter().map(|_| Progress::new(bars.clone())).collect();
+    let mut handlers: Vec<_> = drawn.iter_mut().map(|progress| |event: Event<'_>| progress.draw(&event)).collect();
+    let mut tuners: Vec<Autotuner<'_, '_>> = timers
+        .iter_mut()
+        .zip(&mut handlers)
+        .map(|(timer, on_event)| Autotuner {
+            registry: &registry,
+            timer: &mut **timer,
+            ledger: &ledger,
+            options: &options,
+            cancel: &cancel,
+            on_event,
+        })
+        .collect();
+    let outcome = match tuners.as_mut_slice() {
+        [tuner, ..] if args.dry_run => Some((tuner.preview(&plan), None)),
+        [tuner] => Some(tuner.run(&plan)),
+        tuners => run_on_devices(tuners, &plan),
     };
-    let (mut result, stopped_by) = if args.dry_run { (tuner.preview(&plan), None) } else { tuner.run(&plan) };
+    let Some((mut result, stopped_by)) = outcome else { return Ok(exit::FINE) };
     result.missed = missed(&scan, &matching);
     result.notes.splice(0..0, notes(&scan, &registry, ledger.notes()));
     result.notes.extend(of_timer);
@@ -172,6 +183,33 @@ pub(super) struct TimerChoice<'a> {
     pub(super) limits: &'a LimitArgs,
     /// As `--metric` has it.
     pub(super) metric: Option<MetricArg>,
+}
+
+/// A timer for each device that the user chose; all devices must be of one identity.
+fn start_timers(args: &TuneArgs, executables: &Path) -> Result<Vec<Box<dyn Timer>>, Fault> {
+    fn choice<'a>(args: &'a TuneArgs, plugin: &'a PluginArgs) -> TimerChoice<'a> {
+        TimerChoice { timer: &args.timer, plugin, limits: &args.limits, metric: args.metric }
+    }
+    let Some(DeviceList(devices)) = &args.devices else {
+        return Ok(vec![keeping(args, start_timer(&choice(args, &args.plugin), executables)?)?]);
+    };
+    if args.timer != "pjrt" && args.timer != "jax" && !args.timer.starts_with("jax:") {
+        let message = format!("`--devices` is for the timers `pjrt` and `jax`; `{}` has one device", args.timer);
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    let mut timers: Vec<Box<dyn Timer>> = Vec::new();
+    for &device in devices {
+        let plugin = PluginArgs { device, ..args.plugin.clone() };
+        let timer = start_timer(&choice(args, &plugin), executables)?;
+        if let Some(first) = timers.first()
+            && first.device().identity != timer.device().identity
+        {
+            let (one, other) = (&first.device().identity, &timer.device().identity);
+            return Err(Fault::device(format!("device {device} is {other}, the first one is {one}: tune them apart")));
+        }
+        timers.push(timer);
+    }
+    Ok(timers)
 }
 
 /// Starts a timer and says what it wants the user to know; kept executables lie in the folder.

@@ -212,7 +212,7 @@ pub struct Prepared {
 /// [`measure`](Self::measure) and [`outputs`](Self::outputs) in any order, [`end`](Self::end). After a failure that
 /// [needs a restart](Failure::needs_restart), [`restart`](Self::restart) loads what was prepared before into a fresh
 /// worker (except `without`) and the epoch grows.
-pub trait Timer {
+pub trait Timer: Send {
     /// Name as in `--timer`: `pjrt`, `command:…`, `replay:…`.
     fn name(&self) -> &str;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cache::{
@@ -21,18 +21,25 @@ const LOG_FILE: &str = "samples-v1.log";
 /// Field order matters: the cache closes sled before the lock goes.
 pub struct Ledger {
     cache: TieredCache,
-    log: Option<SampleLog>,
+    log: Option<Mutex<SampleLog>>,
     notes: Vec<String>,
     root: Option<PathBuf>,
     /// When the snapshot was published last, and how long that took.
-    published: Option<(Instant, Duration)>,
+    published: Mutex<Option<(Instant, Duration)>>,
     _lock: Option<FolderLock>,
 }
 
 impl Ledger {
     /// A ledger that ends with this process. `lower` are read-only tiers.
     pub fn in_memory(lower: Vec<Box<dyn ConfigStore>>) -> Self {
-        Self { cache: TieredCache::new(lower), log: None, notes: Vec::new(), root: None, published: None, _lock: None }
+        Self {
+            cache: TieredCache::new(lower),
+            log: None,
+            notes: Vec::new(),
+            root: None,
+            published: Mutex::default(),
+            _lock: None,
+        }
     }
 
     /// Opens a cache folder, or makes it. `lower` are read-only tiers below sled.
@@ -74,7 +81,7 @@ impl Ledger {
             log: None,
             notes,
             root: Some(root.to_owned()),
-            published: None,
+            published: Mutex::default(),
             _lock: None,
         })
     }
@@ -114,7 +121,14 @@ impl Ledger {
         let mut below: Vec<Box<dyn ConfigStore>> = vec![Box::new(sled)];
         below.extend(lower);
         let root = Some(root.to_owned());
-        Ok(Self { cache: TieredCache::new(below), log: Some(log), notes, root, published: None, _lock: Some(lock) })
+        Ok(Self {
+            cache: TieredCache::new(below),
+            log: Some(Mutex::new(log)),
+            notes,
+            root,
+            published: Mutex::default(),
+            _lock: Some(lock),
+        })
     }
 
     /// The tiers.
@@ -134,17 +148,24 @@ impl Ledger {
 
     /// What the sample log holds of a job.
     pub(super) fn history(&self, job: Digest) -> Result<JobHistory, TuneError> {
-        Ok(self.log.as_ref().map_or_else(|| Ok(JobHistory::default()), |log| log.history(job))?)
+        Ok(self.log().map_or_else(|| Ok(JobHistory::default()), |log| log.history(job))?)
+    }
+
+    fn log(&self) -> Option<MutexGuard<'_, SampleLog>> {
+        // a panic elsewhere leaves at worst a half-written frame, which the log itself finds
+        self.log.as_ref().map(|log| log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Appends a job, a round or a failure.
-    pub(super) fn append(&mut self, record: &Record) -> Result<(), TuneError> {
-        Ok(self.log.as_mut().map_or(Ok(()), |log| log.append(record))?)
+    pub(super) fn append(&self, record: &Record) -> Result<(), TuneError> {
+        Ok(self.log().map_or(Ok(()), |mut log| log.append(record))?)
     }
 
     /// Commits an entry: sample log, synced; then the caches.
-    pub fn commit(&mut self, job: Option<Digest>, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), TuneError> {
-        if let Some(log) = &mut self.log {
+    pub fn commit(&self, job: Option<Digest>, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), TuneError> {
+        // held over both: whoever commits a key last does so in the log and in the cache
+        let mut log = self.log();
+        if let Some(log) = &mut log {
             log.commit(job, &key.to_text(), &entry.to_text())?;
         }
         Ok(self.cache.put(key, entry)?)
@@ -152,17 +173,20 @@ impl Ledger {
 
     /// Publishes this folder's own entries as its snapshot, for all who look configs up; gives its digest, or nothing
     /// where there is no folder that this process may write.
-    pub fn publish(&mut self) -> Result<Option<Digest>, TuneError> {
+    pub fn publish(&self) -> Result<Option<Digest>, TuneError> {
         let (Some(root), Some(_)) = (&self.root, &self._lock) else { return Ok(None) };
+        // one at a time, so that the last one written holds the most
+        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
         let digest = write_snapshot(&root.join(SNAPSHOT_FILE), &self.own_entries()?)?;
-        self.published = Some((Instant::now(), start.elapsed()));
+        *published = Some((Instant::now(), start.elapsed()));
         Ok(Some(digest))
     }
 
     /// The same, unless that took more than a tenth of the time since: a large cache is not written after each decision.
-    pub(super) fn publish_if_due(&mut self) -> Result<(), TuneError> {
-        let is_due = self.published.is_none_or(|(at, cost)| at.elapsed() >= cost * 10);
+    pub(super) fn publish_if_due(&self) -> Result<(), TuneError> {
+        let published = *self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = published.is_none_or(|(at, cost)| at.elapsed() >= cost * 10);
         if is_due { self.publish().map(drop) } else { Ok(()) }
     }
 
@@ -173,8 +197,9 @@ impl Ledger {
     }
 
     /// Removes an entry, likewise; `false` where there is none that can be removed.
-    pub fn remove(&mut self, key: &CacheKey) -> Result<bool, TuneError> {
-        if let Some(log) = &mut self.log {
+    pub fn remove(&self, key: &CacheKey) -> Result<bool, TuneError> {
+        let mut log = self.log();
+        if let Some(log) = &mut log {
             log.remove(&key.to_text())?;
         }
         Ok(self.cache.remove(key)?)

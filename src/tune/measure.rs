@@ -41,7 +41,7 @@ struct Fault {
 /// One job being measured.
 pub(super) struct Measuring<'a, 'e> {
     pub(super) timer: &'a mut dyn Timer,
-    pub(super) ledger: &'a mut Ledger,
+    pub(super) ledger: &'a Ledger,
     pub(super) options: &'a TuneOptions,
     pub(super) cancel: &'a AtomicBool,
     pub(super) on_event: &'a mut (dyn FnMut(Event<'_>) + 'e),

@@ -5,6 +5,7 @@
 //! happens is told as [`Event`]s; what came of it is an [`AutotuningResult`].
 
 mod commit;
+mod devices;
 mod error;
 mod event;
 mod job;
@@ -16,6 +17,7 @@ mod result;
 mod rounds;
 mod run;
 
+pub use devices::run_on_devices;
 pub use error::TuneError;
 pub use event::Event;
 pub use ledger::Ledger;

@@ -197,6 +197,13 @@ pub struct AutotuningResult {
 }
 
 impl AutotuningResult {
+    /// Adds what came of one operation.
+    pub(super) fn take(&mut self, operation: Option<OperationResult>, entry: Option<(CacheKey, Arc<Entry>)>) {
+        self.interrupted |= operation.as_ref().is_some_and(|operation| operation.status == Status::Interrupted);
+        self.operations.extend(operation);
+        self.entries.extend(entry);
+    }
+
     /// Puts the decided configs above every tier of a cache until the guard is dropped.
     pub fn enter(&self, cache: &TieredCache) -> OverlayGuard {
         cache.overlay(self.entries.iter().cloned())

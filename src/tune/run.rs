@@ -26,13 +26,29 @@ pub struct Autotuner<'a, 'e> {
     /// What times candidates.
     pub timer: &'a mut dyn Timer,
     /// Where samples and decisions go.
-    pub ledger: &'a mut Ledger,
+    pub ledger: &'a Ledger,
     /// How to tune.
     pub options: &'a TuneOptions,
     /// Set from outside to end the run after the call in flight.
     pub cancel: &'a AtomicBool,
     /// Told what happens.
-    pub on_event: &'a mut (dyn FnMut(Event<'_>) + 'e),
+    pub on_event: &'a mut (dyn FnMut(Event<'_>) + Send + 'e),
+}
+
+/// What came of one planned invocation.
+pub(super) struct Step {
+    pub(super) operation: Option<OperationResult>,
+    pub(super) entry: Option<(CacheKey, Arc<Entry>)>,
+    /// What stops the run.
+    pub(super) error: Option<TuneError>,
+    /// Whether the snapshot could be written.
+    pub(super) published: Result<(), TuneError>,
+}
+
+impl Default for Step {
+    fn default() -> Self {
+        Self { operation: None, entry: None, error: None, published: Ok(()) }
+    }
 }
 
 impl Autotuner<'_, '_> {
@@ -41,32 +57,42 @@ impl Autotuner<'_, '_> {
     pub fn run(&mut self, plan: &[PlannedInvocation]) -> (AutotuningResult, Option<TuneError>) {
         let mut result = self.nothing_yet();
         let mut stopped_by = None;
-        for (index, planned) in plan.iter().enumerate() {
-            let mut operation = draft(planned);
-            if stopped_by.is_some() {
-                "not begun: the run was stopped by an error".clone_into(&mut operation.reason);
-            } else if self.cancel.load(Ordering::Relaxed) {
-                operation.status = Status::Interrupted;
-                "ended before it was begun".clone_into(&mut operation.reason);
-            } else {
-                match self.tune(index, plan.len(), &planned.invocation, &mut operation) {
-                    Ok(entry) => {
-                        result.entries.extend(entry);
-                        note_unpublished(self.ledger.publish_if_due(), &mut result.notes);
-                    }
-                    Err(error) => {
-                        operation.status = Status::Failed;
-                        operation.reason = error.to_string();
-                        stopped_by = Some(error);
-                    }
-                }
-            }
-            result.interrupted |= operation.status == Status::Interrupted;
-            (self.on_event)(Event::Finished(&operation));
-            result.operations.push(operation);
+        for index in 0..plan.len() {
+            let done = self.step(index, plan, stopped_by.is_some());
+            result.take(done.operation, done.entry);
+            note_unpublished(done.published, &mut result.notes);
+            stopped_by = stopped_by.or(done.error);
         }
         note_unpublished(self.ledger.publish().map(drop), &mut result.notes);
         (result, stopped_by)
+    }
+
+    /// One planned invocation, whatever comes of it.
+    pub(super) fn step(&mut self, index: usize, plan: &[PlannedInvocation], is_stopped: bool) -> Step {
+        let mut published = Ok(());
+        let (mut entry, mut error) = (None, None);
+        let Some(planned) = plan.get(index) else { return Step::default() };
+        let mut operation = draft(planned);
+        if is_stopped {
+            "not begun: the run was stopped by an error".clone_into(&mut operation.reason);
+        } else if self.cancel.load(Ordering::Relaxed) {
+            operation.status = Status::Interrupted;
+            "ended before it was begun".clone_into(&mut operation.reason);
+        } else {
+            match self.tune(index, plan.len(), &planned.invocation, &mut operation) {
+                Ok(decided) => {
+                    entry = decided;
+                    published = self.ledger.publish_if_due();
+                }
+                Err(stopped_by) => {
+                    operation.status = Status::Failed;
+                    operation.reason = stopped_by.to_string();
+                    error = Some(stopped_by);
+                }
+            }
+        }
+        (self.on_event)(Event::Finished(&operation));
+        Step { operation: Some(operation), entry, error, published }
     }
 
     /// What [`run`](Self::run) would tune; nothing is measured.
@@ -89,7 +115,7 @@ impl Autotuner<'_, '_> {
         result
     }
 
-    fn nothing_yet(&self) -> AutotuningResult {
+    pub(super) fn nothing_yet(&self) -> AutotuningResult {
         AutotuningResult {
             schema: RESULT_SCHEMA,
             tool: TOOL.to_owned(),
@@ -233,7 +259,7 @@ impl Autotuner<'_, '_> {
         }
         Measuring {
             timer: &mut *self.timer,
-            ledger: &mut *self.ledger,
+            ledger: self.ledger,
             options: self.options,
             cancel: self.cancel,
             on_event: &mut *self.on_event,
@@ -326,7 +352,7 @@ fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> String {
 }
 
 /// A snapshot that could not be written costs readers the newest entries until the next one, and this run nothing.
-fn note_unpublished(published: Result<(), TuneError>, notes: &mut Vec<String>) {
+pub(super) fn note_unpublished(published: Result<(), TuneError>, notes: &mut Vec<String>) {
     let Err(error) = published else { return };
     let note = format!("the snapshot was not published: {error}");
     if !notes.contains(&note) {

@@ -85,6 +85,7 @@ def test_what_was_measured_with_its_backward_pass_goes_before():
         assert result_of(*rows).configs == {("tuning_test@v1", KEY): {"rows": 2}}
 
 
+@pytest.mark.skipif(not hasattr(jax, "make_user_context"), reason="this JAX cannot keep two threads' traces apart")
 def test_a_result_holds_for_the_thread_that_entered_it():
     seen = []
     with result_of(row("tuning_test@v1", KEY, "forward", {"rows": 8})) as result:
@@ -173,6 +174,7 @@ print(json.dumps({"changed": before != small and small != large, "back": text() 
     assert json.loads(done.stdout.splitlines()[-1])["back"] is True, done.stdout
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 8), reason="profiles of this JAX hold no executions on CPU")
 def test_a_lowered_function_is_tuned(tmp_path, program, monkeypatch):
     monkeypatch.setenv("AUTOTUNE_LOWERED_EXE", program)
 

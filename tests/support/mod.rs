@@ -72,7 +72,7 @@ pub fn distinct_program(index: u64) -> String {
 }
 
 /// What a candidate does when it is called for the n-th time over all methods.
-pub type Script = Box<dyn FnMut(usize, &str, u64) -> Result<(), Failure>>;
+pub type Script = Box<dyn FnMut(usize, &str, u64) -> Result<(), Failure> + Send>;
 
 /// Plays times: candidate `i` takes `ns[i]`, with a small spread of its own.
 pub struct ScriptedTimer {
@@ -105,7 +105,7 @@ impl ScriptedTimer {
         }
     }
 
-    pub fn with_script(mut self, script: impl FnMut(usize, &str, u64) -> Result<(), Failure> + 'static) -> Self {
+    pub fn with_script(mut self, script: impl FnMut(usize, &str, u64) -> Result<(), Failure> + Send + 'static) -> Self {
         self.script = Box::new(script);
         self
     }
@@ -183,7 +183,7 @@ pub fn tune(
     registry: &Registry,
     invocation: &Arc<Invocation>,
     timer: &mut ScriptedTimer,
-    ledger: &mut Ledger,
+    ledger: &Ledger,
     options: &TuneOptions,
     cancel_after: Option<u64>,
 ) -> Result<AutotuningResult, TuneError> {

@@ -1,0 +1,107 @@
+//! Several devices of one kind at once: each invocation on one of them.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::timer::FailureKind;
+
+use super::run::{Step, note_unpublished};
+use super::{Autotuner, AutotuningResult, PlannedInvocation, Status, TuneError};
+
+/// What is to be done and what is under way.
+struct Work {
+    waiting: VecDeque<usize>,
+    under_way: usize,
+    /// Devices that are still there.
+    devices: usize,
+    steps: Vec<Option<Step>>,
+    is_stopped: bool,
+}
+
+struct Shared {
+    work: Mutex<Work>,
+    changed: Condvar,
+}
+
+/// Tunes planned invocations, each on the next device that is free. The tuners' devices must have one identity, since a
+/// result is for all of that identity, and they share one ledger.
+///
+/// The result has the plan's order, whichever device came first. A device that is lost leaves its invocation to the others;
+/// an error of the ledger lets all end what they have begun. `None` without a tuner.
+pub fn run_on_devices(
+    tuners: &mut [Autotuner<'_, '_>],
+    plan: &[PlannedInvocation],
+) -> Option<(AutotuningResult, Option<TuneError>)> {
+    let (mut result, ledger) = tuners.first().map(|tuner| (tuner.nothing_yet(), tuner.ledger))?;
+    let work = Work {
+        waiting: (0..plan.len()).collect(),
+        under_way: 0,
+        devices: tuners.len(),
+        steps: plan.iter().map(|_| None).collect(),
+        is_stopped: false,
+    };
+    let shared = Shared { work: Mutex::new(work), changed: Condvar::new() };
+    std::thread::scope(|scope| {
+        for tuner in tuners {
+            scope.spawn(|| shared.serve(tuner, plan));
+        }
+    });
+    let work = shared.work.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut stopped_by = None;
+    for step in work.steps.into_iter().flatten() {
+        result.take(step.operation, step.entry);
+        note_unpublished(step.published, &mut result.notes);
+        stopped_by = stopped_by.or(step.error);
+    }
+    note_unpublished(ledger.publish().map(drop), &mut result.notes);
+    Some((result, stopped_by))
+}
+
+impl Shared {
+    /// One device's work, until there is no more or the device is lost.
+    fn serve(&self, tuner: &mut Autotuner<'_, '_>, plan: &[PlannedInvocation]) {
+        while let Some((index, is_stopped)) = self.next() {
+            let step = tuner.step(index, plan, is_stopped);
+            let mut work = self.lock();
+            work.under_way -= 1;
+            let is_lost = step.operation.as_ref().is_some_and(|operation| {
+                operation.status == Status::Failed
+                    && operation.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Device)
+            });
+            let leaves = is_lost && work.devices > 1;
+            if leaves {
+                work.devices -= 1;
+                work.waiting.push_front(index);
+            } else {
+                work.is_stopped |= step.error.is_some();
+                if let Some(place) = work.steps.get_mut(index) {
+                    *place = Some(step);
+                }
+            }
+            drop(work);
+            self.changed.notify_all();
+            if leaves {
+                return;
+            }
+        }
+    }
+
+    /// The next invocation; waits while another device may still hand one back.
+    fn next(&self) -> Option<(usize, bool)> {
+        let mut work = self.lock();
+        loop {
+            if let Some(index) = work.waiting.pop_front() {
+                work.under_way += 1;
+                return Some((index, work.is_stopped));
+            }
+            if work.under_way == 0 {
+                return None;
+            }
+            work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
