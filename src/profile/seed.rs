@@ -6,29 +6,74 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::event::{Event, StatValue, text};
-use super::interval::{Interval, union_ps};
+use regex::bytes::Regex;
+
+use super::interval::{Interval, merge, union_ps};
 use super::profiler::{Dropped, Profiler, Timings};
 use super::space::Plane;
 
+#[derive(Clone, Copy)]
 struct Kept {
     time: Interval,
     name: u32,
 }
 
 pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>) -> Timings {
-    let cap = profiler.max_events_per_profile.unwrap_or(usize::MAX);
-    let min_duration = profiler.min_duration_ps();
     let mut dropped = Dropped::default();
     let mut names = EventNames::new(plane);
-    let mut events: Vec<Kept> = Vec::new();
-    let (mut read, mut all) = (0_u64, 0_u64);
+    let mut last: Vec<Option<Kept>> = Vec::new();
+    let mut overwritten = 0;
+    let with_regex = profiler.event_filter_regex.is_some();
+    each_kept(profiler, plane, &mut names, &mut dropped, |event, name| {
+        // with a regex the children's time counts, which is never negative
+        if !name.starts_with(&profiler.prefix_filter) || (!with_regex && event.time.end_ps < event.time.start_ps) {
+            return;
+        }
+        let place = event.name as usize;
+        if last.len() <= place {
+            last.resize(place + 1, None);
+        }
+        if let Some(slot) = last.get_mut(place) {
+            overwritten += u64::from(slot.is_some());
+            // of equal starts the later one in the file, as a stable sort has it
+            if slot.is_none_or(|known| event.time.start_ps >= known.time.start_ps) {
+                *slot = Some(event);
+            }
+        }
+    });
+    dropped.overwritten = overwritten;
+    let children =
+        profiler.event_filter_regex.as_ref().map(|regex| Children::find(profiler, plane, &mut names, regex, &last));
+    let mut samples = std::collections::BTreeMap::new();
+    for (name, event) in names.list.iter().zip(&last) {
+        let Some(event) = event else { continue };
+        let ps = match &children {
+            Some(children) => union_ps(children.of(event)),
+            None => event.time.length_ps(),
+        };
+        samples.insert(name.clone(), vec![ps as f64 / 1e12]);
+    }
+    Timings { samples, dropped, ..Timings::default() }
+}
+
+/// Gives each event that the seed keeps, in the order of the file, with its name.
+fn each_kept<'a>(
+    profiler: &Profiler,
+    plane: Plane<'a>,
+    names: &mut EventNames<'a>,
+    dropped: &mut Dropped,
+    mut each: impl FnMut(Kept, &str),
+) {
+    let cap = profiler.max_events_per_profile.unwrap_or(usize::MAX);
+    let min_duration = profiler.min_duration_ps();
+    let (mut read, mut all, mut kept) = (0_u64, 0_u64, 0);
     for line in plane.lines() {
         all += line.event_count();
-        if events.len() >= cap {
+        if kept >= cap {
             continue;
         }
         for event in line.events() {
-            if events.len() >= cap {
+            if kept >= cap {
                 break;
             }
             read += 1;
@@ -37,53 +82,57 @@ pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>) -> Timings {
                 dropped.too_short += 1;
                 continue;
             }
+            kept += 1;
             let end_ps = event.offset_ps.saturating_add(event.duration_ps);
             let time = Interval { start_ps: event.offset_ps, end_ps };
-            events.push(Kept { time, name: names.number(&event) });
+            let name = names.number(&event);
+            each(Kept { time, name }, names.list.get(name as usize).map_or("", String::as_str));
         }
     }
     dropped.beyond_cap = all - read;
-    events.sort_by_key(|event| event.time.start_ps);
-
-    let names = names.list;
-    let wanted: Vec<bool> = names.iter().map(|name| name.starts_with(&profiler.prefix_filter)).collect();
-    let is_wanted = |name: u32| wanted.get(name as usize).copied().unwrap_or(false);
-    let mut last: Vec<Option<usize>> = vec![None; names.len()];
-    for (place, event) in events.iter().enumerate().filter(|(_, event)| is_wanted(event.name)) {
-        let Some(slot) = last.get_mut(event.name as usize) else { continue };
-        // with a regex the children's time counts, which is never negative
-        if profiler.event_filter_regex.is_some() || event.time.end_ps >= event.time.start_ps {
-            dropped.overwritten += u64::from(slot.is_some());
-            *slot = Some(place);
-        }
-    }
-    let matches: Option<Vec<bool>> = profiler
-        .event_filter_regex
-        .as_ref()
-        .map(|regex| names.iter().map(|name| regex.is_match(name.as_bytes())).collect());
-    let mut samples = std::collections::BTreeMap::new();
-    for (name, place) in names.iter().zip(&last) {
-        let Some(event) = place.and_then(|place| events.get(place)) else { continue };
-        let ps = match &matches {
-            Some(matches) => union_ps(children(event, &events, matches)),
-            None => event.time.length_ps(),
-        };
-        samples.insert(name.clone(), vec![ps as f64 / 1e12]);
-    }
-    Timings { samples, dropped, ..Timings::default() }
 }
 
-/// The events of other names that lie within an event, whichever line they are of.
-fn children(parent: &Kept, sorted: &[Kept], matches: &[bool]) -> Vec<Interval> {
-    let first = sorted.partition_point(|event| event.time.start_ps < parent.time.start_ps);
-    let after = sorted.get(first..).unwrap_or_default();
-    after
-        .iter()
-        .take_while(|event| event.time.start_ps <= parent.time.end_ps)
-        .filter(|event| event.name != parent.name && event.time.end_ps <= parent.time.end_ps)
-        .filter(|event| matches.get(event.name as usize).copied().unwrap_or(false))
-        .map(|event| event.time)
-        .collect()
+/// Every event that matches and lies where some name's last event is, by start. Others are no one's children: the rest of
+/// a large capture is not kept.
+struct Children {
+    sorted: Vec<Kept>,
+}
+
+impl Children {
+    fn find<'a>(
+        profiler: &Profiler,
+        plane: Plane<'a>,
+        names: &mut EventNames<'a>,
+        regex: &Regex,
+        parents: &[Option<Kept>],
+    ) -> Self {
+        let matches: Vec<bool> = names.list.iter().map(|name| regex.is_match(name.as_bytes())).collect();
+        let mut inside: Vec<Interval> = parents.iter().flatten().map(|parent| parent.time).collect();
+        inside.retain(|time| time.start_ps <= time.end_ps);
+        merge(&mut inside);
+        let mut sorted = Vec::new();
+        each_kept(profiler, plane, names, &mut Dropped::default(), |event, _| {
+            let place = inside.partition_point(|time| time.end_ps < event.time.start_ps);
+            let is_inside = inside.get(place).is_some_and(|time| time.start_ps <= event.time.start_ps);
+            if is_inside && matches.get(event.name as usize).copied().unwrap_or(false) {
+                sorted.push(event);
+            }
+        });
+        sorted.sort_by_key(|event| event.time.start_ps);
+        Self { sorted }
+    }
+
+    /// The events of other names that lie within an event, whichever line they are of.
+    fn of(&self, parent: &Kept) -> Vec<Interval> {
+        let first = self.sorted.partition_point(|event| event.time.start_ps < parent.time.start_ps);
+        let after = self.sorted.get(first..).unwrap_or_default();
+        after
+            .iter()
+            .take_while(|event| event.time.start_ps <= parent.time.end_ps)
+            .filter(|event| event.name != parent.name && event.time.end_ps <= parent.time.end_ps)
+            .map(|event| event.time)
+            .collect()
+    }
 }
 
 /// A stat's value without floats, so that it can be looked up: kind, number, bytes.
