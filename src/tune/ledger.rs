@@ -10,7 +10,7 @@ use crate::cache::{
     write_snapshot,
 };
 use crate::digest::Digest;
-use crate::samples::{Damage, JobHistory, LogError, Record, SampleLog};
+use crate::samples::{Damage, JobHistory, LogError, Record, Replay, SampleLog};
 
 use super::TuneError;
 
@@ -22,6 +22,8 @@ const LOG_FILE: &str = "samples-v1.log";
 pub struct Ledger {
     cache: TieredCache,
     log: Option<SampleLog>,
+    /// The log of a folder that is open for reading only.
+    read_log: Option<Replay>,
     notes: Vec<String>,
     root: Option<PathBuf>,
     /// When the snapshot was published last, and how long that took.
@@ -32,7 +34,15 @@ pub struct Ledger {
 impl Ledger {
     /// A ledger that ends with this process. `lower` are read-only tiers.
     pub fn in_memory(lower: Vec<Box<dyn ConfigStore>>) -> Self {
-        Self { cache: TieredCache::new(lower), log: None, notes: Vec::new(), root: None, published: None, _lock: None }
+        Self {
+            cache: TieredCache::new(lower),
+            log: None,
+            read_log: None,
+            notes: Vec::new(),
+            root: None,
+            published: None,
+            _lock: None,
+        }
     }
 
     /// Opens a cache folder, or makes it. `lower` are read-only tiers below sled.
@@ -72,6 +82,7 @@ impl Ledger {
         Ok(Self {
             cache: TieredCache::new(below),
             log: None,
+            read_log: Some(replay),
             notes,
             root: Some(root.to_owned()),
             published: None,
@@ -114,7 +125,15 @@ impl Ledger {
         let mut below: Vec<Box<dyn ConfigStore>> = vec![Box::new(sled)];
         below.extend(lower);
         let root = Some(root.to_owned());
-        Ok(Self { cache: TieredCache::new(below), log: Some(log), notes, root, published: None, _lock: Some(lock) })
+        Ok(Self {
+            cache: TieredCache::new(below),
+            log: Some(log),
+            read_log: None,
+            notes,
+            root,
+            published: None,
+            _lock: Some(lock),
+        })
     }
 
     /// The tiers.
@@ -133,8 +152,12 @@ impl Ledger {
     }
 
     /// What the sample log holds of a job.
-    pub(super) fn history(&self, job: Digest) -> Result<JobHistory, TuneError> {
-        Ok(self.log.as_ref().map_or_else(|| Ok(JobHistory::default()), |log| log.history(job))?)
+    pub fn history(&self, job: Digest) -> Result<JobHistory, TuneError> {
+        match (&self.log, &self.read_log, &self.root) {
+            (Some(log), ..) => Ok(log.history(job)?),
+            (None, Some(log), Some(root)) => Ok(log.history_of(&root.join(LOG_FILE), job)?),
+            _ => Ok(JobHistory::default()),
+        }
     }
 
     /// Appends a job, a round or a failure.
