@@ -199,6 +199,32 @@ fn calls_that_only_tokamax_tells_apart_leave_both() {
 }
 
 #[test]
+fn calls_without_a_config_are_kept_for_the_export() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("result.json");
+    let op = format!(r#"{{"__type":"{NORMALIZATION}"}}"#);
+    let fine = format!(r#"{{"{{}}":{}}}"#, benchmark("[1]"));
+    let calls: Vec<String> = (0..200).map(|n| format!(r#"{{"x":{n}}}"#)).collect();
+    let of = |n: usize| if n % 60 == 30 { fine.as_str() } else { "{}" };
+    let calls: Vec<(&str, &str, &str)> =
+        calls.iter().enumerate().map(|(n, arguments)| (op.as_str(), arguments.as_str(), of(n))).collect();
+    let text = result_of(&calls);
+    fs::write(&path, &text).unwrap();
+    let imported = import_tokamax(&path, None).unwrap();
+    assert_eq!((imported.entries.len(), imported.notes.len(), imported.left_out.len()), (3, 1, 1));
+    assert!(imported.left_out[0].contains("8 calls have no config"), "3 entries hold 64 records each: 200 = 192 + 8");
+    fs::write(&path, result_of(&calls[..100])).unwrap();
+    let imported = import_tokamax(&path, None).unwrap();
+    assert_eq!((imported.entries.len(), imported.left_out.len()), (2, 0));
+    export_tokamax(&path, &imported.entries, None, &mut |_, _| Err(String::new())).unwrap();
+    assert_eq!(read(&path), result_of(&calls[..100]));
+    // with nothing that has a config there is nothing to look up, and nothing is kept
+    fs::write(&path, result_of(&calls[..9])).unwrap();
+    let imported = import_tokamax(&path, None).unwrap();
+    assert_eq!((imported.entries.len(), imported.left_out.len()), (0, 1));
+}
+
+#[test]
 fn other_calls_of_a_database_stay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cpu/normalization.json");
@@ -261,7 +287,6 @@ fn bad_files_are_refused_or_left_out_by_name() {
         (&op, &deep, &fine, "names no operation"),
         (&op, &long, &fine, "more than 1048576 bytes"),
         (&op, "{}", "[]", "its data are broken"),
-        (&op, "{}", "{}", "it has no config"),
         (&op, "{}", r#"{"{}":{}}"#, "missing field `compile_time_ms`"),
         (&op, "{}", r#"{"7":{}}"#, "is no JSON object"),
     ] {
@@ -282,12 +307,12 @@ fn bad_files_are_refused_or_left_out_by_name() {
     fs::write(&path, &good).unwrap();
     let import = import_tokamax(folder.path(), None).unwrap();
     assert_eq!(import.entries.len(), 3);
+    assert_eq!(import.notes.len(), 1, "the call without a config: {:?}", import.notes);
     for (file, reason) in [
         ("broken.json", "EOF"),
         ("no_such_operation.json", "Tokamax 0.0.12 has no operation `no_such_operation`"),
         ("gated_linear_unit.json", "its arguments are no JSON object"),
         ("gated_linear_unit.json", "is there twice"),
-        ("gated_linear_unit.json", "it has no config"),
     ] {
         let named = import.left_out.iter().any(|line| line.contains(file) && line.contains(reason));
         assert!(named, "{file}: {reason}: {:#?}", import.left_out);
@@ -382,6 +407,18 @@ fn what_cannot_be_told_is_left_out_or_refused() {
     assert!(!path.exists());
     let files = export_tokamax(folder.path(), &[own("2", 1), gpu], None, &mut |_, _| Ok(call())).unwrap().files;
     assert_eq!(files, ["cpu/a.json", "nvidia_h200/a.json"].map(|name| folder.path().join(name)));
+    // of a call without data any other are better
+    let data = format!(r#"{{"{{}}":{}}}"#, benchmark("[1]"));
+    let nothing = [(r#"{"__type":"tokamax.A","size":[1,2]}"#, r#"{"a":"f32[2]","b":1}"#, "{}")];
+    let source = folder.path().join("source.json");
+    let calls = [&nothing[..], &[(r#"{"__type":"tokamax.B"}"#, "{}", data.as_str())]].concat();
+    fs::write(&source, result_of(&calls).replace("TPU v7", "cpu")).unwrap();
+    let kept = import_tokamax(&source, None).unwrap().entries.remove(0);
+    for entries in [[kept.clone(), own("2", 1)], [own("2", 1), kept]] {
+        assert_eq!(export(&entries, call()).unwrap().written, 2);
+        let found = import(&path).into_iter().find(|(key, _)| key.op_id == "tokamax.A").unwrap();
+        assert_eq!(found.1.config.as_str(), r#"{"m":1}"#);
+    }
     // the forward pass alone is what Tokamax tunes
     let both = [own("2", 1), pair("2", Direction::ForwardVjp, &json!({"m": 2}))];
     for entries in [both.clone(), [both[1].clone(), both[0].clone()]] {

@@ -23,6 +23,9 @@ use crate::label::Direction;
 /// stands where none was measured, and the metadata name the members.
 const NOT_MEASURED: f64 = -1.0;
 
+/// The data of a call of which every config failed.
+const NO_DATA: &str = "{}";
+
 /// A call of Tokamax's that was tuned here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokamaxCall {
@@ -120,6 +123,14 @@ fn records<'a>(
                 continue;
             };
             let Some(known) = records.get_mut(*known) else { continue };
+            // no data of a call are none that could contradict others
+            if record.data == NO_DATA {
+                continue;
+            }
+            if known.data == NO_DATA {
+                *known = record;
+                continue;
+            }
             if known.key.device != key.device {
                 if known.data == record.data {
                     continue;

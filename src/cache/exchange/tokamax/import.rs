@@ -62,6 +62,7 @@ pub fn import_tokamax(path: &Path, device_kind: Option<&str>) -> Result<TokamaxI
     } else {
         import.file(path)?;
     }
+    import.lodge();
     let entries = import.entries.into_iter().map(|(key, entry)| (key, Arc::new(entry))).collect();
     Ok(TokamaxImport { entries, left_out: import.left_out, notes: import.notes })
 }
@@ -94,6 +95,8 @@ struct Import<'a> {
     device_kind: Option<&'a str>,
     entries: Vec<(CacheKey, Entry)>,
     places: HashMap<CacheKey, usize>,
+    /// Records of calls without a config, by device kind.
+    homeless: BTreeMap<String, Vec<PeerRecord>>,
     left_out: Vec<String>,
     notes: Vec<String>,
     place: u64,
@@ -176,7 +179,13 @@ impl Import<'_> {
             return self.left_out.push(format!("{}: it names no operation with its arguments", what()));
         };
         let config = match fastest(&value) {
-            Ok(config) => config,
+            Ok(Some(config)) => config,
+            // every config failed there: nothing to look up, but Tokamax keeps it
+            Ok(None) => {
+                let record = PeerRecord { place: self.place, key: stamp, value };
+                self.place += 1;
+                return self.homeless.entry(device_kind.to_owned()).or_default().push(record);
+            }
             Err(reason) => return self.left_out.push(format!("{}, `{op_id}:{call_key}`: {reason}", what())),
         };
         let key = CacheKey {
@@ -208,8 +217,7 @@ impl Import<'_> {
             }
             return self.left_out.push(format!("{name} is there twice; the last one counts"));
         }
-        let length: usize = peer.records.iter().map(|record| record.key.len() + record.value.len()).sum();
-        if length + record.key.len() + record.value.len() > MAX_CALL_BYTES || peer.records.len() >= MAX_RECORDS {
+        if !has_room(peer, &record) {
             let reason = format!("more than {MAX_RECORDS} calls or {MAX_CALL_BYTES} bytes for one label");
             return self.left_out.push(format!("{name}: {reason}"));
         }
@@ -218,4 +226,34 @@ impl Import<'_> {
             "{name}: a label does not tell the operation's own settings; look-ups give the first one's config, an export gives all"
         ));
     }
+    /// Gives each record without a config to an entry of its device: there is no entry without one.
+    fn lodge(&mut self) {
+        for (kind, records) in std::mem::take(&mut self.homeless) {
+            let count = records.len();
+            let peers = self.entries.iter_mut().filter(|(key, _)| key.device.device_kind == kind);
+            let mut peers = peers.filter_map(|(_, entry)| entry.peer.as_mut()).peekable();
+            let mut lodged = 0;
+            for record in records {
+                while peers.next_if(|peer| !has_room(peer, &record)).is_some() {}
+                if let Some(peer) = peers.peek_mut() {
+                    peer.records.push(record);
+                    lodged += 1;
+                }
+            }
+            let kind = kind.escape_debug();
+            if lodged > 0 {
+                self.notes.push(format!("`{kind}`: {lodged} calls have no config; they are kept for an export alone"));
+            }
+            if lodged < count {
+                self.left_out.push(format!("`{kind}`: {} calls have no config", count - lodged));
+            }
+        }
+    }
+}
+
+/// Whether a label can hold one record more.
+fn has_room(peer: &Peer, record: &PeerRecord) -> bool {
+    let length = |record: &PeerRecord| record.key.len() + record.value.len();
+    let held: usize = peer.records.iter().map(length).sum();
+    peer.records.len() < MAX_RECORDS && held + length(record) <= MAX_CALL_BYTES
 }
