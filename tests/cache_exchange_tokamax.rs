@@ -110,7 +110,7 @@ fn a_database_with_empty_files_goes_in_and_out_unchanged() {
 fn an_entry_has_the_label_that_a_scan_finds_in_the_module() {
     let entries = import(&data("tokamax/autotuning_result.json"));
     for module in ["tokamax_mix_fwd.stablehlo_debug.mlir.gz", "tokamax_mix_fwd.pre.hlo.txt.gz"] {
-        let scan = scan_path(&data("hlo").join(module), &ScanOptions::default()).unwrap();
+        let scan = scan_path(data("hlo").join(module), &ScanOptions::default()).unwrap();
         for (key, _) in &entries {
             let found = scan.labels.iter().find(|found| found.label.op_id == key.op_id).unwrap();
             assert_eq!(found.label.call_key.as_deref(), Some(key.call_key.as_str()), "{module}: {}", key.op_id);

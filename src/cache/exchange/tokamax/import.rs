@@ -62,7 +62,7 @@ pub fn import_tokamax(path: &Path, device_kind: Option<&str>) -> Result<TokamaxI
     } else {
         import.file(path)?;
     }
-    import.lodge();
+    import.keep_without_config();
     let entries = import.entries.into_iter().map(|(key, entry)| (key, Arc::new(entry))).collect();
     Ok(TokamaxImport { entries, left_out: import.left_out, notes: import.notes })
 }
@@ -96,7 +96,7 @@ struct Import<'a> {
     entries: Vec<(CacheKey, Entry)>,
     places: HashMap<CacheKey, usize>,
     /// Records of calls without a config, by device kind.
-    homeless: BTreeMap<String, Vec<PeerRecord>>,
+    without_config: BTreeMap<String, Vec<PeerRecord>>,
     left_out: Vec<String>,
     notes: Vec<String>,
     place: u64,
@@ -184,7 +184,7 @@ impl Import<'_> {
             Ok(None) => {
                 let record = PeerRecord { place: self.place, key: stamp, value };
                 self.place += 1;
-                return self.homeless.entry(device_kind.to_owned()).or_default().push(record);
+                return self.without_config.entry(device_kind.to_owned()).or_default().push(record);
             }
             Err(reason) => return self.left_out.push(format!("{}, `{op_id}:{call_key}`: {reason}", what())),
         };
@@ -227,25 +227,25 @@ impl Import<'_> {
         ));
     }
     /// Gives each record without a config to an entry of its device: there is no entry without one.
-    fn lodge(&mut self) {
-        for (kind, records) in std::mem::take(&mut self.homeless) {
+    fn keep_without_config(&mut self) {
+        for (kind, records) in std::mem::take(&mut self.without_config) {
             let count = records.len();
             let peers = self.entries.iter_mut().filter(|(key, _)| key.device.device_kind == kind);
             let mut peers = peers.filter_map(|(_, entry)| entry.peer.as_mut()).peekable();
-            let mut lodged = 0;
+            let mut kept = 0;
             for record in records {
                 while peers.next_if(|peer| !has_room(peer, &record)).is_some() {}
                 if let Some(peer) = peers.peek_mut() {
                     peer.records.push(record);
-                    lodged += 1;
+                    kept += 1;
                 }
             }
             let kind = kind.escape_debug();
-            if lodged > 0 {
-                self.notes.push(format!("`{kind}`: {lodged} calls have no config; they are kept for an export alone"));
+            if kept > 0 {
+                self.notes.push(format!("`{kind}`: {kept} calls have no config; they are kept for an export alone"));
             }
-            if lodged < count {
-                self.left_out.push(format!("`{kind}`: {} calls have no config", count - lodged));
+            if kept < count {
+                self.left_out.push(format!("`{kind}`: {} calls have no config", count - kept));
             }
         }
     }

@@ -51,7 +51,7 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     let middle = values.len() / 2;
     let upper = *values.get(middle)?;
     match middle.checked_sub(1).and_then(|below| values.get(below)) {
-        Some(lower) if values.len() % 2 == 0 => Some((lower + upper) / 2.0),
+        Some(lower) if values.len().is_multiple_of(2) => Some((lower + upper) / 2.0),
         _ => Some(upper),
     }
 }
