@@ -331,7 +331,9 @@ impl SnapshotRecord<'_> {
     }
 }
 
+// another member is another format's: what it says must not be lost without a word
 #[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Origin {
     provenance: Option<Provenance>,
     peer: Option<Peer>,
