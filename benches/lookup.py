@@ -1,8 +1,8 @@
 """What a look-up costs from Python, beside ejkernel's PersistentCache on the same entries, in one run.
 
-    pip install . ejkernel==0.0.80.3 jax==0.10.2
-    cargo bench --bench lookup -- --write /tmp/lookup.snapshot --entries 100000
-    python benches/lookup.py /tmp/lookup.snapshot
+pip install . ejkernel==0.0.80.3 jax==0.10.2
+cargo bench --bench lookup -- --write /tmp/lookup.snapshot --entries 100000
+python benches/lookup.py /tmp/lookup.snapshot
 """
 
 import importlib.util
@@ -59,7 +59,12 @@ def main():
     cache = Cache.open(path)
     keys = calls[::37][:2000]
     assert all(cache.get(device, OP, key) for key in keys)
-    median("get, first time", (each([key], lambda key: cache.get(device, OP, key)) for key in calls[1::41][:2000]), "us", 1e6)
+    median(
+        "get, first time",
+        (each([key], lambda key: cache.get(device, OP, key)) for key in calls[1::41][:2000]),
+        "us",
+        1e6,
+    )
     median("get, known", [each(keys, lambda key: cache.get(device, OP, key)) for _ in range(21)], "us", 1e6)
 
     if importlib.util.find_spec("ejkernel") is None:

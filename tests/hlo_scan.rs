@@ -256,6 +256,27 @@ fn the_side_file_is_used_while_its_digest_fits() {
 }
 
 #[test]
+fn a_side_file_that_adds_nothing_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let listed = r#"{"op_id":"grouped_matmul@v0","call_key":"767c86f7af7379fc","shapes":["f32[256,128]"]}"#;
+    for (name, labels) in [
+        // whole in the module, which shows its call sites too
+        ("grouped_matmul.hash.stablehlo_debug.mlir", listed),
+        // nothing in either: the module's own diagnosis must not go
+        ("grouped_matmul.hash.stablehlo.mlir", ""),
+    ] {
+        let module = folder.path().join(name);
+        std::fs::copy(data(name), &module).unwrap();
+        let alone = scan_path(&module, &ScanOptions::default()).unwrap();
+        let digest = Digest::of(&std::fs::read(&module).unwrap());
+        let side = format!(r#"{{"schema":1,"module_digest":"{digest}","labels":[{labels}]}}"#);
+        std::fs::write(folder.path().join(format!("{name}.labels.json")), side).unwrap();
+        assert_eq!(scan_path(&module, &ScanOptions::default()).unwrap(), alone, "{name}");
+        assert!(alone.labels.is_empty() != alone.diagnosis.is_empty(), "{alone:?}");
+    }
+}
+
+#[test]
 fn of_a_dump_the_earliest_stage_of_each_module_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let put = |from: &str, to: &str| std::fs::copy(data(from), folder.path().join(to)).unwrap();

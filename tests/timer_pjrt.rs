@@ -46,6 +46,7 @@ impl Place {
             device: 0,
             client_options: Vec::new(),
             xla_flags: None,
+            metric: None,
             executables: self.folder.path().join("executables"),
             limits: Limits { measure: Duration::from_secs(20), ..Limits::default() },
         }
@@ -68,6 +69,7 @@ impl Place {
             direction: Direction::Forward,
             inputs,
             candidates: candidates.collect(),
+            recipe: None,
             scratch: self.folder.path().to_owned(),
         }
     }

@@ -53,6 +53,7 @@ fn job(folder: &Path, blocks: &[u64]) -> Job {
         direction: Direction::Forward,
         inputs: Vec::new(),
         candidates: candidates.collect(),
+        recipe: None,
         scratch: folder.to_owned(),
     }
 }

@@ -43,6 +43,7 @@ fn job(folder: &Path, configs: &[&str]) -> Job {
         direction: Direction::Forward,
         inputs: Vec::new(),
         candidates,
+        recipe: None,
         scratch: folder.to_owned(),
     }
 }

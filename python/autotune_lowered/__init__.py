@@ -1,5 +1,67 @@
 """Record tunable operations of JAX programs, tune them anywhere, and load the best configs where they run."""
 
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
 from ._version import __version__
 
-__all__ = ["__version__"]
+# public names, by the module that defines them; resolved at first use, so that importing the package loads no other
+_NAMES = {
+    "AutotuningResult": "_result",
+    "Cache": "cache",
+    "CacheError": "cache",
+    "Device": "cache",
+    "Entry": "cache",
+    "SnapshotMismatch": "cache",
+    "TuningError": "_tuning",
+    "autotune_lowered": "_tuning",
+    "device": "_device",
+    "dump": "module",
+    "overlay": "_in_force",
+    "profiling": "profiling",
+    "recording": "_recording",
+    "tunable": "_tunable",
+    "use_cache": "_device",
+}
+
+__all__ = ["__version__", *_NAMES]
+
+if TYPE_CHECKING:
+    from . import profiling as profiling
+    from ._device import device as device
+    from ._device import use_cache as use_cache
+    from ._in_force import overlay as overlay
+    from ._recording import recording as recording
+    from ._result import AutotuningResult as AutotuningResult
+    from ._tunable import tunable as tunable
+    from ._tuning import TuningError as TuningError
+    from ._tuning import autotune_lowered as autotune_lowered
+    from .cache import Cache as Cache
+    from .cache import CacheError as CacheError
+    from .cache import Device as Device
+    from .cache import Entry as Entry
+    from .cache import SnapshotMismatch as SnapshotMismatch
+    from .module import dump as dump
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+    module = importlib.import_module(f".{_NAMES[name]}", __name__)
+    # a module that is public itself stands under its own name
+    value = module if name == _NAMES[name] else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if os.environ.get("AUTOTUNE_LOWERED_RECORD"):
+    from ._recording import record_whole_process
+
+    record_whole_process(os.environ["AUTOTUNE_LOWERED_RECORD"])

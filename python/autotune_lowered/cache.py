@@ -239,7 +239,9 @@ class Cache:
         if not self._ranks_agree:
             difference = _ranks.first_difference(self.digest)
             if difference is not None:
-                raise SnapshotMismatch(f"{difference}: programs that differ hang; publish one snapshot to all and pin it")
+                raise SnapshotMismatch(
+                    f"{difference}: programs that differ hang; publish one snapshot to all and pin it"
+                )
             self._ranks_agree = True
         try:
             found = self._store.find(device._fingerprint, op_id, call_key, direction, match)
@@ -260,7 +262,9 @@ class Cache:
             return f"`{op_id}:{call_key}` has {entry._config} ({entry.direction}) from the {entry.tier} tier{flags}"
         reason = self._store.explain_miss(device._fingerprint, op_id, call_key, direction, match)
         if self.digest is None:
-            reason += f"; nothing was published in `{self._path}` yet: run `autotune-lowered MODULE --cache {self._path}`"
+            reason += (
+                f"; nothing was published in `{self._path}` yet: run `autotune-lowered MODULE --cache {self._path}`"
+            )
         return reason
 
     def __iter__(self) -> Iterator[Entry]:

@@ -2,39 +2,51 @@
 
 Speaks the worker protocol of `docs/worker-protocol.md` on stdin and stdout. Every candidate's module is named
 `jit_autotune_fn_{candidate}`, so that its executions are found in the XSpace; all launches of a round are in one trace.
-Needs JAX (0.6 or later) with its MLIR bindings; nothing else.
+Needs JAX (0.6 or later) with its MLIR bindings; nothing else. The file is complete in itself, since the program carries it
+along; importing it changes nothing, and JAX is imported where it is used.
 """
 
 import glob
+import importlib.util
 import json
 import os
-import sys
-
-# stdout is the protocol's alone: whatever prints from here on goes to stderr
-ANSWERS = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
-
 import shutil
+import sys
 import tempfile
 import time
-
-import jax
-import numpy as np
-from jax._src.interpreters import mlir as jax_mlir
-from jax._src.lib import xla_client
-from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
 LIMIT = 1 << 20
 MODULE_NAME = "jit_autotune_fn_%d"
 # XLA's names of element types to numpy's, where they differ
 NUMPY_NAMES = {
-    "pred": "bool", "s2": "int2", "s4": "int4", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64",
-    "u2": "uint2", "u4": "uint4", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
-    "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128",
-    "f8e5m2": "float8_e5m2", "f8e4m3": "float8_e4m3", "f8e4m3fn": "float8_e4m3fn", "f8e3m4": "float8_e3m4",
-    "f8e4m3b11fnuz": "float8_e4m3b11fnuz", "f8e5m2fnuz": "float8_e5m2fnuz", "f8e4m3fnuz": "float8_e4m3fnuz",
-    "f8e8m0fnu": "float8_e8m0fnu", "f4e2m1fn": "float4_e2m1fn",
+    "pred": "bool",
+    "s2": "int2",
+    "s4": "int4",
+    "s8": "int8",
+    "s16": "int16",
+    "s32": "int32",
+    "s64": "int64",
+    "u2": "uint2",
+    "u4": "uint4",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "bf16": "bfloat16",
+    "c64": "complex64",
+    "c128": "complex128",
+    "f8e5m2": "float8_e5m2",
+    "f8e4m3": "float8_e4m3",
+    "f8e4m3fn": "float8_e4m3fn",
+    "f8e3m4": "float8_e3m4",
+    "f8e4m3b11fnuz": "float8_e4m3b11fnuz",
+    "f8e5m2fnuz": "float8_e5m2fnuz",
+    "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e8m0fnu": "float8_e8m0fnu",
+    "f4e2m1fn": "float4_e2m1fn",
 }
 XLA_NAMES = {numpy: xla for xla, numpy in NUMPY_NAMES.items()}
 
@@ -49,6 +61,8 @@ class Failed(Exception):
 
 def parse_spec(spec):
     """`f32[2,128]` to a numpy dtype and a shape."""
+    import jax
+
     name, dims = spec.rstrip("]").split("[")
     return jax.numpy.dtype(NUMPY_NAMES[name]), tuple(int(dim) for dim in dims.split(",") if dim)
 
@@ -59,43 +73,35 @@ def spec_of(array):
 
 class Worker:
     def __init__(self, index):
+        import jax
+
         self.device = jax.devices()[index]
         self.index = index
         self.inputs = []
         self.loaded = {}
+        self.job = {}
 
     def hello(self, _):
+        import jax
+
         return {
             "protocol": 1,
             "worker": "jax %s" % jax.__version__,
-            "capabilities": ["profile"],
+            # recipes are built by the package, which need not be where this file is
+            "capabilities": ["profile"]
+            + ["build-recipes"] * (importlib.util.find_spec("autotune_lowered") is not None),
             "source": "device-profile",
-            "devices": [self.fingerprint(device) for device in jax.devices()],
+            "devices": [fingerprint(device) for device in jax.devices()],
             "device": self.index,
         }
 
-    def fingerprint(self, device):
-        client = device.client
-        hardware = {}
-        if client.platform == "cpu":
-            hardware = {"cpu_model": cpu_model(), "cores": str(len(os.sched_getaffinity(0)))}
-        for ours, theirs in (("compute_capability", "compute_capability"), ("sm_count", "core_count")):
-            if getattr(device, theirs, None) is not None and client.platform != "cpu":
-                hardware[ours] = str(getattr(device, theirs))
-        flags = sorted(os.environ.get("XLA_FLAGS", "").split())
-        platform = {"gpu": "cuda"}.get(client.platform, client.platform)
-        return {
-            "identity": {"platform": platform, "device_kind": device.device_kind, "hardware": hardware},
-            "environment": {
-                "platform_version": client.platform_version,
-                "plugin": "jaxlib %s" % jax.lib.__version__,
-                "xla_flags": flags,
-            },
-        }
-
     def begin(self, params):
+        import jax
+        import numpy as np
+
         self.loaded = {}
         self.inputs = []
+        self.job = params
         for item in params["inputs"]:
             dtype, shape = parse_spec(item["spec"])
             host = np.fromfile(item["path"], dtype=dtype).reshape(shape)
@@ -105,12 +111,14 @@ class Worker:
     def load(self, params):
         program = params.get("program")
         if program is None:
-            raise Failed("no-program", "this worker does not build programs")
-        with open(program["path"], "rb") as file:
-            module = file.read()
+            form, module = "stablehlo-portable", self.build(params["config"])
+        else:
+            form = program["format"]
+            with open(program["path"], "rb") as file:
+                module = file.read()
         start = time.perf_counter_ns()
         try:
-            self.loaded[params["candidate"]] = self.compile(module, program["format"], params["candidate"])
+            self.loaded[params["candidate"]] = self.compile(module, form, params["candidate"])
         except Failed:
             raise
         except Exception as error:
@@ -120,9 +128,29 @@ class Worker:
         self.loaded[params["candidate"]] = executable
         return {"compile_ns": time.perf_counter_ns() - start, "signature": {"parameters": signature}}
 
+    def build(self, config):
+        """The program of a config that the recorder could not lower, by the recipe that it left."""
+        if self.job.get("recipe") is None:
+            raise Failed("no-program", "there is neither a program nor a recipe for it")
+        try:
+            from autotune_lowered._recipe import build
+        except ImportError as error:
+            raise Failed("no-program", "recipes need the package autotune-lowered: %s" % error) from error
+        inputs = {item["name"]: item["spec"] for item in self.job["inputs"]}
+        platform = fingerprint(self.device)["identity"]["platform"]
+        try:
+            return build(self.job["recipe"], config, self.job["direction"], inputs, platform)
+        except Exception as error:
+            raise Failed("compile", "%s: %s" % (type(error).__name__, error)) from error
+
     def compile(self, module, form, candidate):
         if form == "hlo-proto":
             raise Failed("compile", "this worker takes StableHLO, not HloModuleProto")
+        from jax._src.interpreters import mlir as jax_mlir
+        from jax._src.lib import xla_client
+        from jaxlib.mlir import ir
+        from jaxlib.mlir.dialects import stablehlo
+
         with jax_mlir.make_ir_context() as context:
             if form == "stablehlo-portable":
                 parsed = stablehlo.deserialize_portable_artifact(context, module)
@@ -139,6 +167,8 @@ class Worker:
 
     @staticmethod
     def signature(executable):
+        from jax._src.lib import xla_client
+
         program = executable.hlo_modules()[0]
         shape = xla_client.XlaComputation(program.as_serialized_hlo_module_proto()).program_shape()
         found = []
@@ -149,10 +179,14 @@ class Worker:
 
     def arguments(self):
         """Donated inputs are given anew, outside of what is timed."""
+        import jax
+
         fresh = [jax.device_put(host, self.device) if donated else array for host, array, donated in self.inputs]
         return jax.block_until_ready(fresh)
 
     def run(self, candidate):
+        import jax
+
         try:
             return jax.block_until_ready(self.loaded[candidate].execute(self.arguments()))
         except KeyError:
@@ -162,6 +196,8 @@ class Worker:
 
     def measure_round(self, params):
         """Runs the launches in order under one trace and keeps its XSpace."""
+        import jax
+
         folder = tempfile.mkdtemp(dir=params["folder"])
         try:
             options = jax.profiler.ProfileOptions()
@@ -180,6 +216,8 @@ class Worker:
         return {"profile": path, "module_name": MODULE_NAME.replace("%d", "{candidate}")}
 
     def outputs(self, params):
+        import numpy as np
+
         written = []
         for index, array in enumerate(self.run(params["candidate"])):
             host = np.ascontiguousarray(array)
@@ -196,20 +234,73 @@ class Worker:
         return {}
 
 
-def cpu_model():
-    """The name, family and model that the `pjrt` worker gives too, so that both measure for one device."""
+def fingerprint(device):
+    """What a device is and what is around it, as the `pjrt` worker tells it too, so that both measure for one device."""
+    import jax
+
+    client = device.client
+    platform = client.platform.lower()
+    if platform == "gpu":
+        platform = "rocm" if "rocm" in client.platform_version.lower() else "cuda"
+    hardware = {}
+    if platform == "cpu":
+        hardware = {"cpu_model": cpu_model(), "cores": str(available_cores())}
+    else:
+        for ours, theirs in (("compute_capability", "compute_capability"), ("sm_count", "core_count")):
+            if getattr(device, theirs, None) is not None:
+                hardware[ours] = str(getattr(device, theirs))
+        # the driver puts the slice into the device's name: `NVIDIA H100 80GB HBM3 MIG 1g.10gb`
+        _, is_slice, name = device.device_kind.partition(" MIG ")
+        if is_slice:
+            hardware["mig"] = name
+    return {
+        "identity": {"platform": platform, "device_kind": device.device_kind, "hardware": hardware},
+        "environment": {
+            "platform_version": client.platform_version,
+            "plugin": "jaxlib %s" % jax.lib.__version__,
+            "xla_flags": sorted(os.environ.get("XLA_FLAGS", "").split()),
+        },
+    }
+
+
+def cpu_model(path="/proc/cpuinfo"):
+    """The name, family and model."""
     fields = {}
     try:
-        with open("/proc/cpuinfo") as file:
+        with open(path) as file:
             for line in file:
                 name, _, value = line.partition(":")
                 fields.setdefault(name.strip(), " ".join(value.split()))
     except OSError:
         pass
-    name = fields.get("model name") or fields.get("Model") or "unknown %s" % os.uname().machine
-    if "cpu family" in fields and "model" in fields:
-        name += " (family %s model %s)" % (fields["cpu family"], fields["model"])
-    return name
+    for name in ("model name", "Model", "cpu model", "uarch"):
+        if fields.get(name):
+            if "cpu family" in fields and "model" in fields:
+                # virtual machines often shorten the name: family and model still tell the generations apart
+                return "%s (family %s model %s)" % (fields[name], fields["cpu family"], fields["model"])
+            return fields[name]
+    if "CPU part" in fields and "CPU implementer" in fields:
+        return "arm %s %s" % (fields["CPU implementer"], fields["CPU part"])
+    return "unknown %s" % os.uname().machine
+
+
+def available_cores(cgroup="/proc/self/cgroup", root="/sys/fs/cgroup"):
+    """The cores that this process may use: its affinity, and the quota of its control groups (version 2) rounded down."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        with open(cgroup) as file:
+            path = next(line[3:].strip() for line in file if line.startswith("0::"))
+    except (OSError, StopIteration):
+        return cores
+    parts = [part for part in path.split("/") if part]
+    for depth in range(len(parts) + 1):
+        try:
+            with open(os.path.join(root, *parts[:depth], "cpu.max")) as file:
+                quota, period = file.read().split()
+            cores = min(cores, int(quota) // int(period))
+        except (OSError, ValueError, ZeroDivisionError):
+            continue  # `max`, or no such file: no quota here
+    return max(cores, 1)
 
 
 def answer_to(worker, line):
@@ -230,15 +321,19 @@ def answer_to(worker, line):
 
 
 def main():
+    # stdout is the protocol's alone: whatever prints from here on goes to stderr
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     worker = Worker(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
     while line := sys.stdin.buffer.readline(LIMIT):
         too_long = len(line) == LIMIT and not line.endswith(b"\n")
         while too_long and line and not line.endswith(b"\n"):
             line = sys.stdin.buffer.readline(LIMIT)
         answer, is_last = answer_to(worker, b"" if too_long else line)
-        print(json.dumps(answer), file=ANSWERS, flush=True)
+        print(json.dumps(answer), file=answers, flush=True)
         if is_last:
             return
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -79,9 +79,11 @@ pub(super) enum Format {
     Json,
 }
 
-/// What of an execution in a profile is its duration.
+/// What of an execution is its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum MetricArg {
+    /// Launch to completion by the host clock, also where there is a profiler
+    Elapsed,
     /// First start to last end
     Span,
     /// The time at which at least one operation was under way
@@ -175,7 +177,7 @@ pub(super) struct TuneArgs {
     /// your own), `replay:FILE` (recorded samples), `replay:DIR` (profiles captured earlier)
     #[arg(long, value_name = "TIMER", default_value = "pjrt")]
     pub timer: String,
-    /// What of an execution in a profile decides [default: `span` on a CPU, `busy` elsewhere]
+    /// What of an execution decides [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
     #[arg(long, value_enum)]
     pub metric: Option<MetricArg>,
     /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from again
@@ -499,6 +501,9 @@ pub(super) enum WorkerCommand {
         /// Option for the plugin's client [default: what suits its platform]
         #[arg(long = "client-option", value_name = "NAME=VALUE")]
         client_options: Vec<String>,
+        /// Time by the host clock, also where the plugin has a profiler
+        #[arg(long)]
+        no_profiler: bool,
     },
     /// Run a worker in a process group of its own, with limits; ends with its stdin and with its parent
     Exec {

@@ -106,6 +106,7 @@ pub(super) fn options(args: &PluginArgs, plugin: &FoundPlugin, limits: Limits) -
         client_options: args.client_options.clone(),
         executables: std::env::temp_dir(),
         xla_flags: None,
+        metric: None,
         limits,
     })
 }

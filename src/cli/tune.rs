@@ -15,7 +15,7 @@ use crate::label::split_op_id;
 use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::{Invocation, Registry};
 use crate::report::{write_json, write_result};
-use crate::timer::pjrt::PjrtTimer;
+use crate::timer::pjrt::{HOST_CLOCK, PjrtTimer};
 use crate::timer::{
     CommandTimer, Failure, FailureKind, KeepingTimer, Limits, Metric, ProfileReplay, ReplayTimer, Source, Timer,
 };
@@ -53,7 +53,9 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
     let executables = ledger.root().map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
     let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };
-    let mut timer = keeping(args, start_timer(&choice, &executables)?)?;
+    let mut timer = start_timer(&choice, &executables)?;
+    let of_timer = timer.notes().to_vec();
+    timer = keeping(args, timer)?;
     let by_name = match args.by_name {
         ByNameArg::Few => ByName::Few,
         ByNameArg::All => ByName::All,
@@ -94,6 +96,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let (mut result, stopped_by) = if args.dry_run { (tuner.preview(&plan), None) } else { tuner.run(&plan) };
     result.missed = missed(&scan, &matching);
     result.notes.splice(0..0, notes(&scan, &registry, ledger.notes()));
+    result.notes.extend(of_timer);
     print(&result, args, out)?;
     out.flush()?;
     if let Some(error) = stopped_by {
@@ -146,6 +149,7 @@ fn three_quarters_of_memory() -> Option<u64> {
 
 fn metric(metric: Option<MetricArg>) -> Option<Metric> {
     metric.map(|metric| match metric {
+        MetricArg::Elapsed => Metric::Elapsed,
         MetricArg::Span => Metric::Span,
         MetricArg::Busy => Metric::Busy,
     })
@@ -170,35 +174,40 @@ pub(super) struct TimerChoice<'a> {
     pub(super) metric: Option<MetricArg>,
 }
 
-/// Starts a timer; kept executables lie in the folder.
+/// Starts a timer and says what it wants the user to know; kept executables lie in the folder.
 pub(super) fn start_timer(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+    let timer = start(args, executables)?;
+    for note in timer.notes() {
+        if note.starts_with(HOST_CLOCK) { say(note) } else { tracing::warn!("{note}") }
+    }
+    Ok(timer)
+}
+
+fn start(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
     match args.timer.split_once(':') {
         None if args.timer == "pjrt" => {
-            if args.metric.is_some() {
-                return Err(Fault::new(exit::USAGE, "`--metric` needs a timer that profiles, such as `--timer jax`"));
-            }
             let plugin = device::first_plugin(args.plugin)?;
             let mut options = device::options(args.plugin, &plugin, limits(args.limits))?;
             executables.clone_into(&mut options.executables);
-            let timer = PjrtTimer::start(&options).map_err(Fault::device)?;
-            timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
-            Ok(Box::new(timer))
+            options.metric = metric(args.metric);
+            Ok(Box::new(PjrtTimer::start(&options).map_err(Fault::device)?))
         }
         _ if args.timer == "jax" || args.timer.starts_with("jax:") => {
+            if args.metric == Some(MetricArg::Elapsed) {
+                let message =
+                    "`--metric elapsed` is the host clock, and `--timer jax` times by profiles: use `--timer pjrt`";
+                return Err(Fault::new(exit::USAGE, message));
+            }
             let python = args.timer.strip_prefix("jax:").map_or_else(active_python, PathBuf::from);
             let exe = device::this_program()?;
             let timer =
                 CommandTimer::start_jax(&exe, &python, args.plugin.device, limits(args.limits), metric(args.metric));
-            let timer = timer.map_err(Fault::device)?;
-            timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
-            Ok(Box::new(timer))
+            Ok(Box::new(timer.map_err(Fault::device)?))
         }
         Some(("command", command)) => {
             let timer =
                 CommandTimer::start(&device::this_program()?, command, limits(args.limits), metric(args.metric));
-            let timer = timer.map_err(Fault::device)?;
-            timer.notes().iter().for_each(|note| tracing::warn!("{note}"));
-            Ok(Box::new(timer))
+            Ok(Box::new(timer.map_err(Fault::device)?))
         }
         Some(("replay", path)) => replay(args.metric, Path::new(path)),
         _ => {
@@ -299,8 +308,12 @@ fn close(result: &AutotuningResult, folder: Option<&Path>) {
         _ => format!("{rounds} rounds measured"),
     };
     let place = folder.map_or_else(|| "not kept".to_owned(), |folder| format!("in `{}`", folder.display()));
+    say(&format!("{decided} of {} best configs {place}; {what}", result.operations.len()));
+}
+
+/// One line on stderr, which is no warning.
+fn say(line: &str) {
     // stderr may be gone; there is nobody left to tell
-    let line = format!("{decided} of {} best configs {place}; {what}", result.operations.len());
     let _ = writeln!(std::io::stderr(), "{}", line.replace(char::is_control, " "));
 }
 

@@ -20,10 +20,11 @@ const CHECK_LIMIT: Duration = Duration::from_secs(60);
 /// Runs a worker command; it owns the process's stdin and stdout.
 pub(super) fn run(command: &WorkerCommand) -> ExitCode {
     match command {
-        WorkerCommand::Pjrt { plugin, device, client_options } => worker_main(&PjrtWorkerOptions {
+        WorkerCommand::Pjrt { plugin, device, client_options, no_profiler } => worker_main(&PjrtWorkerOptions {
             plugin: plugin.clone(),
             device: *device,
             client_options: client_options.clone(),
+            no_profiler: *no_profiler,
         }),
         WorkerCommand::Exec { memory_bytes, cpu_seconds, grace_ms, inner_of, command } => {
             let options = ExecOptions {

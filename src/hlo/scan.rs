@@ -22,7 +22,7 @@ use super::source::{FileSource, Source};
 use super::tally::Tally;
 use super::user_label::UserLabels;
 use crate::digest::Digest;
-use crate::label::Label;
+use crate::label::{Evidence, Label};
 
 /// Modules up to this size are held in memory whole, for call sites and the digest.
 pub(crate) const STRUCTURE_BYTES: u64 = 1 << 28;
@@ -86,7 +86,16 @@ pub fn scan_bytes(bytes: &[u8], place: &str, options: &ScanOptions) -> Result<Sc
     scan_source(&bytes, options).map_err(|kind| kind.at(place))
 }
 
-fn use_side_file(scan: &mut Scan, path: &Path, labels: Vec<FoundLabel>) {
+fn use_side_file(scan: &mut Scan, path: &Path, mut labels: Vec<FoundLabel>) {
+    // what the module holds whole it shows better itself: with lines and each call site
+    labels.retain(|label| {
+        let whole =
+            scan.labels.iter_mut().find(|known| known.evidence == Evidence::Exact && known.label == label.label);
+        whole.map(|known| known.backward |= label.backward).is_none()
+    });
+    if labels.is_empty() {
+        return;
+    }
     let (found, listed) = (scan.labels.len(), labels.len());
     scan.diagnosis.retain(|said| {
         !matches!(said.code.as_str(), "no-labels" | "no-metadata" | "labels-cut" | "recomputed-version-lost")

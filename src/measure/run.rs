@@ -80,6 +80,7 @@ fn job(file: &ProgramFile, inputs: Vec<InputArray>, scratch: &Path) -> Job {
         direction: Direction::Forward,
         inputs,
         candidates: vec![JobCandidate { config: Config::new(serde_json::Map::new()), program: Some(file.clone()) }],
+        recipe: None,
         scratch: scratch.to_owned(),
     }
 }

@@ -4,8 +4,9 @@ use rayon::prelude::*;
 use regex::bytes::Regex;
 use serde::Serialize;
 
+use super::cut::cut;
 use super::finding::Finding;
-use super::gather::{Gathered, Origin, Record, Run, gather};
+use super::gather::{Gathered, Key, Origin, Record, Run, gather};
 use super::interval::{Coverage, Interval, merge, own_time};
 use super::names::{NameId, Names};
 use super::plane_view::{Layout, PlaneView};
@@ -120,17 +121,26 @@ impl DeviceTime {
     }
 }
 
+/// How often a program ran, of the module with this name and with this id.
+pub type RunsOf<'a> = &'a (dyn Fn(&str, Option<i64>) -> Option<u64> + Sync);
+
 /// Finds the module executions of a capture, with the time of each and of its operations.
 pub fn executions(space: &XSpace) -> DeviceTime {
-    find(space, None)
+    find(space, None, None)
+}
+
+/// The same for a capture of known launches: where a device's events name no run, those of a program are cut into as
+/// many equal executions as it ran. Where they cannot be, the first operation tells, as it does without.
+pub fn executions_of_runs(space: &XSpace, runs: RunsOf<'_>) -> DeviceTime {
+    find(space, None, Some(runs))
 }
 
 /// The same, but [`Execution::busy_ps`] covers only operations whose names match.
 pub fn executions_of_operations(space: &XSpace, wanted: &Regex) -> DeviceTime {
-    find(space, Some(wanted))
+    find(space, Some(wanted), None)
 }
 
-fn find(space: &XSpace, wanted: Option<&Regex>) -> DeviceTime {
+fn find(space: &XSpace, wanted: Option<&Regex>, runs: Option<RunsOf<'_>>) -> DeviceTime {
     let mut names = Names::default();
     let views: Vec<PlaneView<'_>> =
         space.planes().filter(|plane| plane.lines().len() > 0).map(|plane| PlaneView::new(plane, &mut names)).collect();
@@ -145,7 +155,8 @@ fn find(space: &XSpace, wanted: Option<&Regex>) -> DeviceTime {
     let control: Vec<bool> = all_names.iter().map(|name| is_control_flow(name)).collect();
     let wanted: Option<Vec<bool>> =
         wanted.map(|wanted| all_names.iter().map(|name| wanted.is_match(name.as_bytes())).collect());
-    let choice = Choice { control: &control, wanted: wanted.as_deref() };
+    let runs_of = |key: Key| runs?(all_names.get(key.module as usize)?, key.program);
+    let choice = Choice { control: &control, wanted: wanted.as_deref(), runs_of: &runs_of };
     let mut executions = assemble(&views, &mut gathered, choice);
     executions.sort_by_key(|execution| (execution.plane, execution.device, execution.start_ps, execution.end_ps));
     let mut order = 0;
@@ -163,11 +174,13 @@ pub(super) fn is_control_flow(name: &str) -> bool {
     matches!(base, "while" | "conditional" | "call")
 }
 
-/// Which operations are control flow, and which count as busy.
+/// Which operations are control flow, which count as busy, and how executions without ids are cut.
 #[derive(Clone, Copy)]
 struct Choice<'a> {
     control: &'a [bool],
     wanted: Option<&'a [bool]>,
+    /// How often the program of a key ran, where that is known.
+    runs_of: &'a (dyn Fn(Key) -> Option<u64> + Sync),
 }
 
 /// What a thread needs to add up operations, kept from one execution to the next.
@@ -207,7 +220,10 @@ fn assemble(views: &[PlaneView<'_>], gathered: &mut Gathered, choice: Choice<'_>
                 runs.chunk_by(|one, next| one.line == next.line).map(|runs| track(runs, shared)).collect();
             match origin {
                 Origin::Stats(key) if key.run.is_none() && view.layout == Layout::DeviceStreams => {
-                    split(&tracks).iter().map(|tracks| one(view, origin, tracks, choice, scratch)).collect()
+                    cut(&tracks, (choice.runs_of)(key))
+                        .iter()
+                        .map(|tracks| one(view, origin, tracks, choice, scratch))
+                        .collect()
                 }
                 _ => vec![one(view, origin, &tracks, choice, scratch)],
             }
@@ -229,27 +245,6 @@ fn track(runs: &[Run], pieces: &[Vec<Record>]) -> Vec<Record> {
         track.sort_by_key(key);
     }
     track
-}
-
-/// Cuts events that name no run where the operation that came first comes again.
-fn split(tracks: &[Vec<Record>]) -> Vec<Vec<Vec<Record>>> {
-    let first = tracks.iter().filter_map(|track| track.first()).min_by_key(|record| record.time.start_ps);
-    let Some(first) = first.map(|record| record.operation) else { return Vec::new() };
-    let all = tracks.iter().flatten();
-    let mut starts: Vec<i64> =
-        all.filter(|record| record.operation == first).map(|record| record.time.start_ps).collect();
-    starts.sort_unstable();
-    starts.dedup();
-    let mut cut: Vec<Vec<Vec<Record>>> = starts.iter().map(|_| vec![Vec::new(); tracks.len()]).collect();
-    for (line, track) in tracks.iter().enumerate() {
-        for record in track {
-            let run = starts.partition_point(|&start| start <= record.time.start_ps).saturating_sub(1);
-            if let Some(records) = cut.get_mut(run).and_then(|lines| lines.get_mut(line)) {
-                records.push(*record);
-            }
-        }
-    }
-    cut
 }
 
 fn one(

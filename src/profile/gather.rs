@@ -38,6 +38,13 @@ pub(super) struct Record {
     place: u32,
 }
 
+#[cfg(test)]
+impl Record {
+    pub(super) fn new(time: Interval, operation: u32) -> Self {
+        Self { time, operation, place: 0 }
+    }
+}
+
 /// The part of a piece that belongs to one execution: all of one line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Run {

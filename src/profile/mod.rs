@@ -8,6 +8,7 @@
 //! the kernels of those of one program. [`Profiler`] is
 //! ejkernel's profiler as `ejkernel/profiler.py` has it, and mended. [`Finding`] lists what makes a profile less than it seems.
 
+mod cut;
 mod error;
 mod event;
 mod execution;
@@ -31,7 +32,9 @@ mod xplane;
 
 pub use error::{ProfileError, ProfileErrorKind};
 pub use event::{Event, Stat, StatValue, Stats, text};
-pub use execution::{DeviceTime, Execution, Metric, Operation, executions, executions_of_operations};
+pub use execution::{
+    DeviceTime, Execution, Metric, Operation, RunsOf, executions, executions_of_operations, executions_of_runs,
+};
 pub use finding::Finding;
 pub use kernels::{Iteration, Kernel, KernelsDiffer, Measurement};
 pub use names::NameId;

@@ -54,6 +54,7 @@ impl Bench {
             call_key: job.call_key.clone(),
             direction: job.direction,
             inputs: job.inputs.iter().map(Input::from).collect(),
+            recipe: job.recipe.clone(),
             scratch: job.scratch.clone(),
         };
         self.prepared.clear();
@@ -161,6 +162,16 @@ impl Bench {
         let device = |hello: &Hello| hello.devices.get(hello.device).map(|device| device.identity.clone());
         if device(&hello) != device(&self.hello) {
             return Err(Failure::new(FailureKind::Device, "the restarted worker runs on another device"));
+        }
+        if hello.source != self.hello.source || hello.can(capability::PROFILE) != self.hello.can(capability::PROFILE) {
+            // durations by two clocks must never meet in one decision
+            let message = format!(
+                "the restarted worker times by {}, the one before it by {}{}",
+                hello.source,
+                self.hello.source,
+                hello.notes.first().map(|note| format!(" ({note})")).unwrap_or_default()
+            );
+            return Err(Failure::new(FailureKind::Device, message));
         }
         if let Some(begin) = self.begin.clone() {
             client.request::<serde_json::Value>(Call::Begin(begin), self.limits.load)?;

@@ -66,7 +66,11 @@ impl CommandTimer {
         let device = device.ok_or_else(|| Failure::new(FailureKind::Device, "the worker shows no device"))?;
         let from_profile = hello.can(capability::PROFILE);
         let metric = match metric {
-            Some(metric) if from_profile => metric,
+            Some(Metric::Elapsed) if from_profile => {
+                let message = format!("`{name}` times by profiles alone: `elapsed` is for a timer by the host clock");
+                return Err(Failure::new(FailureKind::Device, message));
+            }
+            Some(metric) if from_profile || metric == Metric::Elapsed => metric,
             Some(metric) => {
                 let message = format!("the worker gives no profiles: there is no `{metric}` to decide by");
                 return Err(Failure::new(FailureKind::Device, message));
@@ -80,17 +84,15 @@ impl CommandTimer {
 
     fn load_params(&self, candidate: usize) -> Result<LoadParams, Failure> {
         let JobCandidate { config, program } = find(&self.job, candidate)?;
-        if program.is_none() && !self.bench.hello().can(capability::BUILD_PROGRAMS) {
+        let has_recipe = self.job.as_ref().is_some_and(|job| job.recipe.is_some());
+        let hello = self.bench.hello();
+        let can_build = hello.can(capability::BUILD_PROGRAMS) || (has_recipe && hello.can(capability::BUILD_RECIPES));
+        if program.is_none() && !can_build {
             let message = format!("candidate {candidate} has no program and the worker cannot build one");
             return Err(Failure::new(FailureKind::NoProgram, message));
         }
         let program = program.as_ref().map(|file| ProgramRef { format: file.program.format, path: file.path.clone() });
         Ok(LoadParams { candidate, config: config.clone(), program, executable: None })
-    }
-
-    /// What the worker wants the user to know.
-    pub fn notes(&self) -> &[String] {
-        &self.bench.hello().notes
     }
 }
 
@@ -105,6 +107,10 @@ impl Timer for CommandTimer {
 
     fn metric(&self) -> Metric {
         self.metric
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.bench.hello().notes
     }
 
     fn device(&self) -> &DeviceFingerprint {

@@ -188,6 +188,7 @@ impl Trial {
                     call_key: "0000000000000000".to_owned(),
                     direction: Direction::Forward,
                     inputs,
+                    recipe: None,
                     scratch: files.folder.clone(),
                 };
                 client.request::<Value>(Call::Begin(params), limits.load).map(drop)

@@ -110,6 +110,8 @@ pub struct Job {
     pub inputs: Vec<InputArray>,
     /// The candidates.
     pub candidates: Vec<JobCandidate>,
+    /// How a worker builds the programs that could not be lowered; a recorder's and a worker's own affair.
+    pub recipe: Option<serde_json::Value>,
     /// A private folder for outputs and executables, there until the job ends.
     pub scratch: PathBuf,
 }
@@ -220,6 +222,11 @@ pub trait Timer {
     /// What of an execution is its duration.
     fn metric(&self) -> Metric {
         Metric::Elapsed
+    }
+
+    /// Things that the user should know, one line each: why times come from where they do, for instance.
+    fn notes(&self) -> &[String] {
+        &[]
     }
 
     /// The device that samples come from.

@@ -8,7 +8,7 @@ use tempfile::TempPath;
 
 use super::model::{Failure, FailureKind, Metric};
 use super::protocol::Profiled;
-use crate::profile::{DeviceTime, Execution, XSpace, executions};
+use crate::profile::{DeviceTime, Execution, Finding, Layout, XSpace, executions, executions_of_runs};
 
 /// Largest profile of one round that is read.
 const MAX_PROFILE_BYTES: u64 = 2 << 30;
@@ -34,8 +34,21 @@ impl ProfiledRound {
     /// Reads a worker's profile and finds every launch in it. The file is removed with the round.
     pub(crate) fn read(profiled: &Profiled, launches: &[(usize, u32)]) -> Result<Self, Failure> {
         let file = TempPath::try_from_path(&profiled.profile).map_err(|error| failure(&profiled.profile, error))?;
-        let round = Self::find(executions(&read(&file)?), profiled.module_name.as_deref(), launches)?;
+        let round = Self::of(&read(&file)?, profiled.module_name.as_deref(), launches)?;
         Ok(Self { file: Some(file), ..round })
+    }
+
+    /// Finds every launch in a profile.
+    pub(crate) fn of(space: &XSpace, module_name: Option<&str>, launches: &[(usize, u32)]) -> Result<Self, Failure> {
+        let times = executions(space);
+        let runs = if module_name.is_none() { runs_of_programs(&times, launches) } else { None };
+        let times = match runs {
+            Some(runs) => {
+                executions_of_runs(space, &|module, program| runs.get(&(module.to_owned(), program)).copied())
+            }
+            None => times,
+        };
+        Self::find(times, module_name, launches)
     }
 
     /// The XSpace that the worker left; `None` for a round that was not read from a worker's file.
@@ -132,6 +145,33 @@ fn by_name(times: &DeviceTime, module_name: &str, launches: &[(usize, u32)]) -> 
     launches.iter().map(of_launch).collect()
 }
 
+/// How often each program ran, if no execution has an id and they are not as many as were launched: then one operation
+/// may come several times in an execution. Programs appear in the order in which candidates were launched.
+fn runs_of_programs(times: &DeviceTime, launches: &[(usize, u32)]) -> Option<BTreeMap<(String, Option<i64>), u64>> {
+    let told = |execution: &Execution| execution.run_id.is_some() || execution.layout != Layout::DeviceStreams;
+    let launched: usize = launches.iter().map(|&(_, runs)| runs as usize).sum();
+    if times.executions.len() == launched || times.executions.iter().any(told) {
+        return None;
+    }
+    let mut runs: Vec<(usize, u64)> = Vec::new();
+    for &(candidate, more) in launches.iter().filter(|&&(_, runs)| runs > 0) {
+        match runs.iter_mut().find(|(one, _)| *one == candidate) {
+            Some((_, runs)) => *runs += u64::from(more),
+            None => runs.push((candidate, u64::from(more))),
+        }
+    }
+    let mut started: Vec<&Execution> = times.executions.iter().collect();
+    started.sort_by_key(|execution| execution.start_ps);
+    let mut programs: Vec<(String, Option<i64>)> = Vec::new();
+    for execution in started {
+        let program = (times.name(execution.module).to_owned(), execution.program_id);
+        if !programs.contains(&program) {
+            programs.push(program);
+        }
+    }
+    (programs.len() == runs.len()).then(|| programs.into_iter().zip(runs.into_iter().map(|(_, runs)| runs)).collect())
+}
+
 fn by_order(times: &DeviceTime, launches: &[(usize, u32)]) -> Result<Vec<Vec<usize>>, Failure> {
     let launched: usize = launches.iter().map(|&(_, runs)| runs as usize).sum();
     let mut found: Vec<(i64, usize)> =
@@ -140,6 +180,11 @@ fn by_order(times: &DeviceTime, launches: &[(usize, u32)]) -> Result<Vec<Vec<usi
     if found.len() != launched {
         let message =
             format!("the profile holds {} executions, {launched} were launched{}", found.len(), findings(times));
+        return Err(Failure::new(FailureKind::Protocol, message));
+    }
+    // what is missing may be the middle of an execution, which then looks faster than it is
+    if times.findings.iter().any(|finding| matches!(finding, Finding::DroppedEvents { .. })) {
+        let message = format!("the profile is not whole{}", findings(times));
         return Err(Failure::new(FailureKind::Protocol, message));
     }
     let mut places = found.into_iter().map(|(_, place)| place);

@@ -102,6 +102,9 @@ pub struct BeginParams {
     pub direction: Direction,
     /// Input arrays, in the programs' order.
     pub inputs: Vec<Input>,
+    /// How programs that could not be lowered are built, as the recorder left it; capability `build-recipes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipe: Option<Value>,
     /// A folder for the worker's own files, private to the job.
     pub scratch: PathBuf,
 }
@@ -205,6 +208,8 @@ pub mod capability {
     pub const COMPILE: &str = "compile";
     /// `load` works without a program: the worker builds it from the config.
     pub const BUILD_PROGRAMS: &str = "build-programs";
+    /// `load` works without a program where `begin` came with a recipe.
+    pub const BUILD_RECIPES: &str = "build-recipes";
     /// `measure-round` works, in place of `measure`: times come from the device's profile.
     pub const PROFILE: &str = "profile";
 }

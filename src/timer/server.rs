@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::model::{Failure, FailureKind};
 use super::protocol::{
-    BeginParams, Call, CompileParams, Compiled, Hello, LineRead, LoadParams, Loaded, MAX_LINE_BYTES, Measured, Outputs,
-    Request, Response, read_line,
+    BeginParams, Call, CompileParams, Compiled, Hello, Launch, LineRead, LoadParams, Loaded, MAX_LINE_BYTES, Measured,
+    Outputs, Profiled, Request, Response, read_line,
 };
 
 /// What a worker does; [`serve`] speaks for it.
@@ -25,6 +25,10 @@ pub trait Worker {
     fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure>;
     /// Answers `measure`.
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure>;
+    /// Answers `measure-round`; a worker without the capability `profile` need not know it.
+    fn measure_round(&mut self, _launches: &[Launch], _folder: &std::path::Path) -> Result<Profiled, Failure> {
+        Err(Failure::new(FailureKind::Protocol, "`measure-round` is not a method of this worker"))
+    }
     /// Answers `outputs`.
     fn outputs(&mut self, candidate: usize, folder: &std::path::Path) -> Result<Outputs, Failure>;
     /// Answers `end`.
@@ -75,9 +79,7 @@ fn answer(worker: &mut dyn Worker, call: Call) -> Result<Value, Failure> {
         Call::Compile(params) => to_value(worker.compile(params)?),
         Call::Load(params) => to_value(worker.load(params)?),
         Call::Measure { candidate, runs } => to_value(worker.measure(candidate, runs)?),
-        Call::MeasureRound { .. } => {
-            Err(Failure::new(FailureKind::Protocol, "`measure-round` is not a method of this worker"))
-        }
+        Call::MeasureRound { launches, folder } => to_value(worker.measure_round(&launches, &folder)?),
         Call::Outputs { candidate, folder } => to_value(worker.outputs(candidate, &folder)?),
         Call::End {} => {
             worker.end();

@@ -145,6 +145,7 @@ pub(super) fn materialize(
         direction: invocation.direction,
         inputs,
         candidates,
+        recipe: invocation.static_arguments.get("recipe").cloned(),
         scratch: scratch.to_owned(),
     };
     Ok(Ok(Materialized { job, unusable }))

@@ -1,14 +1,19 @@
 """What the tests of the Python package need: the program, a CPU plugin."""
 
+import atexit
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# what this user has tuned must not decide what a test sees
+os.environ["AUTOTUNE_LOWERED_CACHE_DIR"] = tempfile.mkdtemp(prefix="autotune-lowered-test-cache-")
+atexit.register(shutil.rmtree, os.environ["AUTOTUNE_LOWERED_CACHE_DIR"], ignore_errors=True)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -34,7 +39,11 @@ def run(program):
 
     def run(*words, expected=0, environment=None):
         done = subprocess.run(
-            [program, *map(str, words)], capture_output=True, text=True, timeout=300, env=os.environ | (environment or {})
+            [program, *map(str, words)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=os.environ | (environment or {}),
         )
         assert done.returncode == expected, done.stderr
         return done.stdout
@@ -46,7 +55,11 @@ def run(program):
 def plugin():
     """A PJRT CPU plugin."""
     listed = os.environ.get("AUTOTUNE_LOWERED_TEST_PLUGIN", "").split(":")[0]
-    found = [listed] if listed else [str(path) for path in pathlib.Path(sys.prefix).glob("lib/python*/site-packages/xla_plugins/*/*.so")]
+    found = (
+        [listed]
+        if listed
+        else [str(path) for path in pathlib.Path(sys.prefix).glob("lib/python*/site-packages/xla_plugins/*/*.so")]
+    )
     if not found:
         pytest.skip("no PJRT CPU plugin: pip install xla-cpu-pjrt")
     return found[0]

@@ -126,7 +126,10 @@ def test_ranks_with_two_snapshots_are_an_error(folder, tmp_path, same):
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", RANK, address, str(rank), str(path)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         for rank, path in enumerate(folders)
     ]

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import sys
 
 import pytest
 
@@ -169,6 +170,34 @@ def test_tokamax_takes_the_config_that_was_tuned_here(tmp_path, run, tuned):
     assert medians == pytest.approx([2, 3, 5], rel=1e-3)
     # what Tokamax writes of it, it reads again
     assert tokamax.AutotuningResult.loads(result.dumps()) == result
+
+
+def test_recorded_tuned_and_loaded_by_tokamax(tmp_path, run):
+    autotune_lowered = pytest.importorskip("autotune_lowered", reason="recording needs the package")
+
+    def norm(x):
+        return tokamax.layer_norm(x, None, None).sum()
+
+    x = jnp.ones((8, 32))
+    with autotune_lowered.recording(tmp_path / "registry", directions=("forward",)):
+        lowered = jax.jit(norm).lower(x)
+    module, out = tmp_path / "module.mlir", tmp_path / "result.json"
+    module.write_text(lowered.as_text(debug_info=True))
+    cache = tmp_path / "cache"
+    run(module, "--registry", tmp_path / "registry", "--cache", cache, "--timer", f"jax:{sys.executable}")
+    run("cache", "export", "--format", "tokamax", out, "--registry", tmp_path / "registry", "--cache", cache)
+    result = tokamax.AutotuningResult.loads(out.read_text())
+    # the very call that Tokamax finds in the module itself, with times that were measured here
+    (bound,) = tokamax.autotuning.get_bound_args(lowered)
+    ((exported, data),) = result.data
+    assert (exported.op, exported.autotuning_cache_key) == (bound.op, bound.autotuning_cache_key)
+    (entry,) = cached(run, cache)
+    assert plain(data.fastest_config) == entry["config"]
+    measured = data[data.fastest_config]
+    assert len(measured.evaluation_times_ms) > 3 and measured.median_evaluation_time_ms > 0
+    assert measured.median_evaluation_time_ms * 1e6 == pytest.approx(entry["provenance"]["best_ns"], rel=0.5)
+    with result:
+        assert bound.cached_autotuning_data == data
 
 
 def test_tokamax_loads_the_database_of_what_was_tuned_here(tmp_path, run, tuned):

@@ -13,11 +13,14 @@ mod flags;
 mod options;
 #[allow(unsafe_code)]
 mod plugin;
+mod probe;
+#[allow(unsafe_code)]
+mod profiler;
 mod signature;
 mod store;
 mod timer;
 mod worker;
 
 pub use discover::{FoundPlugin, discover};
-pub use timer::{PjrtOptions, PjrtTimer, probe};
+pub use timer::{HOST_CLOCK, PjrtOptions, PjrtTimer, probe};
 pub use worker::{PjrtWorkerOptions, worker_main};

@@ -194,7 +194,7 @@ impl Plugin {
 ///
 /// # Safety
 /// `text` is null or points to `size` readable bytes.
-unsafe fn text_of(text: *const c_char, size: usize) -> String {
+pub(super) unsafe fn text_of(text: *const c_char, size: usize) -> String {
     if text.is_null() {
         return String::new();
     }

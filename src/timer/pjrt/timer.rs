@@ -13,7 +13,8 @@ use crate::digest::Digest;
 use crate::timer::bench::{Bench, check_signature};
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::command::{find, scratch};
-use crate::timer::model::{Failure, FailureKind, Job, OutputArray, Prepared, ProgramFile, Source, Timer};
+use crate::timer::model::{Failure, FailureKind, Job, Metric, OutputArray, Prepared, ProgramFile, Source, Timer};
+use crate::timer::profiled::{ProfiledRound, default_metric};
 use crate::timer::protocol::{Call, CompileParams, Compiled, ExecutableRef, Hello, LoadParams, ProgramRef, capability};
 
 /// How to start a [`PjrtTimer`].
@@ -29,6 +30,9 @@ pub struct PjrtOptions {
     pub client_options: Vec<String>,
     /// `XLA_FLAGS` of the workers; this process's own where not told.
     pub xla_flags: Option<String>,
+    /// What of an execution is its duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's
+    /// profiler; the device time of a profile where there is one unless told.
+    pub metric: Option<Metric>,
     /// Folder of the kept executables.
     pub executables: PathBuf,
     /// Limits of both workers.
@@ -43,6 +47,9 @@ impl PjrtOptions {
         for option in &self.client_options {
             command.extend(["--client-option".into(), option.into()]);
         }
+        if self.metric == Some(Metric::Elapsed) {
+            command.push(NO_PROFILER.into());
+        }
         let environment = vec![("XLA_FLAGS".into(), Some(self.flags().into()))];
         WorkerCommand { exe: self.exe.clone(), command, environment }
     }
@@ -52,9 +59,22 @@ impl PjrtOptions {
     }
 }
 
+/// Tells a worker to leave the plugin's profiler alone.
+const NO_PROFILER: &str = "--no-profiler";
+
+/// The same command for a worker that does not measure: two workers must not hold the device's profiler.
+fn without_profiler(command: &WorkerCommand) -> WorkerCommand {
+    let mut command = command.clone();
+    if !command.command.iter().any(|word| word == NO_PROFILER) {
+        command.command.push(NO_PROFILER.into());
+    }
+    command
+}
+
 /// Times programs on a device of a PJRT plugin. The plugin is loaded in worker processes only.
 pub struct PjrtTimer {
     bench: Bench,
+    /// Of the compile worker.
     command: WorkerCommand,
     limits: Limits,
     compiler: Option<WorkerClient>,
@@ -63,6 +83,7 @@ pub struct PjrtTimer {
     device: DeviceFingerprint,
     device_index: usize,
     notes: Vec<String>,
+    metric: Metric,
     job: Option<Job>,
     /// The plugin cannot serialize, or not load what it serialized.
     in_place: bool,
@@ -83,13 +104,24 @@ impl PjrtTimer {
             .get(hello.device)
             .cloned()
             .ok_or_else(|| device_failure("the plugin shows no device".to_owned()))?;
+        let metric = match options.metric {
+            Some(Metric::Elapsed) => Metric::Elapsed,
+            Some(metric) if hello.can(capability::PROFILE) => metric,
+            Some(metric) => {
+                let why = hello.notes.first().map_or(HOST_CLOCK, String::as_str);
+                return Err(device_failure(format!("there is no `{metric}` to decide by: {why}")));
+            }
+            None if hello.can(capability::PROFILE) => default_metric(&device.identity.platform),
+            None => Metric::Elapsed,
+        };
         device.environment.plugin_digest = Some(plugin_digest);
         let in_place = !hello.can(capability::COMPILE);
         Ok(Self {
             in_place,
             notes: hello.notes.clone(),
             bench: Bench::new(command.clone(), options.limits.clone(), client, hello),
-            command,
+            command: without_profiler(&command),
+            metric,
             limits: options.limits.clone(),
             compiler: None,
             store,
@@ -98,11 +130,6 @@ impl PjrtTimer {
             device_index: options.device,
             job: None,
         })
-    }
-
-    /// Things that the user should know, one line each.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
     }
 
     fn key(&self, program: &ProgramFile) -> ExecutableKey {
@@ -219,6 +246,8 @@ fn digest_of_plugin(plugin: &Path) -> Result<Digest, Failure> {
 /// Every device that a plugin shows, as a worker with the given options sees them.
 pub fn probe(options: &PjrtOptions) -> Result<Vec<DeviceFingerprint>, Failure> {
     let plugin_digest = digest_of_plugin(&options.plugin)?;
+    // to see a device its profiler is not needed
+    let options = &PjrtOptions { metric: Some(Metric::Elapsed), ..options.clone() };
     let (_, client, hello) = start_worker(options)?;
     client.shutdown(&options.limits);
     let mut devices = hello.devices;
@@ -228,7 +257,11 @@ pub fn probe(options: &PjrtOptions) -> Result<Vec<DeviceFingerprint>, Failure> {
     Ok(devices)
 }
 
-/// A worker that said hello, with the command that works: without the flags that the plugin dies of.
+/// How the note begins that says why there is no device time: no warning where a plugin has none to give.
+pub const HOST_CLOCK: &str = "timed by the host clock";
+
+/// A worker that said hello, with the command that works: without the flags that the plugin dies of, and without its
+/// profiler where the trial of that breaks the worker.
 fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, Hello), Failure> {
     let limits = &options.limits;
     let mut command = options.command();
@@ -243,7 +276,16 @@ fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, H
             }
             Err(failure) => {
                 // each turn takes a flag away, thus there are not many
-                let Some((left, gone)) = without_fatal(&flags, &client.stderr()) else { return Err(failure) };
+                let Some((left, gone)) = without_fatal(&flags, &client.stderr()) else {
+                    let quiet = without_profiler(&command);
+                    if !client.is_gone() || quiet == command {
+                        return Err(failure);
+                    }
+                    let why = format!("{HOST_CLOCK}: the plugin's profiler broke the worker: {}", failure.message);
+                    notes.push(why);
+                    command = quiet;
+                    continue;
+                };
                 notes.push(format!("this plugin does not take `{}` of XLA_FLAGS: measured without", gone.join(" ")));
                 command.environment = vec![("XLA_FLAGS".into(), Some(left.clone().into()))];
                 flags = left;
@@ -258,7 +300,15 @@ impl Timer for PjrtTimer {
     }
 
     fn source(&self) -> Source {
-        Source::HostWall
+        self.bench.hello().source
+    }
+
+    fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     fn device(&self) -> &DeviceFingerprint {
@@ -318,7 +368,30 @@ impl Timer for PjrtTimer {
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        if self.measures_rounds() {
+            return self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default());
+        }
         self.bench.measure(candidate, runs)
+    }
+
+    fn measures_rounds(&self) -> bool {
+        self.bench.hello().can(capability::PROFILE)
+    }
+
+    fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
+        if !self.measures_rounds() {
+            return launches.iter().map(|&(candidate, runs)| self.bench.measure(candidate, runs)).collect();
+        }
+        Ok(self.profile_round(launches)?.durations(self.metric))
+    }
+
+    fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {
+        if !self.measures_rounds() {
+            let why = self.notes.iter().find(|note| note.starts_with(HOST_CLOCK)).map_or(HOST_CLOCK, String::as_str);
+            return Err(Failure::new(FailureKind::Device, format!("the timer `pjrt` takes no profiles here: {why}")));
+        }
+        let folder = scratch(&self.job)?;
+        self.bench.profile_round(launches, folder)
     }
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {

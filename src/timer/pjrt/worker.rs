@@ -12,15 +12,19 @@ use super::device::fingerprints;
 use super::executable::{Call, Executable, read_bounded};
 use super::options::{compile_options, default_client_options, parse_client_option};
 use super::plugin::{Buffer, Client, PjrtError, Plugin, one_line};
+use super::probe::probe;
+use super::profiler::Profiler;
 use super::signature::read_signature;
+use super::timer::HOST_CLOCK;
 use crate::array::ArraySpec;
 use crate::registry::ProgramFormat;
 use crate::timer::model::{Failure, FailureKind, Source};
 use crate::timer::protocol::{
-    BeginParams, CompileParams, Compiled, Hello, Input, LoadParams, Loaded, MAX_RUNS, Measured, OutputRef, Outputs,
-    PROTOCOL_VERSION, ProgramRef, Signature, capability,
+    BeginParams, CompileParams, Compiled, Hello, Input, Launch, LoadParams, Loaded, MAX_RUNS, Measured, OutputRef,
+    Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, Signature, capability,
 };
 use crate::timer::server::{Worker, serve, take_stdout};
+use crate::timer::subscriber::named;
 
 /// Largest program that is read.
 const MAX_PROGRAM_BYTES: u64 = 1 << 30;
@@ -36,6 +40,8 @@ pub struct PjrtWorkerOptions {
     pub device: usize,
     /// `name=value` for `PJRT_Client_Create`; the program's own choice when empty.
     pub client_options: Vec<String>,
+    /// Leave the plugin's profiler alone: the host clock times, whatever the plugin could do.
+    pub no_profiler: bool,
 }
 
 /// Runs the worker on stdin and stdout until stdin ends; call it first thing in `main`.
@@ -62,6 +68,8 @@ struct PjrtWorker {
 struct Opened {
     client: Rc<Client>,
     compile_options: Vec<u8>,
+    /// Where times come from: the plugin's profiler, or why not from there.
+    profiler: Result<Profiler, String>,
 }
 
 struct Job {
@@ -155,7 +163,13 @@ fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
     }?;
     let id = client.describe(options.device)?.id;
     let compile_options = compile_options((options.device > 0).then_some(id));
-    Ok(Opened { client: Rc::new(client), compile_options })
+    let client = Rc::new(client);
+    let profiler = if options.no_profiler {
+        Err("the plugin's profiler is to be left alone".to_owned())
+    } else {
+        probe(&client, options.device, &compile_options)
+    };
+    Ok(Opened { client, compile_options, profiler })
 }
 
 fn signature_of(executable: &Executable) -> Option<Signature> {
@@ -187,19 +201,29 @@ fn compile_failure(error: &PjrtError) -> Failure {
 impl Worker for PjrtWorker {
     fn hello(&mut self) -> Result<Hello, Failure> {
         let device = self.options.device;
-        let plugin = self.options.plugin.clone();
+        let (plugin, no_profiler) = (self.options.plugin.clone(), self.options.no_profiler);
         let opened = self.open()?;
         let devices = fingerprints(&opened.client, &plugin).map_err(|error| device_failure(&error))?;
         let serializes = opened.client.plugin.api.executable_serialize.is_some()
             && opened.client.plugin.api.executable_deserialize_and_load.is_some();
+        let mut capabilities = if serializes { vec![capability::COMPILE.to_owned()] } else { Vec::new() };
+        let (source, notes) = match &opened.profiler {
+            Ok(_) => {
+                capabilities.push(capability::PROFILE.to_owned());
+                (Source::DeviceProfile, Vec::new())
+            }
+            // whoever asked for the host clock need not be told why
+            Err(_) if no_profiler => (Source::HostWall, Vec::new()),
+            Err(reason) => (Source::HostWall, vec![format!("{HOST_CLOCK}: {reason}")]),
+        };
         Ok(Hello {
             protocol: PROTOCOL_VERSION,
             worker: format!("autotune-lowered pjrt {}", env!("CARGO_PKG_VERSION")),
-            capabilities: if serializes { vec![capability::COMPILE.to_owned()] } else { Vec::new() },
-            source: Source::HostWall,
+            capabilities,
+            source,
             devices,
             device,
-            notes: Vec::new(),
+            notes,
         })
     }
 
@@ -258,13 +282,42 @@ impl Worker for PjrtWorker {
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure> {
-        if runs > MAX_RUNS {
-            return Err(Failure::new(FailureKind::Protocol, format!("{runs} runs are more than {MAX_RUNS}")));
+        check_runs(runs)?;
+        let (opened, ..) = self.candidate(candidate)?;
+        if opened.profiler.is_ok() {
+            // samples by the host clock would pass for device time
+            let message = "this worker times by the plugin's profiler: ask for `measure-round`";
+            return Err(Failure::new(FailureKind::Protocol, message));
         }
         let samples_ns = (0..runs)
             .map(|_| self.run(candidate).map(|(_, elapsed)| nanoseconds(elapsed)))
             .collect::<Result<_, _>>()?;
         Ok(Measured { samples_ns })
+    }
+
+    fn measure_round(&mut self, launches: &[Launch], folder: &Path) -> Result<Profiled, Failure> {
+        for launch in launches {
+            check_runs(launch.runs)?;
+            self.candidate(launch.candidate)?;
+        }
+        let profiler = self.client()?.profiler.as_ref().map_err(|reason| {
+            Failure::new(FailureKind::Protocol, format!("this worker takes no profiles: {reason}"))
+        })?;
+        let failed = |error: PjrtError| {
+            let message = one_line(&error.message);
+            let holder = named(&message).map(|holder| format!(" ({holder} holds CUPTI)")).unwrap_or_default();
+            Failure::new(FailureKind::Device, format!("the plugin's profiler: {message}{holder}"))
+        };
+        let session = profiler.start().map_err(failed)?;
+        for launch in launches {
+            for _ in 0..launch.runs {
+                self.run(launch.candidate)?;
+            }
+        }
+        let bytes = session.finish().map_err(failed)?;
+        let profile = folder.join("round.xplane.pb");
+        write_file(&profile, &bytes)?;
+        Ok(Profiled { profile, module_name: None })
     }
 
     fn outputs(&mut self, candidate: usize, folder: &Path) -> Result<Outputs, Failure> {
@@ -284,6 +337,13 @@ impl Worker for PjrtWorker {
     fn end(&mut self) {
         self.job = None;
     }
+}
+
+fn check_runs(runs: u32) -> Result<(), Failure> {
+    if runs > MAX_RUNS {
+        return Err(Failure::new(FailureKind::Protocol, format!("{runs} runs are more than {MAX_RUNS}")));
+    }
+    Ok(())
 }
 
 fn load_input(opened: &Opened, device: usize, input: &Input) -> Result<LoadedInput, Failure> {

@@ -177,6 +177,10 @@ impl Timer for KeepingTimer {
         self.timer.metric()
     }
 
+    fn notes(&self) -> &[String] {
+        self.timer.notes()
+    }
+
     fn device(&self) -> &DeviceFingerprint {
         self.timer.device()
     }

@@ -187,8 +187,8 @@ impl Found {
         let [file] = files.as_slice() else {
             return Err(failure(name, "holds the captures of several hosts; `launches` can be those of one only"));
         };
-        let times = self.open(name, file)?;
-        let found = ProfiledRound::find(times, invocation.module_name.as_deref(), &round.launches);
+        let (space, _) = self.open(name, file)?;
+        let found = ProfiledRound::of(&space, invocation.module_name.as_deref(), &round.launches);
         let durations = found.map_err(|of_round| failure(name, of_round.message))?.durations(metric);
         for (&(function, _), durations) in round.launches.iter().zip(durations) {
             self.samples.entry(function).or_default().push(durations);
@@ -210,7 +210,7 @@ impl Found {
             .filter_map(|&function| Some((module_name(invocation, function)?, function)))
             .collect();
         for file in files(root, name)? {
-            let times = self.open(name, &file)?;
+            let (_, times) = self.open(name, &file)?;
             for finding in &times.findings {
                 tracing::warn!("profile `{name}`: {finding}");
             }
@@ -229,12 +229,12 @@ impl Found {
         Ok(())
     }
 
-    fn open(&mut self, name: &str, file: &Path) -> Result<DeviceTime, Failure> {
+    fn open(&mut self, name: &str, file: &Path) -> Result<(XSpace, DeviceTime), Failure> {
         let space = XSpace::open(file).map_err(|error| failure(name, error.kind))?;
         let times = executions(&space);
         let modules: BTreeSet<_> = times.executions.iter().map(|execution| execution.module).collect();
         self.modules.extend(modules.into_iter().map(|module| times.name(module).to_owned()));
-        Ok(times)
+        Ok((space, times))
     }
 
     /// Whether a function ran, or was to run.

@@ -304,6 +304,7 @@ mod tests {
             direction: Direction::Forward,
             inputs: Vec::new(),
             candidates: blocks.iter().map(|block| JobCandidate { config: config(block), program: None }).collect(),
+            recipe: None,
             scratch: folder.to_owned(),
         }
     }

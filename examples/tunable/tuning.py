@@ -1,0 +1,37 @@
+"""What both examples do with their function: record it, tune it by the program, and give the best configs."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import jax
+
+import autotune_lowered
+
+
+def best_configs(step, arguments, folder, directions=("forward",)):
+    """The best config, by `(op_id, call_key)`, of each call in `step(*arguments)`, which is lowered and not run."""
+    folder = pathlib.Path(folder)
+    with autotune_lowered.recording(folder / "registry", directions=directions):
+        lowered = jax.jit(step).lower(*arguments)
+    module = autotune_lowered.dump(lowered, folder / "module.mlir")
+    command = [program(), module, "--registry", folder / "registry", "--cache", folder / "cache", "--format", "json"]
+    # this Python's own JAX runs the candidates, in processes of their own
+    command += ["--timer", f"jax:{sys.executable}", "--rounds", "6"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        sys.exit(f"`{' '.join(map(str, command))}` ended with {done.returncode}")
+    operations = json.loads(done.stdout)["operations"]
+    for operation in operations:
+        print(f"{operation['op_id']}: {operation['baseline']['config']} -> {operation['best']['config']}")
+    return {(found["op_id"], found["call_key"]): found["best"]["config"] for found in operations}
+
+
+def program():
+    """The program: what AUTOTUNE_LOWERED_EXE names, else beside this Python, else in PATH."""
+    beside = pathlib.Path(sys.executable).with_name("autotune-lowered")
+    found = os.environ.get("AUTOTUNE_LOWERED_EXE") or (beside if beside.exists() else shutil.which("autotune-lowered"))
+    return found or sys.exit("the program `autotune-lowered` is not here: pip install .")

@@ -1,0 +1,251 @@
+"""One call of a tunable operation as every recorder sees it, and its lowering into a registry's records."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ._describe import describe, one_line, spec_text
+from ._exercise import parameters_of, spelled
+from ._fills import UNKNOWN, is_real
+from ._lowering import Lowered, cotangents_of, lower, lower_taking_all, restricted, with_vjp
+
+if TYPE_CHECKING:
+    from ._recording import Recorder
+
+LOG = logging.getLogger("autotune_lowered")
+
+FORWARD, FORWARD_VJP = "forward", "forward-vjp"
+DIRECTIONS = (FORWARD, FORWARD_VJP)
+
+Config = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedCall:
+    """One call of a tunable operation, without anything that a trace owns.
+
+    `baseline` and `configs` may be functions of the platform (`cpu`, `cuda`, …) where the operation has other candidates
+    on each.
+    """
+
+    op_id: str
+    """Operation and version: `name@vN`."""
+    call_key: str
+    """Key of the call's arguments, as the label has it."""
+    arrays: Mapping[str, Any]
+    """The array arguments in the programs' order: a `jax.ShapeDtypeStruct` by name."""
+    static: Mapping[str, Any]
+    """The other arguments, of any type."""
+    baseline: Config | Callable[[str], Config]
+    """The config in use without tuning; it competes whether it is among `configs` or not."""
+    configs: Sequence[Config] | Callable[[str], Sequence[Config]]
+    """The configs to try: JSON objects."""
+    build: Callable[[Config], Callable[..., Any]]
+    """The operation under a config: a function of the arrays, positional, in order."""
+    fills: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """How values are made where the call's own are not known, by argument: `fill` objects of `docs/registry.md`."""
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """The call's own arrays where they were concrete, by argument. Tracers are ignored and never kept."""
+    refuse: Callable[[Config, str], str | None] | None = None
+    """Why a config cannot be lowered in this process for a platform; `None` where it can be tried."""
+    recipe: Mapping[str, Any] | None = None
+    """How a worker on the device builds the programs of configs that could not be lowered here, JSON; for Tokamax also what
+    an exported result names the call by."""
+    notes: tuple[str, ...] = ()
+    """What the reader of the report should know of this call."""
+
+    def baseline_on(self, platform: str) -> Config:
+        """The config in use without tuning on a platform."""
+        return self.baseline(platform) if callable(self.baseline) else self.baseline
+
+    def configs_on(self, platform: str) -> list[Config]:
+        """Every distinct config to try on a platform, the baseline first."""
+        configs = self.configs(platform) if callable(self.configs) else self.configs
+        return list({spelled(config): config for config in (self.baseline_on(platform), *configs)}.values())
+
+
+def record_call(recorder: Recorder, call: RecordedCall) -> None:
+    """Record one call: at once outside of a trace, else when the trace has ended. Never raises for what the call holds."""
+    recorder.record(call)
+
+
+@dataclasses.dataclass
+class _Candidate:
+    config: Config
+    lowered: Lowered | None = None
+    reason: str | None = None
+
+
+def store(call: RecordedCall, fills: Mapping[str, dict], unknown: Mapping[str, str], to: Recorder) -> list[dict]:
+    """Lower a call's candidates and write its records, one for each platform and direction; gives their reports.
+
+    `fills` says for each array how its values are made, `unknown` why they are not known.
+    """
+    reports = []
+    for platform in to.platforms:
+        for direction in to.directions:
+            report = _Record(call, platform, direction, fills, unknown, to).store()
+            if report is not None:
+                reports.append(report)
+    return reports
+
+
+class _Record:
+    """The making of one record."""
+
+    def __init__(self, call, platform, direction, fills, unknown, recorder):
+        self.call = call
+        self.platform = platform
+        self.direction = direction
+        self.recorder = recorder
+        self.names = list(call.arrays)
+        self.specs = list(call.arrays.values())
+        self.fills = dict(fills)
+        self.unknown = dict(unknown)
+
+    def store(self) -> dict[str, Any] | None:
+        report = {
+            "op_id": self.call.op_id,
+            "call_key": self.call.call_key,
+            "direction": self.direction,
+            "platform": self.platform,
+        }
+        try:
+            # both may read the call's static arguments in ways that only the operation knows
+            baseline, configs = self.call.baseline_on(self.platform), self.call.configs_on(self.platform)
+            spelled_specs = {name: spec_text(spec) for name, spec in self.call.arrays.items()}
+        except Exception as error:
+            return report | self._given_up(f"its candidates cannot be listed: {one_line(error)}")
+        if self.direction == FORWARD_VJP:
+            try:
+                cotangents = self._add_cotangents(baseline)
+            except Exception as error:
+                return report | self._given_up(f"it cannot be differentiated: {one_line(error)}")
+            if not cotangents:
+                return None  # integers only: there is no second direction
+            spelled_specs |= cotangents
+        candidates = [self._lower(config) for config in configs]
+        # before the programs are made to take the same arguments: what is probed takes what it needs
+        parameters = self._parameters(candidates, baseline)
+        kept = self._same_arguments(candidates)
+        path = self._write(candidates, baseline, kept, spelled_specs, parameters)
+        return report | self._summary(candidates, kept, parameters) | {"record": path}
+
+    def _given_up(self, reason: str) -> dict[str, Any]:
+        LOG.warning("%s %s (%s) is not recorded: %s", self.call.op_id, self.call.call_key, self.direction, reason)
+        return {"not_recorded": reason}
+
+    def _add_cotangents(self, baseline: Config) -> dict[str, str]:
+        cotangents = cotangents_of(self.call.build(baseline), self.specs)
+        names = ["output_cotangent"]
+        if len(cotangents) > 1:
+            names = [f"output_cotangent_{index}" for index in range(len(cotangents))]
+        self.names += names
+        self.fills |= {name: {"kind": "normal", "scale": 1.0} for name in names}
+        self.specs += cotangents
+        return {name: spec_text(spec) for name, spec in zip(names, cotangents, strict=True)}
+
+    def _function(self, config: Config) -> Callable[..., Any]:
+        function = self.call.build(config)
+        return function if self.direction == FORWARD else with_vjp(function, self.specs[: len(self.call.arrays)])
+
+    def _lower(self, config: Config) -> _Candidate:
+        refused = self.call.refuse(config, self.platform) if self.call.refuse is not None else None
+        if refused is not None:
+            return _Candidate(config, reason=refused)
+        try:
+            lowered = lower(self._function(config), self.specs, self.platform)
+            if lowered.semantic_digest is None:
+                digest = self._put(lowered)["semantic_digest"]
+                lowered = dataclasses.replace(lowered, semantic_digest=digest)
+            return _Candidate(config, lowered=lowered)
+        except OSError:
+            raise  # the registry's trouble, not the kernel's
+        except Exception as error:  # a kernel may raise anything for a config that it does not take
+            return _Candidate(config, reason=one_line(error))
+
+    def _same_arguments(self, candidates: list[_Candidate]) -> tuple[int, ...]:
+        """The arguments that the programs take: one list for all, whatever each of them ignores."""
+        lowered = [candidate for candidate in candidates if candidate.lowered is not None]
+        if not lowered:
+            return tuple(range(len(self.specs)))
+        kept = tuple(sorted({index for candidate in lowered for index in candidate.lowered.kept}))
+        specs = [self.specs[index] for index in kept]
+        for candidate in lowered:
+            if candidate.lowered.kept != kept:
+                function = restricted(self._function(candidate.config), self.specs, kept)
+                candidate.lowered = lower_taking_all(function, specs, self.platform)
+        return kept
+
+    def _parameters(self, candidates: list[_Candidate], baseline: Config) -> dict[str, list[str]]:
+        def probe(config: Config) -> str | None:
+            lowered = self._lower(config).lowered
+            return lowered.semantic_digest if lowered is not None else None
+
+        lowered = [(c.config, c.lowered.semantic_digest or "") for c in candidates if c.lowered is not None]
+        return parameters_of(lowered, baseline, probe)
+
+    def _write(self, candidates, baseline, kept, specs, parameters) -> str:
+        names = [self.names[index] for index in kept]
+        static = {name: describe(value) for name, value in self.call.static.items() if value is not None}
+        if parameters:
+            static["parameters"] = parameters
+        unknown = {name: reason for name, reason in self.unknown.items() if name in names}
+        if unknown:
+            static["values_unknown"] = unknown
+        if self.call.recipe is not None:
+            static["recipe"] = dict(self.call.recipe)
+        invocation = {
+            "target": self.recorder.target(self.platform),
+            "op_id": self.call.op_id,
+            "call_key": self.call.call_key,
+            "direction": self.direction,
+            "arguments": [{"name": name, "spec": specs[name], "fill": self.fills.get(name, UNKNOWN)} for name in names],
+            "static_arguments": static,
+            "baseline": baseline,
+            "candidates": [self._stored(candidate) for candidate in candidates],
+        }
+        return self.recorder.add(invocation)
+
+    def _stored(self, candidate: _Candidate) -> dict[str, Any]:
+        if candidate.lowered is None:
+            return {"config": candidate.config, "not_lowered": candidate.reason or "no reason was given"}
+        return {"config": candidate.config, "program": self._put(candidate.lowered)}
+
+    def _put(self, lowered: Lowered) -> dict[str, Any]:
+        program = self.recorder.writer.put_program(lowered.artifact, lowered.semantic_digest, lowered.custom_calls)
+        return json.loads(program)
+
+    def _summary(self, candidates, kept, parameters) -> dict[str, Any]:
+        digests = {c.lowered.semantic_digest or c.lowered.artifact for c in candidates if c.lowered is not None}
+        reasons: dict[str, int] = {}
+        for candidate in candidates:
+            if candidate.lowered is None:
+                reasons[candidate.reason or ""] = reasons.get(candidate.reason or "", 0) + 1
+        names = {self.names[index] for index in kept}
+        summary = {
+            "candidates": len(candidates),
+            "programs": len(digests),
+            **parameters,
+            "not_lowered": reasons,
+            "values_unknown": {name: reason for name, reason in self.unknown.items() if name in names},
+            "notes": list(self.call.notes),
+        }
+        what = f"{self.call.op_id} {self.call.call_key} ({self.direction}, {self.platform})"
+        LOG.info("recorded %s: %d candidates, %d programs", what, len(candidates), len(digests))
+        if parameters.get("unexercised"):
+            LOG.info("%s: no program changes with `%s`", what, "`, `".join(parameters["unexercised"]))
+        for reason, count in reasons.items():
+            LOG.info("%s: %d candidates are not lowered here: %s", what, count, reason)
+        for name, reason in summary["values_unknown"].items():
+            LOG.warning("%s: `%s`: %s", what, name, reason)
+        return summary
+
+
+def needs_values(call: RecordedCall) -> list[str]:
+    """The arguments whose values steer control flow and that no rule makes."""
+    return [name for name, spec in call.arrays.items() if not is_real(spec.dtype) and name not in call.fills]

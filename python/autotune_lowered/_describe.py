@@ -1,0 +1,75 @@
+"""What of a call's arguments is written down for a reader: JSON that names what JSON cannot hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+_LONGEST = 200
+
+# numpy's names of element types to XLA's
+_SHORT_NAMES = {
+    "bool": "pred", "int2": "s2", "int4": "s4", "int8": "s8", "int16": "s16", "int32": "s32", "int64": "s64",
+    "uint2": "u2", "uint4": "u4", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+    "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128",
+    "float8_e5m2": "f8e5m2", "float8_e4m3": "f8e4m3", "float8_e4m3fn": "f8e4m3fn", "float8_e3m4": "f8e3m4",
+    "float8_e4m3b11fnuz": "f8e4m3b11fnuz", "float8_e5m2fnuz": "f8e5m2fnuz", "float8_e4m3fnuz": "f8e4m3fnuz",
+    "float8_e8m0fnu": "f8e8m0fnu", "float4_e2m1fn": "f4e2m1fn",
+}  # fmt: skip
+
+
+def spec_text(spec: Any) -> str:
+    """`f32[2,128]` of anything with `shape` and `dtype`; ValueError for an element type that XLA does not name."""
+    name = _SHORT_NAMES.get(getattr(spec.dtype, "name", str(spec.dtype)))
+    if name is None:
+        raise ValueError(f"an array of `{spec.dtype}` cannot be recorded: pass its data as plain integers")
+    return f"{name}[{','.join(str(int(dim)) for dim in spec.shape)}]"
+
+
+def describe(value: Any) -> Any:
+    """A static argument as JSON: callables by their qualified name, element types by theirs, arrays by their spec."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value if not isinstance(value, str) else value[:_LONGEST]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, enum.Enum):
+        return describe(value.value) if isinstance(value.value, (bool, int, float, str)) else value.name
+    if isinstance(value, functools.partial):
+        bound = {"args": describe(value.args), "keywords": describe(value.keywords)}
+        return {"partial": describe(value.func)} | {name: held for name, held in bound.items() if held}
+    if isinstance(value, type):
+        # element types are classes too: `jax.numpy.float32` is one
+        return getattr(value, "__name__", str(value))
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        try:
+            return spec_text(value)
+        except ValueError:
+            return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, Mapping):
+        return {str(name): describe(held) for name, held in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [describe(held) for held in value]
+    if dataclasses.is_dataclass(value):
+        return {field.name: describe(getattr(value, field.name, None)) for field in dataclasses.fields(value)}
+    if callable(value) and not hasattr(value, "dtype"):
+        return qualified_name(value)
+    text = str(value)
+    # a bare `repr` holds an address, which differs from run to run
+    return f"{type(value).__module__}.{type(value).__qualname__}" if " at 0x" in text else text[:_LONGEST]
+
+
+def qualified_name(function: Any) -> str:
+    """`module.outer.<locals>.inner` of a function, of its class for another callable object."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{getattr(named, '__module__', None) or '?'}.{named.__qualname__}"
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception says, in one line of at most 300 characters."""
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    return (f"{name}: {text}" if text else name)[:300]

@@ -1,0 +1,120 @@
+"""Which config is in force for a call: overlays from the innermost out, then the process-wide look-up.
+
+Overlays nest and belong to one thread or task (`contextvars`). Below them lies one look-up function of the whole
+process, connected by the cache. `generation()` names the whole state: equal states have equal numbers, so that what
+was traced under a state is found again when it returns.
+"""
+
+import contextlib
+import contextvars
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import _trace_key
+
+Config = dict[str, Any]
+Lookup = Callable[[str, str], "Config | None"]
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is in force: the overlays, innermost first, above one look-up function."""
+
+    overlays: tuple[Mapping[tuple[str, str], Config], ...]
+    lookup: Lookup | None
+    generation: int
+
+
+def _default_lookup(op_id: str, call_key: str) -> Config | None:
+    """The default cache, opened when it is asked first; it never changes after that."""
+    from ._device import best_of_default_cache
+
+    return best_of_default_cache(op_id, call_key)
+
+
+_base_changes = 0
+_base_lock = threading.Lock()
+_current: contextvars.ContextVar[_State | None] = contextvars.ContextVar("autotune_lowered_in_force", default=None)
+
+
+def _state() -> _State:
+    return _current.get() or _base
+
+
+def best_config(op_id: str, call_key: str) -> Config | None:
+    """The config in force for a call, a copy; `None` where neither an overlay nor the look-up knows one."""
+    state = _state()
+    for configs in state.overlays:
+        config = configs.get((op_id, call_key))
+        if config is not None:
+            return dict(config)
+    found = state.lookup(op_id, call_key) if state.lookup is not None else None
+    return None if found is None else dict(found)
+
+
+def config_to_trace(op_id: str, call_key: str) -> Config | None:
+    """`best_config` for a call that is being traced.
+
+    Raises RuntimeError where JAX would file the trace under another state than the one that is read (see `overlay`).
+    """
+    _trace_key.check(generation(), op_id)
+    return best_config(op_id, call_key)
+
+
+def generation() -> int:
+    """A number that names what is in force here; it changes whenever that changes, and 0 is nothing at all."""
+    return _state().generation
+
+
+def set_lookup(lookup: Lookup | None, *, version: str | None = None) -> None:
+    """Put a look-up below all overlays, for the whole process; `None` takes it away.
+
+    Functions jitted before are traced again when they are called next. `version` says what the look-up reads (a
+    snapshot's digest): the same version means the same answers, so nothing is traced again when it returns. Without
+    it every call of this function counts as a change. Overlays that are open keep the look-up they began with.
+    """
+    global _base, _base_changes
+    with _base_lock:
+        _base_changes += 1
+        named = f"version {version}" if version is not None else f"change {_base_changes}"
+        generation = 0 if lookup is None else _number("lookup", named)
+        _base = _State((), lookup, generation)
+        _trace_key.set_process(generation)
+
+
+@contextlib.contextmanager
+def overlay(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[None]:
+    """Put configs, `(op_id, call_key)` to config, in force above what already is, for this thread or task.
+
+    Functions jitted outside are traced again inside, and back to their old trace after it. Enter it in the thread that
+    calls them. JAX keeps its trace caches apart by thread and not by task: in a coroutine do not `await` inside it;
+    where the loop ran on meanwhile, leaving it raises RuntimeError.
+    """
+    outer = _state()
+    own = {label: dict(config) for label, config in configs.items()}
+    text = json.dumps(sorted((*label, config) for label, config in own.items()), sort_keys=True, default=repr)
+    state = _State((own, *outer.overlays), outer.lookup, _number("overlay", str(outer.generation), text))
+    with _trace_key.entered(state.generation):
+        token = _current.set(state)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+
+def _number(*parts: str) -> int:
+    """63 bits of a digest over parts, each after its length; never 0."""
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part.encode()
+        digest.update(len(content).to_bytes(8, "little") + content)
+    return int.from_bytes(digest.digest()[:8], "little") >> 1 or 1
+
+
+# what a process begins with
+_base: _State = _State((), _default_lookup, _number("lookup", "the default cache"))
+_trace_key.set_process(_base.generation)

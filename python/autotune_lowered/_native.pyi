@@ -1,0 +1,66 @@
+"""The native part of the package: labels, the registry's writer, look-ups. Texts are JSON."""
+
+from os import PathLike
+from pathlib import Path
+
+__version__: str
+SNAPSHOT_FILE: str
+
+def scan(module: bytes) -> str:
+    """Scan a module's bytes: what `autotune-lowered scan --format json` prints. ValueError where it is no module."""
+
+def digest(bytes: bytes) -> str:
+    """SHA-256, as 64 hexadecimal digits."""
+
+class RegistryWriter:
+    """Writes recorded invocations into a registry's folder; any number of writers may work on one at once."""
+
+    def __new__(cls, folder: str | Path) -> RegistryWriter:
+        """Open a registry, or make one. ValueError for another schema, OSError where it cannot be read or written."""
+    @property
+    def folder(self) -> Path: ...
+    def put_program(
+        self, program: bytes, semantic_digest: str | None = None, custom_calls: list[str] | None = None
+    ) -> str:
+        """Store a program: `{"format", "digest", "semantic_digest", "custom_calls"}`."""
+    def put_array(self, array: bytes) -> str:
+        """Store the dense little-endian bytes of an array: its `fill`."""
+    def add(self, invocation: str) -> Path:
+        """Store an invocation (`docs/registry.md`); gives its record. ValueError for one that breaks the format."""
+
+class Fingerprint:
+    """A device with the software around it. Equal and hashable by both."""
+
+    def __new__(cls, json: str) -> Fingerprint:
+        """From `{"identity": {"platform", "device_kind", "hardware"}, "environment": {...}}`. ValueError for another text."""
+    def to_json(self) -> str: ...
+    def to_portable(self) -> str:
+        """ejkernel's spelling, `device_kind|platform_version`."""
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+
+# config, provenance, tier, direction, device, flags
+_Found = tuple[str, str | None, str, str, str, list[tuple[str, str]]]
+
+class Store:
+    """One snapshot, or none, with the seed files below it. Never changes once it is open."""
+
+    def __new__(
+        cls, snapshot: str | PathLike[str] | None = None, seeds: str | PathLike[str] | None = None, mapped: bool = True
+    ) -> Store:
+        """RuntimeError for a damaged snapshot or one of a later version, OSError where it cannot be read."""
+    @property
+    def digest(self) -> str | None: ...
+    @property
+    def mapped(self) -> bool: ...
+    @property
+    def problems(self) -> list[str]: ...
+    def __len__(self) -> int: ...
+    def find(
+        self, device: Fingerprint, op_id: str, call_key: str, direction: str | None = None, mode: str = "exact"
+    ) -> _Found | None:
+        """The entry for a call. ValueError for no such direction or mode, RuntimeError where the file is damaged."""
+    def explain_miss(
+        self, device: Fingerprint, op_id: str, call_key: str, direction: str | None = None, mode: str = "exact"
+    ) -> str: ...
+    def entries(self) -> list[tuple[str, str, _Found]]: ...

@@ -1,0 +1,271 @@
+"""A recorder: keeps what calls were seen, lowers them when it may, and writes each into the registry once."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ._version import __version__
+
+LOG = logging.getLogger("autotune_lowered")
+
+MAX_ARRAY_BYTES = 64 << 20
+PLATFORMS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "rocm", "tpu": "tpu"}
+
+_RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
+_LOWERING = threading.local()
+
+
+def is_lowering() -> bool:
+    """Whether this thread is lowering candidates: the operations that it calls meanwhile are none of the user's."""
+    return getattr(_LOWERING, "depth", 0) > 0
+
+
+class Recorder:
+    """Writes calls into one registry. Any number of recorders, in any number of processes, may write into one folder."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        platforms: Iterable[str] | None,
+        directions: tuple[str, ...],
+        candidates: Mapping[str, Any],
+        capture_values: bool,
+        max_array_bytes: int,
+    ) -> None:
+        if importlib.util.find_spec("jax") is None:
+            raise ImportError("recording needs JAX: pip install 'autotune-lowered[jax]'")
+        from ._native import RegistryWriter
+
+        # made now: a folder that is of another schema, or cannot be written, is refused before the run and not after it
+        self.writer = RegistryWriter(Path(folder).absolute())
+        self.directions = directions
+        self.candidates = candidates
+        self.capture_values = capture_values
+        self.max_array_bytes = max_array_bytes
+        self._asked = None if platforms is None else tuple(platforms)
+        self._lock = threading.RLock()
+        self._seen: dict[tuple[str, str], bool] = {}
+        self._pending: dict[tuple[str, str], tuple[Any, dict, dict]] = {}
+        # a lock of its own: whoever holds the other one may wait for a program whose callback brings a value
+        self._capturing = threading.Lock()
+        self._captured: dict[tuple[str, str], dict[str, Any]] = {}
+        self._reports: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self._notes: list[dict[str, Any]] = []
+        _RECORDERS.add(self)
+        _follow_forks(self)
+
+    @functools.cached_property
+    def platforms(self) -> tuple[str, ...]:
+        """What is lowered for, by JAX's names; where none was asked for, the platform that this process runs on."""
+        if self._asked is None:
+            return (_own_fingerprint()["identity"]["platform"],)
+        unknown = [name for name in self._asked if name not in PLATFORMS]
+        if unknown:
+            raise ValueError(f"no platform `{unknown[0]}`: name some of `{'`, `'.join(sorted(set(PLATFORMS)))}`")
+        return tuple(dict.fromkeys(PLATFORMS[name] for name in self._asked))
+
+    def target(self, platform: str) -> dict[str, Any]:
+        """The device where it is there, else every device of the platform."""
+        identity = _own_fingerprint()["identity"]
+        return {"device": identity} if identity["platform"] == platform else {"platform": platform}
+
+    def wants(self, op_id: str, call_key: str) -> bool:
+        """Whether nothing, or not all, is known of a call yet. One look-up for each call but the first."""
+        return self._seen.get((op_id, call_key), True)
+
+    def record(self, call: Any) -> None:
+        """Record one call, see `record_call`."""
+        key = (call.op_id, call.call_key)
+        with self._lock:
+            if not self._seen.get(key, True):
+                return
+            fills, unknown = self._fills_of(call)
+            if key in self._seen and unknown:
+                return  # seen before, and nothing more is known now
+            self._seen[key] = bool(unknown)
+            self._pending[key] = (self._with_asked_candidates(call), fills, unknown)
+        if trace_state_is_clean():
+            try:
+                self.flush(final=False)
+            except OSError as error:
+                # it stays pending: the program goes on, and the recording's end tries again and raises
+                LOG.error("%s %s is not written yet: %s", call.op_id, call.call_key, error)
+
+    def skipped(self, op_id: str, call_key: str, reason: str) -> None:
+        """Note a call that cannot be recorded, once, with the reason."""
+        with self._lock:
+            if self._seen.get((op_id, call_key), True):
+                self._seen[op_id, call_key] = False
+                self._notes.append({"op_id": op_id, "call_key": call_key, "not_recorded": reason})
+                LOG.warning("%s %s is not recorded: %s", op_id, call_key, reason)
+
+    def capture(self, op_id: str, call_key: str, name: str, value: Any) -> None:
+        """Keep an array's value that a callback brought from inside a traced call; the first one counts."""
+        import numpy as np
+
+        with self._capturing:
+            held = self._captured.setdefault((op_id, call_key), {})
+            if name not in held and getattr(value, "nbytes", 0) <= self.max_array_bytes:
+                held[name] = np.array(value)
+
+    def _fills_of(self, call: Any) -> tuple[dict, dict]:
+        from ._fills import fill_of
+
+        fills, unknown = {}, {}
+        for name, spec in call.arrays.items():
+            value, rule = call.values.get(name), call.fills.get(name)
+            fills[name], reason = fill_of(spec, value, rule, self.writer, self.max_array_bytes)
+            if reason is not None:
+                unknown[name] = reason
+        return fills, unknown
+
+    def _with_asked_candidates(self, call: Any) -> Any:
+        import dataclasses
+
+        asked = self.candidates.get(call.op_id)
+        return call if asked is None else dataclasses.replace(call, configs=asked)
+
+    def flush(self, final: bool = True) -> None:
+        """Lower and write what is pending. Calls that still wait for captured values are left unless `final`.
+
+        Raises OSError when a record cannot be written; what is not written stays pending.
+        """
+        failed: OSError | None = None
+        with self._lock:
+            for key, (call, fills, unknown) in list(self._pending.items()):
+                self._take_captured(key, fills, unknown)
+                if unknown and self.capture_values and not final:
+                    continue
+                try:
+                    self._reports[key] = self._store(call, fills, unknown)
+                except OSError as error:
+                    failed = failed or error
+                    continue
+                del self._pending[key]
+                self._seen[key] = bool(unknown)
+        if failed is not None:
+            raise failed
+
+    def _store(self, call: Any, fills: dict, unknown: dict) -> list[dict[str, Any]]:
+        from ._calls import store
+        from ._describe import one_line
+
+        _LOWERING.depth = getattr(_LOWERING, "depth", 0) + 1
+        try:
+            return store(call, fills, unknown, self)
+        except OSError:
+            raise
+        except Exception as error:  # one call that is like no other must not take the rest with it
+            reason = one_line(error)
+            LOG.warning("%s %s is not recorded: %s", call.op_id, call.call_key, reason)
+            return [{"op_id": call.op_id, "call_key": call.call_key, "not_recorded": reason}]
+        finally:
+            _LOWERING.depth -= 1
+
+    def _take_captured(self, key: tuple[str, str], fills: dict, unknown: dict) -> None:
+        from ._fills import captured
+
+        with self._capturing:
+            values = self._captured.pop(key, {})
+        for name, value in values.items():
+            if name in unknown:
+                fills[name] = captured(value, self.writer)
+                del unknown[name]
+
+    def add(self, invocation: dict[str, Any]) -> str:
+        """Write a record whose programs are written already; gives its path."""
+        whole = invocation | {
+            "recorded_on": _own_fingerprint(),
+            "recorded_at": int(os.environ.get("SOURCE_DATE_EPOCH", time.time())),
+            "recorder": recorder_name(),
+        }
+        return str(self.writer.add(json.dumps(whole, allow_nan=False)))
+
+    def report(self) -> list[dict[str, Any]]:
+        """What was recorded so far: one entry for each call, direction and platform."""
+        with self._lock:
+            written = [entry for entries in self._reports.values() for entry in entries]
+            waiting = [{"op_id": op_id, "call_key": key, "pending": True} for op_id, key in self._pending]
+            return written + self._notes + waiting
+
+    def forget_inherited(self) -> None:
+        """In a forked child: what was pending is the parent's to write, and a lock that it held is nobody's here."""
+        self._lock = threading.RLock()
+        self._capturing = threading.Lock()
+        self._pending.clear()
+        self._captured.clear()
+        self._reports.clear()
+        self._notes.clear()
+
+    def finish_quietly(self) -> None:
+        """Write what is pending at the end of a process, where nobody is left to catch an error."""
+        try:
+            self.flush()
+        except Exception as error:
+            LOG.error("%d calls could not be recorded: %s", len(self._pending), error)
+
+
+def trace_state_is_clean() -> bool:
+    """Whether this thread traces nothing at the moment.
+
+    JAX has no public function for it. Where the private one is gone, calls are lowered when the recording ends.
+    """
+    try:
+        from jax._src.core import trace_state_clean
+    except ImportError:
+        return False
+    return bool(trace_state_clean())
+
+
+@functools.cache
+def _own_fingerprint() -> dict[str, Any]:
+    import jax
+
+    from .worker import fingerprint
+
+    return fingerprint(jax.local_devices()[0])
+
+
+def recorder_name() -> str:
+    """What recorded, with versions: `autotune-lowered 0.1.0, jax 0.10.2, ejkernel 0.0.80.3`."""
+    import sys
+    from importlib.metadata import PackageNotFoundError, version
+
+    parts = [f"autotune-lowered {__version__}"]
+    for package in ("jax", "ejkernel", "tokamax"):
+        if package in sys.modules:
+            try:
+                parts.append(f"{package} {version(package)}")
+            except PackageNotFoundError:
+                parts.append(package)
+    return ", ".join(parts)
+
+
+def _follow_forks(recorder: Recorder) -> None:
+    # a child of multiprocessing ends without `atexit` and without leaving the `with` block
+    from multiprocessing import util
+
+    def in_child(recorder: Recorder) -> None:
+        util.Finalize(recorder, recorder.finish_quietly, exitpriority=10)
+
+    util.register_after_fork(recorder, in_child)
+
+
+def _after_fork() -> None:
+    _LOWERING.depth = 0
+    for recorder in list(_RECORDERS):
+        recorder.forget_inherited()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,183 @@
+"""`recording`: every call of a tunable operation inside it is written to a registry, with all candidates lowered."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import itertools
+import logging
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from ._recorder import MAX_ARRAY_BYTES, Recorder
+
+LOG = logging.getLogger("autotune_lowered")
+
+ENVIRONMENT = "AUTOTUNE_LOWERED_RECORD"
+
+_STACK: list[Recorder] = []
+# never an `id`, which comes again: traces of one recording must not pass for those of the next
+_NUMBERS = itertools.count(1)
+
+
+class recording:
+    """Record every call of an ejkernel or Tokamax operation, or of a `tunable` function, into a registry.
+
+    ```python
+    with autotune_lowered.recording("registry/", platforms=("cpu", "cuda")) as recorded:
+        train_step(state, batch)
+    print(recorded.report())
+    ```
+
+    The recording holds for all threads of the process, and of two that are nested the inner one records. A function that
+    was jitted and called before is traced again inside, in this thread (older JAX than 0.7.2: all its caches are cleared).
+    Each call is recorded forward, and forward with its vector-Jacobian product where it has one: whether a traced call is going to
+    be differentiated cannot always be told. Under `vmap` an operation sees, and the record holds, unbatched arrays.
+
+    Arguments:
+        folder: The registry, made where there is none.
+        platforms: What to lower for: `cpu`, `cuda`, `rocm`, `tpu`; their devices need not be there. Unless given, the
+            platform that the process runs on.
+        candidates: By operation (`flash_attention@v2`), the configs to try in place of the operation's own.
+        directions: `forward`, `forward-vjp` or both.
+        capture_values: Also fetch the values of integer and boolean arguments of traced calls, by a callback inside the
+            program; it changes the program that runs, and calls count only once they have run.
+        stamp: How ejkernel labels its operations meanwhile (`hash`, `json`), so that a module lowered inside carries
+            labels; `None` leaves `EJKERNEL_OPS_STAMP` alone. What the user has set wins.
+        max_array_bytes: The largest array whose values are captured.
+
+    Raises ImportError without JAX, ValueError for a registry of another schema and for unknown platforms, OSError where
+    the folder or, at the end, a record cannot be written.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        platforms: Iterable[str] | None = None,
+        candidates: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+        directions: Sequence[str] = ("forward", "forward-vjp"),
+        capture_values: bool = False,
+        stamp: str | None = "hash",
+        max_array_bytes: int = MAX_ARRAY_BYTES,
+    ) -> None:
+        wrong = [name for name in directions if name not in ("forward", "forward-vjp")]
+        if wrong or not directions:
+            raise ValueError(f"no direction `{wrong[0] if wrong else ''}`: name `forward`, `forward-vjp` or both")
+        chosen = dict(candidates or {})
+        asked = [platforms] if isinstance(platforms, str) else platforms
+        self._recorder = Recorder(folder, asked, tuple(directions), chosen, capture_values, max_array_bytes)
+        if asked is not None:
+            _ = self._recorder.platforms  # a wrong name is an error here, not at the first call
+        self._stamp = stamp
+        self._entered: list[Any] = []
+
+    def __enter__(self) -> recording:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop(raising=kind is None)
+
+    def start(self) -> None:
+        """Begin without a `with` block; `stop` ends it."""
+        from . import _hooks
+
+        if self._entered:
+            raise RuntimeError("this recording has begun already: make another one")
+        _STACK.append(self._recorder)
+        self._entered.append(_hooks.install(self._stamp))
+        if "jax" in sys.modules:
+            self._entered.append(_retracing(next(_NUMBERS)))
+
+    def stop(self, raising: bool = True) -> None:
+        """End the recording: what is pending is lowered and written. Errors of writing are logged unless `raising`."""
+        entered, self._entered = self._entered, []
+        if not entered:
+            return
+        for context in reversed(entered):
+            context.close()
+        if self._recorder in _STACK:
+            _STACK.remove(self._recorder)
+        if self._recorder.capture_values and "jax" in sys.modules:
+            sys.modules["jax"].effects_barrier()
+        if raising:
+            self._recorder.flush()
+        else:
+            # the block's own error must not be hidden behind ours
+            self._recorder.finish_quietly()
+        for entry in self._recorder.report():
+            LOG.info("%s", entry)
+
+    def report(self) -> list[dict[str, Any]]:
+        """What was recorded: one entry for each call, direction and platform.
+
+        `candidates` and `programs` count configs and distinct programs; `exercised`, `unexercised`, `not_varied` and
+        `unknown` list parameters by what they do to the program in this direction (only `exercised` ones can be tuned by
+        this record); `not_lowered` counts candidates by the reason, `values_unknown` names arguments with the reason;
+        `record` is the file. A call that could not be recorded has `not_recorded` with the reason instead, one that
+        waits for its trace to end `pending`.
+        """
+        return self._recorder.report()
+
+    @staticmethod
+    def active() -> Recorder | None:
+        """The recorder in force, if any."""
+        return active()
+
+
+def active() -> Recorder | None:
+    """The recorder in force, if any."""
+    return _STACK[-1] if _STACK else None
+
+
+class _Closing:
+    """An entered context manager that `close` leaves."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        context.__enter__()
+
+    def close(self) -> None:
+        self._context.__exit__(None, None, None)
+
+
+@functools.cache
+def _trace_key() -> Any | None:
+    import jax
+
+    make = getattr(jax, "make_user_context", None)
+    return make(None) if make is not None else None
+
+
+def _retracing(value: int) -> Any:
+    """Makes this thread trace again what it has traced before; a traced function calls no operation a second time."""
+    import contextlib
+
+    key = _trace_key()
+    if key is None:
+        import jax
+
+        LOG.info(
+            "this JAX cannot key its traces: its caches are cleared, so that what was traced before is traced again"
+        )
+        jax.clear_caches()
+        return _Closing(contextlib.nullcontext())
+    return _Closing(key(value))
+
+
+def record_whole_process(folder: str) -> None:
+    """What `AUTOTUNE_LOWERED_RECORD` asks for: a recording until the process ends. JAX is not imported for it."""
+    if _STACK:
+        return
+    whole = recording(folder)
+    whole.start()
+    # JAX drops its clients at exit, and lowering needs them: as the last to register, ours would run first
+    from . import _hooks
+
+    _hooks.after_import("jax", lambda _: atexit.register(whole.stop, raising=False))

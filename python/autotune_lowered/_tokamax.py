@@ -1,0 +1,208 @@
+"""Calls of Tokamax's operations, as each asks for its config.
+
+A Tokamax `Op` asks its `BoundArguments` for `default_config` once for each call that is traced; the arguments are abstract
+by then, with their `vmap` axes. Its own stamp, `tokamax:{…}`, gives the label, read by the scanner that reads it in modules.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+from ._calls import RecordedCall
+from ._describe import one_line
+from ._recorder import is_lowering
+
+LOG = logging.getLogger("autotune_lowered")
+
+_LOCK = threading.Lock()
+_ATTACHED: list[object] = []
+_ORIGINAL: list[property] = []
+
+
+def attached() -> Callable[[], None]:
+    """Report Tokamax's calls to the recording in force, now or once it is imported; gives what ends it."""
+    from ._hooks import after_import
+
+    token = object()
+    cancel = after_import("tokamax", functools.partial(_attach, token))
+
+    def close() -> None:
+        cancel()
+        _detach(token)
+
+    return close
+
+
+def _attach(token: object, tokamax: ModuleType) -> None:
+    asked = getattr(getattr(tokamax, "BoundArguments", None), "default_config", None)
+    if not isinstance(asked, property):
+        LOG.error("this Tokamax has no `BoundArguments.default_config`: its calls are not recorded; 0.0.12 has it")
+        return
+    with _LOCK:
+        if not _ATTACHED:
+            _ORIGINAL.append(asked)
+            tokamax.BoundArguments.default_config = property(functools.partial(_on_call, asked.fget))
+        _ATTACHED.append(token)
+
+
+def _detach(token: object) -> None:
+    import sys
+
+    with _LOCK:
+        if token not in _ATTACHED:
+            return
+        _ATTACHED.remove(token)
+        if not _ATTACHED:
+            sys.modules["tokamax"].BoundArguments.default_config = _ORIGINAL.pop()  # type: ignore[attr-defined]
+
+
+def _on_call(original: Callable[[Any], Any], bound: Any) -> Any:
+    from ._recording import active
+
+    recorder = active()
+    if recorder is not None and not is_lowering():
+        op_id = f"{type(bound.op).__module__}.{type(bound.op).__qualname__}"
+        key = "?"
+        try:
+            bound = _abstract(bound)
+            op_id, key = _label(bound)
+            if recorder.wants(op_id, key):
+                recorder.record(describe_call(op_id, key, bound))
+        except Exception as error:  # the user's program goes on, whatever its arguments are
+            recorder.skipped(op_id, key, one_line(error))
+    return original(bound)
+
+
+def _abstract(bound: Any) -> Any:
+    """The bound arguments without arrays and tracers.
+
+    What is numpy's stays: it is how Tokamax holds representative group sizes, which it measures with.
+    """
+    import jax
+    from tokamax import BatchedShapeDtype
+
+    def leaf(value: Any) -> Any:
+        is_array = isinstance(value, jax.Array)
+        return BatchedShapeDtype(value.shape, value.dtype, vmap_axes=()) if is_array else value
+
+    return bound.replace(arguments=jax.tree.map(leaf, dict(bound.arguments)))
+
+
+def _label(bound: Any) -> tuple[str, str]:
+    """Operation and call key, as the scanner reads them from the stamp of this call."""
+    return _scanned(_stamp(bound))
+
+
+def _stamp(bound: Any) -> str:
+    import pydantic
+
+    plain = bound.replace(op=bound.op.replace(config=None, vjp=None))
+    return pydantic.TypeAdapter(type(bound)).dump_json(plain).decode()
+
+
+def from_stamp(stamp: str) -> RecordedCall:
+    """The call that a stamp (`{"op": …, "arguments": …}`) is of; an operation of Tokamax alone."""
+    import pydantic
+    import tokamax
+
+    kind = json.loads(stamp)["op"]["__type"]
+    if kind.split(".")[0] != "tokamax":
+        raise ValueError(f"a recipe must not import `{kind}`")
+    return describe_call(*_scanned(stamp), pydantic.TypeAdapter(tokamax.BoundArguments).validate_json(stamp))
+
+
+@functools.lru_cache(maxsize=4096)
+def _scanned(stamp: str) -> tuple[str, str]:
+    from ._native import scan
+
+    # MLIR's spelling of a string
+    name = f"tokamax:{stamp}/call".replace("\\", "\\\\").replace('"', "\\22")
+    module = f'module @stamp {{\n  func.func public @main() {{\n    return loc("{name}")\n  }}\n}}\n'
+    labels = json.loads(scan(module.encode()))["labels"]
+    if len(labels) != 1 or not labels[0].get("call_key"):
+        raise ValueError("the scanner cannot read this Tokamax's stamp")
+    return labels[0]["op_id"], labels[0]["call_key"]
+
+
+def describe_call(op_id: str, call_key: str, bound: Any) -> RecordedCall:
+    """The neutral description of a Tokamax call with abstract arguments; `vmap` axes become axes of the arrays."""
+    import jax
+    import pydantic
+
+    _, inputs = _standardized(bound, bound.op)
+    names = _names(bound, len(inputs))
+    adapter = pydantic.TypeAdapter(bound.op.config_cls, config=_config_of(bound.op.config_cls))
+
+    def plain(config: Any) -> dict[str, Any]:
+        return adapter.dump_python(config, mode="json")
+
+    def build(config: Mapping[str, Any]) -> Callable[..., Any]:
+        function, _ = _standardized(bound, bound.op.replace(config=adapter.validate_python(dict(config))))
+        return lambda *arrays: function(list(arrays))
+
+    def configs(_: str) -> list[dict[str, Any]]:
+        return sorted(map(plain, bound.autotuning_configs), key=lambda config: json.dumps(config, sort_keys=True))
+
+    return RecordedCall(
+        op_id=op_id,
+        call_key=call_key,
+        arrays={name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in zip(names, inputs, strict=True)},
+        static={name: value for name, value in bound.arguments.items() if not _holds_arrays(value)},
+        baseline=lambda _: plain(bound.heuristics_config),
+        configs=configs,
+        build=build,
+        recipe={"kind": "tokamax", "bound": json.loads(_stamp(bound))},
+        values={name: _representative(x) for name, x in zip(names, inputs, strict=True) if callable(x)},
+    )
+
+
+def _standardized(bound: Any, op: Any) -> tuple[Callable[[list[Any]], Any], list[Any]]:
+    """Tokamax's own way to make a function of its arrays alone, and their specs."""
+    from tokamax import standardize_function
+
+    return standardize_function(op, *bound.args, kwargs=bound.kwargs, seed=None)
+
+
+def _names(bound: Any, count: int) -> list[str]:
+    import jax
+
+    def is_leaf(value: Any) -> bool:
+        return callable(value) and hasattr(value, "shape")
+
+    positional = list(bound.signature.parameters)
+    found = []
+    for path, leaf in jax.tree_util.tree_flatten_with_path((bound.args, bound.kwargs), is_leaf=is_leaf)[0]:
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            argument = positional[path[1].idx] if path[0].idx == 0 else str(path[1].key)
+            found.append(argument + jax.tree_util.keystr(path[2:]))
+    return found if len(found) == count == len(set(found)) else [f"array_{index}" for index in range(count)]
+
+
+def _representative(initializer: Any) -> Any:
+    """The values that Tokamax itself measures with where the call's own steer the operation, as group sizes do."""
+    import jax
+    import numpy as np
+
+    with jax.ensure_compile_time_eval():
+        return np.asarray(initializer(np.random.default_rng(0)))
+
+
+def _holds_arrays(value: Any) -> bool:
+    import jax
+
+    return any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree_util.tree_leaves(value))
+
+
+def _config_of(kind: type) -> Any:
+    import dataclasses
+
+    import pydantic
+
+    # a dataclass brings its own, and pydantic refuses another
+    return None if dataclasses.is_dataclass(kind) else pydantic.ConfigDict(arbitrary_types_allowed=True)

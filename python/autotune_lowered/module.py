@@ -1,0 +1,162 @@
+"""`dump`: a lowered or compiled module as a file that carries its labels, with a side file that lists them."""
+
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from . import _native
+
+_LOG = logging.getLogger("autotune_lowered")
+
+# a call site has few inputs; what is beyond this is of no help in telling calls apart
+MAX_SHAPES = 256
+
+
+def dump(module: Any, path: str | os.PathLike[str], *, lowered: Any = None) -> Path:
+    """Write a module for `autotune-lowered`, and `<path>.labels.json` beside it; gives the module's path.
+
+    `module` is a `jax.stages.Lowered`, written as StableHLO text with its locations, which hold every label whole, or
+    a `jax.stages.Compiled`, written as HLO text after optimisation. Compiled text cuts labels that hold an `@`; with
+    `lowered`, from which it was compiled, the side file has them whole.
+
+    The side file has the SHA-256 of the module's bytes, and of each label `op_id`, `call_key`, `shapes` (the arrays
+    that flow in, as the lowered program has them: whole under automatic partitioning, of one device inside
+    `shard_map`), `local_shapes` (of one device, where the compiled module is partitioned), `occurrences`, `backward`.
+
+    Each file is replaced whole or not at all. A module without labels is written too, and the reason is logged.
+    Raises TypeError for another object, ValueError where the compiler gives no text, OSError where it cannot be
+    written.
+    """
+    stages = _stages()
+    if isinstance(module, stages.Lowered):
+        if lowered is not None:
+            raise TypeError("`lowered` goes with a compiled module; this one is the lowered itself")
+        text, source = _stablehlo_text(module), None
+    elif isinstance(module, stages.Compiled):
+        if lowered is not None and not isinstance(lowered, stages.Lowered):
+            raise TypeError(f"`lowered` is a {type(lowered).__qualname__}, not a jax.stages.Lowered")
+        text, source = _hlo_text(module), None if lowered is None else _stablehlo_text(lowered)
+    else:
+        raise TypeError(
+            f"cannot dump a {type(module).__qualname__}: give jax.jit(f).lower(…), or that with .compile() after it"
+        )
+    content = text.encode()
+    scan = json.loads(_native.scan(content))
+    whole = scan if source is None else json.loads(_native.scan(source.encode()))
+    side = {
+        "schema": 1,
+        "module_digest": _native.digest(content),
+        "module": scan.get("module"),
+        "form": scan["form"],
+        "partitioned": scan.get("partitioned"),
+        "labels": _side_labels(scan, whole),
+    }
+    path = Path(path)
+    _write_whole(path, content)
+    _write_whole(path.with_name(path.name + ".labels.json"), json.dumps(side, indent=1).encode() + b"\n")
+    if not whole["labels"]:
+        _LOG.warning("`%s` has no labels: %s", path, _why_none(whole))
+    elif not side["labels"]:
+        _LOG.warning(
+            "`%s` holds its labels in part only: give `lowered=`, what it was compiled from, for the whole ones", path
+        )
+    return path
+
+
+def _side_labels(scan: dict[str, Any], whole: dict[str, Any]) -> list[dict[str, Any]]:
+    """The labels that are whole, each with the shapes of the lowered program and of the partitioned one."""
+    partitioned = bool(scan.get("partitioned"))
+    labels = []
+    for label in whole["labels"]:
+        # a version that was lost is the registry's to find: the module itself says what is left
+        if label["call_key"] is None or (label["evidence"] != "exact" and "@v" not in label["op_id"]):
+            continue
+        side = {"op_id": label["op_id"], "call_key": label["call_key"]}
+        shapes = {
+            "shapes": [] if whole is scan and partitioned else _shapes([label]),
+            "local_shapes": _shapes(_same_label(scan["labels"], label)) if partitioned else [],
+        }
+        side |= {name: found for name, found in shapes.items() if found}
+        side |= {"occurrences": label["occurrences"], "backward": label["backward"]}
+        if label.get("arguments") is not None:
+            side["arguments"] = label["arguments"]
+        labels.append(side)
+    return labels
+
+
+def _same_label(labels: list[dict[str, Any]], label: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a module shows of a label: the label itself, or its operation where the module cut it."""
+    keyed = [found for found in labels if (found["op_id"], found["call_key"]) == (label["op_id"], label["call_key"])]
+    name = label["op_id"].rpartition("@v")[0]
+    return keyed or [found for found in labels if found["call_key"] is None and found["op_id"] == name]
+
+
+def _shapes(labels: Iterable[dict[str, Any]]) -> list[str]:
+    """The shapes that flow in at any forward call site, else at any; each once."""
+    sites = [site for label in labels for site in label.get("call_sites", ())]
+    forward = [site for site in sites if not site.get("backward")] or sites
+    shapes = dict.fromkeys(shape for site in forward for shape in site.get("operands", ()))
+    return list(shapes)[:MAX_SHAPES]
+
+
+def _why_none(scan: dict[str, Any]) -> str:
+    return "; ".join(said["message"] for said in scan["diagnosis"]) or "nothing that it calls is a tunable operation"
+
+
+def _stablehlo_text(lowered: Any) -> str:
+    """StableHLO text with locations. Where JAX takes no `debug_info` (0.4.30), its MLIR module prints it."""
+    try:
+        return str(lowered.as_text(debug_info=True))
+    except TypeError:
+        module = lowered.compiler_ir("stablehlo")
+    if module is None:
+        raise ValueError("this backend gives no StableHLO of what it lowers")
+    return str(module.operation.get_asm(enable_debug_info=True))
+
+
+def _hlo_text(compiled: Any) -> str:
+    text = compiled.as_text()
+    if not text:
+        raise ValueError("this backend gives no text of a compiled module; dump what was lowered instead")
+    return str(text)
+
+
+def _stages() -> Any:
+    try:
+        import jax
+    except ImportError as error:
+        raise ImportError("dump needs JAX: pip install 'autotune-lowered[jax]'") from error
+    return jax.stages
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a crash, sees all of it or none."""
+    descriptor, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _umask() -> int:
+    # Linux says it without setting it, which other threads would see
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return 0o022
+    return next((int(line.split()[1], 8) for line in status.splitlines() if line.startswith("Umask:")), 0o022)

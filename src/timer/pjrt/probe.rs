@@ -1,0 +1,88 @@
+//! Whether a plugin's profiler tells the device time of executions: tried on two trivial programs, not believed.
+
+use std::rc::Rc;
+
+use super::executable::{Call, Executable};
+use super::plugin::{Buffer, Client, PjrtError, one_line};
+use super::profiler::Profiler;
+use crate::array::{ArraySpec, DType};
+use crate::profile::XSpace;
+use crate::timer::model::Metric;
+use crate::timer::profiled::ProfiledRound;
+use crate::timer::subscriber;
+
+/// What is launched under the trial's session: program and runs. Both programs bear one name, as candidates may.
+const LAUNCHES: [(usize, u32); 4] = [(0, 2), (1, 3), (0, 1), (1, 1)];
+
+/// The profiler, if a trial finds every execution of every launch in its profile; else the reason.
+pub(super) fn probe(client: &Rc<Client>, device: usize, compile_options: &[u8]) -> Result<Profiler, String> {
+    let profiler = match Profiler::of(&client.plugin) {
+        Ok(Some(profiler)) => profiler,
+        Ok(None) => return Err("the plugin has no profiler extension".to_owned()),
+        Err(error) => return Err(one_line(&error.message)),
+    };
+    let bytes = trial(&profiler, client, device, compile_options)
+        .map_err(|error| explained(&format!("the plugin's profiler does not work: {}", one_line(&error.message))))?;
+    check(bytes).map_err(|reason| explained(&format!("the plugin's profiler was tried, and {reason}")))?;
+    Ok(profiler)
+}
+
+fn explained(reason: &str) -> String {
+    // under a tool some sessions start and then record nothing
+    match subscriber::named(reason).or_else(subscriber::from_environment) {
+        Some(holder) => format!("{reason}; {holder} holds CUPTI, which serves one at a time: end it for device time"),
+        None => reason.to_owned(),
+    }
+}
+
+fn trial(
+    profiler: &Profiler,
+    client: &Rc<Client>,
+    device: usize,
+    compile_options: &[u8],
+) -> Result<Vec<u8>, PjrtError> {
+    let spec = ArraySpec::new(DType::F32, vec![1024]);
+    let input = Buffer::from_host(client, device, &spec, &[0; 4096])?;
+    let programs = ["add", "multiply"].map(|operation| {
+        let code = format!(
+            "module @autotune_lowered_trial {{
+  func.func public @main(%a: tensor<1024xf32>) -> tensor<1024xf32> {{
+    %0 = stablehlo.{operation} %a, %a : tensor<1024xf32>
+    return %0 : tensor<1024xf32>
+  }}
+}}
+"
+        );
+        Executable::compile(client, code.as_bytes(), "mlir", compile_options)
+    });
+    let [add, multiply] = programs;
+    let programs = [add?, multiply?];
+    let run = |program: usize| match programs.get(program) {
+        Some(program) => program.run(&Call::new([(&input, false)])).map(drop),
+        None => Ok(()),
+    };
+    // a first run loads code onto the device, and is not profiled
+    run(0)?;
+    run(1)?;
+    let session = profiler.start()?;
+    for (program, runs) in LAUNCHES {
+        for _ in 0..runs {
+            run(program)?;
+        }
+    }
+    session.finish()
+}
+
+/// The same reading as a round's: every launch is found, takes time, and the programs can be told apart.
+fn check(bytes: Vec<u8>) -> Result<(), String> {
+    let space = XSpace::from_bytes(bytes).map_err(|error| format!("its profile cannot be read: {error}"))?;
+    let round = ProfiledRound::of(&space, None, &LAUNCHES).map_err(|failure| failure.message)?;
+    // where programs have ids, `find` has compared them with the launches
+    if (0..LAUNCHES.len()).any(|launch| round.runs(launch).any(|run| run.program_id.is_none())) {
+        return Err("its profile does not tell programs apart".to_owned());
+    }
+    if round.durations(Metric::Busy).iter().flatten().any(|&duration| duration == 0) {
+        return Err("its profile holds executions that took no time".to_owned());
+    }
+    Ok(())
+}

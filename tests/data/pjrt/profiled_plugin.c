@@ -1,0 +1,308 @@
+/* SIMULATED: no device is profiled here. A PJRT plugin in front of a real CPU plugin (SIMULATED_PROFILER_BASE), whose
+ * table it gives on with a profiler extension added and `execute` counted. The profile is made up: the n-th launch of a
+ * session takes 1000·n ns, and 64 times SIMULATED_PROFILER_STEP ns (0), once less for each program that was run first.
+ *
+ * SIMULATED_PROFILER_MODE: good (the default), exact, two-calls, twice (each launch in two kernels of one name), drop,
+ * drop-later, lossy, no-plane, subscriber, huge, small-extension, small-api, long-api, no-programs, shared-id, crash.
+ */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_LAUNCHES = 100000, PROFILER = 1, EXECUTE = 60, TABLE_WORDS = 512 };
+
+struct base {
+  size_t struct_size;
+  int type;
+  struct base *next;
+};
+
+struct create_args {
+  size_t struct_size;
+  const char *options;
+  size_t options_size;
+  void *profiler;
+};
+
+struct session_args {
+  size_t struct_size;
+  void *profiler;
+};
+
+struct collect_args {
+  size_t struct_size;
+  void *profiler;
+  uint8_t *buffer;
+  size_t size;
+};
+
+struct error_args {
+  size_t struct_size;
+  void *priv;
+  const char *error;
+  const char *message;
+  size_t size;
+};
+
+struct code_args {
+  size_t struct_size;
+  void *priv;
+  const char *error;
+  int code;
+};
+
+/* the first words of `PJRT_LoadedExecutable_Execute_Args` */
+struct execute_args {
+  size_t struct_size;
+  void *extension_start;
+  void *executable;
+};
+
+typedef void *execute_fn(struct execute_args *);
+
+static const char *mode = "good";
+static execute_fn *real_execute;
+static int running, sessions;
+static void *executables[MAX_LAUNCHES];
+static int programs;
+static int launched[MAX_LAUNCHES], launches;
+static uint8_t *profile;
+static size_t profile_size;
+
+static int is(const char *name) { return strcmp(mode, name) == 0; }
+
+static void *execute(struct execute_args *args) {
+  int program = 0;
+  while (program < programs && executables[program] != args->executable) program++;
+  if (program == programs && programs < MAX_LAUNCHES) executables[programs++] = args->executable;
+  if (running && launches < MAX_LAUNCHES) launched[launches++] = program;
+  return real_execute(args);
+}
+
+/* protobuf by hand: buffers that grow, varints, and fields of varints and bytes */
+struct bytes {
+  uint8_t *at;
+  size_t size;
+};
+
+static void put(struct bytes *to, const void *from, size_t size) {
+  to->at = realloc(to->at, to->size + size);
+  memcpy(to->at + to->size, from, size);
+  to->size += size;
+}
+
+static void varint(struct bytes *to, uint64_t value) {
+  do {
+    uint8_t byte = (value & 0x7f) | (value > 0x7f ? 0x80 : 0);
+    put(to, &byte, 1);
+    value >>= 7;
+  } while (value);
+}
+
+static void number(struct bytes *to, int field, uint64_t value) {
+  varint(to, (uint64_t)field << 3);
+  varint(to, value);
+}
+
+static void part(struct bytes *to, int field, const void *from, size_t size) {
+  varint(to, (uint64_t)field << 3 | 2);
+  varint(to, size);
+  put(to, from, size);
+}
+
+static void text(struct bytes *to, int field, const char *text) { part(to, field, text, strlen(text)); }
+
+static void message(struct bytes *to, int field, struct bytes *inner) {
+  part(to, field, inner->at, inner->size);
+  free(inner->at);
+  inner->at = NULL;
+  inner->size = 0;
+}
+
+/* an entry of a plane's event or stat metadata */
+static void metadata(struct bytes *plane, int field, int id, const char *name) {
+  struct bytes value = {0}, entry = {0};
+  number(&value, 1, id);
+  text(&value, 2, name);
+  number(&entry, 1, id);
+  message(&entry, 2, &value);
+  message(plane, field, &entry);
+}
+
+enum { STAT_PROGRAM = 1, STAT_MODULE, STAT_OPERATION, STAT_MODULE_NAME, STAT_SIMULATED, STAT_OPERATION_NAME, STAT_DROPPED };
+
+static void make_profile(void) {
+  struct bytes space = {0}, plane = {0}, line = {0};
+  const char *step_text = getenv("SIMULATED_PROFILER_STEP");
+  uint64_t step = step_text ? strtoull(step_text, NULL, 10) : 0;
+  uint64_t at = 1000000;
+  int dropped = is("drop") || (is("drop-later") && sessions > 1) ? 1 : 0;
+  number(&line, 1, 1);
+  text(&line, 2, "Stream #1(Compute)");
+  number(&line, 3, 1700000000000000000);
+  for (int n = 0; n < launches; n++) {
+    uint64_t ns = 1000 * (uint64_t)(n + 1) + step * (uint64_t)(launched[n] < 63 ? 64 - launched[n] : 1);
+    int kernels = is("twice") ? 2 : 1;
+    for (int kernel = 0; kernel < kernels; kernel++) {
+      struct bytes event = {0}, stat = {0};
+      number(&event, 1, 1);
+      number(&event, 2, (at + ns / kernels * kernel) * 1000);
+      number(&event, 3, ns / kernels * 1000);
+      if (!is("no-programs")) {
+        number(&stat, 1, STAT_PROGRAM);
+        number(&stat, 4, is("shared-id") ? 100 : 100 + launched[n]);
+        message(&event, 4, &stat);
+      }
+      number(&stat, 1, STAT_MODULE);
+      number(&stat, 7, STAT_MODULE_NAME);
+      message(&event, 4, &stat);
+      number(&stat, 1, STAT_OPERATION);
+      number(&stat, 7, STAT_OPERATION_NAME);
+      message(&event, 4, &stat);
+      /* the second launch is the one that gets lost */
+      if (dropped && n == 1) {
+        free(event.at);
+      } else {
+        message(&line, 4, &event);
+      }
+    }
+    at += ns + 500;
+  }
+  number(&plane, 1, 1);
+  text(&plane, 2, is("no-plane") ? "/host:SIMULATED" : "/device:GPU:0");
+  metadata(&plane, 4, 1, "simulated_kernel");
+  metadata(&plane, 5, STAT_PROGRAM, "program_id");
+  metadata(&plane, 5, STAT_MODULE, "hlo_module");
+  metadata(&plane, 5, STAT_OPERATION, "hlo_op");
+  metadata(&plane, 5, STAT_MODULE_NAME, "simulated_module");
+  metadata(&plane, 5, STAT_SIMULATED, "simulated");
+  metadata(&plane, 5, STAT_OPERATION_NAME, "simulated_fusion");
+  metadata(&plane, 5, STAT_DROPPED, "dropped_events");
+  if (!is("no-plane")) message(&plane, 3, &line);
+  struct bytes simulated = {0};
+  number(&simulated, 1, STAT_SIMULATED);
+  text(&simulated, 5, "no device was profiled: tests/data/pjrt/profiled_plugin.c");
+  message(&plane, 6, &simulated);
+  if (is("exact")) {
+    /* the profile's last byte is a zero of its own */
+    number(&simulated, 1, STAT_SIMULATED);
+    number(&simulated, 3, 0);
+    message(&plane, 6, &simulated);
+  }
+  if (is("lossy")) {
+    struct bytes lost = {0};
+    number(&lost, 1, STAT_DROPPED);
+    number(&lost, 4, 5);
+    message(&plane, 6, &lost);
+  }
+  message(&space, 1, &plane);
+  free(profile);
+  free(line.at);
+  profile_size = space.size;
+  put(&space, "", 1);
+  profile = space.at;
+}
+
+static const char *const subscriber_error =
+    "INTERNAL: simulated: cuptiSubscribe: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED";
+
+/* an error is its message; nothing is to be freed */
+static void error_destroy(struct error_args *args) { (void)args; }
+
+static void error_message(struct error_args *args) {
+  args->message = args->error;
+  args->size = strlen(args->error);
+}
+
+static void *error_get_code(struct code_args *args) {
+  args->code = 13;
+  return NULL;
+}
+
+static void *create(struct create_args *args) {
+  static int the_session;
+  static const char expected[] = {0x28, 1, 0x18, 1};
+  if (args->options_size != sizeof expected || memcmp(args->options, expected, sizeof expected) != 0)
+    return "simulated: other options than `version: 1, device_tracer_level: 1`";
+  if (args->struct_size != sizeof *args) return "simulated: another size of the arguments";
+  args->profiler = &the_session;
+  return NULL;
+}
+
+static void *destroy(struct session_args *args) {
+  (void)args;
+  running = 0;
+  return NULL;
+}
+
+static void *start(struct session_args *args) {
+  (void)args;
+  if (is("subscriber")) return (void *)subscriber_error;
+  if (is("crash")) abort();
+  if (running) return "simulated: a session is running";
+  running = 1;
+  launches = 0;
+  sessions++;
+  return NULL;
+}
+
+static void *stop(struct session_args *args) {
+  (void)args;
+  running = 0;
+  make_profile();
+  return NULL;
+}
+
+/* As XLA's plugins do it: the first call, without a buffer, gives one of the plugin's own and counts a NUL behind the
+ * profile; a second call would write nothing. With `two-calls` as the header has it: the size first, then a copy. */
+static void *collect(struct collect_args *args) {
+  size_t size = is("exact") ? profile_size : profile_size + 1;
+  if (args->buffer == NULL) {
+    if (!is("two-calls")) args->buffer = profile;
+  } else if (is("two-calls")) {
+    memcpy(args->buffer, profile, size);
+  }
+  args->size = is("huge") ? (size_t)1 << 62 : size;
+  return NULL;
+}
+
+static struct {
+  size_t struct_size;
+  void *functions[12];
+} profiler_api;
+
+static struct {
+  struct base base;
+  void *api;
+  int64_t traceme_context_id;
+} extension;
+
+const void *GetPjrtApi(void) {
+  static void *table[TABLE_WORDS];
+  const char *base = getenv("SIMULATED_PROFILER_BASE");
+  void *library = base ? dlopen(base, RTLD_NOW | RTLD_LOCAL) : NULL;
+  void *symbol = library ? dlsym(library, "GetPjrtApi") : NULL;
+  if (symbol == NULL) {
+    fprintf(stderr, "SIMULATED_PROFILER_BASE names no plugin\n");
+    return NULL;
+  }
+  void *const *real = ((void *const *(*)(void))symbol)();
+  size_t size = (size_t)real[0];
+  if (getenv("SIMULATED_PROFILER_MODE")) mode = getenv("SIMULATED_PROFILER_MODE");
+  if (size > sizeof table) size = sizeof table;
+  memcpy(table, real, size);
+  table[0] = (void *)size;
+  void *functions[] = {NULL, error_destroy, error_message, error_get_code, create, destroy, start, stop, collect};
+  memcpy(profiler_api.functions, functions, sizeof functions);
+  profiler_api.struct_size = is("small-api") ? 72 : is("long-api") ? 104 : 80;
+  extension.base.struct_size = is("small-extension") ? 24 : 40;
+  extension.base.type = PROFILER;
+  extension.base.next = table[1];
+  extension.api = &profiler_api;
+  table[1] = &extension;
+  real_execute = (execute_fn *)table[EXECUTE];
+  table[EXECUTE] = execute;
+  return table;
+}

@@ -1,0 +1,86 @@
+"""Recording unmodified Tokamax operations (0.0.12 on JAX 0.10.0)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from record_support import program, record_of, records
+
+pytest.importorskip("jax", reason="recording needs JAX")
+tokamax = pytest.importorskip("tokamax", reason="these record Tokamax's operations")
+
+import subprocess
+
+from absl import flags
+
+flags.FLAGS(["test"])  # Tokamax reads its options from the command line, which is pytest's
+
+import jax
+import jax.numpy as jnp
+
+import autotune_lowered
+
+NORMALIZATION = "tokamax._src.ops.normalization.base.Normalization"
+RAGGED_DOT = "tokamax._src.ops.ragged_dot.base.RaggedDot"
+
+X, SCALE = jnp.ones((64, 256)), jnp.ones(256)
+
+
+def normalized(x, scale):
+    return tokamax.layer_norm(x, scale, None).sum()
+
+
+def labels(path, text):
+    """What the program finds in a module."""
+    if program() is None:
+        pytest.skip("needs the program (AUTOTUNE_LOWERED_EXE)")
+    path.write_text(text)
+    done = subprocess.run([program(), "scan", path, "--format", "json"], capture_output=True, text=True, check=True)
+    return {(label["op_id"], label["call_key"]) for label in json.loads(done.stdout)["labels"]}
+
+
+@pytest.mark.parametrize("wrap", [jax.jit, lambda f: jax.jit(jax.grad(f)), lambda f: jax.jit(jax.vmap(f, (0, None)))])
+def test_a_record_has_the_label_of_the_module(tmp_path, wrap):
+    x = jnp.stack([X] * 3) if wrap is not jax.jit and "vmap" in wrap.__code__.co_names else X
+    with jax.checking_leaks(), autotune_lowered.recording(tmp_path / "registry", directions=("forward",)):
+        text = wrap(normalized).lower(x, SCALE).as_text(debug_info=True)
+    found = {(record["op_id"], record["call_key"]) for record in records(tmp_path / "registry")}
+    assert labels(tmp_path / "module.mlir", text) <= found
+    # Tokamax's own name of the call, for an exported result
+    for record in records(tmp_path / "registry"):
+        recipe = record["static_arguments"]["recipe"]
+        assert (recipe["kind"], recipe["bound"]["op"]["__type"]) == ("tokamax", record["op_id"])
+        assert recipe["bound"]["arguments"]["x"].startswith("f32[64,256]")
+
+
+def test_both_directions_and_vmap_axes(tmp_path):
+    with autotune_lowered.recording(tmp_path):
+        jax.jit(jax.vmap(normalized, (0, None))).lower(jnp.stack([X] * 3), SCALE)
+    # Tokamax asks once for the plain arguments and once for the batched ones
+    specs = {
+        tuple((a["name"], a["spec"]) for a in record["arguments"])
+        for record in records(tmp_path)
+        if (record["op_id"], record["direction"]) == (NORMALIZATION, "forward")
+    }
+    assert (("x", "f32[3,64,256]"), ("scale", "f32[256]")) in specs
+    both = [record for record in records(tmp_path) if record["direction"] == "forward-vjp"]
+    assert both and all(record["arguments"][-1]["name"].startswith("output_cotangent") for record in both)
+    assert all(record["candidates"][0]["program"] for record in both)
+
+
+def test_group_sizes_are_the_representative_ones(tmp_path):
+    with autotune_lowered.recording(tmp_path, directions=("forward",)):
+        jax.jit(tokamax.ragged_dot).lower(jnp.ones((64, 32)), jnp.ones((4, 32, 16)), jnp.array([16] * 4, jnp.int32))
+    record = record_of(tmp_path, RAGGED_DOT, "forward")
+    # Tokamax itself measures with made-up sizes of the right sum: they are constants of its program, and of ours
+    assert [(a["name"], a["spec"]) for a in record["arguments"]] == [("lhs", "f32[64,32]"), ("rhs", "f32[4,32,16]")]
+    assert record["static_arguments"]["group_sizes"] == {"value": "s32[4]", "repr_value_or_total_size": 64}
+    assert all(candidate["program"] for candidate in record["candidates"])
+
+
+def test_tokamax_is_left_as_it_was(tmp_path):
+    before = tokamax.BoundArguments.default_config
+    with autotune_lowered.recording(tmp_path):
+        assert tokamax.BoundArguments.default_config is not before
+    assert tokamax.BoundArguments.default_config is before

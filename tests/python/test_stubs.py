@@ -1,0 +1,49 @@
+"""The package's surface: stubs that say what is there, names that resolve, and what an import may load."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import autotune_lowered
+from autotune_lowered import _native
+
+PACKAGE = pathlib.Path(autotune_lowered.__file__).parent
+
+
+def public(names):
+    return {name for name in names if not name.startswith("_")}
+
+
+def test_the_stub_of_the_native_part_is_complete():
+    tree = ast.parse((PACKAGE / "_native.pyi").read_text())
+    declared = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    constants = {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
+    assert public(constants | set(declared)) == public(dir(_native))
+    for name, node in declared.items():
+        if isinstance(node, ast.ClassDef):
+            members = {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
+            assert public(members) == public(dir(getattr(_native, name))), name
+
+
+def test_public_names_resolve_and_are_said():
+    assert (PACKAGE / "py.typed").exists()
+    for name in autotune_lowered.__all__:
+        assert getattr(autotune_lowered, name) is not None
+        assert name in dir(autotune_lowered)
+    assert callable(autotune_lowered.tunable) and callable(autotune_lowered.dump)
+
+
+def test_an_import_loads_neither_jax_nor_numpy():
+    script = "import autotune_lowered, sys; print(sorted({'jax', 'jaxlib', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    try:
+        _ = autotune_lowered.nothing
+    except AttributeError as error:
+        assert "nothing" in str(error)
+    else:
+        raise AssertionError("found")
