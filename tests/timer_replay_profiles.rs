@@ -125,12 +125,12 @@ fn the_span_decides_and_not_what_the_seed_would_say() {
     let mut timer = ProfileReplay::open(folder.path(), None).unwrap();
     // ten rounds take each of the five executions twice
     let options = TuneOptions { rounds: 10, ..TuneOptions::default() };
-    let mut ledger = Ledger::in_memory(vec![]);
+    let ledger = Ledger::in_memory(vec![]);
     let (cancel, mut on_event) = (AtomicBool::new(false), |_: autotune_lowered::tune::Event<'_>| {});
     let mut tuner = Autotuner {
         registry: &registry,
         timer: &mut timer,
-        ledger: &mut ledger,
+        ledger: &ledger,
         options: &options,
         cancel: &cancel,
         on_event: &mut on_event,

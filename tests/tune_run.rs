@@ -23,8 +23,8 @@ fn the_fastest_wins_is_kept_and_is_not_measured_again() {
     let (registry, invocation) = registry(&folder.path().join("registry"), 4, &distinct_program);
     let cache = folder.path().join("cache");
     let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS, 12 * MS]);
-    let mut ledger = Ledger::open(&cache, vec![]).unwrap();
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     let operation = &result.operations[0];
     assert_eq!(operation.status, Status::Tuned);
     assert_eq!(operation.best.as_ref().unwrap().config, config(2));
@@ -33,16 +33,16 @@ fn the_fastest_wins_is_kept_and_is_not_measured_again() {
     drop(ledger);
 
     let mut second = ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS, 12 * MS]);
-    let mut ledger = Ledger::open(&cache, vec![]).unwrap();
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
     assert_eq!(ledger.notes(), &[] as &[String]);
-    let again = tune(&registry, &invocation, &mut second, &mut ledger, &options(), None).unwrap();
+    let again = tune(&registry, &invocation, &mut second, &ledger, &options(), None).unwrap();
     assert_eq!(again.operations[0].status, Status::Cached);
     assert_eq!(again.operations[0].best, operation.best);
     assert_eq!(second.calls, 0, "nothing may be measured again");
 
     let force = TuneOptions { force: true, ..options() };
     let mut third = ScriptedTimer::new(&[10 * MS, 8 * MS, 9 * MS, 12 * MS]);
-    let forced = tune(&registry, &invocation, &mut third, &mut ledger, &force, None).unwrap();
+    let forced = tune(&registry, &invocation, &mut third, &ledger, &force, None).unwrap();
     assert_eq!(forced.operations[0].rounds_measured, 20);
     assert_eq!(forced.operations[0].best.as_ref().unwrap().config, config(1), "old samples no longer count");
 }
@@ -53,14 +53,14 @@ fn an_ended_run_goes_on_where_it_was() {
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let cache = folder.path().join("cache");
     let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]);
-    let mut ledger = Ledger::open(&cache, vec![]).unwrap();
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), Some(13)).unwrap();
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), Some(13)).unwrap();
     assert!(result.interrupted);
     assert_eq!(result.operations[0].status, Status::Interrupted);
     assert!(ledger.cache().memory().entries().unwrap().is_empty(), "nothing is decided yet");
     drop(ledger);
-    let mut ledger = Ledger::open(&cache, vec![]).unwrap();
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     let operation = &result.operations[0];
     assert_eq!((operation.rounds_kept, operation.rounds_measured), (13, 7));
     assert_eq!(operation.best.as_ref().unwrap().config, config(2));
@@ -70,10 +70,10 @@ fn an_ended_run_goes_on_where_it_was() {
 fn more_rounds_add_to_those_that_are_there() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
-    let mut ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS]);
-    tune(&registry, &invocation, &mut timer, &mut ledger, &TuneOptions { rounds: 8, ..options() }, None).unwrap();
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions { rounds: 8, ..options() }, None).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     let operation = &result.operations[0];
     assert_eq!((operation.rounds_kept, operation.rounds_measured, operation.status), (8, 12, Status::Tuned));
 }
@@ -82,7 +82,7 @@ fn more_rounds_add_to_those_that_are_there() {
 fn one_crash_is_forgiven_and_two_are_not() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
-    let mut ledger = Ledger::in_memory(vec![]);
+    let ledger = Ledger::in_memory(vec![]);
     let mut crashed = false;
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(move |candidate, method, calls| {
         if candidate == 1 && method == "measure" && calls > 30 && !crashed {
@@ -91,18 +91,18 @@ fn one_crash_is_forgiven_and_two_are_not() {
         }
         Ok(())
     });
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!(timer.restarts.len(), 1);
     assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1), "a transient crash is no verdict");
 
-    let mut ledger = Ledger::in_memory(vec![]);
+    let ledger = Ledger::in_memory(vec![]);
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(|candidate, method, calls| {
         if candidate == 1 && method == "measure" && calls > 30 {
             return Err(Failure::new(FailureKind::Crash, "SIGSEGV"));
         }
         Ok(())
     });
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     let operation = &result.operations[0];
     assert_eq!(timer.restarts, [vec![], vec![1]]);
     assert_eq!(operation.candidates[1].status, CandidateStatus::Failed);
@@ -124,14 +124,14 @@ fn what_broke_the_worker_is_known_even_where_no_other_can_be_started() {
         };
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(breaking);
         timer.failing_restart = Some(2);
-        let mut ledger = Ledger::open(&cache, vec![]).unwrap();
-        let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         assert_eq!(result.operations[0].status, Status::Failed);
         drop(ledger);
         // the next run goes on without it
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(breaking);
-        let mut ledger = Ledger::open(&cache, vec![]).unwrap();
-        let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2), "{method}");
         assert!(timer.restarts.is_empty(), "{method}: it was tried again");
     }
@@ -142,14 +142,14 @@ fn a_compile_failure_costs_one_candidate_a_custom_call_the_invocation() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     for (kind, status) in [(FailureKind::Compile, Status::Tuned), (FailureKind::CustomCall, Status::Failed)] {
-        let mut ledger = Ledger::in_memory(vec![]);
+        let ledger = Ledger::in_memory(vec![]);
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(move |candidate, method, _| {
             if candidate == 1 && method == "prepare" {
                 return Err(Failure::new(kind, "needs `mosaic_gpu_v2`"));
             }
             Ok(())
         });
-        let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         assert_eq!(result.operations[0].status, status, "{kind}");
         if status == Status::Failed {
             assert!(result.operations[0].reason.contains("mosaic_gpu_v2"));
@@ -164,10 +164,10 @@ fn wrong_outputs_reject_the_fastest() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     for wrong in [1.1, f32::NAN, f32::INFINITY] {
-        let mut ledger = Ledger::in_memory(vec![]);
+        let ledger = Ledger::in_memory(vec![]);
         let mut timer = ScriptedTimer::new(&[10 * MS, MS, 8 * MS]);
         timer.outputs[1] = wrong;
-        let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         let operation = &result.operations[0];
         assert_eq!(operation.best.as_ref().unwrap().config, config(2), "{wrong}");
         assert_eq!(operation.candidates[1].failure.as_ref().unwrap().kind, FailureKind::WrongOutput);
@@ -178,12 +178,12 @@ fn wrong_outputs_reject_the_fastest() {
 fn without_a_baseline_nothing_is_decided() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
-    let mut ledger = Ledger::in_memory(vec![]);
+    let ledger = Ledger::in_memory(vec![]);
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(|candidate, _, _| match candidate {
         0 => Err(Failure::new(FailureKind::Compile, "no luck")),
         _ => Ok(()),
     });
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!(result.operations[0].status, Status::Failed);
     assert!(result.operations[0].reason.contains("no luck"), "{}", result.operations[0].reason);
     assert!(result.entries.is_empty());
@@ -195,14 +195,14 @@ fn equal_programs_are_measured_once() {
     // candidates 1 and 2 are one program; 0 and 3 are their own
     let (registry, invocation) =
         registry(&folder.path().join("a"), 4, &|index| distinct_program(if index == 2 { 1 } else { index }));
-    let mut ledger = Ledger::in_memory(vec![]);
+    let ledger = Ledger::in_memory(vec![]);
     let mut seen = std::collections::BTreeSet::new();
     let (send, receive) = std::sync::mpsc::channel();
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 1, 8 * MS]).with_script(move |candidate, _, _| {
         send.send(candidate).unwrap();
         Ok(())
     });
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     seen.extend(receive.try_iter());
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 1, 3]);
     assert_eq!(result.operations[0].candidates[2].status, CandidateStatus::SameProgram);
@@ -210,7 +210,7 @@ fn equal_programs_are_measured_once() {
 
     let (registry, invocation) = support::registry(&folder.path().join("b"), 3, &|_| distinct_program(0));
     let mut timer = ScriptedTimer::new(&[10 * MS, 10 * MS, 10 * MS]);
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!(result.operations[0].status, Status::BaselineKept);
     assert!(result.operations[0].reason.contains("same program"), "{}", result.operations[0].reason);
 }
@@ -225,21 +225,21 @@ fn a_changed_program_on_disk_costs_its_candidate() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[10] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    let mut ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     let operation = &result.operations[0];
     assert_eq!(operation.candidates[1].status, CandidateStatus::Failed);
     assert_eq!(operation.best.as_ref().unwrap().config, config(2));
 
     // as long as it is so, nothing is measured again
-    let again = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let again = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!((again.operations[0].status, again.operations[0].rounds_measured), (Status::Cached, 0));
 
     // once it is mended, it is measured with the others
     bytes[10] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    let mended = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let mended = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!(mended.operations[0].rounds_measured, 20);
     assert_eq!(mended.operations[0].best.as_ref().unwrap().config, config(1));
 }
@@ -248,17 +248,17 @@ fn a_changed_program_on_disk_costs_its_candidate() {
 fn a_small_gain_keeps_the_baseline_and_that_is_known_afterwards() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
-    let mut ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     let mut timer = ScriptedTimer::new(&[1000 * MS, 990 * MS]);
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!(result.operations[0].status, Status::BaselineKept);
     let calls = timer.calls;
-    let again = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let again = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!((again.operations[0].status, timer.calls), (Status::Cached, calls));
     // the rules are applied to the samples that are there
     let mut eager = options();
     eager.rules.min_improvement = 0.0;
-    let decided = tune(&registry, &invocation, &mut timer, &mut ledger, &eager, None).unwrap();
+    let decided = tune(&registry, &invocation, &mut timer, &ledger, &eager, None).unwrap();
     assert_eq!((decided.operations[0].status, timer.calls), (Status::Tuned, calls));
 }
 
@@ -268,16 +268,16 @@ fn another_environment_is_measured_again_and_flagged_at_look_up() {
     use autotune_lowered::device::MatchMode;
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
-    let mut ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS]);
-    tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     timer.device.environment.driver = Some("999.1".into());
     let look = |ledger: &Ledger, timer: &ScriptedTimer| {
         ledger.cache().lookup(&timer.device, "op@v1", "0123456789abcdef", None, MatchMode::Exact).unwrap()
     };
     let Lookup::Hit(hit) = look(&ledger, &timer) else { panic!("no hit") };
     assert_eq!(hit.flags[0].kind, FlagKind::StaleEnvironment);
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!(result.operations[0].rounds_measured, 20);
     let Lookup::Hit(hit) = look(&ledger, &timer) else { panic!("no hit") };
     assert!(hit.flags.is_empty());
@@ -288,13 +288,13 @@ fn a_shipped_entry_is_measured_here_before_it_is_called_known() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 5 * MS]);
-    let first = tune(&registry, &invocation, &mut timer, &mut Ledger::in_memory(vec![]), &options(), None).unwrap();
+    let first = tune(&registry, &invocation, &mut timer, &Ledger::in_memory(vec![]), &options(), None).unwrap();
     autotune_lowered::cache::write_seeds(&folder.path().join("seeds"), &first.entries).unwrap();
     let (seeds, _) = autotune_lowered::cache::SeedStore::read_folder(&folder.path().join("seeds"));
-    let mut ledger = Ledger::open(&folder.path().join("cache"), vec![Box::new(seeds)]).unwrap();
-    let here = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![Box::new(seeds)]).unwrap();
+    let here = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!((here.operations[0].status, here.operations[0].rounds_measured), (Status::Tuned, 20));
-    let again = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let again = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!(again.operations[0].status, Status::Cached);
 }
 
@@ -317,8 +317,8 @@ fn the_same_program_in_other_bytes_stands_in_for_a_damaged_file() {
     let damaged = registry.program_path(invocation.candidates[1].program.as_ref().unwrap());
     std::fs::write(damaged, "other bytes").unwrap();
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 1]);
-    let mut ledger = Ledger::in_memory(vec![]);
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let ledger = Ledger::in_memory(vec![]);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1));
     assert_eq!(result.operations[0].candidates[2].status, CandidateStatus::SameProgram);
 }
@@ -330,8 +330,8 @@ fn a_run_publishes_what_it_decided_and_says_where_it_cannot() {
     let cache = folder.path().join("cache");
     let path = cache.join(SNAPSHOT_FILE);
     let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]);
-    let mut ledger = Ledger::open(&cache, vec![]).unwrap();
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options(), None).unwrap();
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     // read while the tuner has its folder open
     let snapshot = SnapshotStore::new(Snapshot::open(&path, Mapping::WhereLocal).unwrap());
     assert_eq!(snapshot.entries().unwrap(), result.entries);
@@ -341,7 +341,7 @@ fn a_run_publishes_what_it_decided_and_says_where_it_cannot() {
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
     let options = TuneOptions { force: true, ..options() };
-    let result = tune(&registry, &invocation, &mut timer, &mut ledger, &options, None).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options, None).unwrap();
     assert_eq!(result.operations[0].status, Status::Tuned, "the decision stands without it");
     assert!(
         matches!(result.notes.as_slice(), [note] if note.contains("not published") && note.contains(SNAPSHOT_FILE))

@@ -15,6 +15,29 @@ pub struct Entry {
     /// How it was found; absent for an entry that was written by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
+    /// What another tool's file said of it, for an entry that was imported and is to leave again unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Peer>,
+}
+
+/// Another tool's own records of an entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// The tool.
+    pub format: String,
+    /// Its records; several where it tells calls apart that have one label.
+    pub records: Vec<PeerRecord>,
+}
+
+/// One record of another tool, word for word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerRecord {
+    /// Its place in the file: the order of records may matter to the tool.
+    pub place: u64,
+    /// The tool's name of the call.
+    pub key: String,
+    /// What the tool knows of it.
+    pub value: String,
 }
 
 /// How an entry was found.

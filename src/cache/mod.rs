@@ -26,10 +26,11 @@ mod snapshot;
 mod store;
 mod tiered;
 
-pub use entry::{Entry, Provenance};
+pub use entry::{Entry, Peer, PeerRecord, Provenance};
 pub use error::StoreError;
 pub use exchange::{
-    EjkernelExport, EjkernelImport, ExchangeError, export_ejkernel, export_json, import_ejkernel, import_json,
+    EjkernelExport, EjkernelImport, ExchangeError, TokamaxCall, TokamaxExport, TokamaxImport, export_ejkernel,
+    export_json, export_tokamax, import_ejkernel, import_json, import_tokamax,
 };
 pub use key::CacheKey;
 pub use lock::FolderLock;

@@ -95,6 +95,8 @@ pub(super) enum MetricArg {
 pub(super) enum ExchangeArg {
     /// The persistent caches of ejkernel, one file an operation
     Ejkernel,
+    /// An `AutotuningResult` of Tokamax in a file whose name ends in `.json`, or its databases, one file an operation
+    Tokamax,
     /// Entries as JSON, in a file whose name ends in `.json`, or `.jsonl` for one a line
     Json,
 }
@@ -378,21 +380,7 @@ pub(super) enum CacheCommand {
         cache: CacheArgs,
     },
     /// Write cached configs as JSON or as another tool's cache files
-    Export {
-        /// Whose files
-        #[arg(long, value_enum)]
-        format: ExchangeArg,
-        /// File (`json`) or folder to write to; what else another tool's files hold stays
-        out: PathBuf,
-        /// Only entries of devices whose name, as `cache ls` prints it, contains this
-        #[arg(long = "for", value_name = "TEXT")]
-        device: Option<String>,
-        /// The tool's own name of the device, for instance ejkernel's `device_kind|platform_version` [default: made from the entry]
-        #[arg(long, value_name = "TEXT")]
-        fingerprint: Option<String>,
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
+    Export(ExportArgs),
     /// Take configs over from JSON or from another tool's cache files
     Import {
         /// Whose files
@@ -400,6 +388,9 @@ pub(super) enum CacheCommand {
         format: ExchangeArg,
         /// A file, or a folder of them
         path: PathBuf,
+        /// Only what is of this device, by Tokamax's name of it; a Tokamax database is then of exactly this kind
+        #[arg(long, value_name = "TEXT")]
+        fingerprint: Option<String>,
         #[command(flatten)]
         cache: CacheArgs,
     },
@@ -408,6 +399,26 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ExportArgs {
+    /// Whose files
+    #[arg(long, value_enum)]
+    pub format: ExchangeArg,
+    /// File (`json`, `tokamax`) or folder to write to; what else another tool's cache files hold stays
+    pub out: PathBuf,
+    /// Only entries of devices whose name, as `cache ls` prints it, contains this
+    #[arg(long = "for", value_name = "TEXT")]
+    pub device: Option<String>,
+    /// The tool's own name of the device: ejkernel's `device_kind|platform_version`, Tokamax's `device_kind` [default: made from the entry]
+    #[arg(long, value_name = "TEXT")]
+    pub fingerprint: Option<String>,
+    /// Folder of recorded invocations: says how Tokamax calls what was tuned here
+    #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
+    pub registry: Option<PathBuf>,
+    #[command(flatten)]
+    pub cache: CacheArgs,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,22 +1,19 @@
 //! `cache`: look at cached configs, or remove them.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use etcetera::BaseStrategy;
 use serde_json::json;
 
-use crate::cache::{
-    CacheKey, ConfigStore, EjkernelImport, Entry, Lookup, SeedStore, Tier, export_ejkernel, export_json,
-    import_ejkernel, import_json, write_seeds, write_snapshot,
-};
+use crate::cache::{CacheKey, ConfigStore, Entry, Lookup, SeedStore, Tier, write_seeds, write_snapshot};
 use crate::report::{Grid, format_ns, format_ratio, write_json};
 use crate::tune::Ledger;
 
-use super::args::{CacheArgs, CacheCommand, ExchangeArg, Format};
+use super::args::{CacheArgs, CacheCommand, Format};
 use super::fault::Fault;
 
-use super::{device, exit};
+use super::{device, exchange, exit};
 
 /// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder.
 pub(super) fn folder(args: &CacheArgs) -> Result<PathBuf, Fault> {
@@ -45,7 +42,7 @@ pub(super) fn seeds(args: &CacheArgs) -> Vec<Box<dyn ConfigStore>> {
 }
 
 /// Opens a cache folder for look-ups only: another process may have it.
-fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
+pub(super) fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
     let ledger = Ledger::open_for_reading(&folder(args)?, || seeds(args))?;
     tell(&ledger);
     Ok(ledger)
@@ -113,10 +110,10 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             writeln!(out, "{digest}  {}", path.display())?;
             tracing::info!("{} entries in `{}`", entries.len(), path.display());
         }
-        CacheCommand::Export { format, out: path, device, fingerprint, cache } => {
-            return export(*format, path, device.as_deref(), fingerprint.as_deref(), cache, out);
+        CacheCommand::Export(args) => return exchange::export(args, out),
+        CacheCommand::Import { format, path, fingerprint, cache } => {
+            return exchange::import(*format, path, fingerprint.as_deref(), cache, out);
         }
-        CacheCommand::Import { format, path, cache } => return import(*format, path, cache, out),
         CacheCommand::Rebuild { cache } => {
             let ledger = Ledger::rebuild(&folder(cache)?)?;
             tell(&ledger);
@@ -145,62 +142,6 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
                 Lookup::Miss(reason) => Err(Fault::new(exit::NOTHING_MATCHED, reason)),
             };
         }
-    }
-    Ok(exit::FINE)
-}
-
-fn export(
-    format: ExchangeArg,
-    path: &Path,
-    device: Option<&str>,
-    fingerprint: Option<&str>,
-    cache: &CacheArgs,
-    out: &mut dyn Write,
-) -> Result<u8, Fault> {
-    let mut entries = open_for_reading(cache)?.own_entries()?;
-    entries.retain(|(key, _)| device.is_none_or(|device| key.device.to_string().contains(device)));
-    if format == ExchangeArg::Json {
-        export_json(path, &entries)?;
-        writeln!(out, "{}", path.display())?;
-        return Ok(exit::FINE);
-    }
-    let export = export_ejkernel(path, &entries, fingerprint)?;
-    for (op_id, reason) in &export.left_out {
-        tracing::warn!("`{op_id}` is left out: {reason}");
-    }
-    for path in &export.files {
-        writeln!(out, "{}", path.display())?;
-    }
-    if export.written == 0 {
-        return Err(Fault::new(exit::NOTHING_MATCHED, "no cached config is of an operation that ejkernel has"));
-    }
-    tracing::info!("{} configs written", export.written);
-    Ok(exit::FINE)
-}
-
-fn import(format: ExchangeArg, path: &Path, cache: &CacheArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let EjkernelImport { entries, left_out } = match format {
-        ExchangeArg::Ejkernel => import_ejkernel(path)?,
-        ExchangeArg::Json => EjkernelImport { entries: import_json(path)?, left_out: Vec::new() },
-    };
-    for reason in &left_out {
-        tracing::warn!("left out: {reason}");
-    }
-    let ledger = open(cache)?;
-    let mut imported = 0;
-    let decided = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
-    for (key, entry) in &entries {
-        let known = ledger.cache().entry(key)?.filter(|(_, tier)| *tier != Tier::Seed).map(|(known, _)| known);
-        // what was decided here later stands
-        if known.is_none_or(|known| known != *entry && decided(&known) <= decided(entry)) {
-            ledger.commit(None, key, entry)?;
-            imported += 1;
-        }
-    }
-    ledger.publish()?;
-    writeln!(out, "imported {imported} of {}", entries.len())?;
-    if entries.is_empty() {
-        return Err(Fault::new(exit::NOTHING_MATCHED, format!("`{}` holds no config", path.display())));
     }
     Ok(exit::FINE)
 }

@@ -4,6 +4,7 @@ mod args;
 mod cache;
 mod candidates;
 mod device;
+mod exchange;
 pub mod exit;
 mod fault;
 mod logging;

@@ -38,4 +38,5 @@ pub(crate) use plain_text::symbol;
 pub use program::{Program, read_program};
 pub use scan::{ScanOptions, scan_bytes, scan_path, scan_reader};
 pub use semantic::semantic_digest;
+pub(crate) use stamp::tokamax_label;
 pub use user_label::{UserLabels, UserLabelsError};

@@ -336,6 +336,11 @@ fn whole_tokamax(text: &[u8]) -> Option<Stamp> {
     })
 }
 
+/// The label of a whole Tokamax stamp, `{"op":{"__type":…},"arguments":{…}}`, as a scan finds it in a module.
+pub(crate) fn tokamax_label(stamp: &str) -> Option<Label> {
+    whole_tokamax(stamp.as_bytes()).map(|stamp| stamp.label)
+}
+
 fn cut_tokamax(text: &[u8]) -> Option<Stamp> {
     const KEY: &[u8] = b"{\"op\":{\"__type\":\"";
     let class = text.strip_prefix(KEY)?;

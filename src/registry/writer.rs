@@ -68,7 +68,7 @@ impl RegistryWriter {
     /// A program's path, the digest of its bytes checked just now.
     ///
     /// # Errors
-    /// Those of [`read_program`](Self::read_program).
+    /// Where the file cannot be read or its bytes are not those recorded.
     pub fn checked_program_path(&self, program: &Program) -> Result<PathBuf, RegistryError> {
         let path = self.program_path(program);
         check_file(&path, MAX_PROGRAM_BYTES, program.digest).map(|()| path)

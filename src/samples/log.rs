@@ -188,11 +188,23 @@ impl SampleLog {
 
     /// Reads what the log holds of one job.
     pub fn history(&self, job: Digest) -> Result<JobHistory, LogError> {
-        let read_error = |source| LogError::Read { path: self.path.clone(), source };
+        self.replay.history(&self.path, &self.file, job)
+    }
+}
+
+impl Replay {
+    /// Reads what a log, which this is the reading of, holds of one job.
+    pub fn history_of(&self, path: &Path, job: Digest) -> Result<JobHistory, LogError> {
+        let file = File::open(path).map_err(|source| LogError::Read { path: path.to_owned(), source })?;
+        self.history(path, &file, job)
+    }
+
+    fn history(&self, path: &Path, file: &File, job: Digest) -> Result<JobHistory, LogError> {
+        let read_error = |source| LogError::Read { path: path.to_owned(), source };
         let mut history = JobHistory::default();
-        for &(offset, length) in self.replay.jobs.get(&job).map(Vec::as_slice).unwrap_or_default() {
+        for &(offset, length) in self.jobs.get(&job).map(Vec::as_slice).unwrap_or_default() {
             let mut bytes = vec![0_u8; length as usize];
-            self.file.read_exact_at(&mut bytes, offset).map_err(read_error)?;
+            file.read_exact_at(&mut bytes, offset).map_err(read_error)?;
             let record = frame::decode(&bytes).and_then(|(json, _)| serde_json::from_slice(json).ok());
             match record {
                 Some(Record::Job(record)) if record.fresh => {

@@ -55,6 +55,7 @@ pub(super) fn entry_of(
             tool: TOOL.to_owned(),
             decided_at: now,
         }),
+        peer: None,
     })
 }
 

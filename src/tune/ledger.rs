@@ -10,7 +10,7 @@ use crate::cache::{
     write_snapshot,
 };
 use crate::digest::Digest;
-use crate::samples::{Damage, JobHistory, LogError, Record, SampleLog};
+use crate::samples::{Damage, JobHistory, LogError, Record, Replay, SampleLog};
 
 use super::TuneError;
 
@@ -22,6 +22,8 @@ const LOG_FILE: &str = "samples-v1.log";
 pub struct Ledger {
     cache: TieredCache,
     log: Option<Mutex<SampleLog>>,
+    /// The log of a folder that is open for reading only.
+    read_log: Option<Replay>,
     notes: Vec<String>,
     root: Option<PathBuf>,
     /// When the snapshot was published last, and how long that took.
@@ -35,6 +37,7 @@ impl Ledger {
         Self {
             cache: TieredCache::new(lower),
             log: None,
+            read_log: None,
             notes: Vec::new(),
             root: None,
             published: Mutex::default(),
@@ -79,6 +82,7 @@ impl Ledger {
         Ok(Self {
             cache: TieredCache::new(below),
             log: None,
+            read_log: Some(replay),
             notes,
             root: Some(root.to_owned()),
             published: Mutex::default(),
@@ -124,6 +128,7 @@ impl Ledger {
         Ok(Self {
             cache: TieredCache::new(below),
             log: Some(Mutex::new(log)),
+            read_log: None,
             notes,
             root,
             published: Mutex::default(),
@@ -147,8 +152,12 @@ impl Ledger {
     }
 
     /// What the sample log holds of a job.
-    pub(super) fn history(&self, job: Digest) -> Result<JobHistory, TuneError> {
-        Ok(self.log().map_or_else(|| Ok(JobHistory::default()), |log| log.history(job))?)
+    pub fn history(&self, job: Digest) -> Result<JobHistory, TuneError> {
+        match (self.log(), &self.read_log, &self.root) {
+            (Some(log), ..) => Ok(log.history(job)?),
+            (None, Some(log), Some(root)) => Ok(log.history_of(&root.join(LOG_FILE), job)?),
+            _ => Ok(JobHistory::default()),
+        }
     }
 
     fn log(&self) -> Option<MutexGuard<'_, SampleLog>> {

@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use super::ExchangeError;
+use super::file::{io_error, read_bounded, write_whole};
 use crate::cache::{CacheKey, Entry};
 use crate::config::Config;
 use crate::device::DeviceIdentity;
@@ -24,64 +24,6 @@ const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Where an imported key keeps what ejkernel calls a platform version: part of the identity, so that what cannot be told
 /// from the file is never taken for this device's own.
 const PLATFORM_VERSION: &str = "ejkernel_platform_version";
-
-/// Why entries cannot be handed over.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExchangeError {
-    /// A file cannot be read or written.
-    #[error("cannot {action} `{path}`: {source}", path = path.display())]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// A file is not what its name says.
-    #[error("`{path}` is no cache of ejkernel: {what}; take it away or repair it", path = path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        what: String,
-    },
-    /// A file holds no entries.
-    #[error("`{path}` holds no cache entries: {what}", path = path.display())]
-    NotEntries {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and where.
-        what: String,
-    },
-    /// A config that the peer cannot take.
-    #[error("`{op_id}:{call_key}` cannot be written for {peer}: {what}")]
-    Refused {
-        /// The operation.
-        op_id: String,
-        /// The call.
-        call_key: String,
-        /// Tool and version.
-        peer: String,
-        /// The field and what is wrong with it.
-        what: String,
-    },
-    /// Two devices that the peer cannot tell apart.
-    #[error("`{op_id}:{call_key}` is cached for {one} and for {other}, which ejkernel both calls `{fingerprint}`; choose one with `--for`", fingerprint = fingerprint.escape_debug())]
-    Ambiguous {
-        /// The operation.
-        op_id: String,
-        /// The call.
-        call_key: String,
-        /// One device.
-        one: Box<DeviceIdentity>,
-        /// The other device.
-        other: Box<DeviceIdentity>,
-        /// ejkernel's name of both.
-        fingerprint: String,
-    },
-}
 
 /// What an export wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -180,6 +122,7 @@ pub fn export_ejkernel(
             Some((_, known)) if *known == config => {}
             Some((other, _)) => {
                 return Err(ExchangeError::Ambiguous {
+                    peer: "ejkernel",
                     op_id: key.op_id.clone(),
                     call_key: key.call_key.clone(),
                     one: Box::new(other.device.clone()),
@@ -201,7 +144,9 @@ pub fn export_ejkernel(
         contents.push((path, content));
     }
     for (path, content) in contents {
-        write(&path, &Value::Object(content)).map_err(io_error("write", &path))?;
+        let mut text = serde_json::to_vec_pretty(&content).unwrap_or_default();
+        text.push(b'\n');
+        write_whole(&path, &text).map_err(io_error("write", &path))?;
         export.files.push(path);
     }
     Ok(export)
@@ -232,7 +177,7 @@ pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
         for (name, value) in read(&path)? {
             match (parse_key(&name), value) {
                 (Some(key), Value::Object(config)) => {
-                    let entry = Entry { config: Config::new(config), provenance: None };
+                    let entry = Entry { config: Config::new(config), provenance: None, peer: None };
                     entries.push((key, Arc::new(entry)));
                 }
                 (None, _) => left_out.push(format!("`{}`: `{}` is no key", path.display(), name.escape_debug())),
@@ -326,33 +271,12 @@ fn known(given: &Map<String, Value>, fields: &BTreeMap<String, Field>, within: &
     Ok(())
 }
 
-fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ExchangeError {
-    let path = path.to_owned();
-    move |source| ExchangeError::Io { action, path, source }
-}
-
 fn read(path: &Path) -> Result<Map<String, Value>, ExchangeError> {
-    let foreign = |what: String| ExchangeError::Foreign { path: path.to_owned(), what };
-    let size = fs::metadata(path).map_err(io_error("read", path))?.len();
-    if size > MAX_FILE_BYTES {
-        return Err(foreign(format!("{size} bytes are more than such a file has")));
-    }
-    let text = fs::read(path).map_err(io_error("read", path))?;
+    let foreign = |what: String| ExchangeError::Foreign { peer: "ejkernel", path: path.to_owned(), what };
+    let text = read_bounded(path, MAX_FILE_BYTES, "ejkernel")?;
     match serde_json::from_slice(&text) {
         Ok(Value::Object(content)) => Ok(content),
         Ok(_) => Err(foreign("it holds no JSON object".to_owned())),
         Err(error) => Err(foreign(error.to_string())),
     }
-}
-
-fn write(path: &Path, content: &Value) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let everyone = fs::Permissions::from_mode(0o666);
-    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
-    serde_json::to_writer_pretty(temporary.as_file_mut(), content)?;
-    temporary.write_all(b"\n")?;
-    temporary.as_file().sync_all()?;
-    temporary.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }

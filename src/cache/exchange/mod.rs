@@ -1,7 +1,13 @@
 //! Other tools' caches: entries out to files that they obey, and in from files that they wrote.
 
 mod ejkernel;
+mod error;
+mod file;
 mod json;
+mod json_text;
+mod tokamax;
 
-pub use ejkernel::{EjkernelExport, EjkernelImport, ExchangeError, export_ejkernel, import_ejkernel};
+pub use ejkernel::{EjkernelExport, EjkernelImport, export_ejkernel, import_ejkernel};
+pub use error::ExchangeError;
 pub use json::{export_json, import_json};
+pub use tokamax::{TokamaxCall, TokamaxExport, TokamaxImport, export_tokamax, import_tokamax};

@@ -27,9 +27,12 @@
 //! | at | size | what |
 //! | --- | --- | --- |
 //! | 0 | 4 | CRC of the rest of the record |
-//! | 4 | 4, 4, 4, 4 | lengths of operation, call key, config, provenance |
+//! | 4 | 4, 4, 4, 4 | lengths of operation, call key, config, origin |
 //! | 20 | 4 | tag: twice the device's place among the devices, one more for `forward-vjp` |
-//! | 24 | | operation, call key, config (canonical JSON), provenance (JSON, or nothing), each as UTF-8 |
+//! | 24 | | operation, call key, config (canonical JSON), origin (JSON, or nothing), each as UTF-8 |
+//!
+//! The origin is a JSON object with `provenance`, where the entry was decided here, and `peer`, where it was imported from
+//! another tool that wants its own record back.
 //!
 //! *Blocks*, the index: each 512 bytes: the CRC of the other 508, the number of slots in use (2 bytes), two zero bytes, and
 //! 21 slots of 24 bytes: hash (8), the record's offset (8) and length (4), tag (4). Slots are sorted by hash, then tag,

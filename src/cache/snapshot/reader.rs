@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::layout::{
     BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, RECORD_HEAD_BYTES, SLOT_BYTES, hash_of_call, tag,
     u32_at, u64_at, untag,
 };
-use crate::cache::{CacheKey, Entry, Provenance, StoreError};
+use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError};
 use crate::config::Config;
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
@@ -37,8 +38,9 @@ pub struct SnapshotRecord<'a> {
     pub direction: Direction,
     /// The config as canonical JSON.
     pub config: &'a str,
-    /// Its provenance as JSON; empty where it has none.
-    pub provenance: &'a str,
+    /// Its provenance and what another tool's file said of it, as the members of a JSON object; empty where there is
+    /// neither.
+    pub origin: &'a str,
 }
 
 #[derive(Clone, Copy)]
@@ -300,12 +302,12 @@ impl Snapshot {
             rest = after;
             std::str::from_utf8(text).ok()
         };
-        let [op_id, call_key, config, provenance] =
+        let [op_id, call_key, config, origin] =
             [text(lengths[0])?, text(lengths[1])?, text(lengths[2])?, text(lengths[3])?];
         let (device, direction) = untag(tag);
         let device = self.devices.get(device)?;
         let whole = rest.is_empty() && expected.is_none_or(|expected| expected == tag);
-        whole.then_some(SnapshotRecord { op_id, call_key, device, direction, config, provenance })
+        whole.then_some(SnapshotRecord { op_id, call_key, device, direction, config, origin })
     }
 }
 
@@ -320,13 +322,21 @@ impl SnapshotRecord<'_> {
         }
     }
 
-    /// Config and provenance, parsed; `None` where they are not what a tuner writes.
+    /// Config and origin, parsed; `None` where they are not what a tuner writes.
     pub fn to_entry(&self) -> Option<Entry> {
         let config: Config = serde_json::from_str(self.config).ok()?;
-        let provenance: Option<Provenance> =
-            if self.provenance.is_empty() { None } else { Some(serde_json::from_str(self.provenance).ok()?) };
-        Some(Entry { config, provenance })
+        let origin: Origin =
+            if self.origin.is_empty() { Origin::default() } else { serde_json::from_str(self.origin).ok()? };
+        Some(Entry { config, provenance: origin.provenance, peer: origin.peer })
     }
+}
+
+// another member is another format's: what it says must not be lost without a word
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Origin {
+    provenance: Option<Provenance>,
+    peer: Option<Peer>,
 }
 
 /// Bytes of a file, if it has them.

@@ -6,12 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::layout::{
     BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, MAX_DEVICES_BYTES, MAX_RECORD_BYTES, hash_of_call, tag,
 };
-use crate::cache::{CacheKey, Entry, StoreError};
+use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError};
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
 
@@ -29,6 +30,15 @@ pub fn write_snapshot(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result
         sorted.reverse();
     }
     write(path, &sorted).map_err(StoreError::io("write the snapshot", path))
+}
+
+/// All of an entry but its config.
+#[derive(Serialize)]
+struct Origin<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provenance: Option<&'a Provenance>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<&'a Peer>,
 }
 
 struct Slot {
@@ -132,8 +142,9 @@ fn write_records<W: Write>(
         record.extend(key.call_key.as_bytes());
         record.extend(entry.config.as_str().as_bytes());
         let before = record.len();
-        if let Some(provenance) = &entry.provenance {
-            serde_json::to_writer(&mut record, provenance).map_err(io::Error::from)?;
+        let origin = Origin { provenance: entry.provenance.as_ref(), peer: entry.peer.as_ref() };
+        if origin.provenance.is_some() || origin.peer.is_some() {
+            serde_json::to_writer(&mut record, &origin).map_err(io::Error::from)?;
         }
         let length = bounded(record.len(), MAX_RECORD_BYTES)?;
         let lengths = [key.op_id.len(), key.call_key.len(), entry.config.as_str().len(), record.len() - before];

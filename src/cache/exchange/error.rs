@@ -1,0 +1,76 @@
+//! Why an exchange with another tool fails.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::device::DeviceIdentity;
+
+/// Why entries cannot be handed over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// A file cannot be read or written.
+    #[error("cannot {action} `{path}`: {source}", path = path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file is not what its name says.
+    #[error("`{path}` is no cache of {peer}: {what}; take it away or repair it", path = path.display())]
+    Foreign {
+        /// The tool.
+        peer: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A file holds no entries.
+    #[error("`{path}` holds no cache entries: {what}", path = path.display())]
+    NotEntries {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        what: String,
+    },
+    /// A config that the peer cannot take.
+    #[error("`{op_id}:{call_key}` cannot be written for {peer}: {what}")]
+    Refused {
+        /// The operation.
+        op_id: String,
+        /// The call.
+        call_key: String,
+        /// Tool and version.
+        peer: String,
+        /// The field and what is wrong with it.
+        what: String,
+    },
+    /// Two devices that the peer cannot tell apart.
+    #[error("`{op_id}:{call_key}` is cached for {one} and for {other}, which {peer} both calls `{fingerprint}`; choose one with `--for`", fingerprint = fingerprint.escape_debug())]
+    Ambiguous {
+        /// The tool.
+        peer: &'static str,
+        /// The operation.
+        op_id: String,
+        /// The call.
+        call_key: String,
+        /// One device.
+        one: Box<DeviceIdentity>,
+        /// The other device.
+        other: Box<DeviceIdentity>,
+        /// The tool's name of both.
+        fingerprint: String,
+    },
+    /// One file for several devices, where it has room for one.
+    #[error("`{path}` can hold configs of one device kind, the cache has some of {kinds}; choose one with `--for`, or name a folder", path = path.display())]
+    SeveralKinds {
+        /// The file.
+        path: PathBuf,
+        /// The kinds, in words.
+        kinds: String,
+    },
+}

@@ -1,0 +1,185 @@
+//! `cache export` and `cache import`: entries to and from other tools.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::cache::{
+    CacheKey, EjkernelImport, Entry, Tier, TokamaxCall, TokamaxImport, export_ejkernel, export_json, export_tokamax,
+    import_ejkernel, import_json, import_tokamax,
+};
+use crate::config::{Config, canonical_json};
+use crate::device::{DeviceMatch, MatchMode};
+use crate::digest::Digest;
+use crate::registry::Registry;
+use crate::samples::JobHistory;
+use crate::tune::Ledger;
+
+use super::args::{CacheArgs, ExchangeArg, ExportArgs};
+use super::fault::Fault;
+use super::{cache, exit, registry};
+
+/// Writes the entries of a cache.
+pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let ledger = cache::open_for_reading(&args.cache)?;
+    let mut entries = ledger.own_entries()?;
+    let wanted = |key: &CacheKey| args.device.as_ref().is_none_or(|device| key.device.to_string().contains(device));
+    entries.retain(|(key, _)| wanted(key));
+    let fingerprint = args.fingerprint.as_deref();
+    let (written, files, tool) = match args.format {
+        ExchangeArg::Json => {
+            export_json(&args.out, &entries)?;
+            writeln!(out, "{}", args.out.display())?;
+            return Ok(exit::FINE);
+        }
+        ExchangeArg::Ejkernel => {
+            let export = export_ejkernel(&args.out, &entries, fingerprint)?;
+            for (op_id, reason) in &export.left_out {
+                tracing::warn!("`{op_id}` is left out: {reason}");
+            }
+            (export.written, export.files, "ejkernel")
+        }
+        ExchangeArg::Tokamax => {
+            let registry = args.registry.as_deref().map(registry::open).transpose()?;
+            let mut measured = |key: &CacheKey, entry: &Entry| tuned_here(&ledger, registry.as_ref(), key, entry);
+            let export = export_tokamax(&args.out, &entries, fingerprint, &mut measured)?;
+            for reason in &export.left_out {
+                tracing::warn!("left out: {reason}");
+            }
+            (export.written, export.files, "Tokamax")
+        }
+    };
+    for path in &files {
+        writeln!(out, "{}", path.display())?;
+    }
+    if written == 0 {
+        let message = format!("no cached config is of an operation that {tool} has");
+        return Err(Fault::new(exit::NOTHING_MATCHED, message));
+    }
+    tracing::info!("{written} configs written");
+    Ok(exit::FINE)
+}
+
+/// Reads another tool's files into a cache.
+pub(super) fn import(
+    format: ExchangeArg,
+    path: &Path,
+    fingerprint: Option<&str>,
+    args: &CacheArgs,
+    out: &mut dyn Write,
+) -> Result<u8, Fault> {
+    if fingerprint.is_some() && format != ExchangeArg::Tokamax {
+        return Err(Fault::input(
+            "only what is Tokamax's can be told from a device's name: leave `--fingerprint` away",
+        ));
+    }
+    let (entries, left_out, notes) = match format {
+        ExchangeArg::Ejkernel => {
+            let EjkernelImport { entries, left_out } = import_ejkernel(path)?;
+            (entries, left_out, Vec::new())
+        }
+        ExchangeArg::Tokamax => {
+            let TokamaxImport { entries, left_out, notes } = import_tokamax(path, fingerprint)?;
+            (entries, left_out, notes)
+        }
+        ExchangeArg::Json => (import_json(path)?, Vec::new(), Vec::new()),
+    };
+    for reason in &left_out {
+        tracing::warn!("left out: {reason}");
+    }
+    for note in &notes {
+        tracing::warn!("{note}");
+    }
+    let ledger = cache::open(args)?;
+    let mut imported = 0;
+    let decided = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
+    for (key, entry) in &entries {
+        let known = ledger.cache().entry(key)?.filter(|(_, tier)| *tier != Tier::Seed).map(|(known, _)| known);
+        // what was decided here later stands
+        if known.is_none_or(|known| known != *entry && decided(&known) <= decided(entry)) {
+            ledger.commit(None, key, entry)?;
+            imported += 1;
+        }
+    }
+    ledger.publish()?;
+    writeln!(out, "imported {imported} of {}", entries.len())?;
+    if entries.is_empty() {
+        return Err(Fault::new(exit::NOTHING_MATCHED, format!("`{}` holds no config", path.display())));
+    }
+    Ok(exit::FINE)
+}
+
+/// How Tokamax calls what was tuned here, from the registry, with the samples of the job that decided it.
+fn tuned_here(
+    ledger: &Ledger,
+    registry: Option<&Registry>,
+    key: &CacheKey,
+    entry: &Entry,
+) -> Result<TokamaxCall, String> {
+    let Some(provenance) = &entry.provenance else {
+        return Err("it was neither tuned here nor imported from Tokamax".to_owned());
+    };
+    let registry = registry.ok_or("its recording says how Tokamax calls it; name the folder with `--registry`")?;
+    let stamp = stamp_of(registry, key)?;
+    let history = ledger.history(provenance.job).map_err(|error| error.to_string())?;
+    Ok(TokamaxCall { stamp, times_ns: times_of(&history) })
+}
+
+/// Tokamax's stamp of a call, as its recorder keeps it.
+fn stamp_of(registry: &Registry, key: &CacheKey) -> Result<Value, String> {
+    let mut recorded = false;
+    // by one spelling; whether it was recorded for this very device
+    let mut stamps: BTreeMap<String, (bool, &Value)> = BTreeMap::new();
+    let of_call = registry.of_operation(&key.op_id).filter(|invocation| {
+        invocation.op_id == key.op_id && invocation.call_key == key.call_key && invocation.direction == key.direction
+    });
+    for invocation in of_call {
+        recorded = true;
+        let recipe = invocation.static_arguments.get("recipe");
+        let recipe = recipe.filter(|recipe| recipe.get("kind").and_then(Value::as_str) == Some("tokamax"));
+        if let Some(stamp) = recipe.and_then(|recipe| recipe.get("bound")) {
+            let is_same = invocation.target.compare(MatchMode::Exact, &key.device) == DeviceMatch::Same;
+            stamps.entry(canonical_json(stamp)).or_insert((is_same, stamp)).0 |= is_same;
+        }
+    }
+    if stamps.len() > 1 {
+        stamps.retain(|_, (is_same, _)| *is_same);
+    }
+    let folder = registry.root().display();
+    match stamps.into_values().map(|(_, stamp)| stamp).collect::<Vec<_>>().as_slice() {
+        [stamp] => Ok(Value::clone(stamp)),
+        [] if recorded => Err(format!("its recording in `{folder}` keeps no stamp of Tokamax's")),
+        [] => Err(format!("`{folder}` has no recording of it")),
+        _ => Err(format!("`{folder}` has recordings of it that Tokamax tells apart and a label does not")),
+    }
+}
+
+/// All samples of each candidate that did not fail.
+fn times_of(history: &JobHistory) -> Vec<(Config, Vec<u64>)> {
+    let Some(job) = &history.job else { return Vec::new() };
+    let mut samples: Vec<Vec<u64>> = vec![Vec::new(); job.candidates.len()];
+    for taken in history.rounds.iter().flat_map(|round| &round.samples) {
+        if let Some(samples) = samples.get_mut(taken.candidate) {
+            samples.extend(&taken.ns);
+        }
+    }
+    for failure in &history.failures {
+        if let Some(samples) = samples.get_mut(failure.candidate) {
+            samples.clear();
+        }
+    }
+    // candidates of one program are measured once, for the baseline or the first of them
+    let mut of_program: BTreeMap<Digest, Vec<u64>> = BTreeMap::new();
+    for (candidate, samples) in job.candidates.iter().zip(&samples) {
+        if let (Some(digest), false) = (candidate.semantic_digest, samples.is_empty()) {
+            of_program.entry(digest).or_insert_with(|| samples.clone());
+        }
+    }
+    let times = job.candidates.iter().zip(samples).map(|(candidate, own)| {
+        let shared = candidate.semantic_digest.as_ref().and_then(|digest| of_program.get(digest));
+        (candidate.config.clone(), if own.is_empty() { shared.cloned().unwrap_or_default() } else { own })
+    });
+    times.collect()
+}
