@@ -73,10 +73,8 @@ def spec_of(array):
 
 class Worker:
     def __init__(self, index):
-        import jax
-
-        self.device = jax.devices()[index]
-        self.index = index
+        self.devices, self.index = own_devices(index)
+        self.device = self.devices[self.index]
         self.inputs = []
         self.loaded = {}
         self.job = {}
@@ -91,7 +89,7 @@ class Worker:
             "capabilities": ["profile"]
             + ["build-recipes"] * (importlib.util.find_spec("autotune_lowered") is not None),
             "source": "device-profile",
-            "devices": [fingerprint(device) for device in jax.devices()],
+            "devices": [fingerprint(device) for device in self.devices],
             "device": self.index,
         }
 
@@ -232,6 +230,30 @@ class Worker:
 
     def shutdown(self, _):
         return {}
+
+
+def own_devices(index):
+    """The devices that this process opens, and the place of the wanted one among them.
+
+    A GPU is opened alone: each client takes memory on every device that it opens, and other workers have the others. None is
+    taken before it is needed, since the tuner's user may be on the same device.
+    """
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import jax
+
+    for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
+        # what the user has chosen stands
+        if getattr(jax.config, option, None) in ("all", None):
+            try:
+                jax.config.update(option, str(index))
+            except (AttributeError, ValueError):
+                pass  # this JAX has no such option
+    devices = jax.local_devices()
+    if devices[0].platform == "gpu" and len(devices) == 1:
+        return devices, 0
+    if index >= len(devices):
+        sys.exit("worker jax: there is no device %d: %d are there" % (index, len(devices)))
+    return devices, index
 
 
 def fingerprint(device):

@@ -477,3 +477,16 @@ def test_the_jax_worker_keeps_to_the_protocol():
     command = f"{sys.executable} -m autotune_lowered.worker"
     done = subprocess.run([program(), "worker", "check", command], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_worker_opens_its_device_alone_and_takes_no_memory_ahead():
+    script = """
+import os, jax
+from autotune_lowered import worker
+devices, place = worker.own_devices(0)
+print(len(devices), place, os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"], jax.config.jax_cuda_visible_devices)
+worker.own_devices(7)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.split() == ["1", "0", "false", "0"], done.stderr
+    assert done.stderr.strip().endswith("worker jax: there is no device 7: 1 are there") and done.returncode == 1
