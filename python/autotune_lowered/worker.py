@@ -243,7 +243,7 @@ def own_devices(index):
 
     for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
         # what the user has chosen stands
-        if getattr(jax.config, option, None) in ("all", None):
+        if option.upper() not in os.environ:
             try:
                 jax.config.update(option, str(index))
             except (AttributeError, ValueError):

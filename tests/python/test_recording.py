@@ -484,7 +484,7 @@ def test_a_worker_opens_its_device_alone_and_takes_no_memory_ahead():
 import os, jax
 from autotune_lowered import worker
 devices, place = worker.own_devices(0)
-print(len(devices), place, os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"], jax.config.jax_cuda_visible_devices)
+print(len(devices), place, os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"], jax.config.values["jax_cuda_visible_devices"])
 worker.own_devices(7)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
