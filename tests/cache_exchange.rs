@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{
-    CacheKey, EjkernelImport, Entry, ExchangeError, export_ejkernel, export_json, import_ejkernel, import_json,
+    CacheKey, EjkernelFields, EjkernelImport, Entry, ExchangeError, export_ejkernel, export_json, import_ejkernel,
+    import_json,
 };
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::label::Direction;
@@ -44,7 +45,7 @@ fn what_ejkernel_wrote_goes_in_and_out_unchanged() {
         let files: Vec<_> = fs::read_dir(&source).unwrap().map(|file| file.unwrap().file_name()).collect();
         let expected: usize = files.iter().map(|file| value(&source.join(file)).as_object().unwrap().len()).sum();
         assert_eq!(entries.len(), expected);
-        let export = export_ejkernel(folder.path(), &entries, None).unwrap();
+        let export = export_ejkernel(folder.path(), &entries, None, None).unwrap();
         assert_eq!((export.written, export.files.len(), export.left_out.len()), (expected, files.len(), 0));
         for file in &files {
             let (mut was, is) = (value(&source.join(file)), value(&folder.path().join(file)));
@@ -60,7 +61,7 @@ fn what_ejkernel_wrote_goes_in_and_out_unchanged() {
         // a second time through nothing changes any more
         let again = import_ejkernel(folder.path()).unwrap().entries;
         let second = tempfile::tempdir().unwrap();
-        export_ejkernel(second.path(), &again, None).unwrap();
+        export_ejkernel(second.path(), &again, None, None).unwrap();
         for file in &files {
             assert_eq!(fs::read(second.path().join(file)).unwrap(), fs::read(folder.path().join(file)).unwrap());
         }
@@ -82,7 +83,7 @@ fn a_key_is_read_from_the_right() {
     assert_eq!(left_out.len(), 2, "{left_out:?}");
     assert!(left_out.iter().any(|line| line.contains("`no key` is no key")));
     let out = tempfile::tempdir().unwrap();
-    export_ejkernel(out.path(), &entries, None).unwrap();
+    export_ejkernel(out.path(), &entries, None, None).unwrap();
     assert_eq!(value(&out.path().join("flash-attn.json")), json!({ name: config }));
 }
 
@@ -96,7 +97,7 @@ fn an_unknown_field_is_refused_by_name_and_nothing_is_written() {
         (json!({"platform": {"name": "xla"}}), "the field `platform` holds no object there"),
     ] {
         let bad = pair(FLASH, Direction::Forward, "2", &config);
-        let error = export_ejkernel(folder.path(), &[good.clone(), bad], None).unwrap_err();
+        let error = export_ejkernel(folder.path(), &[good.clone(), bad], None, None).unwrap_err();
         assert!(matches!(error, ExchangeError::Refused { .. }));
         let message = error.to_string();
         assert!(message.contains(FLASH) && message.contains(expected) && message.contains("0.0.80.3"), "{message}");
@@ -110,17 +111,17 @@ fn other_entries_of_a_file_stay_and_a_broken_file_is_refused() {
     let path = folder.path().join("flash-attn.json");
     fs::write(&path, json!({"cpu|cpu|flash_attention@v2|aa": {"platform": "xla"}}).to_string()).unwrap();
     let entry = pair(FLASH, Direction::Forward, "2", &json!({"fwd_params": {"q_blocksize": 64}}));
-    let export = export_ejkernel(folder.path(), std::slice::from_ref(&entry), None).unwrap();
+    let export = export_ejkernel(folder.path(), std::slice::from_ref(&entry), None, None).unwrap();
     assert_eq!((export.files, export.written), (vec![path.clone()], 1));
     let content = value(&path);
     assert_eq!(content.as_object().unwrap().len(), 2);
     assert_eq!(content["cpu|cpu|flash_attention@v2|fecadd86b926e7e8"], json!({"fwd_params": {"q_blocksize": 64}}));
-    let named = export_ejkernel(folder.path(), std::slice::from_ref(&entry), Some("x|y")).unwrap();
+    let named = export_ejkernel(folder.path(), std::slice::from_ref(&entry), Some("x|y"), None).unwrap();
     assert_eq!(named.written, 1);
     assert!(value(&path)["x|y|flash_attention@v2|fecadd86b926e7e8"].is_object());
 
     fs::write(&path, "{\"cpu|").unwrap();
-    let message = export_ejkernel(folder.path(), &[entry], None).unwrap_err().to_string();
+    let message = export_ejkernel(folder.path(), &[entry], None, None).unwrap_err().to_string();
     assert!(message.contains("flash-attn.json") && message.contains("no cache of ejkernel"), "{message}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"cpu|", "what a hand may repair is left as it is");
 }
@@ -132,16 +133,16 @@ fn the_measured_backward_goes_before_and_devices_are_never_mixed() {
     let forward = pair(FLASH, Direction::Forward, "2", &config(32));
     let both = pair(FLASH, Direction::ForwardVjp, "2", &config(64));
     for entries in [[forward.clone(), both.clone()], [both.clone(), forward.clone()]] {
-        export_ejkernel(folder.path(), &entries, None).unwrap();
+        export_ejkernel(folder.path(), &entries, None, None).unwrap();
         let content = value(&folder.path().join("flash-attn.json"));
         assert_eq!(content["cpu|cpu|flash_attention@v2|fecadd86b926e7e8"], config(64));
     }
     // ejkernel calls every CPU `cpu|cpu`
     let elsewhere = pair(FLASH, Direction::Forward, "64", &config(128));
-    let error = export_ejkernel(folder.path(), &[forward.clone(), elsewhere], None).unwrap_err().to_string();
+    let error = export_ejkernel(folder.path(), &[forward.clone(), elsewhere], None, None).unwrap_err().to_string();
     assert!(error.contains("cores=2") && error.contains("cores=64") && error.contains("--for"), "{error}");
     let same = pair(FLASH, Direction::Forward, "64", &config(32));
-    assert!(export_ejkernel(folder.path(), &[forward, same], None).is_ok(), "one config is one config");
+    assert!(export_ejkernel(folder.path(), &[forward, same], None, None).is_ok(), "one config is one config");
 }
 
 #[test]
@@ -151,7 +152,7 @@ fn operations_that_ejkernel_has_not_are_named() {
         pair("my_matmul@v1", Direction::Forward, "2", &json!({})),
         pair("flash_attention@v1", Direction::Forward, "2", &json!({})),
     ];
-    let export = export_ejkernel(folder.path(), &entries, None).unwrap();
+    let export = export_ejkernel(folder.path(), &entries, None, None).unwrap();
     assert_eq!((export.written, export.files.len()), (0, 0));
     assert!(export.left_out["my_matmul@v1"].contains("no such operation"));
     assert!(export.left_out["flash_attention@v1"].contains("has version 2"));
@@ -197,5 +198,40 @@ fn json_holds_everything_and_needs_little() {
         fs::write(&path, text).unwrap();
         let message = import_json(&path).unwrap_err().to_string();
         assert!(message.contains(expected) && message.contains(name), "{message}");
+    }
+}
+
+#[test]
+fn the_fields_of_another_ejkernel_decide_where_they_are_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fields.json");
+    let field = json!({"default": 1});
+    let operation =
+        |file: &str| json!({"file": file, "version": "3", "typed": false, "fields": {"stages": field, "q": {}}});
+    let table = |file: &str| json!({"ejkernel": "9.9", "operations": {"flash_attention": operation(file)}}).to_string();
+    fs::write(&path, table("flash-attn-9.json")).unwrap();
+    let fields = EjkernelFields::read(&path).unwrap();
+    let out = folder.path().join("out");
+    let old = pair(FLASH, Direction::Forward, "2", &json!({"q": 5}));
+    let export = export_ejkernel(&out, std::slice::from_ref(&old), None, Some(&fields)).unwrap();
+    assert!(export.left_out[FLASH].contains("ejkernel 9.9 has version 3"));
+    let new = pair("flash_attention@v3", Direction::Forward, "2", &json!({"q": 5}));
+    export_ejkernel(&out, std::slice::from_ref(&new), None, Some(&fields)).unwrap();
+    let written = value(&out.join("flash-attn-9.json"));
+    assert_eq!(written["cpu|cpu|flash_attention@v3|fecadd86b926e7e8"], json!({"q": 5, "stages": 1}));
+    let lacking = pair("flash_attention@v3", Direction::Forward, "2", &json!({"stages": 5}));
+    let message = export_ejkernel(&out, &[lacking], None, Some(&fields)).unwrap_err().to_string();
+    assert!(message.contains("lacks the field `q`") && message.contains("ejkernel 9.9"), "{message}");
+
+    for (text, expected) in [
+        (table("../flash.json"), "is no file name"),
+        (table("/etc/passwd"), "is no file name"),
+        (table(".."), "is no file name"),
+        ("{}".to_owned(), "missing field"),
+        ("[".to_owned(), "EOF"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let message = EjkernelFields::read(&path).unwrap_err().to_string();
+        assert!(message.contains(expected) && message.contains("fields.json"), "{message}");
     }
 }

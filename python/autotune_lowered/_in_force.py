@@ -47,13 +47,21 @@ def _state() -> _State:
 
 def best_config(op_id: str, call_key: str) -> Config | None:
     """The config in force for a call, a copy; `None` where neither an overlay nor the look-up knows one."""
-    state = _state()
-    for configs in state.overlays:
+    config = overlaid(op_id, call_key)
+    if config is not None:
+        return config
+    lookup = _state().lookup
+    found = lookup(op_id, call_key) if lookup is not None else None
+    return None if found is None else dict(found)
+
+
+def overlaid(op_id: str, call_key: str) -> Config | None:
+    """The config that this thread's overlays have for a call; `None` where none has one."""
+    for configs in _state().overlays:
         config = configs.get((op_id, call_key))
         if config is not None:
             return dict(config)
-    found = state.lookup(op_id, call_key) if state.lookup is not None else None
-    return None if found is None else dict(found)
+    return None
 
 
 def config_to_trace(op_id: str, call_key: str) -> Config | None:

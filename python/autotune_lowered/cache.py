@@ -6,10 +6,14 @@ import functools
 import json
 import os
 import pathlib
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import _native, _ranks
+
+
+_IN_FORCE = f"{__package__}._in_force"
 
 
 class CacheError(RuntimeError):
@@ -223,11 +227,16 @@ class Cache:
     def get(
         self, device: Device, op_id: str, call_key: str, direction: str | None = None, match: str = "exact"
     ) -> Entry | None:
-        """The best config of a call on a device, or None: then `explain` says why.
+        """The best config of a call on a device, or None: then `explain` says why. An overlay of this thread goes before.
 
         Without a `direction`, what was tuned with its vector-Jacobian product goes before what was tuned forward only.
         `match` says whose results may stand for this device's: `exact`, `kind` (same kind, other hardware part) or `any`.
         """
+        # not imported: no overlay was ever entered
+        in_force = sys.modules.get(_IN_FORCE)
+        if in_force is not None and (config := in_force.overlaid(op_id, call_key)) is not None:
+            identity = json.dumps(device.fingerprint["identity"])
+            return Entry(op_id, call_key, direction or "forward", "overlay", (), json.dumps(config), None, identity)
         question = (op_id, call_key, direction, match, device)
         try:
             return self._answers[question]

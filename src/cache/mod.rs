@@ -29,8 +29,8 @@ mod tiered;
 pub use entry::{Entry, Peer, PeerRecord, Provenance};
 pub use error::StoreError;
 pub use exchange::{
-    EjkernelExport, EjkernelImport, ExchangeError, TokamaxCall, TokamaxExport, TokamaxImport, export_ejkernel,
-    export_json, export_tokamax, import_ejkernel, import_json, import_tokamax,
+    EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, TokamaxCall, TokamaxExport, TokamaxImport,
+    export_ejkernel, export_json, export_tokamax, import_ejkernel, import_json, import_tokamax,
 };
 pub use key::CacheKey;
 pub use lock::FolderLock;

@@ -414,6 +414,10 @@ pub(super) struct ExportArgs {
     /// The tool's own name of the device: ejkernel's `device_kind|platform_version`, Tokamax's `device_kind` [default: made from the entry]
     #[arg(long, value_name = "TEXT")]
     pub fingerprint: Option<String>,
+    /// Fields of the ejkernel that will read the files, as `python -m autotune_lowered.ejkernel_fields` prints them
+    /// [default: those of 0.0.80.3]
+    #[arg(long, value_name = "FILE")]
+    pub fields: Option<PathBuf>,
     /// Folder of recorded invocations: says how Tokamax calls what was tuned here
     #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
     pub registry: Option<PathBuf>,

@@ -7,8 +7,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::cache::{
-    CacheKey, EjkernelImport, Entry, Tier, TokamaxCall, TokamaxImport, export_ejkernel, export_json, export_tokamax,
-    import_ejkernel, import_json, import_tokamax,
+    CacheKey, EjkernelFields, EjkernelImport, Entry, Tier, TokamaxCall, TokamaxImport, export_ejkernel, export_json,
+    export_tokamax, import_ejkernel, import_json, import_tokamax,
 };
 use crate::config::{Config, canonical_json};
 use crate::device::{DeviceMatch, MatchMode};
@@ -35,7 +35,8 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
             return Ok(exit::FINE);
         }
         ExchangeArg::Ejkernel => {
-            let export = export_ejkernel(&args.out, &entries, fingerprint)?;
+            let fields = args.fields.as_deref().map(EjkernelFields::read).transpose()?;
+            let export = export_ejkernel(&args.out, &entries, fingerprint, fields.as_ref())?;
             for (op_id, reason) in &export.left_out {
                 tracing::warn!("`{op_id}` is left out: {reason}");
             }

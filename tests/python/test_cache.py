@@ -64,6 +64,50 @@ def test_a_miss_has_its_reason(folder, tmp_path):
     assert empty.digest is None and "nothing was published" in empty.explain(DEVICE, FLASH, "k")
 
 
+def test_an_overlay_goes_before_everything(folder):
+    cache = Cache.open(folder)
+    with autotune_lowered.overlay({(FLASH, "0" * 16): {"platform": "xla"}}):
+        entry = cache.get(DEVICE, FLASH, "0" * 16)
+        assert (entry.tier, entry.config) == ("overlay", {"platform": "xla"})
+        assert "from the overlay tier" in cache.explain(DEVICE, FLASH, "0" * 16)
+    assert cache.get(DEVICE, FLASH, "0" * 16) is None
+
+
+def test_many_processes_read_while_one_writes(folder, run):
+    """Readers open and look up until they have seen the writer's last entry; none of them meets an error."""
+    script = """
+import sys
+from autotune_lowered.cache import Cache, Device
+device, seen = Device("cpu", "cpu", {"cores": "1"}), 0
+while True:
+    cache = Cache.open(sys.argv[1])
+    found = {int(entry.call_key) for entry in cache if entry.op_id == "writer@v1"}
+    assert len(found) >= seen, "an entry is gone"
+    seen = len(found)
+    assert all(cache.get(device, "writer@v1", str(n)).config == {"n": n} for n in found)
+    if cache.get(device, "writer@v1", "11") is not None:
+        break
+print("done")
+"""
+    readers = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(6)
+    ]
+    device = {"platform": "cpu", "device_kind": "cpu", "hardware": {"cores": "1"}}
+    try:
+        for number in range(12):
+            row = {"device": device, "op_id": "writer@v1", "call_key": str(number), "config": {"n": number}}
+            (folder / "row.jsonl").write_text(json.dumps(row))
+            run("cache", "import", "--format", "json", folder / "row.jsonl", "--cache", folder)
+        said = [reader.communicate(timeout=120) for reader in readers]
+    finally:
+        for reader in readers:
+            reader.kill()
+    assert [out.strip() for out, _ in said] == ["done"] * 6, said
+
+
 def test_shipped_seeds_are_the_last_tier(tmp_path):
     cache = Cache.open(tmp_path)
     seed = next(iter(cache))

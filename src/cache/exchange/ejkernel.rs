@@ -2,7 +2,7 @@
 //!
 //! ejkernel reads a file once, at import, and believes it: an unknown field is a `TypeError` in the middle of a model, a
 //! missing one an `AttributeError`. So a config is compared with the fields that its operation has, of the version of
-//! ejkernel that `ejkernel.json` was made from (`python/ejkernel_table.py`), before a file is written.
+//! ejkernel that `ejkernel.json` was made from (`python -m autotune_lowered.ejkernel_fields`), or of the one that runs,, before a file is written.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,13 +45,14 @@ pub struct EjkernelImport {
     pub left_out: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct Table {
+/// The operations of one version of ejkernel: their files, and the fields of their configs.
+#[derive(Debug, Deserialize)]
+pub struct EjkernelFields {
     ejkernel: String,
     operations: BTreeMap<String, Operation>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Operation {
     file: String,
     version: Value,
@@ -59,7 +60,7 @@ struct Operation {
     fields: BTreeMap<String, Field>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Field {
     /// `null` is a default like any other.
     #[serde(default, deserialize_with = "present")]
@@ -71,12 +72,32 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
     Value::deserialize(deserializer).map(Some)
 }
 
-static TABLE: LazyLock<Option<Table>> = LazyLock::new(|| serde_json::from_str(include_str!("ejkernel.json")).ok());
+static SHIPPED: LazyLock<Option<EjkernelFields>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("ejkernel.json")).ok());
+
+impl EjkernelFields {
+    /// Reads what `python -m autotune_lowered.ejkernel_fields` printed of an installed ejkernel.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is something else.
+    pub fn read(path: &Path) -> Result<Self, ExchangeError> {
+        let wrong = |what: String| ExchangeError::NotFields { path: path.to_owned(), what };
+        let text = read_bounded(path, MAX_FILE_BYTES, "ejkernel")?;
+        let read: Self = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        // the names become paths: none may lead out of the folder that is written to
+        let is_plain = |file: &str| Path::new(file).file_name().is_some_and(|name| name == file);
+        match read.operations.values().find(|operation| !is_plain(&operation.file)) {
+            Some(operation) => Err(wrong(format!("`{}` is no file name", operation.file.escape_debug()))),
+            None => Ok(read),
+        }
+    }
+}
 
 /// Writes entries into the persistent cache files of a folder; what else the files hold stays.
 ///
 /// `fingerprint` is ejkernel's name of the device, `device_kind|platform_version`, where it is known; else it is made from
-/// the entry's own device. Nothing is written unless every entry of an operation that ejkernel has can be.
+/// the entry's own device. `fields` are those of the ejkernel that will read the files, where it is another than the one that
+/// this program knows. Nothing is written unless every entry of an operation that ejkernel has can be.
 ///
 /// # Errors
 /// Where a config holds what ejkernel would trip on, two devices have one name, a file there is no cache, or it cannot be
@@ -85,9 +106,10 @@ pub fn export_ejkernel(
     folder: &Path,
     entries: &[(CacheKey, Arc<Entry>)],
     fingerprint: Option<&str>,
+    fields: Option<&EjkernelFields>,
 ) -> Result<EjkernelExport, ExchangeError> {
     let mut export = EjkernelExport::default();
-    let Some(table) = TABLE.as_ref() else { return Ok(export) };
+    let Some(table) = fields.or(SHIPPED.as_ref()) else { return Ok(export) };
     let mut files: BTreeMap<PathBuf, BTreeMap<String, (&CacheKey, Value)>> = BTreeMap::new();
     for (key, entry) in entries {
         let (name, version) = split_op_id(&key.op_id);

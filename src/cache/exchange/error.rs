@@ -29,6 +29,14 @@ pub enum ExchangeError {
         /// What is wrong.
         what: String,
     },
+    /// A file does not list ejkernel's fields.
+    #[error("`{path}` does not list ejkernel's fields: {what}; `python -m autotune_lowered.ejkernel_fields` prints them", path = path.display())]
+    NotFields {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
     /// A file holds no entries.
     #[error("`{path}` holds no cache entries: {what}", path = path.display())]
     NotEntries {

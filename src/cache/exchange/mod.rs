@@ -7,7 +7,7 @@ mod json;
 mod json_text;
 mod tokamax;
 
-pub use ejkernel::{EjkernelExport, EjkernelImport, export_ejkernel, import_ejkernel};
+pub use ejkernel::{EjkernelExport, EjkernelFields, EjkernelImport, export_ejkernel, import_ejkernel};
 pub use error::ExchangeError;
 pub use json::{export_json, import_json};
 pub use tokamax::{TokamaxCall, TokamaxExport, TokamaxImport, export_tokamax, import_tokamax};

@@ -1,11 +1,13 @@
-"""Writes `src/cache/exchange/ejkernel.json`: what the installed ejkernel's persistent caches are called and hold.
+"""What the installed ejkernel's persistent caches are called and hold: a JSON table on stdout.
 
-    pip install ejkernel==0.0.80.3
-    python python/ejkernel_table.py
+    python -m autotune_lowered.ejkernel_fields > fields.json
+    autotune-lowered cache export --format ejkernel --fields fields.json DIR
 
-Names, versions and defaults are read from the running library; a config is one that `cache export` may write when it
-holds no other field than those listed here.
+Names, versions, fields and defaults are read from the running library, so that a config which this very ejkernel cannot take
+is refused before it is written. The program's own table is made by the same command from ejkernel 0.0.80.3.
 """
+
+from __future__ import annotations
 
 import dataclasses
 import importlib
@@ -15,16 +17,12 @@ import json
 import os
 import pathlib
 import pkgutil
+import sys
 import typing
-
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
-import ejkernel.modules.operations as operations
-from ejkernel.ops import Kernel
-from ejkernel.ops.execution.executor import Executor
+from typing import Any
 
 
-def fields_of(config_class):
+def fields_of(config_class: Any) -> dict[str, Any]:
     """Each field's default; a nested parameter class as its own table beside it."""
     found = {}
     hints = typing.get_type_hints(config_class)
@@ -42,8 +40,16 @@ def fields_of(config_class):
     return found
 
 
-def main():
-    table = {}
+def table() -> str:
+    """The table as JSON text. Raises ImportError without ejkernel."""
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    try:
+        import ejkernel.modules.operations as operations
+        from ejkernel.ops import Kernel
+        from ejkernel.ops.execution.executor import Executor
+    except ImportError as error:
+        raise ImportError("the fields are those of the installed ejkernel: pip install ejkernel") from error
+    found = {}
     for info in pkgutil.iter_modules(operations.__path__):
         module = importlib.import_module(f"{operations.__name__}.{info.name}")
         caches = {}
@@ -57,18 +63,18 @@ def main():
             operation = kernel()
             # a module with two operations names each file after its own
             file = f"{operation.op_id}.json" if len(caches) > 1 else next(iter(caches))
-            table[operation.op_id] = {
+            found[operation.op_id] = {
                 "file": file,
                 "version": operation.version,
                 "typed": caches[file],
                 "fields": fields_of(config_class),
             }
-    rows = [f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in sorted(table.items())]
+    rows = [f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in sorted(found.items())]
     version = json.dumps(importlib.metadata.version("ejkernel"))
-    text = f'{{"ejkernel": {version}, "operations": {{\n' + ",\n".join(rows) + "\n}}"
-    path = pathlib.Path(__file__).resolve().parent.parent / "src/cache/exchange/ejkernel.json"
-    path.write_text(text + "\n")
+    return f'{{"ejkernel": {version}, "operations": {{\n' + ",\n".join(rows) + "\n}}"
 
 
 if __name__ == "__main__":
-    main()
+    # libraries that print as they are imported must not print into the table
+    stdout, sys.stdout = sys.stdout, sys.stderr
+    print(table(), file=stdout)
