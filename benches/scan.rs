@@ -1,8 +1,9 @@
 //! The scanner beside `rg -oN` and Python's `re` on one generated file of HLO text.
 //!
 //! `cargo bench --bench scan -- [MEGABYTES [LINE_BYTES]]` writes the file to the temporary folder, runs each program three
-//! times with the file in the page cache, prints a table with the best wall time, and removes the file. `PYTHON` names
-//! the interpreter; programs that are not installed are left out of the table.
+//! times with the file in the page cache, prints a table with the best wall time and the scanner's peak of memory, in a
+//! process of its own, and removes the file. `PYTHON` names the interpreter; programs that are not installed are left out of
+//! the table. `-- --child FILE` scans any file, dump folder or compressed module and prints that peak alone.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic)]
 
 use std::io::{Read, Write};
@@ -87,7 +88,21 @@ fn count_output(program: &str, arguments: &[&str]) -> Option<u64> {
     Some(number.unwrap_or(lines))
 }
 
+/// Scans a file in this process; prints the peak of memory in KiB and the seconds.
+fn child(path: &str) {
+    let start = Instant::now();
+    let scan = scan_path(path, &ScanOptions::default()).unwrap();
+    let seconds = start.elapsed().as_secs_f64();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    println!("{} {seconds:.2} s, {} labels", peak.trim(), scan.labels.len());
+}
+
 fn main() {
+    let mut words = std::env::args().skip_while(|word| word != "--child").skip(1);
+    if let Some(path) = words.next() {
+        return child(&path);
+    }
     let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
     // `cargo bench` says so; `cargo test --all-targets` runs this too and only wants to see it work
     let megabytes = if std::env::args().any(|argument| argument == "--bench") { 1000 } else { 1 };
@@ -122,6 +137,9 @@ fn main() {
             None => println!("| {name} | not run | | |"),
         }
     }
+    let exe = std::env::current_exe().unwrap();
+    let peak = Command::new(exe).args(["--child", path]).output().unwrap();
+    println!("\nautotune-lowered scan, peak memory: {}", String::from_utf8_lossy(&peak.stdout).trim());
     assert_eq!(
         scan_path(path, &ScanOptions::default()).unwrap().labels.iter().map(|label| label.occurrences).sum::<u64>(),
         labels
