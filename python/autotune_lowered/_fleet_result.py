@@ -65,8 +65,8 @@ class FleetResult:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every operation is decided."""
-        return all(operation.is_decided for operation in self.operations)
+        """Whether there is something decided, no label was missed and no operation is left."""
+        return bool(self.operations) and not self.missed and all(one.is_decided for one in self.operations)
 
     def __str__(self) -> str:
         several = len({operation.device for operation in self.operations}) > 1

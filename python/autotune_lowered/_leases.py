@@ -35,7 +35,9 @@ class _State:
 
     probably_known: bool
     attempts: int = 0
-    nodes: list[str] = dataclasses.field(default_factory=list)
+    # those that had it
+    nodes: set[str] = dataclasses.field(default_factory=set)
+    workers: set[int] = dataclasses.field(default_factory=set)
     reasons: list[str] = dataclasses.field(default_factory=list)
     lease: Lease | None = None
     decided_by: Lease | None = None
@@ -58,7 +60,7 @@ class LeaseBook:
     """Hands calls out, one lease a worker at a time.
 
     A lease that ends without a decision, however it ends, costs each of its calls one of `attempts`; the next one goes
-    to another node where there is one. A lease beyond its deadline is given to another worker and its own result still
+    to another node where there is one, else to another worker. A lease beyond its deadline is given to another worker and its own result still
     counts, if it comes first. Of two results of a call the first one counts.
     """
 
@@ -109,22 +111,24 @@ class LeaseBook:
         leases = []
         for number in sorted(self._workers):
             worker = self._workers[number]
-            if worker.lease is None and worker.overdue_since is None and (calls := self._choose(worker)):
+            if worker.lease is None and worker.overdue_since is None and (calls := self._choose(number)):
                 self._leases += 1
                 worker.lease = Lease(self._leases, number, worker.node, calls, now + self._lease_s)
                 for call in calls:
                     state = self._calls[call]
                     state.attempts += 1
-                    state.nodes.append(worker.node)
+                    state.nodes.add(worker.node)
+                    state.workers.add(number)
                     state.lease = worker.lease
                 leases.append(worker.lease)
         return leases
 
-    def _choose(self, worker: _Worker) -> tuple[Call, ...]:
+    def _choose(self, worker: int) -> tuple[Call, ...]:
+        group = self._workers[worker].group
         waiting = [
             (call, state)
             for call, state in self._calls.items()
-            if call.group == worker.group and state.is_open and state.lease is None and self._may_have(worker, state)
+            if call.group == group and state.is_open and state.lease is None and self._may_have(worker, state)
         ]
         if not waiting:
             return ()
@@ -132,17 +136,22 @@ class LeaseBook:
         if not _goes_in_a_batch(state):
             return (first,)
         together = [call for call, state in waiting if _goes_in_a_batch(state)]
-        workers = sum(other.group == worker.group for other in self._workers.values())
+        workers = sum(other.group == group for other in self._workers.values())
         return tuple(together[: min(MAX_BATCH, -(-len(together) // workers))])
 
-    def _may_have(self, worker: _Worker, state: _State) -> bool:
-        """A node that failed a call gets it again only where no other node can have it."""
-        if worker.node not in state.nodes:
+    def _may_have(self, worker: int, state: _State) -> bool:
+        """What failed goes to a node that has not had it, else to a worker that has not, else to anyone."""
+        node = self._workers[worker].node
+        if node not in state.nodes:
             return True
-        return not any(
-            other.group == worker.group and other.overdue_since is None and other.node not in state.nodes
-            for other in self._workers.values()
-        )
+        others = [
+            (number, other.node)
+            for number, other in self._workers.items()
+            if other.group == self._workers[worker].group and other.overdue_since is None and number != worker
+        ]
+        if any(other not in state.nodes for _, other in others):
+            return False
+        return worker not in state.workers or all(number in state.workers for number, _ in others)
 
     # what comes of leases
 

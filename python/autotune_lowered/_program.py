@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from typing import IO
 
 # what is read of an output: a result of thousands of operations is a few MB
 MAX_OUTPUT_BYTES = 256 << 20
@@ -71,7 +72,8 @@ def run(words: Sequence[str], limit_s: float, environment: Mapping[str, str] | N
             pass
         finally:
             # nobody writes to it: its end is what tells the supervisor to end the program
-            process.stdin.close()
+            if process.stdin is not None:
+                process.stdin.close()
             try:
                 process.wait(_GRACE_S)
             except subprocess.TimeoutExpired:
@@ -82,6 +84,6 @@ def run(words: Sequence[str], limit_s: float, environment: Mapping[str, str] | N
         return Done(code, _read(out), _read(err))
 
 
-def _read(file) -> str:
+def _read(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read(MAX_OUTPUT_BYTES).decode(errors="replace")

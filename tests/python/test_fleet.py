@@ -34,7 +34,7 @@ class Place:
         self._run = run
 
     def tune(self, **arguments):
-        arguments = {"resources": DEVICE, "rounds": 6, "timeout_s": LIMIT_S, "lease_s": 60} | arguments
+        arguments = {"resources": DEVICE, "rounds": 6, "timeout_s": LIMIT_S, "lease_s": 10 * LIMIT_S} | arguments
         return fleet.tune(MODULE, REGISTRY, cache=self.cache, timer=self.timer, **arguments)
 
     def logged(self, what):

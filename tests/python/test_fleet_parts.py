@@ -1,5 +1,8 @@
-"""The lease book, by tables and by random histories; and what is shipped. Nothing here needs Ray."""
+"""The lease book, by tables and by random histories; what is shipped; the cache's side. Nothing here needs Ray."""
 
+import json
+import os
+import pathlib
 import random
 import subprocess
 import sys
@@ -7,9 +10,12 @@ import sys
 import pytest
 
 from autotune_lowered import _shipment, fleet
+from autotune_lowered._fleet_cache import CacheFolder, identity_text
 from autotune_lowered._fleet_worker import is_final
 from autotune_lowered._leases import MAX_BATCH, Call, LeaseBook
 
+HERE = pathlib.Path(__file__).resolve().parent
+EXAMPLE = HERE.parent.parent / "examples/transformer"
 A, B, C = (Call("gpu", "op@v1", key) for key in "abc")
 OTHER = Call("cpu", "op@v1", "a")
 
@@ -52,6 +58,15 @@ def test_a_failed_attempt_goes_to_another_node_and_the_last_one_counts():
     leases.answer(lease, {A: "n1: no"}, {})
     assert leases.is_finished and leases.why_failed(A) == "n1: no; n2: no"
     assert leases.attempts(A) == 3
+
+
+def test_on_one_node_a_failed_attempt_goes_to_another_device():
+    leases = book(calls=(A, B), workers=(("n1", "gpu"), ("n1", "gpu")))
+    first, second = leases.next_leases(0)
+    leases.answer(first, {A: "device 0: no"}, {})
+    assert leases.next_leases(1) == [], "the other device has not had it"
+    leases.answer(second, {}, {})
+    assert given(leases.next_leases(2)) == [(1, A)]
 
 
 def test_what_would_fail_anywhere_is_not_tried_again():
@@ -215,6 +230,56 @@ def test_what_is_shipped_arrives_whole_or_not_at_all(tmp_path):
         _shipment.pack(parts, 255)
     with pytest.raises(_shipment.ShipmentError, match="is not there"):
         _shipment.pack({"registry": tmp_path / "none"}, 1 << 20)
+
+
+def entry(decided_at, block, key="k"):
+    device = {"platform": "cpu", "device_kind": "simulated", "hardware": {}}
+    config = {"block": block}
+    provenance = {
+        "job": "0" * 64, "timer": "t", "source": "host-wall", "metric": "elapsed", "environment": {"platform_version": "1"},
+        "baseline": {"block": 1}, "baseline_ns": 2.0, "best_ns": 1.0, "ratio": 0.5,
+        "interval": {"low": 0.4, "high": 0.6, "confidence": 0.95}, "rounds": 6, "measured": 2, "failed": 0, "tie_set": [],
+        "tool": "test", "decided_at": decided_at,
+    }
+    return {
+        "device": device, "op_id": "op@v1", "call_key": key, "direction": "forward", "config": config, "provenance": provenance,
+    }
+
+
+def exported(run, cache, folder):
+    run("cache", "export", "--format", "json", folder / "entries.json", "--cache", cache)
+    return [(one["call_key"], one["config"]) for one in json.loads((folder / "entries.json").read_text())["entries"]]
+
+
+def test_decisions_wait_for_a_cache_that_another_process_has(tmp_path, program, run):
+    cache, control = tmp_path / "cache", tmp_path / "control"
+    control.mkdir()
+    pipe = control / "block-here"
+    os.mkfifo(pipe)
+    timer = f"command:{sys.executable} {HERE / 'fleet_timer.py'} {control}"
+    words = [program, EXAMPLE / "module.hlo.txt", "--registry", EXAMPLE / "registry", "--cache", cache, "--timer", timer]
+    folder = CacheFolder(cache)
+    holder = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        assert pipe.read_text() == "here"
+        assert "waited for the cache" in folder.commit([entry(1, 2)])
+        with pytest.raises(fleet.FleetError, match="1 decisions are not in the cache .*: decisions waited for the cache"):
+            folder.flush(0)
+    finally:
+        holder.kill()
+        holder.wait()
+    folder.flush(60)
+    assert exported(run, cache, tmp_path) == [("k", {"block": 2})]
+    assert CacheFolder(cache).of_call(identity_text(entry(1, 2)["device"]), "op@v1", "k") == [entry(1, 2)]
+
+
+def test_a_later_decision_in_the_cache_stands_and_that_is_said(tmp_path, run):
+    cache = tmp_path / "cache"
+    early = CacheFolder(cache)
+    assert CacheFolder(cache).commit([entry(9, 4)]) is None
+    said = early.commit([entry(5, 2), entry(5, 2, "other")])
+    assert said.startswith("1 of 2 decisions were left out") and "clock" in said
+    assert exported(run, cache, tmp_path) == [("k", {"block": 4}), ("other", {"block": 2})]
 
 
 def test_what_cannot_be_done_is_said_before_a_cluster_is_asked(tmp_path, monkeypatch):
