@@ -49,7 +49,8 @@ class Crew:
         self._deaths = deaths
         self._note = note
         self.members: dict[int, Member] = {}
-        self.left_out: dict[str, str] = {}
+        # by node: its name and the reason
+        self.left_out: dict[str, tuple[str, str]] = {}
         self._made = 0
         self._seen: set[str | None] = set()
         self._died_starting: collections.Counter[str] = collections.Counter()
@@ -129,9 +130,9 @@ class Crew:
 
     def leave_out(self, node_id: str | None, reason: str) -> None:
         """No more workers on this node."""
-        line = f"{self.node_name(node_id)} is left out: {reason}"
-        self.left_out[node_id or ""] = line
-        self._note(line)
+        name = self.node_name(node_id)
+        self.left_out[node_id or ""] = (name, reason)
+        self._note(f"{name} is left out: {reason}")
 
     def release(self, is_idle: Callable[[Member], bool]) -> None:
         """Ends every member; the idle ones remove their files first."""
@@ -155,7 +156,12 @@ class Crew:
         """Why there is no worker: the nodes that are left out, else what the cluster lacks."""
         within = "" if limit is None else f" within {limit}"
         if self.left_out:
-            return f"no worker could be started{within}: " + "; ".join(self.left_out.values())
+            # what is wrong with the input is wrong everywhere
+            nodes: dict[str, list[str]] = {}
+            for name, reason in self.left_out.values():
+                nodes.setdefault(reason, []).append(name)
+            told = [f"{', '.join(sorted(names))}: {reason}" for reason, names in nodes.items()]
+            return f"no worker could be started{within}: " + "; ".join(told)
         needs = _amounts({_NAMED.get(name, name): amount for name, amount in self._resources.items()})
         return (
             f"no worker could be started{within}: each needs {needs}; the cluster has {_amounts(self._ray.cluster_resources())}, "

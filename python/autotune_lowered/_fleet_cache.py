@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import pathlib
 import re
 import tempfile
@@ -12,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._fleet_result import FleetError
-from ._program import run
+from ._program import Done, run
 
-_LOG = logging.getLogger("autotune_lowered")
 # an import syncs each entry to the disk
 _LIMIT_S = 120
 _CACHE_TROUBLE = 6
+_NO_ENTRIES = 3
 
 
 def identity_text(identity: Mapping[str, Any]) -> str:
@@ -29,7 +28,7 @@ class CacheFolder:
     """Entries of a cache folder by device, call and direction. The program alone reads and writes the folder."""
 
     def __init__(self, path: pathlib.Path):
-        """Reads what is there; raises `FleetError` where that is no usable cache."""
+        """Reads what is there; raises `FleetError` where that is no cache, or none that can be written to now."""
         self._path = path
         self._entries: dict[tuple[str, str, str, str], dict[str, Any]] = {}
         self._waiting: list[dict[str, Any]] = []
@@ -40,6 +39,10 @@ class CacheFolder:
                 raise FleetError(f"the cache `{path}` cannot be read: {done.fault}")
             for entry in json.loads(file.read_text())["entries"]:
                 self._entries[_key(entry)] = entry
+        # before anything is measured for it; no entries are nothing to import, which is not what is asked here
+        done = self._import([])
+        if done.code not in (0, _NO_ENTRIES):
+            raise FleetError(f"the cache `{path}` cannot be written to: {done.fault}")
 
     def of_call(self, device: str, op_id: str, call_key: str) -> list[dict[str, Any]]:
         """The entries of a call on a device, by its identity's text: one for each direction."""
@@ -60,13 +63,9 @@ class CacheFolder:
             return None
         self._waiting += new
         self._entries.update((_key(entry), entry) for entry in new)
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder, "entries.json")
-            file.write_text(json.dumps({"schema": 1, "entries": self._waiting}))
-            done = run(["cache", "import", "--format", "json", str(file), "--cache", str(self._path)], _LIMIT_S)
+        done = self._import(self._waiting)
         if done.code in (None, _CACHE_TROUBLE):
             reason = done.fault if done.code else f"no end within {_LIMIT_S} s"
-            _LOG.warning("%d decisions wait for the cache: %s", len(self._waiting), reason)
             return f"decisions waited for the cache: {reason}"
         if done.code != 0:
             raise FleetError(f"the cache `{self._path}` takes no entries: {done.fault}")
@@ -78,6 +77,12 @@ class CacheFolder:
                 "is a node's clock behind?"
             )
         return None
+
+    def _import(self, entries: Sequence[dict[str, Any]]) -> Done:
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "entries.json")
+            file.write_text(json.dumps({"schema": 1, "entries": list(entries)}))
+            return run(["cache", "import", "--format", "json", str(file), "--cache", str(self._path)], _LIMIT_S)
 
     def flush(self, for_s: float) -> None:
         """Commits what waits; raises `FleetError` where that does not succeed in `for_s` seconds."""

@@ -26,7 +26,7 @@ _NEW_S = 3600
 _RETRY_KINDS = {"crash", "device", "execute", "memory", "protocol", "timeout"}
 # exit codes of the program: trouble with the device, with the (local) cache, ended from outside
 _RETRY_CODES = {5, 6, 130}
-# the module holds no label, or none that matches here: nothing to tune, and no failure
+# the module holds no label, or none that is asked for
 _NOTHING_MATCHED = 3
 _COMMIT_S = 120
 
@@ -63,11 +63,10 @@ class DeviceWorker:
             self._module, self._registry = self._folder / self._module, self._folder / self._registry
         done = self._main_job(["--dry-run"], limit_s)
         plan = _result(done)
-        if plan is None and done.code == _NOTHING_MATCHED:
-            return here | {"failure": done.fault}
         if plan is None:
-            said = f"no plan within {limit_s:g} s" if done.code is None else f"no plan (exit code {done.code})"
-            return here | {"failure": f"{said}: {done.fault}"}
+            what = {None: f"no plan within {limit_s:g} s: ", _NOTHING_MATCHED: ""}.get(done.code, f"exit code {done.code}: ")
+            # one text for one cause, wherever the files lie
+            return here | {"failure": what + done.fault.replace(f"{self._folder}/", "")}
         return here | {"plan": plan}
 
     def tune(

@@ -18,6 +18,7 @@ from typing import IO
 MAX_OUTPUT_BYTES = 256 << 20
 # from the end of the limit to the end of the last process: the supervisor kills at once and looks for escaped ones
 _GRACE_S = 10
+_LOGGED = ("ERROR ", "WARN ", "INFO ", "DEBUG ", "TRACE ")
 
 
 class ProgramError(RuntimeError):
@@ -43,10 +44,11 @@ class Done:
 
     @property
     def fault(self) -> str:
-        """The line of stderr that says what is wrong, else its last one."""
+        """The line of stderr that says what is wrong, else its last one that is no log's."""
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
         named = [line for line in lines if line.startswith("autotune-lowered: ")]
-        return (named or lines or ["it said nothing"])[-1].removeprefix("autotune-lowered: ")[:500]
+        other = [line for line in lines if not line.startswith(_LOGGED)]
+        return (named or other or ["it said nothing"])[-1].removeprefix("autotune-lowered: ")[:500]
 
 
 def run(words: Sequence[str], limit_s: float, environment: Mapping[str, str] | None = None) -> Done:

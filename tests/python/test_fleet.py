@@ -179,7 +179,10 @@ def test_three_nodes_find_what_one_machine_finds(place, run, tmp_path):
 
 def test_a_node_that_dies_in_the_middle_costs_nothing(place, cluster):
     doomed = cluster.add_node(resources=DEVICE, env_vars={"FLEET_NODE": "doomed"}, **cluster.size)
-    kill = lambda _: cluster.remove_node(doomed, allow_graceful=False)
+
+    def kill(_):
+        cluster.remove_node(doomed, allow_graceful=False)
+
     killed = place.first("doomed", place.pipe("block-doomed"), kill)
     result = place.tune()
     assert killed.done(), "the others went on before"
@@ -231,12 +234,24 @@ def test_what_the_cluster_lacks_is_said_in_time(place):
     assert "tuner: 3" in str(error.value)
 
 
+def test_what_is_wrong_everywhere_is_said_once(place):
+    with pytest.raises(fleet.FleetError, match=r"^no worker could be started: (\S+, ){2}\S+: no operation to tune is called nope@v1$"):
+        place.tune(only=["nope@v1"])
+    begun = time.monotonic()
+    timer, place.timer = place.timer, "command:sleep 1000"
+    with pytest.raises(fleet.FleetError, match=r"^no worker could be started: (\S+, ){2}\S+: no plan within 4 s: "):
+        place.tune(start_timeout_s=5)
+    assert time.monotonic() - begun < 20
+    with pytest.raises(fleet.FleetError, match="the cache `/proc/none` cannot be written to"):
+        fleet.tune(MODULE, REGISTRY, cache="/proc/none", resources=DEVICE, timer=timer)
+
+
 def test_another_version_is_refused_by_name(place, cluster, program, tmp_path):
     other = tmp_path / "other-version"
     other.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo autotune-lowered 9.9.9 && exit\nexec {program} "$@"\n')
     other.chmod(0o755)
     with nodes(cluster, {"odd": 1}, {"AUTOTUNE_LOWERED_EXE": str(other)}):
-        refusal = r"is left out: its program is `autotune-lowered 9\.9\.9`, here it is `autotune-lowered \d"
+        refusal = r"could be started: \S+: its program is `autotune-lowered 9\.9\.9`, here it is `autotune-lowered \d"
         with pytest.raises(fleet.FleetError, match=refusal):
             place.tune(resources={"odd": 1}, start_timeout_s=60)
 

@@ -263,6 +263,8 @@ def test_decisions_wait_for_a_cache_that_another_process_has(tmp_path, program, 
     try:
         assert pipe.read_text() == "here"
         assert "waited for the cache" in folder.commit([entry(1, 2)])
+        with pytest.raises(fleet.FleetError, match="cannot be written to: the cache .* is in use by process"):
+            CacheFolder(cache)
         with pytest.raises(fleet.FleetError, match="1 decisions are not in the cache .*: decisions waited for the cache"):
             folder.flush(0)
     finally:
