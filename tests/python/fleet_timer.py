@@ -20,6 +20,9 @@ answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 FOLDER, NODE = sys.argv[1], os.environ.get("FLEET_NODE", "here")
 IDENTITY = {"platform": "cpu", "device_kind": os.environ.get("FLEET_KIND", "simulated"), "hardware": {}}
+if os.environ.get("FLEET_SHOWS"):
+    # so that what a worker sees can be told from outside
+    IDENTITY["hardware"] = {name: os.environ.get(name, "unset") for name in os.environ["FLEET_SHOWS"].split(",")}
 DEVICE = {"identity": IDENTITY, "environment": {"platform_version": os.environ.get("FLEET_SOFTWARE", "1")}}
 job, configs = {}, {}
 

@@ -134,12 +134,12 @@ def place(tmp_path, run, cluster):
 
 
 @contextlib.contextmanager
-def nodes(cluster, resources, *environments):
+def nodes(cluster, resources, *environments, **more):
     """More nodes, for a while."""
     added = []
     try:
         for environment in environments:
-            added.append(cluster.add_node(resources=resources, env_vars=environment, wait=False, **cluster.size))
+            added.append(cluster.add_node(resources=resources, env_vars=environment, wait=False, **cluster.size, **more))
         cluster.wait_for_nodes()
         yield
     finally:
@@ -266,6 +266,17 @@ def test_each_kind_of_device_is_tuned_and_other_software_is_refused(place, clust
     assert "differs from the other workers' in platform_version" in refused
     assert str(result).splitlines()[0].split()[:2] == ["operation", "device"]
     assert len(place.entries()) == 8
+
+
+def test_each_worker_has_a_gpu_of_its_own(place, cluster):
+    shown = "CUDA_VISIBLE_DEVICES,XLA_PYTHON_CLIENT_PREALLOCATE"
+    # what Ray believes of this node; there need not be a GPU
+    with nodes(cluster, {}, {"FLEET_SHOWS": shown}, num_gpus=2):
+        result = place.tune(resources={"num_gpus": 1}, only=["flash_attention@v2"])
+    assert [operation.device for operation in result.operations] == [
+        f"cpu:simulated (CUDA_VISIBLE_DEVICES={gpu}, XLA_PYTHON_CLIENT_PREALLOCATE=false)" for gpu in "01"
+    ]
+    assert result.is_complete, result
 
 
 DRIVER = """
