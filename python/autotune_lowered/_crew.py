@@ -20,12 +20,14 @@ _NAMED = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
 
 @dataclasses.dataclass
 class Member:
-    """A worker actor. `node_id` is None where Ray chose the node and the worker has not said yet."""
+    """A worker actor. `node_id` is None where Ray chose the node and the worker has not said yet; `placed_at` is when it said
+    that it runs; `is_ready` that its plan is made and it belongs to the fleet."""
 
     number: int
     actor: Any
     node_id: str | None
     since: float
+    placed_at: float | None = None
     is_ready: bool = False
 
 
@@ -107,11 +109,14 @@ class Crew:
         self._seen.add(member.node_id)
 
     def is_awaited(self, now: float, limit_s: float) -> bool:
-        """Whether a member is starting, not longer than `limit_s`, on a node that has shown no device yet."""
-        return any(
-            not member.is_ready and member.node_id not in self._seen and now - member.since < limit_s
-            for member in self.members.values()
-        )
+        """Whether a member is to come that may show another kind of device: on a node that has shown none, and running, or
+        waiting for not longer than `limit_s`."""
+        coming = [member for member in self.members.values() if not member.is_ready and member.node_id not in self._seen]
+        return any(member.placed_at is not None or now - member.since < limit_s for member in coming)
+
+    def starting(self) -> list[Member]:
+        """The members that run and are not ready."""
+        return [member for member in self.members.values() if not member.is_ready and member.placed_at is not None]
 
     def drop(self, member: Member) -> bool:
         """Ends a member, so that its place is filled; says whether it was one."""

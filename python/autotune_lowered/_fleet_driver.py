@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from ._crew import Crew, Member
 from ._fleet_cache import CacheFolder, identity_text
@@ -60,8 +60,8 @@ class Driver:
         self.devices: dict[str, _Device] = {}
         self.notes: list[str] = []
         self._crew = Crew(ray, order.resources, order.settings, order.devices, order.attempts, self._note)
-        # calls in flight, oldest first: the member, and the lease unless it is starting
-        self._flying: dict[Any, tuple[Member, Lease | None]] = {}
+        # calls in flight, oldest first: the member, and its lease or how it comes to be one of the fleet
+        self._flying: dict[Any, tuple[Member, Lease | Literal["placing", "starting"]]] = {}
         self._shipment = None if order.shipment is None else ray.put(order.shipment)
 
     def run(self) -> None:
@@ -94,31 +94,36 @@ class Driver:
         gone, made = self._crew.look(now, fill=work_is_left)
         for member in gone:
             self._lose(member, "its node is gone", now)
+        limit_s = self._order.start_timeout_s
         for member in made:
-            # a worker that hangs says so itself before it counts as missing
-            limit_s = self._order.start_timeout_s * 0.8
-            self._flying[member.actor.start.remote(self._shipment, self._order.digest, limit_s)] = (member, None)
-        if self.devices:
+            self._flying[member.actor.where.remote()] = (member, "placing")
+            self._flying[member.actor.start.remote(self._shipment, self._order.digest, limit_s)] = (member, "starting")
+        for member in self._crew.starting():
+            # a program that hangs is ended there at the limit; this is for what cannot even say so
+            if member.placed_at is not None and now - member.placed_at >= limit_s + ANSWER_S:
+                self._refuse(member, f"no answer within {limit_s + ANSWER_S:g} s of its start")
+        if self.devices or self._crew.starting():
             return
         if self._crew.left_out and not self._crew.members:
             # nobody is left who could come
             raise FleetError(self._crew.why_none(None))
-        if now - begun >= self._order.start_timeout_s:
-            raise FleetError(self._crew.why_none(f"{self._order.start_timeout_s:g} s"))
+        if now - begun >= limit_s:
+            raise FleetError(self._crew.why_none(f"{limit_s:g} s"))
 
     def _check_leases(self, now: float) -> None:
         for lease in self.book.expire(now):
             self._note(f"{lease.node} did not answer in time; {_names(lease)} may go to another worker")
         for number in self.book.overdue_workers(now, self._order.lease_s):
             self._lose(self._crew.members[number], "it stopped answering", now)
-        for group in self.book.lonely_groups(now, self._order.start_timeout_s):
+        alone = [] if self._crew.starting() else self.book.lonely_groups(now, self._order.start_timeout_s)
+        for group in alone:
             self.book.abandon(f"no worker on {self.devices[group].name} is left", group)
 
     def _lose(self, member: Member, reason: str, now: float) -> None:
         """A worker is gone, or is to go: what it had is leased again, and its place may be filled."""
         if not self._crew.drop(member):
             return
-        self._flying = {ref: call for ref, call in self._flying.items() if call[0] is not member}
+        self._forget(member)
         if member.is_ready:
             line = f"a worker on {self._crew.node_name(member.node_id)} was lost: {reason}"
             self._note(line)
@@ -128,7 +133,11 @@ class Driver:
 
     def _refuse(self, member: Member, reason: str) -> None:
         self._crew.drop(member)
+        self._forget(member)
         self._crew.leave_out(member.node_id, reason)
+
+    def _forget(self, member: Member) -> None:
+        self._flying = {ref: call for ref, call in self._flying.items() if call[0] is not member}
 
     # calls
 
@@ -153,27 +162,28 @@ class Driver:
                 self._take(ref)
 
     def _take(self, ref: Any) -> None:
-        member, lease = self._flying.pop(ref)
+        member, what = self._flying.pop(ref)
         errors = self._ray.exceptions
         try:
             answer = self._ray.get(ref, timeout=_FETCH_S)
         except errors.RayTaskError as error:
             reason = f"{type(error.cause).__name__}: {error.cause}" if getattr(error, "cause", None) else _line(error)
-            if lease is None:
-                self._refuse(member, reason)
+            if isinstance(what, Lease):
+                self._answered(what, {"rows": [], "entries": [], "failure": reason, "retry": True})
             else:
-                self._answered(lease, {"rows": [], "entries": [], "failure": reason, "retry": True})
+                self._refuse(member, reason)
         except errors.RayError as error:
             # the actor, its node or its result is lost
             self._lose(member, _line(error), time.monotonic())
         else:
-            if lease is None:
-                self._started(member, answer)
+            if isinstance(what, Lease):
+                self._answered(what, answer)
+            elif what == "placing":
+                member.node_id, member.placed_at = answer, time.monotonic()
             else:
-                self._answered(lease, answer)
+                self._started(member, answer)
 
     def _started(self, member: Member, answer: dict[str, Any]) -> None:
-        member.node_id = answer["node_id"]
         reason = self._objection(answer)
         if reason is not None:
             self._refuse(member, reason)

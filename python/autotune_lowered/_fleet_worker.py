@@ -43,15 +43,19 @@ class DeviceWorker:
         self._module = pathlib.Path(settings["module"])
         self._registry = pathlib.Path(settings["registry"])
 
+    def where(self) -> str:
+        """The node that this worker runs on."""
+        import ray
+
+        return str(ray.get_runtime_context().get_node_id())
+
     def start(self, shipment: bytes | None, expected: str, limit_s: float) -> dict[str, Any]:
         """Unpacks what was shipped, and says who is here and what is to be tuned on this device.
 
-        Returns `node_id`, `versions` (package, program), and where the plan could be made `plan`: the main job's JSON of a
-        dry run; else `failure`, one line.
+        Returns `versions` (package, program), and where the plan could be made `plan`: the main job's JSON of a dry run;
+        else `failure`, one line.
         """
-        import ray
-
-        here: dict[str, Any] = {"node_id": ray.get_runtime_context().get_node_id(), "versions": versions(limit_s)}
+        here: dict[str, Any] = {"versions": versions(limit_s)}
         if shipment is None:
             if self._module.is_file() and digest(self._module.read_bytes()) != expected:
                 return here | {"failure": f"`{self._module}` is another file here than where the fleet was started"}

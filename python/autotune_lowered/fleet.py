@@ -60,7 +60,7 @@ def tune(
         options: more arguments of the program, such as `["--plugin", "/path/on/each/node"]`.
         lease_s: seconds that one call may take, compiling included; then its processes are ended.
         attempts: leases of one call, each on another node where there is one, before it is given up.
-        start_timeout_s: longest wait for a worker where none is running.
+        start_timeout_s: longest wait for Ray to run a worker where none is running, and then for its plan.
         timeout_s: limit of the whole run.
         address: of the cluster, unless Ray is connected already: `RAY_ADDRESS` or the one on this machine if None.
         shared: take module and registry by path: every node has them. Else they are shipped, up to `max_ship_bytes`, and

@@ -239,9 +239,9 @@ def test_what_is_wrong_everywhere_is_said_once(place):
         place.tune(only=["nope@v1"])
     begun = time.monotonic()
     timer, place.timer = place.timer, "command:sleep 1000"
-    with pytest.raises(fleet.FleetError, match=r"^no worker could be started: (\S+, ){2}\S+: no plan within 4 s: "):
-        place.tune(start_timeout_s=5)
-    assert time.monotonic() - begun < 20
+    with pytest.raises(fleet.FleetError, match=r"^no worker could be started: (\S+, ){2}\S+: no plan within 3 s: "):
+        place.tune(start_timeout_s=3)
+    assert time.monotonic() - begun < 30
     with pytest.raises(fleet.FleetError, match="the cache `/proc/none` cannot be written to"):
         fleet.tune(MODULE, REGISTRY, cache="/proc/none", resources=DEVICE, timer=timer)
 
