@@ -170,7 +170,8 @@ class Crew:
         needs = _amounts({_NAMED.get(name, name): amount for name, amount in self._resources.items()})
         return (
             f"no worker could be started{within}: each needs {needs}; the cluster has {_amounts(self._ray.cluster_resources())}, "
-            f"free are {_amounts(self._ray.available_resources())}; start nodes with these resources, or ask for others with `resources`"
+            f"free are {_amounts(self._ray.available_resources())}; start nodes with these resources, or ask for others with "
+            "`resources`"
         )
 
     def node_name(self, node_id: str | None) -> str:

@@ -133,7 +133,8 @@ def _connect(ray: Any, address: str | None) -> bool:
         ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
         said = " ".join(str(error).split())[:300]
-        raise FleetError(f"no Ray cluster at `{address}`: {said}; start one with `ray start --head`, or name its address") from None
+        what_next = "start one with `ray start --head`, or name its address"
+        raise FleetError(f"no Ray cluster at `{address}`: {said}; {what_next}") from None
     return True
 
 
