@@ -20,6 +20,7 @@ _NAMES = {
     "autotune_lowered": "_tuning",
     "device": "_device",
     "dump": "module",
+    "fleet": "fleet",
     "overlay": "_in_force",
     "profiling": "profiling",
     "recording": "_recording",
@@ -30,6 +31,7 @@ _NAMES = {
 __all__ = ["__version__", *_NAMES]
 
 if TYPE_CHECKING:
+    from . import fleet as fleet
     from . import profiling as profiling
     from ._device import device as device
     from ._device import use_cache as use_cache

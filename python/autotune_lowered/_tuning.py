@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+from ._program import find_program
 from ._result import AutotuningResult
 
 LOG = logging.getLogger("autotune_lowered")
@@ -28,16 +28,6 @@ class TuningError(RuntimeError):
     def __init__(self, message: str, exit_code: int):
         super().__init__(message)
         self.exit_code = exit_code
-
-
-def find_program() -> str:
-    """The `autotune-lowered` program: `AUTOTUNE_LOWERED_EXE`, else beside this Python, else on the path."""
-    named = os.environ.get("AUTOTUNE_LOWERED_EXE")
-    beside = pathlib.Path(sys.executable).parent / "autotune-lowered"
-    found = named or (str(beside) if beside.exists() else shutil.which("autotune-lowered"))
-    if found is None:
-        raise FileNotFoundError("there is no `autotune-lowered` program: pip install autotune-lowered puts it there")
-    return found
 
 
 def autotune_lowered(
@@ -73,7 +63,7 @@ def autotune_lowered(
     The worker is a process of its own with a client of its own: on an accelerator it shares the memory with this process
     and preallocates none, so set `XLA_PYTHON_CLIENT_PREALLOCATE=false` here too, or tune before the first computation.
 
-    Raises `TuningError` where nothing could be tuned, `FileNotFoundError` without the program.
+    Raises `TuningError` where nothing could be tuned, `ProgramError` without the program.
     """
     words = [find_program()]
     with tempfile.TemporaryDirectory(prefix="autotune-lowered-") as folder:
@@ -129,5 +119,6 @@ def _run(words: list[str]) -> dict[str, Any]:
             return json.loads(output)
         except ValueError:
             said.append("its result is no JSON: is the program of another version?")
-    reason = said[-1] if said else "it said nothing"
+    named = [line for line in said if line.startswith("autotune-lowered: ")]
+    reason = (named or said or ["it said nothing"])[-1].removeprefix("autotune-lowered: ")
     raise TuningError(f"autotune-lowered ended with {code}: {reason}", code)

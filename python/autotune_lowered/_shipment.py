@@ -1,0 +1,62 @@
+"""A module and a registry as one block of bytes with its digest, and back as files."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pathlib
+import tarfile
+
+
+class ShipmentError(RuntimeError):
+    """What cannot be packed, or did not arrive as it was sent."""
+
+
+def pack(parts: dict[str, pathlib.Path], max_bytes: int) -> bytes:
+    """Files and folders under the given names as an archive; equal contents give equal bytes.
+
+    Raises `ShipmentError` where something is missing or all of it is more than `max_bytes`.
+    """
+    out, size = io.BytesIO(), 0
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, root in parts.items():
+            for path in _files(root):
+                try:
+                    content = path.read_bytes()
+                except OSError as error:
+                    raise ShipmentError(f"cannot read `{path}`: {error.strerror}") from None
+                size += len(content)
+                if size > max_bytes:
+                    raise ShipmentError(
+                        f"`{root}` is more than the {max_bytes} bytes that are shipped: put it on a file system that every node "
+                        "has and say `shared=True`, or raise `max_ship_bytes`"
+                    )
+                # owner, mode and time are left out: they are not content
+                info = tarfile.TarInfo(name if path == root else f"{name}/{path.relative_to(root)}")
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def _files(root: pathlib.Path) -> list[pathlib.Path]:
+    if root.is_file():
+        return [root]
+    if not root.is_dir():
+        raise ShipmentError(f"`{root}` is not there")
+    found = [pathlib.Path(folder, name) for folder, _, names in os.walk(root) for name in names]
+    # a recorder's half-written files are not part of a registry yet
+    return sorted(path for path in found if path.is_file() and not path.name.startswith(".tmp-"))
+
+
+def digest(content: bytes) -> str:
+    """SHA-256, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def unpack(content: bytes, expected: str, folder: pathlib.Path) -> None:
+    """Writes what `pack` gave under a folder, after comparing its digest."""
+    if digest(content) != expected:
+        raise ShipmentError(f"{len(content)} bytes arrived that are not those sent: their SHA-256 is not {expected}")
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        archive.extractall(folder, filter="data")
