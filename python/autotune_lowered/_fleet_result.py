@@ -81,9 +81,11 @@ class FleetResult:
                 [name, *device, best, speed_up, one.node or "—", str(one.attempts), one.status.replace("-", " ")]
             )
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-        rows = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
+        rows = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        ]
         table = [rows[0]]
-        for row, one in zip(rows[1:], self.operations):
+        for row, one in zip(rows[1:], self.operations, strict=True):
             table.append(row)
             if not one.is_decided:
                 table.append(f"    {one.reason}")

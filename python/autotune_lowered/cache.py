@@ -12,7 +12,6 @@ from typing import Any
 
 from . import _native, _ranks
 
-
 _IN_FORCE = f"{__package__}._in_force"
 
 
