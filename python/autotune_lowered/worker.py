@@ -239,7 +239,7 @@ class Worker:
         devices = tuple(self.devices[self.index : self.index + count])
         if len(devices) < count:
             ways = {
-                "cpu": "XLA_FLAGS=--xla_force_host_platform_device_count=%d" % (self.index + count),
+                "cpu": "set XLA_FLAGS=--xla_force_host_platform_device_count=%d" % (self.index + count),
                 "gpu": "name them in JAX_CUDA_VISIBLE_DEVICES (or JAX_ROCM_VISIBLE_DEVICES)",
             }
             raise Failed(

@@ -281,6 +281,21 @@ mod tests {
         assert!(absent.needs_restart() && absent.message.contains("holds 0 executions"), "{absent}");
     }
 
+    /// The devices that the worker tells, one unless told, are those of the profile.
+    #[test]
+    fn a_device_that_left_nothing_is_missed() {
+        let launches = [0, 1].map(|candidate| (candidate, 5));
+        let round = ProfiledRound::find(times(), Some(NAME), &launches).unwrap();
+        round.check_devices(None).unwrap();
+        round.check_devices(Some(&[1, 1])).unwrap();
+        let missed = round.check_devices(Some(&[1, 2])).unwrap_err();
+        assert!(
+            missed.needs_restart() && missed.message.contains("on 1 devices of a program that ran on 2"),
+            "{missed}"
+        );
+        assert!(round.check_devices(Some(&[1])).unwrap_err().message.contains("`devices` of every launch"));
+    }
+
     /// The order that the functions' names tell, found without them.
     #[test]
     fn launches_without_names_are_told_by_their_order() {
