@@ -46,10 +46,11 @@ fn record(folder: &Path, candidates: &[(&str, &Path)]) {
 }
 
 /// Tunes with as many devices of the host.
-fn tune(folder: &Path, devices: usize, timer: &str) -> Run {
+fn tune(folder: &Path, devices: usize, timer: &str, more: &[&str]) -> Run {
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cli/module.mlir");
     let (module, registry) = (module.display().to_string(), folder.join("registry").display().to_string());
-    let arguments = [&module, "--registry", &registry, "--timer", timer, "--rounds", "6", "--format", "json"];
+    let mut arguments = vec![&*module, "--registry", &registry, "--timer", timer, "--rounds", "6", "--format", "json"];
+    arguments.extend(more);
     let flags = format!("--xla_force_host_platform_device_count={devices}");
     let output = command(&folder.join("cache")).args(arguments).env("XLA_FLAGS", flags).output().unwrap();
     Run {
@@ -84,7 +85,8 @@ fn two_partitions_are_tuned_on_two_devices() {
     let candidates: Vec<(&str, &Path)> = candidates.iter().map(|(name, file)| (*name, file.as_path())).collect();
     record(folder.path(), &candidates);
     let timer = format!("jax:{}", python.display());
-    let run = tune(folder.path(), 2, &timer);
+    let kept = folder.path().join("kept").display().to_string();
+    let run = tune(folder.path(), 2, &timer, &["--keep-profiles", &kept]);
     let result = run.json();
     assert_eq!((&result["source"], &result["metric"]), (&"device-profile".into(), &"span".into()), "{}", run.stderr);
     let operation = operation(&result);
@@ -96,6 +98,15 @@ fn two_partitions_are_tuned_on_two_devices() {
             assert!(candidate["median_ns"].as_f64().unwrap() > 1000.0, "{candidate}");
         }
     }
+    // the profiles alone tell the same
+    fs::rename(folder.path().join("cache"), folder.path().join("cache of the timer")).unwrap();
+    let again = tune(folder.path(), 1, &format!("replay:{kept}"), &[]);
+    let medians = |run: &Run| -> Vec<Value> {
+        let result = run.json();
+        let candidates = self::operation(&result)["candidates"].as_array().unwrap();
+        candidates.iter().map(|candidate| candidate["median_ns"].clone()).collect()
+    };
+    assert_eq!(medians(&again), medians(&run), "{}", again.stderr);
 }
 
 #[test]
@@ -110,13 +121,13 @@ fn too_few_devices_and_other_timers_are_said() {
         failure["message"].as_str().unwrap().to_owned()
     };
     if plugin().is_some() {
-        let message = failure(&tune(folder.path(), 2, "pjrt"));
+        let message = failure(&tune(folder.path(), 2, "pjrt", &[]));
         assert_eq!(message, "the program has 2 partitions, this timer runs one; `--timer jax` runs them");
     }
     let measured = run(folder.path(), &["measure", bytecode.to_str().unwrap()]);
     assert!(measured.code != 0 && measured.fault().contains("is a program of 2 partitions"), "{}", measured.stderr);
     let Some(python) = python() else { return };
-    let message = failure(&tune(folder.path(), 1, &format!("jax:{}", python.display())));
+    let message = failure(&tune(folder.path(), 1, &format!("jax:{}", python.display()), &[]));
     assert!(message.contains("2 partitions") && message.contains("number 0 on; 1 are there"), "{message}");
     assert!(message.contains("XLA_FLAGS=--xla_force_host_platform_device_count=2"), "{message}");
 }

@@ -105,7 +105,7 @@ class OnSeveralDevices:
 
         parts = self.executable.execute_sharded(arrays).disassemble_into_single_device_arrays()
         whole = jax.make_array_from_single_device_arrays
-        return [whole(shape, where, of) for shape, where, of in zip(self.shapes, self.results, parts)]
+        return [whole(shape, where, of) for shape, where, of in zip(self.shapes, self.results, parts, strict=True)]
 
 
 def partitions_of(module):
@@ -231,7 +231,7 @@ class Worker:
             return OnOneDevice(executable, self.device), signature
         # the compiled program's parameters are one device's parts
         names = [spec.partition("[")[0] for spec in signature]
-        signature = ["%s[%s]" % (name, ",".join(map(str, dims))) for name, dims in zip(names, parameters)]
+        signature = ["%s[%s]" % (name, ",".join(map(str, dims))) for name, dims in zip(names, parameters, strict=True)]
         return OnSeveralDevices(executable, devices, results), signature
 
     def devices_for(self, count):
