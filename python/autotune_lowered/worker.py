@@ -71,11 +71,67 @@ def spec_of(array):
     return "%s[%s]" % (XLA_NAMES[array.dtype.name], ",".join(map(str, array.shape)))
 
 
+class OnOneDevice:
+    """A program that runs on one device."""
+
+    count = 1
+
+    def __init__(self, executable, device):
+        self.executable, self.device = executable, device
+
+    def place_of(self, _):
+        return self.device
+
+    def execute(self, arrays):
+        return self.executable.execute(arrays)
+
+
+class OnSeveralDevices:
+    """A program of several partitions, a device each: its arrays are whole ones, of which each device has its part."""
+
+    def __init__(self, executable, devices, shapes):
+        # not public: the compiled program tells its shardings in XLA's terms, which no public class takes
+        from jax._src.sharding_impls import GSPMDSharding
+
+        self.executable, self.count, self.shapes = executable, len(devices), shapes
+        self.parameters = [GSPMDSharding(devices, one) for one in executable.get_parameter_shardings()]
+        self.results = [GSPMDSharding(devices, one) for one in executable.get_output_shardings()]
+
+    def place_of(self, index):
+        return self.parameters[index]
+
+    def execute(self, arrays):
+        import jax
+
+        parts = self.executable.execute_sharded(arrays).disassemble_into_single_device_arrays()
+        whole = jax.make_array_from_single_device_arrays
+        return [whole(shape, where, of) for shape, where, of in zip(self.shapes, self.results, parts, strict=True)]
+
+
+def partitions_of(module):
+    """`mhlo.num_partitions` of a module."""
+    attributes = module.operation.attributes
+    return attributes["mhlo.num_partitions"].value if "mhlo.num_partitions" in attributes else 1
+
+
+def shapes_of(module):
+    """Dimensions of the parameters and of the results of `main`, before partitioning."""
+    from jaxlib.mlir import ir
+
+    for operation in module.body.operations:
+        if operation.operation.name == "func.func" and operation.attributes["sym_name"].value == "main":
+            main = ir.FunctionType(operation.attributes["function_type"].value)
+            return [[tuple(ir.RankedTensorType(one).shape) for one in of] for of in (main.inputs, main.results)]
+    raise Failed("compile", "the module has no function `main`")
+
+
 class Worker:
     def __init__(self, index):
         self.devices, self.index = own_devices(index)
         self.device = self.devices[self.index]
         self.inputs = []
+        # inputs on the devices, by their place and where they are
+        self.placed = {}
         self.loaded = {}
         self.job = {}
 
@@ -94,16 +150,15 @@ class Worker:
         }
 
     def begin(self, params):
-        import jax
         import numpy as np
 
-        self.loaded = {}
+        self.loaded, self.placed = {}, {}
         self.inputs = []
         self.job = params
         for item in params["inputs"]:
             dtype, shape = parse_spec(item["spec"])
             host = np.fromfile(item["path"], dtype=dtype).reshape(shape)
-            self.inputs.append((host, jax.device_put(host, self.device), item["donated"]))
+            self.inputs.append((host, item["donated"]))
         return {}
 
     def load(self, params):
@@ -116,14 +171,13 @@ class Worker:
                 module = file.read()
         start = time.perf_counter_ns()
         try:
-            self.loaded[params["candidate"]] = self.compile(module, form, params["candidate"])
+            loaded, signature = self.compile(module, form, params["candidate"])
         except Failed:
             raise
         except Exception as error:
             kind = "custom-call" if "custom call" in str(error) else "compile"
             raise Failed(kind, str(error)) from error
-        executable, signature = self.loaded[params["candidate"]]
-        self.loaded[params["candidate"]] = executable
+        self.loaded[params["candidate"]] = loaded
         return {"compile_ns": time.perf_counter_ns() - start, "signature": {"parameters": signature}}
 
     def build(self, config):
@@ -144,6 +198,7 @@ class Worker:
     def compile(self, module, form, candidate):
         if form == "hlo-proto":
             raise Failed("compile", "this worker takes StableHLO, not HloModuleProto")
+        import numpy
         from jax._src.interpreters import mlir as jax_mlir
         from jax._src.lib import xla_client
         from jaxlib.mlir import ir
@@ -155,13 +210,44 @@ class Worker:
             else:
                 parsed = ir.Module.parse(module.decode())
             parsed.operation.attributes["sym_name"] = ir.StringAttr.get(MODULE_NAME % candidate)
+            count = partitions_of(parsed)
+            if count > 1:
+                parameters, results = shapes_of(parsed)
+                # a module whose shardings are Shardy's is refused by the other partitioner
+                is_shardy = "sdy." in parsed.operation.get_asm(large_elements_limit=16)
             code = jax_mlir.module_to_bytecode(parsed)
         options = xla_client.CompileOptions()
         options.num_replicas = 1
-        options.num_partitions = 1
-        devices = xla_client.DeviceList((self.device,))
-        executable = self.device.client.compile_and_load(code, devices, options)
-        return executable, self.signature(executable)
+        options.num_partitions = count
+        devices = self.devices_for(count)
+        if count > 1:
+            ids = numpy.array([[device.id for device in devices]])
+            options.device_assignment = xla_client.DeviceAssignment.create(ids)
+            options.executable_build_options.use_spmd_partitioning = True
+            options.executable_build_options.use_shardy_partitioner = is_shardy
+        executable = self.device.client.compile_and_load(code, xla_client.DeviceList(devices), options)
+        signature = self.signature(executable)
+        if count == 1:
+            return OnOneDevice(executable, self.device), signature
+        # the compiled program's parameters are one device's parts
+        names = [spec.partition("[")[0] for spec in signature]
+        signature = ["%s[%s]" % (name, ",".join(map(str, dims))) for name, dims in zip(names, parameters, strict=True)]
+        return OnSeveralDevices(executable, devices, results), signature
+
+    def devices_for(self, count):
+        """The devices of as many partitions: the chosen one and those after it."""
+        devices = tuple(self.devices[self.index : self.index + count])
+        if len(devices) < count:
+            ways = {
+                "cpu": "set XLA_FLAGS=--xla_force_host_platform_device_count=%d" % (self.index + count),
+                "gpu": "name them in JAX_CUDA_VISIBLE_DEVICES (or JAX_ROCM_VISIBLE_DEVICES)",
+            }
+            raise Failed(
+                "device",
+                "the program has %d partitions and needs as many devices, from number %d on; %d are there%s"
+                % (count, self.index, len(devices), "; ".join(["", *filter(None, [ways.get(self.device.platform)])])),
+            )
+        return devices
 
     @staticmethod
     def signature(executable):
@@ -175,20 +261,32 @@ class Worker:
             found.append("%s[%s]" % (name, ",".join(map(str, parameter.dimensions()))))
         return found
 
-    def arguments(self):
-        """Donated inputs are given anew, outside of what is timed."""
+    def find(self, candidate):
+        if candidate not in self.loaded:
+            raise Failed("protocol", "candidate %d is not loaded" % candidate)
+        return self.loaded[candidate]
+
+    def place(self, program):
+        """Puts the inputs where a program takes them: the ones that it may destroy anew, the others once."""
         import jax
 
-        fresh = [jax.device_put(host, self.device) if donated else array for host, array, donated in self.inputs]
-        return jax.block_until_ready(fresh)
+        arrays = []
+        for index, (host, donated) in enumerate(self.inputs):
+            where = program.place_of(index)
+            if donated:
+                arrays.append(jax.device_put(host, where))
+                continue
+            if (index, where) not in self.placed:
+                self.placed[index, where] = jax.device_put(host, where)
+            arrays.append(self.placed[index, where])
+        return jax.block_until_ready(arrays)
 
     def run(self, candidate):
         import jax
 
+        program = self.find(candidate)
         try:
-            return jax.block_until_ready(self.loaded[candidate].execute(self.arguments()))
-        except KeyError:
-            raise Failed("protocol", "candidate %d is not loaded" % candidate) from None
+            return jax.block_until_ready(program.execute(self.place(program)))
         except Exception as error:
             raise Failed("execute", str(error)) from error
 
@@ -196,6 +294,7 @@ class Worker:
         """Runs the launches in order under one trace and keeps its XSpace."""
         import jax
 
+        devices = [self.find(launch["candidate"]).count for launch in params["launches"]]
         folder = tempfile.mkdtemp(dir=params["folder"])
         try:
             options = jax.profiler.ProfileOptions()
@@ -211,7 +310,7 @@ class Worker:
             shutil.move(found[0], path)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        return {"profile": path, "module_name": MODULE_NAME.replace("%d", "{candidate}")}
+        return {"profile": path, "module_name": MODULE_NAME.replace("%d", "{candidate}"), "devices": devices}
 
     def outputs(self, params):
         import numpy as np
@@ -225,7 +324,7 @@ class Worker:
         return {"outputs": written}
 
     def end(self, _):
-        self.loaded, self.inputs = {}, []
+        self.loaded, self.placed, self.inputs = {}, {}, []
         return {}
 
     def shutdown(self, _):

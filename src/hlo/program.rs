@@ -1,5 +1,7 @@
-//! A module that is to be compiled: the bytes that a compiler takes, and whether it may destroy its arguments.
+//! A module that is to be compiled: the bytes that a compiler takes, whether it may destroy its arguments, and on how many
+//! devices it runs.
 
+use super::bytecode::integer_attribute;
 use super::detect::{self, Content, HEAD_BYTES};
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
@@ -15,10 +17,14 @@ pub struct Program<'a> {
     pub bytes: &'a [u8],
     /// Whether it may write its outputs over arguments: they must be given anew for each run.
     pub donates: bool,
+    /// Into how many partitions it is to be cut, one for each device that it runs on. An `HloModuleProto` does not tell: 1.
+    pub partitions: u64,
 }
 
 /// What MLIR's printer and its bytecode call an argument that may be overwritten: jax, `jax/_src/interpreters/mlir.py`.
 const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
+/// What a module's attributes call the number of partitions; nothing else has one of this name.
+const PARTITIONS: &str = "mhlo.num_partitions";
 /// Fields of `HloModuleProto` that say so: `input_output_alias` and `buffer_donor` of `xla/service/hlo.proto`.
 const DONATING_FIELDS: [u32; 2] = [8, 18];
 
@@ -36,7 +42,12 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
     };
     if form != ModuleForm::HloProto {
         let donates = DONATED.iter().any(|mark| memchr::memmem::find(bytes, mark).is_some());
-        return Ok(Program { form, bytes, donates });
+        // bytecode that cannot be read is the compiler's to refuse
+        let partitions = match form {
+            ModuleForm::StablehloBytecode => integer_attribute(bytes, PARTITIONS.as_bytes()).ok().flatten(),
+            _ => partitions_in_text(bytes),
+        };
+        return Ok(Program { form, bytes, donates, partitions: partitions.unwrap_or(1) });
     }
     let (start, end) = proto::module_range(&bytes)?;
     let range = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
@@ -45,7 +56,16 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
         what: error.what.to_owned(),
         offset: start + error.offset as u64,
     })?;
-    Ok(Program { form, bytes, donates })
+    Ok(Program { form, bytes, donates, partitions: 1 })
+}
+
+fn partitions_in_text(bytes: &[u8]) -> Option<u64> {
+    let number = |at: usize| {
+        let rest = bytes.get(at + PARTITIONS.len()..)?.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
+    };
+    memchr::memmem::find_iter(bytes, PARTITIONS).find_map(number)
 }
 
 fn donates(module: &[u8]) -> Result<bool, WireError> {
@@ -78,6 +98,28 @@ mod tests {
             let bytes = sample(name);
             let program = read_program(&bytes, name).unwrap();
             assert_eq!((program.form, program.donates, program.bytes), (form, donates, &bytes[..]), "{name}");
+        }
+    }
+
+    /// JAX 0.10.2 exported one function under a mesh of two devices in both forms.
+    #[test]
+    fn partitions_are_told_in_text_and_bytecode() {
+        for (name, partitions) in
+            [("sharded2.mlir", 2), ("sharded2.mlirbc", 2), ("add.mlir", 1), ("add.mlirbc", 1), ("add.hlo.pb", 1)]
+        {
+            assert_eq!(read_program(&sample(name), name).unwrap().partitions, partitions, "{name}");
+        }
+        for (text, partitions) in [
+            ("module @m attributes {mhlo.num_partitions=12:i32} {}", 12),
+            ("module @m attributes {mhlo.num_partitions} {}", 1),
+            ("module @m {} // mhlo.num_partitions = 99999999999999999999", 1),
+        ] {
+            assert_eq!(read_program(text.as_bytes(), "text").unwrap().partitions, partitions, "{text}");
+        }
+        let bytes = sample("sharded2.mlirbc");
+        for end in 4..bytes.len() {
+            let cut = read_program(&bytes[..end], "cut").unwrap();
+            assert!(cut.partitions <= 2, "a file cut at {end}");
         }
     }
 

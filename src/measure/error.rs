@@ -29,6 +29,14 @@ pub enum MeasureError {
         /// The file.
         path: PathBuf,
     },
+    /// The program runs on several devices, whose kernels are not one list.
+    #[error("`{path}`: is a program of {partitions} partitions; give one that runs on one device", path = path.display())]
+    Partitioned {
+        /// The file.
+        path: PathBuf,
+        /// Its partitions.
+        partitions: u64,
+    },
     /// An input cannot be made.
     #[error("argument {index}: {source}")]
     Fill {
@@ -84,6 +92,7 @@ impl MeasureError {
             Self::Unreadable { .. }
             | Self::NotAProgram(_)
             | Self::HloText { .. }
+            | Self::Partitioned { .. }
             | Self::Fill { .. }
             | Self::InputSize { .. } => true,
             Self::Failed(failure) => matches!(

@@ -30,6 +30,9 @@ impl MeasuredProgram {
         let bytes = read_whole(path, MAX_PROGRAM_BYTES)
             .map_err(|source| MeasureError::Unreadable { path: path.to_owned(), source })?;
         let program = read_program(&bytes, &path.display().to_string())?;
+        if program.partitions > 1 {
+            return Err(MeasureError::Partitioned { path: path.to_owned(), partitions: program.partitions });
+        }
         let format = match program.form {
             ModuleForm::StablehloText => ProgramFormat::StablehloText,
             ModuleForm::StablehloBytecode => ProgramFormat::StablehloPortable,

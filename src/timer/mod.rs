@@ -6,6 +6,7 @@ mod command;
 pub mod conformance;
 pub mod exec;
 mod model;
+mod partitions;
 #[cfg(feature = "pjrt")]
 pub mod pjrt;
 mod profiled;

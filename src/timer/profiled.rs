@@ -7,6 +7,7 @@ use std::path::Path;
 use tempfile::TempPath;
 
 use super::model::{Failure, FailureKind, Metric};
+use super::partitions::{NoRuns, Run, runs};
 use super::protocol::Profiled;
 use crate::profile::{DeviceTime, Execution, Finding, Layout, XSpace, executions, executions_of_runs};
 
@@ -26,8 +27,8 @@ pub struct ProfiledRound {
     module_name: Option<String>,
     /// The XSpace as the worker left it, there as long as this is.
     file: Option<TempPath>,
-    /// For each launch its runs: places in `times.executions`.
-    launches: Vec<Vec<usize>>,
+    /// For each launch its runs.
+    launches: Vec<Vec<Run>>,
 }
 
 impl ProfiledRound {
@@ -35,7 +36,28 @@ impl ProfiledRound {
     pub(crate) fn read(profiled: &Profiled, launches: &[(usize, u32)]) -> Result<Self, Failure> {
         let file = TempPath::try_from_path(&profiled.profile).map_err(|error| failure(&profiled.profile, error))?;
         let round = Self::of(&read(&file)?, profiled.module_name.as_deref(), launches)?;
+        round.check_devices(profiled.devices.as_deref())?;
         Ok(Self { file: Some(file), ..round })
+    }
+
+    /// What the devices of a launch show is only known to be whole where their number is: one unless told.
+    fn check_devices(&self, told: Option<&[u32]>) -> Result<(), Failure> {
+        for (launch, runs) in self.launches.iter().enumerate() {
+            let told = told.map_or(Some(1), |told| told.get(launch).copied());
+            let told = told.ok_or_else(|| {
+                let message = "the worker does not tell the `devices` of every launch".to_owned();
+                Failure::new(FailureKind::Protocol, message)
+            })?;
+            if let Some(run) = runs.iter().find(|run| run.len() != told as usize) {
+                let message = format!(
+                    "the profile holds executions on {} devices of a program that ran on {told}{}",
+                    run.len(),
+                    findings(&self.times)
+                );
+                return Err(Failure::new(FailureKind::Protocol, message));
+            }
+        }
+        Ok(())
     }
 
     /// Finds every launch in a profile.
@@ -86,20 +108,31 @@ impl ProfiledRound {
         &self.times
     }
 
-    /// The runs of a launch, in the order in which they started.
+    /// The runs of a launch, in the order in which they started: of a program that ran on several devices the execution
+    /// that was under way longest, from its first operation to its last.
     pub fn runs(&self, launch: usize) -> impl Iterator<Item = &Execution> {
         let runs = self.launches.get(launch).map(Vec::as_slice).unwrap_or_default();
-        runs.iter().filter_map(|&run| self.times.executions.get(run))
+        runs.iter().filter_map(|run| self.executions(run).max_by_key(|execution| execution.span_ps))
     }
 
-    /// One duration, nanoseconds, for each run of each launch.
+    /// One duration, nanoseconds, for each run of each launch: that of the slowest device.
     pub fn durations(&self, metric: Metric) -> Vec<Vec<u64>> {
-        (0..self.launches.len()).map(|launch| self.runs(launch).map(|run| duration_ns(run, metric)).collect()).collect()
+        let slowest = |run: &Run| slowest_ns(self.executions(run), metric);
+        self.launches.iter().map(|runs| runs.iter().filter_map(slowest).collect()).collect()
+    }
+
+    fn executions(&self, run: &Run) -> impl Iterator<Item = &Execution> {
+        run.iter().filter_map(|&place| self.times.executions.get(place))
     }
 }
 
+/// The longest duration, nanoseconds.
+pub(crate) fn slowest_ns<'a>(executions: impl IntoIterator<Item = &'a Execution>, metric: Metric) -> Option<u64> {
+    executions.into_iter().map(|execution| duration_ns(execution, metric)).max()
+}
+
 /// An execution's duration, nanoseconds.
-pub(crate) fn duration_ns(execution: &Execution, metric: Metric) -> u64 {
+fn duration_ns(execution: &Execution, metric: Metric) -> u64 {
     let ps = if metric == Metric::Busy { execution.busy_ps } else { execution.span_ps };
     ps.saturating_add(500) / 1000
 }
@@ -123,34 +156,40 @@ fn findings(times: &DeviceTime) -> String {
     if findings.is_empty() { String::new() } else { format!(" ({})", findings.join("; ")) }
 }
 
-fn by_name(times: &DeviceTime, module_name: &str, launches: &[(usize, u32)]) -> Result<Vec<Vec<usize>>, Failure> {
-    let mut by_name: HashMap<&str, Vec<(i64, usize)>> = HashMap::new();
+/// The runs that these executions are, where there are as many as were launched.
+fn launched(times: &DeviceTime, of: &str, places: &[usize], launched: usize) -> Result<Vec<Run>, Failure> {
+    runs(times, places, launched).map_err(|why| {
+        let holds = match why {
+            NoRuns::OtherCount(found) => format!("{found} executions{of}, {launched} were launched"),
+            NoRuns::Uneven(found) => format!("executions{of}, {found}; {launched} were launched on each"),
+        };
+        Failure::new(FailureKind::Protocol, format!("the profile holds {holds}{}", findings(times)))
+    })
+}
+
+fn by_name(times: &DeviceTime, module_name: &str, launches: &[(usize, u32)]) -> Result<Vec<Vec<Run>>, Failure> {
+    let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
     for (place, execution) in times.executions.iter().enumerate() {
-        by_name.entry(times.name(execution.module)).or_default().push((execution.start_ps, place));
+        by_name.entry(times.name(execution.module)).or_default().push(place);
     }
     let of_launch = |&(candidate, runs): &(usize, u32)| {
         let name = module_name.replace("{candidate}", &candidate.to_string());
-        let mut found = by_name.remove(name.as_str()).unwrap_or_default();
-        found.sort_unstable();
-        if found.len() != runs as usize {
-            let message = format!(
-                "the profile holds {} executions of `{name}`, {runs} were launched{}",
-                found.len(),
-                findings(times)
-            );
-            return Err(Failure::new(FailureKind::Protocol, message));
-        }
-        Ok(found.into_iter().map(|(_, place)| place).collect())
+        let found = by_name.remove(name.as_str()).unwrap_or_default();
+        launched(times, &format!(" of `{name}`"), &found, runs as usize)
     };
     launches.iter().map(of_launch).collect()
 }
 
-/// How often each program ran, if no execution has an id and they are not as many as were launched: then one operation
-/// may come several times in an execution. Programs appear in the order in which candidates were launched.
+/// How often each program ran, if no execution has an id and a device has not as many as were launched: then one
+/// operation may come several times in an execution. Programs appear in the order in which candidates were launched.
 fn runs_of_programs(times: &DeviceTime, launches: &[(usize, u32)]) -> Option<BTreeMap<(String, Option<i64>), u64>> {
     let told = |execution: &Execution| execution.run_id.is_some() || execution.layout != Layout::DeviceStreams;
     let launched: usize = launches.iter().map(|&(_, runs)| runs as usize).sum();
-    if times.executions.len() == launched || times.executions.iter().any(told) {
+    let mut of_device: BTreeMap<_, usize> = BTreeMap::new();
+    for execution in &times.executions {
+        *of_device.entry((execution.plane, execution.device)).or_default() += 1;
+    }
+    if of_device.values().all(|&found| found == launched) || times.executions.iter().any(told) {
         return None;
     }
     let mut runs: Vec<(usize, u64)> = Vec::new();
@@ -172,34 +211,28 @@ fn runs_of_programs(times: &DeviceTime, launches: &[(usize, u32)]) -> Option<BTr
     (programs.len() == runs.len()).then(|| programs.into_iter().zip(runs.into_iter().map(|(_, runs)| runs)).collect())
 }
 
-fn by_order(times: &DeviceTime, launches: &[(usize, u32)]) -> Result<Vec<Vec<usize>>, Failure> {
-    let launched: usize = launches.iter().map(|&(_, runs)| runs as usize).sum();
-    let mut found: Vec<(i64, usize)> =
-        times.executions.iter().enumerate().map(|(place, execution)| (execution.start_ps, place)).collect();
-    found.sort_unstable();
-    if found.len() != launched {
-        let message =
-            format!("the profile holds {} executions, {launched} were launched{}", found.len(), findings(times));
-        return Err(Failure::new(FailureKind::Protocol, message));
-    }
+fn by_order(times: &DeviceTime, launches: &[(usize, u32)]) -> Result<Vec<Vec<Run>>, Failure> {
+    let all: usize = launches.iter().map(|&(_, runs)| runs as usize).sum();
+    let places: Vec<usize> = (0..times.executions.len()).collect();
+    let found = launched(times, "", &places, all)?;
     // what is missing may be the middle of an execution, which then looks faster than it is
     if times.findings.iter().any(|finding| matches!(finding, Finding::DroppedEvents { .. })) {
         let message = format!("the profile is not whole{}", findings(times));
         return Err(Failure::new(FailureKind::Protocol, message));
     }
-    let mut places = found.into_iter().map(|(_, place)| place);
-    let of_launches: Vec<Vec<usize>> =
-        launches.iter().map(|&(_, runs)| places.by_ref().take(runs as usize).collect()).collect();
+    let mut found = found.into_iter();
+    let of_launches: Vec<Vec<Run>> =
+        launches.iter().map(|&(_, runs)| found.by_ref().take(runs as usize).collect()).collect();
     check_programs(times, launches, &of_launches)?;
     Ok(of_launches)
 }
 
 /// A candidate is one program, and no two candidates are the same one: else the order is not that of the launches.
-fn check_programs(times: &DeviceTime, launches: &[(usize, u32)], found: &[Vec<usize>]) -> Result<(), Failure> {
+fn check_programs(times: &DeviceTime, launches: &[(usize, u32)], found: &[Vec<Run>]) -> Result<(), Failure> {
     let mut program_of: BTreeMap<usize, i64> = BTreeMap::new();
     let mut candidate_of: BTreeMap<i64, usize> = BTreeMap::new();
-    for (&(candidate, _), places) in launches.iter().zip(found) {
-        let programs = places.iter().filter_map(|&place| times.executions.get(place)?.program_id);
+    for (&(candidate, _), runs) in launches.iter().zip(found) {
+        let programs = runs.iter().flatten().filter_map(|&place| times.executions.get(place)?.program_id);
         for program in programs {
             let (of_candidate, of_program) =
                 (*program_of.entry(candidate).or_insert(program), *candidate_of.entry(program).or_insert(candidate));
@@ -246,6 +279,21 @@ mod tests {
         assert!(more.message.contains("5 executions") && more.message.contains("6 were launched"), "{more}");
         let absent = failed(&[(9, 1)]);
         assert!(absent.needs_restart() && absent.message.contains("holds 0 executions"), "{absent}");
+    }
+
+    /// The devices that the worker tells, one unless told, are those of the profile.
+    #[test]
+    fn a_device_that_left_nothing_is_missed() {
+        let launches = [0, 1].map(|candidate| (candidate, 5));
+        let round = ProfiledRound::find(times(), Some(NAME), &launches).unwrap();
+        round.check_devices(None).unwrap();
+        round.check_devices(Some(&[1, 1])).unwrap();
+        let missed = round.check_devices(Some(&[1, 2])).unwrap_err();
+        assert!(
+            missed.needs_restart() && missed.message.contains("on 1 devices of a program that ran on 2"),
+            "{missed}"
+        );
+        assert!(round.check_devices(Some(&[1])).unwrap_err().message.contains("`devices` of every launch"));
     }
 
     /// The order that the functions' names tell, found without them.

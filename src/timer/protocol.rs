@@ -274,6 +274,9 @@ pub struct Profiled {
     /// the order in which they started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module_name: Option<String>,
+    /// On how many devices the program of each launch ran: one, unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<Vec<u32>>,
 }
 
 /// The answer to `outputs`.

@@ -1,4 +1,4 @@
-//! MLIR bytecode of a portable artifact, as far as its semantic digest needs it.
+//! MLIR bytecode of a portable artifact, as far as its semantic digest and its number of partitions need it.
 //!
 //! Attributes and types are numbered in one table that locations share, and sorted by how often they are used, so a
 //! program recorded at another place differs in nearly every byte. The digest therefore resolves each reference to the
@@ -9,7 +9,9 @@
 
 mod container;
 mod encoding;
+mod partitions;
 mod walk;
 
 pub(crate) use container::find_cut;
+pub(crate) use partitions::integer_attribute;
 pub(crate) use walk::semantic_digest;

@@ -17,6 +17,7 @@ use super::profiler::Profiler;
 use super::signature::read_signature;
 use super::timer::HOST_CLOCK;
 use crate::array::ArraySpec;
+use crate::hlo::{Program, read_program};
 use crate::registry::ProgramFormat;
 use crate::timer::model::{Failure, FailureKind, Source};
 use crate::timer::protocol::{
@@ -132,6 +133,12 @@ impl PjrtWorker {
         let opened = self.client()?;
         let code = read_bounded(&program.path, MAX_PROGRAM_BYTES)
             .map_err(|error| Failure::new(FailureKind::NoProgram, error.message))?;
+        // what cannot be read here is the plugin's to refuse
+        if let Ok(Program { partitions: partitions @ 2.., .. }) = read_program(&code, "program") {
+            let message =
+                format!("the program has {partitions} partitions, this timer runs one; `--timer jax` runs them");
+            return Err(Failure::new(FailureKind::Device, message));
+        }
         let start = Instant::now();
         let executable =
             Executable::compile(&opened.client, &code, program.format.pjrt_format(), &opened.compile_options)
@@ -317,7 +324,7 @@ impl Worker for PjrtWorker {
         let bytes = session.finish().map_err(failed)?;
         let profile = folder.join("round.xplane.pb");
         write_file(&profile, &bytes)?;
-        Ok(Profiled { profile, module_name: None })
+        Ok(Profiled { profile, module_name: None, devices: None })
     }
 
     fn outputs(&mut self, candidate: usize, folder: &Path) -> Result<Outputs, Failure> {

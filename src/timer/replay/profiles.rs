@@ -12,7 +12,8 @@ use super::index::{IndexedInvocation, NUMBER, ProfileIndex, TakenProfile, TakenR
 use crate::device::DeviceFingerprint;
 use crate::profile::{DeviceTime, XSpace, capture_files, executions};
 use crate::timer::model::{Failure, FailureKind, Job, Metric, OutputArray, Prepared, Source, Timer};
-use crate::timer::profiled::{ProfiledRound, default_metric, duration_ns};
+use crate::timer::partitions::by_run_id;
+use crate::timer::profiled::{ProfiledRound, default_metric, slowest_ns};
 
 /// Most modules that a message lists.
 const MODULES_LISTED: usize = 4;
@@ -214,15 +215,21 @@ impl Found {
             for finding in &times.findings {
                 tracing::warn!("profile `{name}`: {finding}");
             }
-            let mut started: Vec<_> = times.executions.iter().collect();
-            started.sort_by_key(|execution| execution.start_ps);
-            for execution in started {
+            let mut of_function: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+            for (place, execution) in times.executions.iter().enumerate() {
                 if let Some(&function) = functions.get(times.name(execution.module)) {
-                    let lists = self.samples.entry(function).or_default();
-                    if lists.is_empty() {
-                        lists.push(Vec::new());
-                    }
-                    lists.iter_mut().for_each(|list| list.push(duration_ns(execution, metric)));
+                    of_function.entry(function).or_default().push(place);
+                }
+            }
+            for (function, places) in of_function {
+                let lists = self.samples.entry(function).or_default();
+                if lists.is_empty() {
+                    lists.push(Vec::new());
+                }
+                for run in by_run_id(&times, &places) {
+                    let executions = run.iter().filter_map(|&place| times.executions.get(place));
+                    let slowest = slowest_ns(executions, metric);
+                    lists.iter_mut().for_each(|list| list.extend(slowest));
                 }
             }
         }

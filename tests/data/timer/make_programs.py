@@ -1,5 +1,8 @@
 """Makes the programs of this folder again: StableHLO text as JAX lowers it. Run with JAX on CPU."""
 
+import os
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 import jax
 import jax.export
 import jax.numpy as jnp
@@ -36,3 +39,24 @@ portable = jax.export.export(add)(f32(4), f32(4)).mlir_module_serialized
 (here / "add.mlirbc").write_bytes(portable)
 module = add.lower(f32(4), f32(4)).compiler_ir("hlo")
 (here / "add.hlo.pb").write_bytes(module.as_serialized_hlo_module_proto())
+
+# one function of two partitions, each with half of the dimension that is added up: its outputs stay in parts, or are
+# whole on both devices, and it is written down for Shardy and for the partitioner before it; it may destroy `x`
+mesh = jax.sharding.Mesh(jax.devices(), ("x",))
+over = lambda *axes: jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
+arguments = f32(64, 128), f32(128, 32), f32(32)
+
+
+def partitioned(*outputs):
+    inputs = over(None, "x"), over("x", None), over()
+    function = lambda x, w, b: (x @ w + b, x * 2.0)
+    return jax.jit(function, in_shardings=inputs, out_shardings=outputs, donate_argnums=(0,))
+
+
+parts = partitioned(over("x", None), over(None, "x"))
+(here / "sharded2.mlirbc").write_bytes(jax.export.export(parts)(*arguments).mlir_module_serialized)
+(here / "sharded2.mlir").write_text(parts.lower(*arguments).as_text())
+(here / "sharded2_whole.mlir").write_text(partitioned(over(), over()).lower(*arguments).as_text())
+jax.config.update("jax_use_shardy_partitioner", False)
+jax.clear_caches()
+(here / "sharded2_gspmd.mlir").write_text(parts.lower(*arguments).as_text())

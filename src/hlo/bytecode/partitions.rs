@@ -1,0 +1,54 @@
+//! The number of partitions that a module's attributes name.
+
+use super::container::{Encoded, Reader, Result, outline, read_dialects, read_strings, read_table, section};
+use crate::hlo::error::ScanErrorKind;
+
+/// Codes of builtin attributes: `mlir/IR/BuiltinDialectBytecode.td`.
+mod code {
+    pub(super) const DICTIONARY: u64 = 1;
+    pub(super) const STRING: u64 = 2;
+    pub(super) const INTEGER: u64 = 8;
+}
+
+/// The integer that some dictionary has under this name; only the module's has `mhlo.num_partitions`.
+pub(crate) fn integer_attribute(bytes: &[u8], name: &[u8]) -> Result<Option<u64>> {
+    // most modules have no such name, and need no reading
+    if memchr::memmem::find(bytes, name).is_none() {
+        return Ok(None);
+    }
+    let (version, mut sections) = outline(bytes)?;
+    let mut section = |id: usize| {
+        let found = sections.get_mut(id).and_then(Option::take);
+        found.ok_or_else(|| ScanErrorKind::Truncated { what: format!("no section {id}"), offset: bytes.len() as u64 })
+    };
+    let strings = read_strings(section(section::STRING)?)?;
+    let (dialects, _) = read_dialects(section(section::DIALECT)?, version, &strings)?;
+    let (attributes, _) = read_table(section(section::ATTR_TYPE_OFFSET)?, &section(section::ATTR_TYPE)?, &dialects)?;
+    for dictionary in &attributes {
+        let Some(mut pairs) = fields(dictionary, code::DICTIONARY)? else { continue };
+        for _ in 0..pairs.varint()? {
+            let (key, value) = (pairs.index()?, pairs.index()?);
+            let key = attributes.get(key).map_or(Ok(None), |key| fields(key, code::STRING))?;
+            let is_named = match key {
+                Some(mut key) => strings.get(key.index()?).is_some_and(|text| *text == name),
+                None => false,
+            };
+            let value = attributes.get(value).filter(|_| is_named);
+            if let Some(mut integer) = value.map_or(Ok(None), |value| fields(value, code::INTEGER))? {
+                let _its_type = integer.varint()?;
+                // the sign is the lowest bit
+                return Ok(Some(integer.varint()? >> 1));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// What follows the code of a builtin attribute, where it is this one.
+fn fields<'a>(attribute: &Encoded<'a>, code: u64) -> Result<Option<Reader<'a>>> {
+    if attribute.dialect != b"builtin" || !attribute.is_custom {
+        return Ok(None);
+    }
+    let mut reader = Reader { bytes: attribute.bytes, at: 0, base: attribute.base };
+    Ok((reader.varint()? == code).then_some(reader))
+}
