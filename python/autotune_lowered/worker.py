@@ -6,6 +6,7 @@ Needs JAX (0.6 or later) with its MLIR bindings; nothing else. The file is compl
 along; importing it changes nothing, and JAX is imported where it is used.
 """
 
+import concurrent.futures
 import glob
 import importlib.util
 import json
@@ -16,6 +17,7 @@ import tempfile
 import time
 
 LIMIT = 1 << 20
+METHODS = ("hello", "begin", "compile-ahead", "load", "measure-round", "outputs", "end", "shutdown")
 MODULE_NAME = "jit_autotune_fn_%d"
 # XLA's names of element types to numpy's, where they differ
 NUMPY_NAMES = {
@@ -134,6 +136,9 @@ class Worker:
         self.placed = {}
         self.loaded = {}
         self.job = {}
+        # compilations in the background, by candidate: what was asked for, and what will come of it
+        self.ahead = {}
+        self.pool = None
 
     def hello(self, _):
         import jax
@@ -142,16 +147,33 @@ class Worker:
             "protocol": 1,
             "worker": "jax %s" % jax.__version__,
             # recipes are built by the package, which need not be where this file is
-            "capabilities": ["profile"]
+            "capabilities": ["profile", "compile-ahead"]
             + ["build-recipes"] * (importlib.util.find_spec("autotune_lowered") is not None),
             "source": "device-profile",
             "devices": [fingerprint(device) for device in self.devices],
             "device": self.index,
         }
 
+    def compile_ahead(self, params):
+        """Begins a compilation in the background: XLA compiles with the interpreter's lock released."""
+        # a recipe runs code of other libraries, which need not bear company
+        if params.get("program") is None:
+            return {}
+        if self.pool is None:
+            self.pool = concurrent.futures.ThreadPoolExecutor(min(8, available_cores()))
+        self.ahead[params["candidate"]] = (params, self.pool.submit(self.compiled, params))
+        return {}
+
+    def forget_ahead(self):
+        """Ends what nobody loaded; what is under way is waited for, since it would disturb a measurement."""
+        waiting, self.ahead = self.ahead, {}
+        futures = [future for _, future in waiting.values() if not future.cancel()]
+        concurrent.futures.wait(futures)
+
     def begin(self, params):
         import numpy as np
 
+        self.forget_ahead()
         self.loaded, self.placed = {}, {}
         self.inputs = []
         self.job = params
@@ -162,6 +184,14 @@ class Worker:
         return {}
 
     def load(self, params):
+        asked, future = self.ahead.pop(params["candidate"], (None, None))
+        # another thread's failure is raised here, as this one's would be
+        compiled = future.result() if asked == params else self.compiled(params)
+        self.loaded[params["candidate"]], answer = compiled
+        return answer
+
+    def compiled(self, params):
+        """A candidate's program, compiled, and what `load` answers."""
         program = params.get("program")
         if program is None:
             form, module = "stablehlo-portable", self.build(params["config"])
@@ -177,8 +207,7 @@ class Worker:
         except Exception as error:
             kind = "custom-call" if "custom call" in str(error) else "compile"
             raise Failed(kind, str(error)) from error
-        self.loaded[params["candidate"]] = loaded
-        return {"compile_ns": time.perf_counter_ns() - start, "signature": {"parameters": signature}}
+        return loaded, {"compile_ns": time.perf_counter_ns() - start, "signature": {"parameters": signature}}
 
     def build(self, config):
         """The program of a config that the recorder could not lower, by the recipe that it left."""
@@ -294,6 +323,7 @@ class Worker:
         """Runs the launches in order under one trace and keeps its XSpace."""
         import jax
 
+        self.forget_ahead()
         devices = [self.find(launch["candidate"]).count for launch in params["launches"]]
         folder = tempfile.mkdtemp(dir=params["folder"])
         try:
@@ -324,6 +354,7 @@ class Worker:
         return {"outputs": written}
 
     def end(self, _):
+        self.forget_ahead()
         self.loaded, self.placed, self.inputs = {}, {}, []
         return {}
 
@@ -430,7 +461,7 @@ def answer_to(worker, line):
         request = json.loads(line)
         answer["id"] = request["id"]
         method = request["method"]
-        if method not in ("hello", "begin", "load", "measure-round", "outputs", "end", "shutdown"):
+        if method not in METHODS:
             raise Failed("protocol", "unknown method %r" % method)
         answer["result"] = getattr(worker, method.replace("-", "_"))(request["params"])
         return answer, method == "shutdown"

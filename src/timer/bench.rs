@@ -65,6 +65,13 @@ impl Bench {
         self.client()?.request::<serde_json::Value>(Call::Begin(params), limit).map(drop)
     }
 
+    /// Lets the worker compile a candidate in the background. After a restart that is not done again: candidates are then
+    /// loaded one by one, so that one that breaks the worker is the one that is blamed.
+    pub(crate) fn compile_ahead(&mut self, params: LoadParams) -> Result<(), Failure> {
+        let limit = self.limits.load;
+        self.client()?.request::<serde_json::Value>(Call::CompileAhead(params), limit).map(drop)
+    }
+
     /// Loads a candidate, and from now on after each restart.
     pub(crate) fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
         let candidate = params.candidate;

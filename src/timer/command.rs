@@ -132,6 +132,19 @@ impl Timer for CommandTimer {
         self.bench.signature(params)
     }
 
+    fn expect(&mut self, candidates: &[usize]) -> Result<(), Failure> {
+        if !self.bench.hello().can(capability::COMPILE_AHEAD) {
+            return Ok(());
+        }
+        for &candidate in candidates {
+            // what cannot be loaded at all is told when it is prepared
+            if let Ok(params) = self.load_params(candidate) {
+                self.bench.compile_ahead(params)?;
+            }
+        }
+        Ok(())
+    }
+
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let params = self.load_params(candidate)?;
         let loaded = self.bench.load(params)?;

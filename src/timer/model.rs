@@ -246,6 +246,12 @@ pub trait Timer: Send {
         Ok(None)
     }
 
+    /// Says which candidates will be prepared, in this order, so that a timer may compile several at once. No failure of
+    /// one of them shows before it is prepared.
+    fn expect(&mut self, _candidates: &[usize]) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Compiles a candidate, or takes its kept executable, and loads it beside the others.
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure>;
 

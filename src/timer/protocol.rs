@@ -54,6 +54,9 @@ pub enum Call {
         /// How often.
         runs: u32,
     },
+    /// Compiles a candidate while others are loaded, for its `load` to come; capability `compile-ahead`. Answered by an
+    /// empty object, at once; what goes wrong is told by `load`.
+    CompileAhead(LoadParams),
     /// Runs candidates under one profile; capability `profile`, in place of `measure`. Answered by [`Profiled`].
     MeasureRound {
         /// What to launch, in this order.
@@ -83,6 +86,7 @@ impl Call {
             Self::Compile(_) => "compile",
             Self::Load(_) => "load",
             Self::Measure { .. } => "measure",
+            Self::CompileAhead(_) => "compile-ahead",
             Self::MeasureRound { .. } => "measure-round",
             Self::Outputs { .. } => "outputs",
             Self::End {} => "end",
@@ -206,6 +210,8 @@ impl Hello {
 pub mod capability {
     /// `compile` works, and `load` takes its `executable`.
     pub const COMPILE: &str = "compile";
+    /// `compile-ahead` works: candidates are compiled side by side.
+    pub const COMPILE_AHEAD: &str = "compile-ahead";
     /// `load` works without a program: the worker builds it from the config.
     pub const BUILD_PROGRAMS: &str = "build-programs";
     /// `load` works without a program where `begin` came with a recipe.

@@ -79,6 +79,9 @@ fn answer(worker: &mut dyn Worker, call: Call) -> Result<Value, Failure> {
         Call::Compile(params) => to_value(worker.compile(params)?),
         Call::Load(params) => to_value(worker.load(params)?),
         Call::Measure { candidate, runs } => to_value(worker.measure(candidate, runs)?),
+        Call::CompileAhead(_) => {
+            Err(Failure::new(FailureKind::Protocol, "`compile-ahead` is not a method of this worker"))
+        }
         Call::MeasureRound { launches, folder } => to_value(worker.measure_round(&launches, &folder)?),
         Call::Outputs { candidate, folder } => to_value(worker.outputs(candidate, &folder)?),
         Call::End {} => {

@@ -114,6 +114,10 @@ impl Measuring<'_, '_> {
         // the baseline first: without it nothing can be decided
         order.sort_by_key(|&candidate| candidate != self.identity.baseline);
         let of = order.len();
+        if let Err(failure) = self.timer.expect(&order) {
+            // nobody knows which of them broke it: from here on they are loaded one by one
+            self.restart(failure)?;
+        }
         for (done, candidate) in order.into_iter().enumerate() {
             self.check_cancelled()?;
             let mut outcome = self.timer.prepare(candidate);
