@@ -2,8 +2,9 @@
 
 Speaks the worker protocol of `docs/worker-protocol.md` on stdin and stdout. Every candidate's module is named
 `jit_autotune_fn_{candidate}`, so that its executions are found in the XSpace; all launches of a round are in one trace.
-Needs JAX (0.8 or later: profiles of older ones hold no executions on a CPU) with its MLIR bindings; nothing else. The file is complete in itself, since the program carries it
-along; importing it changes nothing, and JAX is imported where it is used.
+Needs JAX (0.8 or later: profiles of older ones hold no executions on a CPU) with its MLIR bindings; nothing else. The
+file is complete in itself, since the program carries it along; importing it changes nothing, and JAX is imported where
+it is used.
 """
 
 import concurrent.futures
