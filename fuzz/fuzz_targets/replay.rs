@@ -23,6 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         .iter()
         .take(4)
         .map(|invocation| Job {
+                recipe: None,
             op_id: invocation.op_id.clone(),
             call_key: invocation.call_key.clone(),
             direction: Direction::Forward,
