@@ -110,3 +110,33 @@ impl Scale {
         curve.sum::<f64>() / (self.end - self.start + 1) as f64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Times 1 to 101: the package's own arithmetic by hand. Target of 0.95: 1 + 50 × 0.05 = 3.5, reached at place 98
+    /// of 101 in descending order (time 3), so t = ceil(98 / 4) = 25. Of 0.01: 50.5, place 51 (time 50), ceil(51 / 51) = 1.
+    #[test]
+    fn the_axis_is_the_packages() {
+        let scale = Scale::new((1..=101).map(f64::from), CUT_OFF).unwrap();
+        assert_eq!((scale.optimum, scale.median, scale.start, scale.end), (1.0, 51.0, 1, 25));
+        // r(1) = round(102 / 2) = 51, r(4) = round(81.6) = 82, r(24) = round(97.92) = 98: counted from the slowest, 101
+        assert_eq!([1, 4, 24].map(|at| scale.baseline(at)), [50.0, 19.0, 3.0]);
+        // Python rounds 2.5 to 2: r(1) of 4 times
+        let four = Scale::new([1.0, 2.0, 3.0, 8.0], 0.5).unwrap();
+        assert_eq!(four.baseline(1), 2.0);
+    }
+
+    #[test]
+    fn the_optimum_at_once_is_one_and_the_baseline_itself_is_none() {
+        let scale = Scale::new((1..=101).map(f64::from), CUT_OFF).unwrap();
+        assert!((scale.score(&[vec![Some(1.0)]]) - 1.0).abs() < 1e-12);
+        let baseline: Vec<Option<f64>> = (1..=25).map(|at| Some(scale.baseline(at))).collect();
+        assert!(scale.score(std::slice::from_ref(&baseline)).abs() < 1e-12);
+        // one run at the baseline and one at the optimum: half way, on the mean of their times
+        assert!((scale.score(&[baseline, vec![Some(1.0); 25]]) - 0.5).abs() < 1e-12);
+        // nothing found counts as the slowest: (B - 101) / (B - 1), far below random
+        assert!(scale.score(&[vec![None; 25]]) < -1.0);
+    }
+}
