@@ -88,10 +88,7 @@ fn both_formats_are_read_gzip_or_not_and_say_the_same() {
     let (auto, random) = (scores(0), scores(1));
     assert_eq!((auto[0], random[0]), (auto[1], random[1]));
     assert_eq!((auto[2], random[2]), (auto[3], random[3]));
-    assert!(
-        auto.iter().zip(&random).all(|(auto, random)| *auto > random + 0.2 && random.abs() < 0.5),
-        "{auto:?} {random:?}"
-    );
+    assert!(auto.iter().all(|auto| *auto > 0.5) && random.iter().all(|random| *random < 0.3), "{auto:?} {random:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::search::{Outcome, Recorded};
 
 use super::args::SearchArgs;
 
-const DRIVER: &str = include_str!("kernel_tuner.py");
+const DRIVER: &str = include_str!("peer_driver.py");
 
 /// What one strategy of the peer did on one space.
 pub(super) struct PeerRuns {

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::kernel::Coordinates;
 use crate::search::space::{Parameter, Space};
 
-/// Inverse squared length of a parameter before anything is known of it: half of its range.
-const WEIGHT: f32 = 4.0;
+/// Inverse squared length of a parameter before anything is known of it: its whole range.
+const WEIGHT: f32 = 1.0;
 /// Weight of a parameter's alignment to that of the parameter.
 const ALIGNMENT: f32 = 0.25;
 /// Weight of two values of an ordered parameter being different at all, to that of the parameter. With few outcomes

@@ -14,8 +14,8 @@ use crate::search::space::Space;
 use crate::search::strategy::{Outcome, Plan, SearchStrategy};
 
 /// Configs asked before there is a model, and how many by chance they are chosen from.
-const DESIGN: usize = 4;
-const DESIGN_FROM: usize = 256;
+const DESIGN: usize = 3;
+const DESIGN_FROM: usize = 512;
 /// Outcomes that a model is built from, at most: the best half, the others by chance.
 const MOST_OUTCOMES: usize = 192;
 /// Configs that are looked at for the next question.

@@ -5,7 +5,7 @@ use crate::stats;
 
 /// Times above this quantile of those told, and a part of the way further, count as one: how slow a slow config is
 /// must not bend the model where it matters.
-const SLOW: f64 = 0.6;
+const SLOW: f64 = 0.75;
 const BEYOND: f64 = 0.5;
 
 /// Logarithms of times, cut off above and standardised. A config that failed counts as one at the cut.
