@@ -226,3 +226,27 @@ fn a_budget_too_small_for_anything_asks_for_nothing_or_one() {
         assert_eq!(strategy.ask(), None, "{kind:?}");
     }
 }
+
+/// The recorded spaces beside the checkout, where they are: whatever the space, better than chance.
+#[test]
+fn recorded_spaces_are_searched_better_than_by_chance() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/t4");
+    for (name, configs, axis_end) in
+        [("convolution_milo_MI250X.json.gz", 4362, 51), ("convolution_milo_W6600_T4.json.gz", 4362, 8)]
+    {
+        let Ok(file) = std::fs::File::open(folder.join(name)) else {
+            eprintln!("skipped: {} is not there", folder.join(name).display());
+            continue;
+        };
+        let recorded = autotune_lowered::search::read(file).unwrap();
+        // both figures by a few lines of Python on the same file
+        let scale = Scale::new(recorded.times(), 0.95).unwrap();
+        assert_eq!((recorded.space.count(), scale.end), (configs, axis_end), "{name}");
+        let best = |seed| {
+            let plan = Plan { space: &recorded.space, seed, budget: Some(scale.end), priors: &[] };
+            simulate(&mut *start(Kind::Auto, &plan), &recorded, scale.end).best
+        };
+        let score = scale.score(&(0..20).map(best).collect::<Vec<_>>());
+        assert!(score > 0.1, "{name}: {score}");
+    }
+}

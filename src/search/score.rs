@@ -11,7 +11,8 @@
 //! - P(t) = (B(t) - F(t)) / (B(t) - optimum), where F(t) is the best time a strategy found by t, averaged over its runs
 //!   (`baseline.py`, `get_standardised_curves`). The score is the mean of P(t) over the axis.
 //!
-//! Random search scores 0, the optimum from the first evaluation on 1. Failed configs are no part of the N times, and cost a
+//! The baseline scores 0, the optimum from the first evaluation on 1; the mean of random searches lies below 0 where times are
+//! skewed, since the time at the expected place is better than the expected time. Failed configs are no part of the N times, and cost a
 //! strategy an evaluation. A run that has found nothing yet counts as the slowest time.
 
 /// The package's default share between median and optimum at which the axis ends.
