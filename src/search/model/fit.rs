@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn what_does_not_matter_loses_its_weight() {
         let rows: Vec<Vec<f32>> =
-            (0..40_u8).map(|n| vec![f32::from(n * 7 % 10) / 9.0, f32::from(n * 13 % 8) / 7.0]).collect();
+            (0..40_u16).map(|n| vec![f32::from(n * 7 % 10) / 9.0, f32::from(n * 13 % 8) / 7.0]).collect();
         let values: Vec<f64> = rows.iter().map(|row| (f64::from(row[0]) * 9.0).sin()).collect();
         let base = [4.0, 4.0];
         let mut shape = first(&base, [true, true].into_iter());
