@@ -115,7 +115,7 @@ fn files_that_are_no_spaces_are_one_line() {
     let failed = json!({"results": [{"configuration": {"a": 1}, "invalidity": "compile"}]}).to_string();
     let same = json!({"results": (0..9).map(|a| json!({"configuration": {"a": a}, "times": {"runtimes": [2.0]}})).collect::<Vec<_>>()});
     let twice = json!({"results": [{"configuration": {"a": 1}}, {"configuration": {"a": 1}}]}).to_string();
-    let none_at_all = json!({"results": (0..9).map(|a| json!({"configuration": {"a": a}, "times": {"runtimes": [-1.0 * f64::from(a)]}})).collect::<Vec<_>>()});
+    let none_at_all = json!({"results": (0..9).map(|a| json!({"configuration": {"a": a}, "times": {"runtimes": [-f64::from(a)]}})).collect::<Vec<_>>()});
     for (name, bytes, reason) in [
         ("cut.json", whole.as_bytes()[..whole.len() / 2].to_vec(), "not the JSON of a recorded space"),
         ("cut.json.gz", compressed[..compressed.len() / 2].to_vec(), "fetch the file again"),
