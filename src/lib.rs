@@ -31,6 +31,8 @@ pub mod cache;
 pub mod registry;
 #[cfg(feature = "tuner")]
 pub mod samples;
+#[cfg(feature = "tuner")]
+pub mod search;
 
 #[cfg(feature = "tuner")]
 pub mod matching;

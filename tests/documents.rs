@@ -56,6 +56,7 @@ fn every_member_of_the_json_is_documented() {
         &["candidates", "ls"],
         &["candidates", "show", "flash_attention"],
         &["profile", "timings", "tests/data/xplane/trivial.xplane.pb"],
+        &["bench", "search", "simulated:tiles", "--seeds", "1", "--strategy", "random"],
         &[&measure[..], &["--timer", &captured]].concat(),
     ] {
         let run = run(&cache, &[arguments, &["--format", "json"]].concat());

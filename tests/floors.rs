@@ -23,6 +23,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("registry", 2),
     ("samples", 2),
     ("cache", 2),
+    ("search", 2),
     ("matching", 3),
     ("timer", 3),
     ("measure", 4),

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::device::MatchMode;
 
+use super::bench::BenchCommand;
 use super::exit;
 
 /// An offline autotuner for lowered HLO computations.
@@ -58,6 +59,9 @@ pub(super) enum Command {
     Profile(ProfileCommand),
     /// Time one program's kernels under a profiler (docs/profiles.md)
     Measure(MeasureArgs),
+    /// Make benchmark figures again (docs/search.md)
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Run, guard or check a worker (docs/worker-protocol.md)
     #[command(subcommand)]
     Worker(WorkerCommand),

@@ -1,6 +1,7 @@
 //! The command line: arguments, progress, exit codes. The only room that prints or exits.
 
 mod args;
+mod bench;
 mod cache;
 mod candidates;
 mod device;

@@ -7,7 +7,7 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::fault::Fault;
-use super::{cache, candidates, device, logging, measure, meta, profile, registry, scan, tune, worker};
+use super::{bench, cache, candidates, device, logging, measure, meta, profile, registry, scan, tune, worker};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -24,6 +24,7 @@ pub fn main() -> ExitCode {
         Some(Command::Cache(command)) => cache::run(command, &mut out),
         Some(Command::Measure(args)) => measure::run(args, &mut out),
         Some(Command::Profile(command)) => profile::run(command, &mut out),
+        Some(Command::Bench(command)) => bench::run(command, &mut out),
         Some(Command::Worker(command)) => {
             drop(out);
             return worker::run(command);

@@ -1,0 +1,54 @@
+//! Arguments of `bench`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::cli::args::FormatArg;
+use crate::search::Kind;
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum BenchCommand {
+    /// Score search strategies on spaces of recorded times (docs/search.md)
+    Search(SearchArgs),
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct SearchArgs {
+    /// Recorded spaces: T4 results or Kernel Tuner caches, gzip or not, or `simulated:NAME` [default: the simulated ones]
+    #[arg(value_name = "SPACE")]
+    pub(super) spaces: Vec<PathBuf>,
+    /// Runs of each strategy on each space, with the seeds from 0
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(super) seeds: u64,
+    /// Only this strategy: auto, model, genetic, halving, random or exhaustive; may be given again
+    #[arg(long = "strategy", value_name = "NAME", value_parser = kind)]
+    pub(super) strategies: Vec<Kind>,
+    /// The axis ends where random search is this far from the median to the best time
+    #[arg(long, value_name = "SHARE", default_value_t = crate::search::CUT_OFF, value_parser = share)]
+    pub(super) cut_off: f64,
+    /// A Python with Kernel Tuner 1.x: its strategies run on the same spaces, in simulation, at their defaults
+    #[arg(long, value_name = "PYTHON")]
+    pub(super) peer: Option<PathBuf>,
+    /// Only this strategy of Kernel Tuner; may be given again
+    #[arg(long = "peer-strategy", value_name = "NAME", requires = "peer")]
+    pub(super) peer_strategies: Vec<String>,
+    /// Seconds for all runs of one strategy of Kernel Tuner on one space
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "peer",
+        value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(super) peer_seconds: u32,
+    #[command(flatten)]
+    pub(super) format: FormatArg,
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        format!("expected one of {}", known.join(", "))
+    })
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| *share > 0.0 && *share < 1.0);
+    share.ok_or_else(|| "expected a number between 0 and 1".to_owned())
+}

@@ -1,0 +1,38 @@
+//! Seeded choices.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// A stream of choices.
+#[derive(Debug, Clone)]
+pub(super) struct Draw {
+    words: ChaCha8Rng,
+}
+
+impl Draw {
+    /// The stream of a seed at a place of its own, such as the number of outcomes told.
+    pub(super) fn new(seed: u64, place: u64) -> Self {
+        let mut words = ChaCha8Rng::seed_from_u64(seed);
+        words.set_stream(place);
+        Self { words }
+    }
+
+    /// A number below `bound`, 0 for a bound of 0. The bias of the multiplication is below `bound` in 2^64.
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.words.next_u64()) * bound as u128) >> 64) as usize
+    }
+
+    /// A number in `[0, 1)`.
+    pub(super) fn unit(&mut self) -> f64 {
+        (self.words.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// The numbers below `count` in an order of chance (Fisher and Yates).
+    pub(super) fn shuffled(&mut self, count: usize) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..count as u32).collect();
+        for at in (1..order.len()).rev() {
+            order.swap(at, self.below(at + 1));
+        }
+        order
+    }
+}

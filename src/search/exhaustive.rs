@@ -1,0 +1,30 @@
+//! Every config, one after another.
+
+use super::history::History;
+use super::strategy::{Outcome, Plan, SearchStrategy};
+
+/// Asks for the points in their order.
+#[derive(Debug, Clone)]
+pub(super) struct Exhaustive {
+    history: History,
+    next: usize,
+}
+
+impl Exhaustive {
+    pub(super) fn new(plan: &Plan<'_>) -> Self {
+        Self { history: History::new(plan.space.count()), next: 0 }
+    }
+}
+
+impl SearchStrategy for Exhaustive {
+    fn ask(&mut self) -> Option<usize> {
+        (self.history.left() > 0).then_some(self.next)
+    }
+
+    fn tell(&mut self, point: usize, outcome: Outcome) {
+        self.history.tell(point, outcome);
+        while self.history.left() > 0 && self.history.is_seen(self.next) {
+            self.next += 1;
+        }
+    }
+}

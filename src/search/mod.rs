@@ -1,0 +1,30 @@
+//! Which config to measure next: search strategies that are asked and told, pure and seeded.
+//!
+//! A [`Space`] numbers the valid configs. A [`SearchStrategy`], started from a [`Plan`] by [`start`], names a point and is
+//! told the [`Outcome`]; it sees neither a timer nor a store, so that the tuner, a simulation or a test can drive it.
+//! Everything it asks follows from the plan and from what it was told: telling a history again resumes a search.
+//!
+//! [`simulate`] runs a strategy on a [`Recorded`] space, [`Scale`] scores it; `docs/search.md` has methods and figures.
+
+mod auto;
+mod draw;
+mod exhaustive;
+mod genetic;
+mod halving;
+mod history;
+mod kind;
+mod model;
+mod priors;
+mod random;
+mod recorded;
+mod score;
+mod simulate;
+mod space;
+mod strategy;
+
+pub use kind::{Kind, start};
+pub use recorded::{Analytic, Recorded, RecordedError, analytic, read};
+pub use score::{CUT_OFF, NoScale, Scale};
+pub use simulate::{Simulated, simulate};
+pub use space::{MAX_POINTS, NoSpace, Parameter, Space};
+pub use strategy::{Outcome, Plan, Prior, SearchStrategy};

@@ -1,0 +1,123 @@
+//! A space's points as the numbers that the model sees.
+
+use serde_json::Value;
+
+use super::kernel::Coordinates;
+use crate::search::space::{Parameter, Space};
+
+/// Inverse squared length of a parameter before anything is known of it: its whole range.
+const WEIGHT: f32 = 1.0;
+/// Weight of a parameter's alignment to that of the parameter.
+const ALIGNMENT: f32 = 0.25;
+/// Weight of two values of an ordered parameter being different at all, to that of the parameter. With few outcomes
+/// it only blurs the trend.
+const DIFFERENCE: f32 = 0.05;
+
+/// One number of a point: a parameter's value seen in one way.
+#[derive(Debug, Clone)]
+struct Feature {
+    parameter: usize,
+    /// For each of the parameter's values the number, in `[0, 1]`.
+    table: Vec<f32>,
+}
+
+/// What the model sees of each parameter that varies: the place of its value among the others; for whole numbers also
+/// the power of two that divides it, since hardware cares whether 96 is a multiple of 32; and, weighed later, whether it is the same.
+#[derive(Debug, Clone)]
+pub(super) struct Features {
+    features: Vec<Feature>,
+    /// For each feature whether there is a distance between its numbers.
+    ordered: Vec<bool>,
+    weights: Vec<f32>,
+    early: Vec<bool>,
+}
+
+impl Features {
+    pub(super) fn of(space: &Space) -> Self {
+        let mut new = Self { features: Vec::new(), ordered: Vec::new(), weights: Vec::new(), early: Vec::new() };
+        for &at in space.varying() {
+            let Some(parameter) = space.parameters().get(at) else { continue };
+            let count = parameter.values().len();
+            let places: Vec<f32> = (0..count).map(|level| level as f32 / (count - 1).max(1) as f32).collect();
+            new.add(at, places.clone(), parameter.is_ordered(), WEIGHT, true);
+            if let Some(aligned) = alignment(parameter) {
+                new.add(at, aligned, true, WEIGHT * ALIGNMENT, true);
+            }
+            if parameter.is_ordered() && count > 2 {
+                new.add(at, places, false, WEIGHT * DIFFERENCE, false);
+            }
+        }
+        new
+    }
+
+    fn add(&mut self, parameter: usize, table: Vec<f32>, ordered: bool, weight: f32, early: bool) {
+        self.features.push(Feature { parameter, table });
+        self.ordered.push(ordered);
+        self.weights.push(weight);
+        self.early.push(early);
+    }
+
+    /// Each feature's weight before any fit.
+    pub(super) fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+
+    /// For each feature whether it has a weight from the first outcomes on.
+    pub(super) fn early(&self) -> impl Iterator<Item = bool> {
+        self.early.iter().copied()
+    }
+
+    /// For each feature whether there is a distance between its numbers.
+    pub(super) fn ordered(&self) -> &[bool] {
+        &self.ordered
+    }
+
+    /// A point's numbers.
+    pub(super) fn row(&self, space: &Space, point: usize) -> Vec<f32> {
+        let levels = space.levels(point);
+        let number = |feature: &Feature| {
+            let level = levels.get(feature.parameter).copied().unwrap_or_default();
+            feature.table.get(usize::from(level)).copied().unwrap_or_default()
+        };
+        self.features.iter().map(number).collect()
+    }
+
+    /// The numbers of many points.
+    pub(super) fn rows(&self, space: &Space, points: &[usize]) -> Coordinates {
+        let mut coordinates = Coordinates::new(&self.ordered);
+        for &point in points {
+            coordinates.push(&self.row(space, point));
+        }
+        coordinates
+    }
+}
+
+/// The power of two in each value, where it says something that the values' order does not.
+fn alignment(parameter: &Parameter) -> Option<Vec<f32>> {
+    let whole = |value: &Option<Value>| value.as_ref().and_then(Value::as_u64).filter(|&value| value > 0);
+    let powers: Option<Vec<u32>> = parameter.values().iter().map(|v| whole(v).map(u64::trailing_zeros)).collect();
+    let powers = powers.filter(|powers| parameter.is_ordered() && powers.windows(2).any(|pair| pair[1] < pair[0]))?;
+    let (low, high) = (powers.iter().min()?, powers.iter().max()?);
+    Some(powers.iter().map(|power| (power - low) as f32 / (high - low) as f32).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn alignment_is_a_feature_where_it_is_not_the_order() {
+        let space = |values: &[u32]| {
+            let config = |value: &u32| serde_json::from_str::<Config>(&format!("{{\"b\":{value}}}")).unwrap();
+            Space::new(values.iter().map(config)).unwrap()
+        };
+        let powers = space(&[16, 32, 64]);
+        assert_eq!(Features::of(&powers).row(&powers, 1), [0.5, 0.5]);
+        let multiples = space(&[16, 32, 48, 64]);
+        let features = Features::of(&multiples);
+        assert_eq!(features.row(&multiples, 2), [2.0 / 3.0, 0.0, 2.0 / 3.0]);
+        assert_eq!(features.row(&multiples, 3), [1.0, 1.0, 1.0]);
+        assert_eq!(features.ordered(), [true, true, false]);
+    }
+}

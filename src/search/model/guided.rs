@@ -1,0 +1,222 @@
+//! Asks for the config of which the model expects most.
+
+use std::collections::HashSet;
+
+use super::features::Features;
+use super::fit;
+use super::improvement::expected_improvement;
+use super::kernel::Coordinates;
+use super::process::{Factor, Pool, Shape};
+use super::target::Target;
+use crate::search::draw::Draw;
+use crate::search::history::History;
+use crate::search::space::Space;
+use crate::search::strategy::{Outcome, Plan, SearchStrategy};
+
+/// Configs asked before there is a model, and how many by chance they are chosen from.
+const DESIGN: usize = 3;
+const DESIGN_FROM: usize = 512;
+/// Outcomes that a model is built from, at most: the best half, the others by chance.
+const MOST_OUTCOMES: usize = 192;
+/// Configs that are looked at for the next question.
+const MOST_LOOKED_AT: usize = 2048;
+/// Of how many of the best outcomes the neighbours are looked at in a space that is larger.
+const BEST: usize = 16;
+/// The model is built anew when outcomes have grown by this part, and after so many at most.
+const GROWTH: f64 = 1.25;
+const LONGEST: usize = 64;
+
+/// Streams of chance: one for each use and number of outcomes.
+const DESIGN_STREAM: u64 = 1 << 60;
+const OUTCOMES_STREAM: u64 = 2 << 60;
+const POOL_STREAM: u64 = 3 << 60;
+const CHANCE_STREAM: u64 = 4 << 60;
+
+/// The model-guided strategy. All it does is done when something is told, so that a history leads to one state.
+#[derive(Debug, Clone)]
+pub(in crate::search) struct Guided<'a> {
+    space: &'a Space,
+    seed: u64,
+    history: History,
+    features: Features,
+    design: Vec<usize>,
+    shape: Shape,
+    model: Option<Model>,
+    /// Outcomes at which the model is built anew.
+    next_model: usize,
+    next: Option<usize>,
+}
+
+#[derive(Debug, Clone)]
+struct Model {
+    target: Target,
+    factor: Factor,
+    points: Vec<usize>,
+    pool: Pool,
+}
+
+impl<'a> Guided<'a> {
+    pub(in crate::search) fn new(plan: &Plan<'a>) -> Self {
+        let features = Features::of(plan.space);
+        let shape = fit::first(features.weights(), features.early());
+        let mut new = Self {
+            space: plan.space,
+            seed: plan.seed,
+            history: History::new(plan.space.count()),
+            features,
+            design: Vec::new(),
+            shape,
+            model: None,
+            next_model: 0,
+            next: None,
+        };
+        new.design = new.design();
+        new.next_model = new.design.len();
+        new.choose();
+        new
+    }
+
+    /// The first configs: one near the middle of all values, and then each as far as possible from those before.
+    fn design(&self) -> Vec<usize> {
+        let mut draw = Draw::new(self.seed, DESIGN_STREAM);
+        let sample: Vec<usize> = (0..DESIGN_FROM).map(|_| draw.below(self.space.count())).collect();
+        let ordered = self.features.ordered();
+        let (weights, middle) = (vec![1.0; ordered.len()], vec![0.5; ordered.len()]);
+        let measure = Coordinates::new(ordered);
+        let rows = self.features.rows(self.space, &sample);
+        let mut chosen: Vec<usize> = Vec::new();
+        while chosen.len() < DESIGN {
+            let worth = |at: usize| match chosen.as_slice() {
+                [] => -measure.distance(&weights, rows.row(at), &middle),
+                chosen => {
+                    let distances =
+                        chosen.iter().map(|&other| measure.distance(&weights, rows.row(at), rows.row(other)));
+                    distances.fold(f32::INFINITY, f32::min)
+                }
+            };
+            let best = (0..sample.len()).map(|at| (worth(at), at)).max_by(|a, b| a.0.total_cmp(&b.0));
+            match best {
+                // a space of few configs: nothing is apart from those chosen
+                Some((worth, _)) if !chosen.is_empty() && worth <= 0.0 => break,
+                Some((_, at)) => chosen.push(at),
+                None => break,
+            }
+        }
+        chosen.into_iter().filter_map(|at| sample.get(at).copied()).collect()
+    }
+
+    /// Builds the model from what was told; leaves none while nothing ran.
+    fn build(&mut self) {
+        let told = self.history.told();
+        self.model = None;
+        let Some(target) = Target::cut(told) else { return };
+        let mut used = told.to_vec();
+        if used.len() > MOST_OUTCOMES {
+            used.sort_by(|a, b| target.of(a.1).total_cmp(&target.of(b.1)).then(a.0.cmp(&b.0)));
+            let mut others = used.split_off(MOST_OUTCOMES / 2);
+            let mut draw = Draw::new(self.seed, OUTCOMES_STREAM | told.len() as u64);
+            while used.len() < MOST_OUTCOMES {
+                used.push(others.swap_remove(draw.below(others.len())));
+            }
+        }
+        let target = target.standardised(&used);
+        let rows: Vec<Vec<f32>> = used.iter().map(|&(point, _)| self.features.row(self.space, point)).collect();
+        let values: Vec<f64> = used.iter().map(|&(_, outcome)| target.of(outcome)).collect();
+        let ordered = self.features.ordered();
+        if used.len() >= fit::ALL_FEATURES {
+            self.shape = fit::widened(&self.shape, self.features.weights());
+        }
+        self.shape = fit::fitted(&self.shape, self.features.weights(), ordered, &rows, &values);
+        used.sort_by(|a, b| target.of(a.1).total_cmp(&target.of(b.1)).then(a.0.cmp(&b.0)));
+        let points = self.looked_at(used.iter().map(|&(point, _)| point));
+        let mut factor = Factor::new(self.shape.clone(), ordered);
+        let mut pool = Pool::new(self.features.rows(self.space, &points));
+        for (row, &value) in rows.iter().zip(&values) {
+            factor.add(row, value);
+            pool.extend(&factor);
+        }
+        self.model = Some(Model { target, factor, points, pool });
+    }
+
+    /// The configs that the next questions are chosen from: all, or neighbours of the best and others by chance.
+    fn looked_at(&self, best_first: impl Iterator<Item = usize>) -> Vec<usize> {
+        let count = self.space.count();
+        if self.history.left() <= MOST_LOOKED_AT {
+            return (0..count).filter(|&point| !self.history.is_seen(point)).collect();
+        }
+        let near = best_first.take(BEST).flat_map(|point| self.space.neighbours(point, false));
+        let mut taken = HashSet::new();
+        let mut points: Vec<usize> = near
+            .filter(|&point| !self.history.is_seen(point) && taken.insert(point))
+            .take(MOST_LOOKED_AT / 2)
+            .collect();
+        let mut draw = Draw::new(self.seed, POOL_STREAM | self.history.told().len() as u64);
+        // where few are left of many, chance alone would go on for long
+        for _ in 0..16 * MOST_LOOKED_AT {
+            if points.len() == MOST_LOOKED_AT {
+                break;
+            }
+            let point = draw.below(count);
+            if !self.history.is_seen(point) && taken.insert(point) {
+                points.push(point);
+            }
+        }
+        points
+    }
+
+    fn choose(&mut self) {
+        let designed = || self.design.iter().copied().find(|&point| !self.history.is_seen(point));
+        self.next = match &self.model {
+            _ if self.history.left() == 0 => None,
+            None => designed().or_else(|| self.by_chance()),
+            Some(model) => self.expected(model).or_else(|| self.by_chance()),
+        };
+    }
+
+    fn expected(&self, model: &Model) -> Option<usize> {
+        let (_, best) = self.history.best()?;
+        let best = model.target.of(Outcome::Time(best));
+        let scale = model.factor.variance();
+        let mut chosen: Option<(f64, usize)> = None;
+        for ((&point, &mean), &variance) in model.points.iter().zip(model.pool.mean()).zip(model.pool.variance()) {
+            if self.history.is_seen(point) {
+                continue;
+            }
+            let deviation = (f64::from(variance).max(1e-9) * scale).sqrt();
+            let expected = expected_improvement(f64::from(mean), deviation, best);
+            if chosen.is_none_or(|(most, _)| expected > most) {
+                chosen = Some((expected, point));
+            }
+        }
+        chosen.map(|(_, point)| point)
+    }
+
+    fn by_chance(&self) -> Option<usize> {
+        let count = self.space.count();
+        let from = Draw::new(self.seed, CHANCE_STREAM | self.history.told().len() as u64).below(count);
+        (0..count).map(|step| (from + step) % count).find(|&point| !self.history.is_seen(point))
+    }
+}
+
+impl SearchStrategy for Guided<'_> {
+    fn ask(&mut self) -> Option<usize> {
+        self.next
+    }
+
+    fn tell(&mut self, point: usize, outcome: Outcome) {
+        if !self.history.tell(point, outcome) {
+            return;
+        }
+        let told = self.history.told().len();
+        if told >= self.next_model {
+            self.build();
+            let grown = (told as f64 * GROWTH) as usize;
+            // without a model the next outcome may be the first that ran
+            self.next_model = if self.model.is_some() { grown.clamp(told + 1, told + LONGEST) } else { told + 1 };
+        } else if let Some(model) = &mut self.model {
+            model.factor.add(&self.features.row(self.space, point), model.target.of(outcome));
+            model.pool.extend(&model.factor);
+        }
+        self.choose();
+    }
+}

@@ -1,0 +1,11 @@
+//! The model-guided strategy: a Gaussian process over the configs told so far says which to ask next.
+
+mod features;
+mod fit;
+mod guided;
+mod improvement;
+mod kernel;
+mod process;
+mod target;
+
+pub(super) use guided::Guided;

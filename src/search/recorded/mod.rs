@@ -1,0 +1,49 @@
+//! Spaces of which every config's time was recorded: what a search can be tried on without a device.
+//!
+//! Two formats are read, gzip or not: T4 (`results`, each with `configuration`, `times.runtimes`, `measurements`,
+//! `invalidity`) and Kernel Tuner's cache (`tune_params_keys`, `cache`, each with its parameters, `times` and `time`).
+//! A config's time is the median of its raw repetitions where there are any, else the recorded one; a config that
+//! failed, or whose time is none, counts as failed.
+
+mod analytic;
+mod kernel_tuner;
+mod read;
+mod t4;
+
+pub use analytic::{Analytic, analytic};
+pub use read::{RecordedError, read};
+
+use super::space::Space;
+use super::strategy::Outcome;
+use crate::stats;
+
+/// A space and what becomes of each of its configs.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// The configs.
+    pub space: Space,
+    /// For each of them its outcome.
+    pub outcomes: Vec<Outcome>,
+    /// `t4`, `kernel-tuner` or `simulated`.
+    pub format: &'static str,
+}
+
+impl Recorded {
+    /// What becomes of a point.
+    pub fn outcome(&self, point: usize) -> Outcome {
+        self.outcomes.get(point).copied().unwrap_or(Outcome::Failed)
+    }
+
+    /// The times of the configs that ran, in the order of the points.
+    pub fn times(&self) -> impl Iterator<Item = f64> {
+        self.outcomes.iter().filter_map(|outcome| match outcome {
+            Outcome::Time(time) => Some(*time),
+            Outcome::Failed => None,
+        })
+    }
+}
+
+/// The outcome of raw repetitions, or of one number where there are none.
+fn outcome(repetitions: &[f64], single: Option<f64>) -> Outcome {
+    stats::median(repetitions).or(single).map_or(Outcome::Failed, Outcome::of)
+}

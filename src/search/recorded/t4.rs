@@ -1,0 +1,50 @@
+//! The community's T4 results.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Recorded, outcome};
+use crate::config::Config;
+use crate::search::space::{NoSpace, Space};
+use crate::search::strategy::Outcome;
+
+/// A file; members that do not matter here are passed over.
+#[derive(Deserialize)]
+pub(super) struct File {
+    results: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    configuration: Config,
+    #[serde(default)]
+    times: Times,
+    #[serde(default)]
+    measurements: Vec<Measurement>,
+    invalidity: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Times {
+    #[serde(default)]
+    runtimes: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+struct Measurement {
+    name: String,
+    /// A number, or the name of an error.
+    value: Value,
+}
+
+pub(super) fn recorded(file: File) -> Result<Recorded, NoSpace> {
+    let outcomes = file.results.iter().map(|entry| {
+        let failed = entry.invalidity.as_deref().is_some_and(|invalidity| invalidity != "correct");
+        let time = entry.measurements.iter().find(|measurement| measurement.name == "time");
+        let single = time.and_then(|measurement| measurement.value.as_f64());
+        if failed { Outcome::Failed } else { outcome(&entry.times.runtimes, single) }
+    });
+    let outcomes = outcomes.collect();
+    let space = Space::new(file.results.into_iter().map(|entry| entry.configuration))?;
+    Ok(Recorded { space, outcomes, format: "t4" })
+}

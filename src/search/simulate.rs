@@ -1,0 +1,39 @@
+//! A search on recorded times instead of a device.
+
+use std::time::{Duration, Instant};
+
+use super::recorded::Recorded;
+use super::strategy::{Outcome, SearchStrategy};
+
+/// What a simulated search did.
+#[derive(Debug, Clone, Default)]
+pub struct Simulated {
+    /// The points asked for, in order.
+    pub asked: Vec<usize>,
+    /// After each evaluation the best time so far; `None` while nothing ran.
+    pub best: Vec<Option<f64>>,
+    /// Time within the strategy itself.
+    pub own: Duration,
+}
+
+/// Runs a strategy until it has nothing left to ask or `evaluations` are spent.
+pub fn simulate(strategy: &mut dyn SearchStrategy, recorded: &Recorded, evaluations: usize) -> Simulated {
+    let mut done = Simulated::default();
+    let mut best: Option<f64> = None;
+    for _ in 0..evaluations {
+        let began = Instant::now();
+        let asked = strategy.ask();
+        done.own += began.elapsed();
+        let Some(point) = asked else { break };
+        let outcome = recorded.outcome(point);
+        if let Outcome::Time(time) = outcome {
+            best = Some(best.map_or(time, |best| best.min(time)));
+        }
+        done.asked.push(point);
+        done.best.push(best);
+        let began = Instant::now();
+        strategy.tell(point, outcome);
+        done.own += began.elapsed();
+    }
+    done
+}

@@ -1,0 +1,410 @@
+//! The configs that a search may ask for, as points on a grid of parameters.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use crate::candidates::{CandidateSpace, SpaceError};
+use crate::config::Config;
+
+/// Most configs a space may hold.
+pub const MAX_POINTS: usize = 1 << 20;
+/// Most parameters, and values of one of them.
+const MAX_PARAMETERS: usize = 128;
+const MAX_VALUES: usize = 1 << 15;
+/// Deepest nesting of a config.
+const MAX_DEPTH: usize = 16;
+
+/// Why there is nothing that could be searched.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoSpace {
+    /// The constraints contradict each other, or nothing was listed.
+    #[error("the space holds no config: its constraints exclude every one; loosen them")]
+    Empty,
+    /// More configs than a search keeps.
+    #[error("the space holds more than {MAX_POINTS} configs; narrow its values or constraints")]
+    TooLarge,
+    /// More parameters, values or nesting than a search keeps.
+    #[error(
+        "configs with more than {MAX_PARAMETERS} parameters, {MAX_VALUES} values of one, or {MAX_DEPTH} objects in each other"
+    )]
+    TooWide,
+    /// The same config twice.
+    #[error("the config `{0}` stands twice; remove one")]
+    Twice(String),
+    /// The space itself is not good.
+    #[error(transparent)]
+    Candidates(#[from] SpaceError),
+}
+
+/// One parameter: where it stands in a config, and the values that it takes.
+#[derive(Debug, Clone)]
+pub struct Parameter {
+    path: Vec<String>,
+    /// `None` where a config lacks the parameter.
+    values: Vec<Option<Value>>,
+    ordered: bool,
+}
+
+impl Parameter {
+    /// Its name, with a point between an object's name and a member's.
+    pub fn name(&self) -> String {
+        self.path.join(".")
+    }
+
+    /// Its values: numbers in ascending order, others as they first stood. `None` is a config without the parameter.
+    pub fn values(&self) -> &[Option<Value>] {
+        &self.values
+    }
+
+    /// Whether its values are numbers, so that there is a distance between them.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+}
+
+/// Configs by number, each a place on the grid of all parameters' values.
+///
+/// Only configs that exist are held, never the product of the values.
+#[derive(Debug, Clone)]
+pub struct Space {
+    parameters: Vec<Parameter>,
+    /// Parameters with more than one value.
+    varying: Vec<usize>,
+    /// A point's levels, parameter by parameter, then the next point's.
+    levels: Vec<u16>,
+    places: HashMap<Box<[u16]>, u32>,
+    count: usize,
+}
+
+impl Space {
+    /// The space of these configs, numbered as they come; what their parameters are is read off them.
+    ///
+    /// # Errors
+    /// Without any config, with one that stands twice, or with more than [`MAX_POINTS`].
+    pub fn new(configs: impl IntoIterator<Item = Config>) -> Result<Self, NoSpace> {
+        let mut columns = Columns::default();
+        for config in configs {
+            columns.add(&config)?;
+        }
+        columns.into_space()
+    }
+
+    /// The space of a candidate file: its constraints are walked, its product is not built.
+    ///
+    /// # Errors
+    /// As [`Space::new`], and where the walk fails.
+    pub fn of_candidates(candidates: &CandidateSpace) -> Result<Self, NoSpace> {
+        let mut columns = Columns::default();
+        for config in candidates.configs() {
+            columns.add(&config?)?;
+        }
+        columns.into_space()
+    }
+
+    /// How many configs there are, at least one.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The parameters.
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// The numbers of the parameters that have more than one value.
+    pub fn varying(&self) -> &[usize] {
+        &self.varying
+    }
+
+    /// For each parameter the number of a point's value.
+    pub fn levels(&self, point: usize) -> &[u16] {
+        let width = self.parameters.len();
+        self.levels.get(point * width..(point + 1) * width).unwrap_or_default()
+    }
+
+    /// The point with these levels, if there is one.
+    pub fn at(&self, levels: &[u16]) -> Option<usize> {
+        self.places.get(levels).map(|&point| point as usize)
+    }
+
+    /// A point's config.
+    pub fn config(&self, point: usize) -> Config {
+        let mut fields = Map::new();
+        for (parameter, &level) in self.parameters.iter().zip(self.levels(point)) {
+            if let Some(Some(value)) = parameter.values.get(usize::from(level)) {
+                insert(&mut fields, &parameter.path, value.clone());
+            }
+        }
+        Config::new(fields)
+    }
+
+    /// The point of a config, if it is one of the space.
+    pub fn find(&self, config: &Config) -> Option<usize> {
+        let levels: Option<Vec<u16>> = self.levels_of(config).into_iter().collect();
+        self.at(&levels?).filter(|&point| self.config(point) == *config)
+    }
+
+    /// The point nearest to a config that may be of another space: the one itself, or the first of those with the least
+    /// sum of distances over the parameters, each at most 1; a value that is not of this space counts 1, unless
+    /// its parameter is ordered and it lies between two values.
+    pub fn nearest(&self, config: &Config) -> Option<usize> {
+        if let Some(point) = self.find(config) {
+            return Some(point);
+        }
+        let wanted: Vec<Option<f64>> = self
+            .parameters
+            .iter()
+            .map(|parameter| place_between(parameter, value_at(config.as_map(), &parameter.path)))
+            .collect();
+        let distance = |point: usize| -> f64 {
+            let parts = self.varying.iter().map(|&index| {
+                let (Some(parameter), Some(&level)) = (self.parameters.get(index), self.levels(point).get(index))
+                else {
+                    return 1.0;
+                };
+                match wanted.get(index).copied().flatten() {
+                    None => 1.0,
+                    Some(place) if parameter.ordered => {
+                        (place - f64::from(level)).abs() / (parameter.values.len() - 1).max(1) as f64
+                    }
+                    Some(place) => f64::from(u8::from(place != f64::from(level))),
+                }
+            });
+            parts.sum()
+        };
+        let distances = (0..self.count).map(|point| (point, distance(point)));
+        distances.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(point, _)| point)
+    }
+
+    /// The points that differ from one in a single parameter: by one step where `steps`, else by any value.
+    pub fn neighbours(&self, point: usize, steps: bool) -> Vec<usize> {
+        let mut levels = self.levels(point).to_vec();
+        let mut found = Vec::new();
+        for &index in &self.varying {
+            let (Some(parameter), Some(&own)) = (self.parameters.get(index), self.levels(point).get(index)) else {
+                continue;
+            };
+            for level in 0..parameter.values.len() as u16 {
+                let near = !steps || !parameter.ordered || level.abs_diff(own) == 1;
+                if level == own || !near {
+                    continue;
+                }
+                if let Some(slot) = levels.get_mut(index) {
+                    *slot = level;
+                }
+                found.extend(self.at(&levels));
+            }
+            if let Some(slot) = levels.get_mut(index) {
+                *slot = own;
+            }
+        }
+        found
+    }
+
+    fn levels_of(&self, config: &Config) -> Vec<Option<u16>> {
+        let level = |parameter: &Parameter| {
+            let value = value_at(config.as_map(), &parameter.path);
+            parameter.values.iter().position(|known| known.as_ref() == value).map(|level| level as u16)
+        };
+        self.parameters.iter().map(level).collect()
+    }
+}
+
+/// Configs as they are read, column by column.
+#[derive(Default)]
+struct Columns {
+    paths: HashMap<Vec<String>, usize>,
+    columns: Vec<Column>,
+    rows: usize,
+}
+
+#[derive(Default)]
+struct Column {
+    path: Vec<String>,
+    /// Values' numbers by their canonical text.
+    known: HashMap<String, u16>,
+    values: Vec<Value>,
+    /// For each row the value's number and 1, or 0.
+    rows: Vec<u16>,
+}
+
+impl Columns {
+    fn add(&mut self, config: &Config) -> Result<(), NoSpace> {
+        if self.rows == MAX_POINTS {
+            return Err(NoSpace::TooLarge);
+        }
+        self.add_object(config.as_map(), &mut Vec::new())?;
+        self.rows += 1;
+        Ok(())
+    }
+
+    fn add_object(&mut self, fields: &Map<String, Value>, path: &mut Vec<String>) -> Result<(), NoSpace> {
+        if path.len() == MAX_DEPTH {
+            return Err(NoSpace::TooWide);
+        }
+        for (name, value) in fields {
+            path.push(name.clone());
+            match value {
+                Value::Object(inner) if !inner.is_empty() => self.add_object(inner, path)?,
+                value => self.add_value(path, value)?,
+            }
+            path.pop();
+        }
+        Ok(())
+    }
+
+    fn add_value(&mut self, path: &[String], value: &Value) -> Result<(), NoSpace> {
+        let place = match self.paths.get(path) {
+            Some(&place) => place,
+            None if self.columns.len() == MAX_PARAMETERS => return Err(NoSpace::TooWide),
+            None => {
+                self.paths.insert(path.to_vec(), self.columns.len());
+                self.columns.push(Column { path: path.to_vec(), ..Column::default() });
+                self.columns.len() - 1
+            }
+        };
+        let Some(column) = self.columns.get_mut(place) else { return Err(NoSpace::TooWide) };
+        let text = value.to_string();
+        let number = match column.known.get(&text) {
+            Some(&number) => number,
+            None if column.values.len() == MAX_VALUES => return Err(NoSpace::TooWide),
+            None => {
+                let number = column.values.len() as u16;
+                column.known.insert(text, number);
+                column.values.push(value.clone());
+                number
+            }
+        };
+        column.rows.resize(self.rows, 0);
+        column.rows.push(number + 1);
+        Ok(())
+    }
+
+    fn into_space(self) -> Result<Space, NoSpace> {
+        let Self { mut columns, rows: count, .. } = self;
+        if count == 0 {
+            return Err(NoSpace::Empty);
+        }
+        let width = columns.len();
+        let mut levels = vec![0; count * width];
+        let mut parameters = Vec::new();
+        for (place, column) in columns.iter_mut().enumerate() {
+            column.rows.resize(count, 0);
+            let lacking = column.rows.contains(&0);
+            let ordered = !lacking && column.values.iter().all(Value::is_number);
+            let mut order: Vec<usize> = (0..column.values.len()).collect();
+            if ordered {
+                let number = |&index: &usize| column.values.get(index).and_then(Value::as_f64).unwrap_or_default();
+                order.sort_by(|a, b| number(a).total_cmp(&number(b)));
+            }
+            let mut level_of = vec![0_u16; column.values.len() + 1];
+            let mut values: Vec<Option<Value>> = if lacking { vec![None] } else { Vec::new() };
+            for index in order {
+                if let Some(slot) = level_of.get_mut(index + 1) {
+                    *slot = values.len() as u16;
+                }
+                values.push(column.values.get(index).cloned());
+            }
+            for (row, &number) in column.rows.iter().enumerate() {
+                if let (Some(slot), Some(&level)) =
+                    (levels.get_mut(row * width + place), level_of.get(usize::from(number)))
+                {
+                    *slot = level;
+                }
+            }
+            parameters.push(Parameter { path: column.path.clone(), values, ordered });
+        }
+        let varying = (0..width).filter(|&at| parameters.get(at).is_some_and(|p| p.values.len() > 1)).collect();
+        let mut space = Space { parameters, varying, levels, places: HashMap::with_capacity(count), count };
+        for point in 0..count {
+            let row: Box<[u16]> = space.levels(point).into();
+            if space.places.insert(row, point as u32).is_some() {
+                return Err(NoSpace::Twice(space.config(point).to_string()));
+            }
+        }
+        Ok(space)
+    }
+}
+
+fn value_at<'a>(fields: &'a Map<String, Value>, path: &[String]) -> Option<&'a Value> {
+    let (last, outer) = path.split_last()?;
+    let mut inside = fields;
+    for name in outer {
+        inside = inside.get(name)?.as_object()?;
+    }
+    inside.get(last)
+}
+
+fn insert(fields: &mut Map<String, Value>, path: &[String], value: Value) {
+    let Some((name, rest)) = path.split_first() else { return };
+    if rest.is_empty() {
+        fields.insert(name.clone(), value);
+    } else if let Value::Object(inner) = fields.entry(name.as_str()).or_insert_with(|| Value::Object(Map::new())) {
+        insert(inner, rest, value);
+    }
+}
+
+/// Where a value lies among a parameter's levels, between two of them for a number that is none of them.
+fn place_between(parameter: &Parameter, value: Option<&Value>) -> Option<f64> {
+    if let Some(level) = parameter.values.iter().position(|known| known.as_ref() == value) {
+        return Some(level as f64);
+    }
+    if !parameter.ordered {
+        return None;
+    }
+    let wanted = value?.as_f64()?;
+    let numbers: Vec<f64> = parameter.values.iter().flatten().filter_map(Value::as_f64).collect();
+    let above = numbers.partition_point(|&number| number < wanted);
+    let (Some(&low), Some(&high)) = (numbers.get(above.checked_sub(1)?), numbers.get(above)) else { return None };
+    Some((above - 1) as f64 + (wanted - low) / (high - low))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn configs_come_back_as_they_were_given() {
+        let texts = [r#"{"m":64,"p":{"s":2},"k":"a"}"#, r#"{"m":16,"p":{"s":1},"k":"b"}"#, r#"{"m":16,"e":{}}"#];
+        let space = Space::new(texts.map(config)).unwrap();
+        for (point, text) in texts.iter().enumerate() {
+            assert_eq!(space.config(point), config(text));
+            assert_eq!(space.find(&config(text)), Some(point));
+        }
+        let m = space.parameters().iter().find(|parameter| parameter.name() == "m").unwrap();
+        assert!(m.is_ordered());
+        assert_eq!(m.values(), [Some(Value::from(16)), Some(Value::from(64))]);
+        assert_eq!(space.find(&config(r#"{"m":64,"e":{}}"#)), None);
+    }
+
+    #[test]
+    fn neighbours_differ_in_one_parameter() {
+        let grid = (0..3).flat_map(|a| (0..4).map(move |b| config(&format!("{{\"a\":{a},\"b\":{b}}}"))));
+        let space = Space::new(grid.filter(|c| c != &config(r#"{"a":1,"b":2}"#))).unwrap();
+        let at = |text: &str| space.find(&config(text)).unwrap();
+        let mut near = space.neighbours(at(r#"{"a":1,"b":1}"#), true);
+        near.sort_unstable();
+        let mut expected = [r#"{"a":0,"b":1}"#, r#"{"a":2,"b":1}"#, r#"{"a":1,"b":0}"#].map(at);
+        expected.sort_unstable();
+        assert_eq!(near, expected);
+        assert_eq!(space.neighbours(at(r#"{"a":1,"b":1}"#), false).len(), 4);
+        // {1, 2} is not there: one step of one parameter away, the first of them
+        let nearest = space.nearest(&config(r#"{"a":1,"b":2}"#)).unwrap();
+        assert_eq!(space.config(nearest), config(r#"{"a":1,"b":1}"#));
+        assert_eq!(space.nearest(&config(r#"{"a":0.1,"b":2.9}"#)), space.find(&config(r#"{"a":0,"b":3}"#)));
+    }
+
+    #[test]
+    fn what_cannot_be_searched_is_said() {
+        assert_eq!(Space::new([]).unwrap_err(), NoSpace::Empty);
+        assert!(matches!(Space::new([config("{\"a\":1}"), config("{\"a\":1}")]), Err(NoSpace::Twice(_))));
+        let wide: String = (0..200).map(|index| format!("\"p{index}\":0,")).collect();
+        let wide = config(&format!("{{{}}}", wide.trim_end_matches(',')));
+        assert_eq!(Space::new([wide]).unwrap_err(), NoSpace::TooWide);
+    }
+}

@@ -1,0 +1,55 @@
+//! What a search strategy is: it is asked for a config and told what became of it.
+
+use crate::config::Config;
+
+use super::space::Space;
+
+/// What became of a config that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Outcome {
+    /// It took this long, in any unit that is the same for all; finite and above zero.
+    Time(f64),
+    /// It did not run, or gave no time that could be one.
+    Failed,
+}
+
+impl Outcome {
+    /// The outcome of a measured time: zero, a negative number, an infinity and NaN are no times.
+    pub fn of(time: f64) -> Self {
+        if time.is_finite() && time > 0.0 { Self::Time(time) } else { Self::Failed }
+    }
+}
+
+/// A config that did well for a neighbour: the same operation with other shapes, or on another device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prior {
+    /// The neighbour's config; it need not be one of the space.
+    pub config: Config,
+    /// Its time there over that of the best one there: 1 for the best.
+    pub relative: f64,
+}
+
+/// What a strategy is started with.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan<'a> {
+    /// The configs to choose from.
+    pub space: &'a Space,
+    /// The same seed and the same outcomes give the same questions.
+    pub seed: u64,
+    /// How many evaluations there will be at most; `None` where that is not known.
+    pub budget: Option<usize>,
+    /// What is known from neighbours.
+    pub priors: &'a [Prior],
+}
+
+/// A way to choose which config to measure next.
+///
+/// What it asks follows from its plan and from what it was told, in that order, and from nothing else: a strategy that
+/// was interrupted goes on where it was when a new one of the same plan is told the same history.
+pub trait SearchStrategy {
+    /// The point to measure next; the same until something is told. `None` when there is nothing left to ask.
+    fn ask(&mut self) -> Option<usize>;
+
+    /// What became of a point, whoever asked for it.
+    fn tell(&mut self, point: usize, outcome: Outcome);
+}
