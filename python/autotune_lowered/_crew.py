@@ -117,12 +117,13 @@ class Crew:
         self._seen.add(member.node_id)
 
     def is_awaited(self, now: float, limit_s: float) -> bool:
-        """Whether a member is to come that may show another kind of device: on a node that has shown none, and running, or
-        waiting for not longer than `limit_s`."""
-        coming = [
-            member for member in self.members.values() if not member.is_ready and member.node_id not in self._seen
-        ]
-        return any(member.placed_at is not None or now - member.since < limit_s for member in coming)
+        """Whether a member is to come that may show another kind of device: one that runs and is not ready, or one on a node
+        that has shown none, which waits for not longer than `limit_s`."""
+        coming = [member for member in self.members.values() if not member.is_ready]
+        return any(
+            member.placed_at is not None or (member.node_id not in self._seen and now - member.since < limit_s)
+            for member in coming
+        )
 
     def starting(self) -> list[Member]:
         """The members that run and are not ready."""

@@ -4,6 +4,7 @@ FOLDER holds `log`, to which it writes one line a job (`begin` and `end`, its no
 do when a job begins:
 `block-NODE`, `block-OP@vN`: a named pipe that it writes its node to, and then waits for ever;
 `freeze-NODE`: once, it stops the process of its Ray actor and writes that one's number to the named pipe `frozen`;
+`together`: how many workers must have shown their device (`FLEET_SHOWS`) before a job begins;
 `gate-NODE`: a named pipe; workers of all other nodes wait until somebody opens it for writing.
 """
 
@@ -15,6 +16,7 @@ import os
 import signal
 import struct
 import sys
+import time
 
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
@@ -53,7 +55,14 @@ def actor():
     raise RuntimeError("not under a Ray actor")
 
 
+def wait_for_company():
+    path = os.path.join(FOLDER, "together")
+    while os.path.exists(path) and len(glob.glob(os.path.join(FOLDER, "shown-*"))) < int(open(path).read()):
+        time.sleep(0.01)  # the lease's limit ends it
+
+
 def trouble():
+    wait_for_company()
     for pipe in glob.glob(os.path.join(FOLDER, "gate-*")):
         if not pipe.endswith("-" + NODE):
             open(pipe).close()
@@ -71,6 +80,8 @@ def trouble():
 
 def handle(method, params):
     if method == "hello":
+        if os.environ.get("FLEET_SHOWS"):
+            open(os.path.join(FOLDER, "shown-" + "-".join(IDENTITY["hardware"].values())), "w").close()
         return {
             "protocol": 1,
             "worker": "fleet's test 1",

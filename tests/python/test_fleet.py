@@ -281,6 +281,8 @@ def test_each_kind_of_device_is_tuned_and_other_software_is_refused(place, clust
 
 def test_each_worker_has_a_gpu_of_its_own(place, cluster):
     shown = "CUDA_VISIBLE_DEVICES,XLA_PYTHON_CLIENT_PREALLOCATE"
+    # the first worker must not be done before the second has come
+    (place.control / "together").write_text("2")
     # what Ray believes of this node; there need not be a GPU
     with nodes(cluster, {}, {"FLEET_SHOWS": shown}, num_gpus=2):
         result = place.tune(resources={"num_gpus": 1}, only=["flash_attention@v2"])
