@@ -8,8 +8,10 @@ mod program;
 use std::fs;
 use std::path::Path;
 
+use autotune_lowered::cache::Snapshot;
 use autotune_lowered::cli::exit;
 use autotune_lowered::label::Direction;
+use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::tune::Ledger;
 use program::*;
 
@@ -243,4 +245,27 @@ fn the_help_lists_every_exit_code_and_the_scripts_are_there() {
     assert!(bash.code == 0 && bash.stdout.contains("--min-improvement"));
     let man = place.run(&["man"]);
     assert!(man.code == 0 && man.stdout.starts_with(".ie") && man.stdout.contains("autotune\\-lowered"));
+}
+
+#[test]
+fn a_snapshot_is_published_of_what_is_there_and_never_of_nothing() {
+    let place = Place::new();
+    let row = r#"{"device":{"platform":"cpu","device_kind":"cpu"},"op_id":"a@v1","call_key":"k","config":{"block":2}}"#;
+    let (rows, cache) = (place.file("rows.jsonl", row), place.0.path().join("cache"));
+    let out = place.0.path().join("best.snapshot");
+    let path = out.to_str().unwrap();
+    assert_eq!(run(&cache, &["cache", "import", "--format", "json", &rows]).code, 0);
+    let published = run(&cache, &["cache", "snapshot", path]);
+    assert_eq!(published.code, 0, "{}", published.stderr);
+    let snapshot = Snapshot::open(&out, Mapping::WhereLocal).unwrap();
+    snapshot.verify().unwrap();
+    assert_eq!((snapshot.len(), published.stdout), (1, format!("{}  {path}\n", snapshot.digest())));
+    // a mistyped folder leaves what others read as it is
+    let empty = run(&place.0.path().join("mistyped"), &["cache", "snapshot", path]);
+    assert_eq!(empty.code, NOTHING_MATCHED);
+    assert!(empty.stderr.contains("the cache is empty") && empty.stderr.contains("--cache"), "{}", empty.stderr);
+    assert_eq!(Snapshot::open(&out, Mapping::WhereLocal).unwrap().len(), 1);
+    let unwritable = run(&cache, &["cache", "snapshot", "/proc/none/best.snapshot"]);
+    assert_eq!(unwritable.code, CACHE_TROUBLE);
+    assert!(unwritable.stderr.contains("/proc/none/best.snapshot"), "{}", unwritable.stderr);
 }

@@ -106,6 +106,13 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         }
         CacheCommand::Snapshot { out: path, cache } => {
             let entries = open_for_reading(cache)?.own_entries()?;
+            if entries.is_empty() {
+                // a mistyped folder must not take the place of what others read
+                return Err(Fault::new(
+                    exit::NOTHING_MATCHED,
+                    "the cache is empty: tune a module first, or name another one with `--cache`",
+                ));
+            }
             let digest = write_snapshot(path, &entries)?;
             writeln!(out, "{digest}  {}", path.display())?;
             tracing::info!("{} entries in `{}`", entries.len(), path.display());

@@ -66,7 +66,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     if !args.only.is_empty() {
         plan.retain(|planned| args.only.iter().any(|only| is_named(only, &planned.invocation)));
         if plan.is_empty() {
-            let message = format!("no operation to tune is called {}", args.only.join(", "));
+            let message = format!("no operation to tune is called {}; `--dry-run` lists them", args.only.join(", "));
             return Err(Fault::new(exit::NOTHING_MATCHED, message));
         }
     }
