@@ -29,7 +29,7 @@ fn the_fastest_wins_is_kept_and_is_not_measured_again() {
     assert_eq!(operation.status, Status::Tuned);
     assert_eq!(operation.best.as_ref().unwrap().config, config(2));
     assert!((operation.speed_up.unwrap() - 2.0).abs() < 0.01, "{:?}", operation.speed_up);
-    assert_eq!(operation.rounds_measured, 20);
+    assert_eq!(operation.rounds_measured, 6, "what is clear takes no more than the fewest rounds");
     drop(ledger);
 
     let mut second = ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS, 12 * MS]);
@@ -43,7 +43,7 @@ fn the_fastest_wins_is_kept_and_is_not_measured_again() {
     let force = TuneOptions { force: true, ..options() };
     let mut third = ScriptedTimer::new(&[10 * MS, 8 * MS, 9 * MS, 12 * MS]);
     let forced = tune(&registry, &invocation, &mut third, &ledger, &force, None).unwrap();
-    assert_eq!(forced.operations[0].rounds_measured, 20);
+    assert_eq!(forced.operations[0].rounds_measured, 6);
     assert_eq!(forced.operations[0].best.as_ref().unwrap().config, config(1), "old samples no longer count");
 }
 
@@ -54,7 +54,7 @@ fn an_ended_run_goes_on_where_it_was() {
     let cache = folder.path().join("cache");
     let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]);
     let ledger = Ledger::open(&cache, vec![]).unwrap();
-    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), Some(13)).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), Some(4)).unwrap();
     assert!(result.interrupted);
     assert_eq!(result.operations[0].status, Status::Interrupted);
     assert!(ledger.cache().memory().entries().unwrap().is_empty(), "nothing is decided yet");
@@ -62,7 +62,7 @@ fn an_ended_run_goes_on_where_it_was() {
     let ledger = Ledger::open(&cache, vec![]).unwrap();
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     let operation = &result.operations[0];
-    assert_eq!((operation.rounds_kept, operation.rounds_measured), (13, 7));
+    assert_eq!((operation.rounds_kept, operation.rounds_measured), (4, 2));
     assert_eq!(operation.best.as_ref().unwrap().config, config(2));
 }
 
@@ -71,11 +71,18 @@ fn more_rounds_add_to_those_that_are_there() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
     let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
-    let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS]);
+    // so restless that eight rounds settle nothing
+    let mut timer = ScriptedTimer::new(&[10 * MS, 9 * MS]);
+    timer.wobble = 60;
     tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions { rounds: 8, ..options() }, None).unwrap();
-    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    let result =
+        tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions { rounds: 12, ..options() }, None).unwrap();
     let operation = &result.operations[0];
-    assert_eq!((operation.rounds_kept, operation.rounds_measured, operation.status), (8, 12, Status::Tuned));
+    assert_eq!((operation.rounds_kept, operation.rounds_measured), (8, 4));
+    // and what is settled takes no more, however many are allowed
+    timer.wobble = 0;
+    let settled = tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions { rounds: 1000, ..options() }, None);
+    assert!(settled.unwrap().operations[0].rounds_measured < 100);
 }
 
 #[test]
@@ -109,7 +116,7 @@ fn one_crash_is_forgiven_and_two_are_not() {
     assert_eq!(operation.candidates[1].failure.as_ref().unwrap().kind, FailureKind::Crash);
     assert_eq!(operation.best.as_ref().unwrap().config, config(2), "the rest is decided without it");
     // the round that was cut short gives a pair where both had been measured before the crash
-    assert!((20..=21).contains(&operation.candidates[2].rounds), "{}", operation.candidates[2].rounds);
+    assert!((6..=7).contains(&operation.candidates[2].rounds), "{}", operation.candidates[2].rounds);
 }
 
 #[test]
@@ -240,7 +247,7 @@ fn a_changed_program_on_disk_costs_its_candidate() {
     bytes[10] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let mended = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
-    assert_eq!(mended.operations[0].rounds_measured, 20);
+    assert_eq!(mended.operations[0].rounds_measured, 6);
     assert_eq!(mended.operations[0].best.as_ref().unwrap().config, config(1));
 }
 
@@ -278,7 +285,7 @@ fn another_environment_is_measured_again_and_flagged_at_look_up() {
     let Lookup::Hit(hit) = look(&ledger, &timer) else { panic!("no hit") };
     assert_eq!(hit.flags[0].kind, FlagKind::StaleEnvironment);
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
-    assert_eq!(result.operations[0].rounds_measured, 20);
+    assert_eq!(result.operations[0].rounds_measured, 6);
     let Lookup::Hit(hit) = look(&ledger, &timer) else { panic!("no hit") };
     assert!(hit.flags.is_empty());
 }
@@ -293,7 +300,7 @@ fn a_shipped_entry_is_measured_here_before_it_is_called_known() {
     let (seeds, _) = autotune_lowered::cache::SeedStore::read_folder(&folder.path().join("seeds"));
     let ledger = Ledger::open(&folder.path().join("cache"), vec![Box::new(seeds)]).unwrap();
     let here = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
-    assert_eq!((here.operations[0].status, here.operations[0].rounds_measured), (Status::Tuned, 20));
+    assert_eq!((here.operations[0].status, here.operations[0].rounds_measured), (Status::Tuned, 6));
     let again = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!(again.operations[0].status, Status::Cached);
 }

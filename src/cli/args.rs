@@ -1,6 +1,7 @@
 //! The command line's shape.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -206,9 +207,12 @@ pub(super) struct TuneArgs {
     pub by_name: ByNameArg,
     #[command(flatten)]
     pub labels: LabelArgs,
-    /// Interleaved rounds of each operation: at least six, below which no interval means anything
+    /// The most interleaved rounds of each operation, six at least; what is settled before takes fewer
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: u32,
+    /// Time for the rounds of each operation; what is not settled by then is decided by what was measured
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub budget: Option<Duration>,
     /// Part of the baseline's time that a config must save to replace it
     #[arg(long, value_name = "PART", default_value_t = 0.02, value_parser = part)]
     pub min_improvement: f64,
@@ -249,6 +253,12 @@ fn part(text: &str) -> Result<f64, String> {
         Ok(value) if (0.0..1.0).contains(&value) => Ok(value),
         _ => Err("expected a number of at least 0 and below 1, such as 0.02".to_owned()),
     }
+}
+
+/// A time in seconds above zero.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds above zero, such as 30 or 0.5".to_owned())
 }
 
 #[derive(Debug, Args)]

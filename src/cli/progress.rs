@@ -17,7 +17,7 @@ pub(super) struct Progress {
 }
 
 const COMPILING: &str = "{prefix} compiling {bar:24} {pos}/{len} candidates, {eta} left";
-const MEASURING: &str = "{prefix} measuring {bar:24} {pos}/{len} rounds, {per_sec}, {eta} left";
+const MEASURING: &str = "{prefix} measuring {bar:24} {pos}/{len} rounds, {per_sec}";
 
 impl Progress {
     /// Draws between the lines of `bars`.
@@ -42,11 +42,14 @@ impl Progress {
                     self.plain(&format!("{}: {of} programs ready", self.head));
                 }
             }
-            Event::Round { done, of } => {
+            Event::Round { done, of, contenders } => {
                 self.advance(MEASURING, u64::from(*done), u64::from(*of));
+                if let Some(bar) = &self.bar {
+                    bar.set_prefix(format!("{} ({contenders} left)", self.head));
+                }
                 // five lines an operation are enough where nothing can be redrawn
                 if done % of.div_ceil(5) == 0 || done == of {
-                    self.plain(&format!("{}: round {done} of {of}", self.head));
+                    self.plain(&format!("{}: round {done} of at most {of}, {contenders} candidates left", self.head));
                 }
             }
             Event::Failed { config, failure } => {

@@ -14,14 +14,14 @@ use crate::hlo::Scan;
 use crate::label::split_op_id;
 use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::{Invocation, Registry};
-use crate::report::{write_json, write_result};
+use crate::report::{time_line, write_json, write_result};
 use crate::timer::pjrt::{HOST_CLOCK, PjrtTimer};
 use crate::timer::{
     CommandTimer, Failure, FailureKind, KeepingTimer, Limits, Metric, ProfileReplay, ReplayTimer, Source, Timer,
 };
 use crate::tune::{
-    Autotuner, AutotuningResult, Event, Ledger, MissedLabel, OperationResult, PlannedInvocation, Status, TuneOptions,
-    run_on_devices,
+    Autotuner, AutotuningResult, Event, Ledger, MissedLabel, OperationResult, PlannedInvocation, Spent, Status,
+    TuneOptions, run_on_devices,
 };
 
 use super::args::{ByNameArg, DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
@@ -81,6 +81,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let options = TuneOptions {
         rounds: args.rounds,
         rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
+        budget: args.budget,
         force: args.force,
         ..TuneOptions::default()
     };
@@ -347,6 +348,13 @@ fn close(result: &AutotuningResult, folder: Option<&Path>) {
     };
     let place = folder.map_or_else(|| "not kept".to_owned(), |folder| format!("in `{}`", folder.display()));
     say(&format!("{decided} of {} best configs {place}; {what}", result.operations.len()));
+    let mut spent = Spent::default();
+    for operation in &result.operations {
+        spent += operation.spent;
+    }
+    if let Some(line) = time_line(&spent) {
+        say(&line);
+    }
 }
 
 /// One line on stderr, which is no warning.

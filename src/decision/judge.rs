@@ -2,25 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Round, paired_ratios};
-use crate::stats::{Interval, median, median_interval};
+use super::evidence::anytime_interval;
+use super::field::Field;
+use super::paired::{Round, paired_ratios};
+use super::race::{DropReason, Standing, counted, race};
+use super::rules::DecisionRules;
+use crate::stats::{Interval, median, median_absolute_deviation};
 
-/// What a candidate must show to win.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct DecisionRules {
-    /// Part of the baseline's time that a winner must save: 0.02 is two per cent.
-    pub min_improvement: f64,
-    /// Confidence of every interval.
-    pub confidence: f64,
-    /// Paired rounds without which nothing is decided.
-    pub min_rounds: usize,
-}
-
-impl Default for DecisionRules {
-    fn default() -> Self {
-        Self { min_improvement: 0.02, confidence: 0.95, min_rounds: 6 }
-    }
-}
+/// Among configs closer than this to the best one the steadiest is taken: nobody would call it a loss.
+const NO_LOSS: f64 = 0.01;
 
 /// What is known of one candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,15 +23,18 @@ pub struct CandidateVerdict {
     pub ratio: f64,
     /// Interval of that median.
     pub interval: Interval,
-    /// Whether it cannot be told from the best candidate.
+    /// Whether it is within the resolution of the best candidate.
     pub tied_with_best: bool,
+    /// Why it was measured no further, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<DropReason>,
 }
 
 /// How an invocation was decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// A candidate beats the baseline by the minimum improvement, and its interval lies below one.
+    /// A candidate beats the baseline by the minimum improvement, by more than the resolution, and beyond doubt.
     Faster,
     /// Nothing does: the baseline stays.
     BaselineKept,
@@ -50,7 +43,7 @@ pub enum Outcome {
 }
 
 /// The verdict.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
     /// How it was decided.
     pub outcome: Outcome,
@@ -60,6 +53,8 @@ pub struct Judgement {
     pub reason: String,
     /// One a candidate; `None` where it has too few paired rounds.
     pub candidates: Vec<Option<CandidateVerdict>>,
+    /// Where the race ended.
+    pub standing: Standing,
 }
 
 impl Judgement {
@@ -70,158 +65,102 @@ impl Judgement {
     }
 }
 
-/// Decides one invocation.
+/// Decides one invocation of `candidates` candidates, of which those in `competing` have times of their own.
 ///
-/// The best candidate has the least median ratio to the baseline. It wins when that ratio is at most
-/// `1 - min_improvement` and its interval lies below one. `incumbent`, the config already cached, stays when it wins by
-/// the same rule and cannot be told from the best, so that caches do not flap.
+/// The best candidate has the least median ratio to the baseline. It wins when it saves the minimum improvement, more than
+/// the resolution, and beyond doubt. Among those that cannot be told from it, `incumbent`, the config already cached,
+/// stays if it wins by the same rule; else the one whose times scatter least is taken, if that loses nothing. So
+/// caches do not flap.
 pub fn judge(
     rounds: &[Round],
     candidates: usize,
+    competing: &[usize],
     baseline: usize,
     incumbent: Option<usize>,
     rules: &DecisionRules,
 ) -> Judgement {
+    let standing = race(rounds, competing, baseline, rules);
+    let seen = counted(rounds, &standing.disturbance, baseline);
+    let field = Field { seen: &seen, baseline, competing: competing.len(), rules };
     let mut verdicts: Vec<Option<CandidateVerdict>> =
-        (0..candidates).map(|candidate| verdict(rounds, candidate, baseline, rules)).collect();
-    let undecided = |reason: &str, candidates| Judgement {
+        (0..candidates).map(|candidate| verdict(&field, candidate, &standing)).collect();
+    let undecided = |reason: &str, candidates, standing| Judgement {
         outcome: Outcome::Undecided,
         winner: baseline,
         reason: reason.to_owned(),
         candidates,
+        standing,
     };
-    if verdicts.get(baseline).is_none_or(Option::is_none) {
-        return undecided("too few rounds of the baseline", verdicts);
+    let is_known = |index: usize| verdicts.get(index).is_some_and(Option::is_some);
+    if !is_known(baseline) {
+        return undecided("too few rounds of the baseline", verdicts, standing);
     }
-    let ratio_of =
-        |verdicts: &[Option<CandidateVerdict>], index: usize| verdicts.get(index)?.as_ref().map(|known| known.ratio);
-    let best = (0..candidates)
-        .filter_map(|index| Some((index, ratio_of(&verdicts, index)?)))
-        // the baseline's ratio is one by construction: it comes first among equals
-        .min_by(|a, b| a.1.total_cmp(&b.1).then((a.0 != baseline).cmp(&(b.0 != baseline))));
-    let Some((best, _)) = best else {
-        return undecided("too few rounds of every candidate", verdicts);
+    let known: Vec<usize> = standing.contenders.iter().copied().filter(|&index| is_known(index)).collect();
+    let Some(best) = field.leader(&known) else {
+        return undecided("too few rounds of every candidate", verdicts, standing);
     };
     for (index, verdict) in verdicts.iter_mut().enumerate() {
         if let Some(verdict) = verdict {
-            let ratios = paired_ratios(rounds, index, best);
-            verdict.tied_with_best =
-                index == best || median_interval(&ratios, rules.confidence).is_some_and(|interval| interval.low <= 1.0);
+            let tied = |loss: f64| loss.exp() <= 1.0 + standing.resolution;
+            verdict.tied_with_best = index == best || field.difference(index, best).is_some_and(tied);
         }
     }
-    let beats = |index: usize| {
-        verdicts.get(index).and_then(Option::as_ref).is_some_and(|verdict| {
-            index != baseline && verdict.ratio <= 1.0 - rules.min_improvement && verdict.interval.high < 1.0
-        })
-    };
-    let tied = |index: usize| verdicts.get(index).and_then(Option::as_ref).is_some_and(|v| v.tied_with_best);
+    let beats = |index: usize| field.beats(index, &standing.noise, standing.resolution);
+    let is_tied = |index: usize| verdicts.get(index).and_then(Option::as_ref).is_some_and(|v| v.tied_with_best);
     let (outcome, winner, reason) = match incumbent {
-        Some(incumbent) if incumbent != best && beats(incumbent) && tied(incumbent) => {
+        Some(incumbent) if incumbent != best && is_tied(incumbent) && beats(incumbent) => {
             (Outcome::Faster, incumbent, "the cached config is as fast as the best".to_owned())
         }
-        _ if beats(best) => (Outcome::Faster, best, "faster than the baseline beyond its interval".to_owned()),
-        _ if best == baseline => (Outcome::BaselineKept, baseline, "nothing is faster than the baseline".to_owned()),
-        _ => {
-            let reason = format!("nothing is faster by {} % beyond its interval", percent(rules.min_improvement));
-            (Outcome::BaselineKept, baseline, reason)
+        _ if beats(best) => {
+            let steadiest = known.iter().copied().filter(|&index| {
+                let loss = field.difference(index, best).unwrap_or(f64::INFINITY);
+                index == best || (is_tied(index) && loss.exp() <= 1.0 + NO_LOSS && beats(index))
+            });
+            let scatter =
+                |index: &usize| median_absolute_deviation(&field.differences(*index, baseline)).unwrap_or(f64::MAX);
+            match steadiest.min_by(|a, b| scatter(a).total_cmp(&scatter(b))) {
+                Some(steadiest) if steadiest != best && incumbent != Some(best) => {
+                    (Outcome::Faster, steadiest, "the steadiest of those that are as fast as the best".to_owned())
+                }
+                _ => (Outcome::Faster, best, "faster than the baseline beyond doubt".to_owned()),
+            }
         }
+        _ if best == baseline => (Outcome::BaselineKept, baseline, "nothing is faster than the baseline".to_owned()),
+        _ => (Outcome::BaselineKept, baseline, kept(rules, standing.resolution)),
     };
-    Judgement { outcome, winner, reason, candidates: verdicts }
+    Judgement { outcome, winner, reason, candidates: verdicts, standing }
 }
 
-fn verdict(rounds: &[Round], candidate: usize, baseline: usize, rules: &DecisionRules) -> Option<CandidateVerdict> {
-    let ratios = paired_ratios(rounds, candidate, baseline);
-    if ratios.len() < rules.min_rounds.max(1) {
+/// Why a baseline stays that is not the fastest.
+fn kept(rules: &DecisionRules, resolution: f64) -> String {
+    if resolution > rules.min_improvement {
+        let told = percent(resolution);
+        return format!("nothing is faster by more than the {told} % that can be told apart here");
+    }
+    format!("nothing is faster by {} % beyond doubt", percent(rules.min_improvement))
+}
+
+fn verdict(field: &Field<'_>, candidate: usize, standing: &Standing) -> Option<CandidateVerdict> {
+    let ratios = paired_ratios(field.seen.iter().copied(), candidate, field.baseline);
+    let dropped = standing.dropped.get(&candidate).map(|dropped| dropped.reason);
+    // who was dropped early has shown enough, and so has the one that is left
+    let is_shown = dropped.is_some() || standing.contenders == [candidate];
+    let enough = if is_shown { 1 } else { field.rules.min_rounds.max(1) };
+    if ratios.len() < enough {
         return None;
     }
-    let samples: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(candidate)).collect();
+    let samples: Vec<f64> = field.seen.iter().filter_map(|round| round.sample_ns(candidate)).collect();
     Some(CandidateVerdict {
         rounds: ratios.len(),
         median_ns: median(&samples)?,
         ratio: median(&ratios)?,
-        interval: median_interval(&ratios, rules.confidence)?,
+        interval: anytime_interval(&ratios, field.rules.confidence)?,
         tied_with_best: false,
+        dropped,
     })
 }
 
 /// `0.02` as `2`, `0.005` as `0.5`.
 fn percent(part: f64) -> String {
     format!("{}", (part * 1e4).round() / 1e2)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Rounds in which candidate `i` takes `base * factors[i]`, the machine drifting by `drift` a round.
-    fn rounds(n: usize, factors: &[f64], drift: f64) -> Vec<Round> {
-        (0..n)
-            .map(|round| {
-                let base = 1000.0 * (1.0 + drift * round as f64);
-                // a small spread of its own for each candidate, the same at every run
-                let wobble = |i: usize| 1.0 + 0.001 * (((round * 7 + i * 3) % 5) as f64 - 2.0);
-                let samples = factors.iter().enumerate().map(|(i, f)| Some(base * f * wobble(i))).collect();
-                Round { epoch: 1, samples_ns: samples }
-            })
-            .collect()
-    }
-
-    #[test]
-    fn drift_does_not_choose_the_winner() {
-        let judgement = judge(&rounds(20, &[1.0, 0.9, 0.95], 0.5), 3, 0, None, &DecisionRules::default());
-        assert_eq!((judgement.outcome, judgement.winner), (Outcome::Faster, 1));
-        let best = judgement.candidates[1].as_ref().unwrap();
-        assert!((best.ratio - 0.9).abs() < 0.004, "{}", best.ratio);
-        assert_eq!(judgement.tie_set(), [1]);
-    }
-
-    #[test]
-    fn a_gain_below_the_minimum_keeps_the_baseline() {
-        let rules = DecisionRules::default();
-        let judgement = judge(&rounds(20, &[1.0, 0.985], 0.0), 2, 0, None, &rules);
-        assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0));
-        assert!(judgement.reason.contains("2 %"), "{}", judgement.reason);
-        let eager = DecisionRules { min_improvement: 0.0, ..rules };
-        assert_eq!(judge(&rounds(20, &[1.0, 0.985], 0.0), 2, 0, None, &eager).winner, 1);
-    }
-
-    #[test]
-    fn a_wide_interval_keeps_the_baseline() {
-        // median ratio 0.9, but four rounds in ten are slower: the interval reaches over one
-        let samples = [0.9, 1.3, 0.9, 1.3, 0.9, 1.3, 0.9, 1.3, 0.9, 0.9];
-        let rounds: Vec<Round> =
-            samples.iter().map(|s| Round { epoch: 0, samples_ns: vec![Some(1.0), Some(*s)] }).collect();
-        let judgement = judge(&rounds, 2, 0, None, &DecisionRules::default());
-        assert_eq!(judgement.winner, 0);
-        assert_eq!(judgement.candidates[1].as_ref().unwrap().ratio, 0.9);
-    }
-
-    #[test]
-    fn the_cached_config_stays_among_ties() {
-        let rounds = rounds(20, &[1.0, 0.8, 0.8, 0.85], 0.0);
-        let rules = DecisionRules::default();
-        let free = judge(&rounds, 4, 0, None, &rules);
-        assert_eq!(free.tie_set(), [1, 2]);
-        for incumbent in [1, 2] {
-            assert_eq!(judge(&rounds, 4, 0, Some(incumbent), &rules).winner, incumbent);
-        }
-        assert_eq!(judge(&rounds, 4, 0, Some(3), &rules).winner, free.winner, "a slower one does not stay");
-    }
-
-    #[test]
-    fn unusable_samples_decide_nothing() {
-        let rules = DecisionRules::default();
-        for bad in [f64::NAN, f64::INFINITY, 0.0, -1.0] {
-            let rounds = vec![Round { epoch: 0, samples_ns: vec![Some(1.0), Some(bad)] }; 20];
-            let judgement = judge(&rounds, 2, 0, None, &rules);
-            assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0), "{bad}");
-            assert!(judgement.candidates[1].is_none());
-            let rounds = vec![Round { epoch: 0, samples_ns: vec![Some(bad), Some(1.0)] }; 20];
-            assert_eq!(judge(&rounds, 2, 0, None, &rules).outcome, Outcome::Undecided);
-        }
-        assert_eq!(judge(&[], 2, 0, None, &rules).outcome, Outcome::Undecided);
-        assert_eq!(judge(&[], 0, 5, None, &rules).outcome, Outcome::Undecided);
-        let constant = vec![Round { epoch: 0, samples_ns: vec![Some(5.0), Some(5.0)] }; 20];
-        assert_eq!(judge(&constant, 2, 0, None, &rules).outcome, Outcome::BaselineKept);
-    }
 }

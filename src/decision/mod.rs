@@ -1,14 +1,28 @@
-//! Pure: paired samples in, verdict out. Knows neither timers nor stores nor clocks.
+//! Pure: paired samples in, the next action or a verdict out. Knows neither timers nor stores nor clocks.
 //!
 //! Every comparison is a ratio of two samples taken in one round by one worker process (an epoch), so that a machine's
-//! drift and a process's luck cancel. The median of those ratios decides, with a distribution-free interval
-//! ([`crate::stats::median_interval`]).
+//! drift and a process's luck cancel; the median of those ratios is the estimate. [`race`] says after each round which
+//! candidates need no more of them and whether the rest is settled, [`judge`] draws the verdict. Both look as often as
+//! they like: the evidence that they rest on ([`slower`]) holds over all looks.
 //!
-//! The intervals are not widened for the number of candidates: among many equal ones the best looks a little better
-//! than it is. The minimum improvement stands against that.
+//! A call of better takes evidence, and a difference above the *resolution*: the least that the rounds can tell, or
+//! what `autotune-lowered selftest` found programs to differ from themselves on this machine.
 
+mod evidence;
+mod field;
 mod judge;
+mod noise;
 mod paired;
+mod race;
+mod rules;
+mod sentinel;
+mod warm_up;
 
-pub use judge::{CandidateVerdict, DecisionRules, Judgement, Outcome, judge};
-pub use paired::{Round, paired_ratios};
+pub use evidence::{anytime_interval, slower};
+pub use judge::{CandidateVerdict, Judgement, Outcome, judge};
+pub use noise::Noise;
+pub use paired::{Round, log_ratios, paired_ratios};
+pub use race::{DropReason, Dropped, Settled, Standing, race};
+pub use rules::DecisionRules;
+pub use sentinel::{Disturbance, disturbance};
+pub use warm_up::is_stationary;

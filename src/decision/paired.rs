@@ -1,22 +1,46 @@
 //! Ratios of samples that were taken side by side.
 
 /// What one interleaved round measured.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Round {
     /// The measuring process; samples of two epochs are never compared.
     pub epoch: u32,
     /// One sample a candidate, nanoseconds; `None` where it was not measured in this round.
     pub samples_ns: Vec<Option<f64>>,
+    /// The baseline once more, at the begin and at the end of the round, where it was.
+    pub sentinel_ns: Option<[f64; 2]>,
 }
 
 impl Round {
     /// The sample of one candidate, if it is a usable time: finite and above zero.
     pub fn sample_ns(&self, candidate: usize) -> Option<f64> {
-        self.samples_ns.get(candidate).copied().flatten().filter(|ns| ns.is_finite() && *ns > 0.0)
+        self.samples_ns.get(candidate).copied().flatten().filter(|ns| is_time(*ns))
+    }
+
+    /// The logarithm of the baseline's time at the end over that at the begin.
+    pub(super) fn swing(&self) -> Option<f64> {
+        let [begin, end] = self.sentinel_ns?;
+        (is_time(begin) && is_time(end)).then(|| (end / begin).ln())
     }
 }
 
+fn is_time(ns: f64) -> bool {
+    ns.is_finite() && ns > 0.0
+}
+
 /// `numerator / denominator` for each round that holds a usable sample of both.
-pub fn paired_ratios(rounds: &[Round], numerator: usize, denominator: usize) -> Vec<f64> {
-    rounds.iter().filter_map(|round| Some(round.sample_ns(numerator)? / round.sample_ns(denominator)?)).collect()
+pub fn paired_ratios<'a>(
+    rounds: impl IntoIterator<Item = &'a Round>,
+    numerator: usize,
+    denominator: usize,
+) -> Vec<f64> {
+    let ratio = |round: &Round| Some(round.sample_ns(numerator)? / round.sample_ns(denominator)?);
+    rounds.into_iter().filter_map(ratio).collect()
+}
+
+/// The natural logarithms of [`paired_ratios`]: above zero where the numerator is slower.
+pub fn log_ratios<'a>(rounds: impl IntoIterator<Item = &'a Round>, numerator: usize, denominator: usize) -> Vec<f64> {
+    let mut ratios = paired_ratios(rounds, numerator, denominator);
+    ratios.iter_mut().for_each(|ratio| *ratio = ratio.ln());
+    ratios
 }

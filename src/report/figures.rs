@@ -17,6 +17,11 @@ pub fn format_ratio(ratio: f64) -> String {
     if ratio.is_finite() { format!("{ratio:.2}×") } else { "—".to_owned() }
 }
 
+/// A part of one as per cent: `1.3 %`.
+pub fn format_part(part: f64) -> String {
+    if part.is_finite() { format!("{} %", three_digits(part * 100.0)) } else { "—".to_owned() }
+}
+
 fn three_digits(value: f64) -> String {
     match value {
         _ if value >= 99.95 => format!("{value:.0}"),
@@ -37,5 +42,6 @@ mod tests {
         }
         assert_eq!((format_ns(123e6), format_ns(1.2e9)), ("123 ms".to_owned(), "1.20 s".to_owned()));
         assert_eq!((format_ns(f64::NAN), format_ratio(1.5666)), ("—".to_owned(), "1.57×".to_owned()));
+        assert_eq!((format_part(0.0127), format_part(0.25)), ("1.27 %".to_owned(), "25.0 %".to_owned()));
     }
 }

@@ -4,11 +4,13 @@ mod figures;
 mod grid;
 mod scan;
 mod table;
+mod time;
 
-pub use figures::{format_ns, format_ratio};
+pub use figures::{format_ns, format_part, format_ratio};
 pub use grid::Grid;
 pub use scan::write_scan;
 pub use table::write_result;
+pub use time::time_line;
 
 use std::io::{self, Write};
 

@@ -9,7 +9,10 @@ use crate::config::{Config, canonical_json};
 use crate::label::{Direction, Evidence};
 use crate::tune::{AutotuningResult, CandidateStatus, ConfigTime, OperationResult, Status};
 
-use super::{Grid, format_ns, format_ratio};
+use super::{Grid, format_ns, format_part, format_ratio};
+
+/// A drift from which on it is worth a line.
+const WORTH_A_LINE: f64 = 0.05;
 
 /// Writes operations × (baseline, best, speed-up, interval, evidence, status), with the winning config below each.
 pub fn write_result(out: &mut dyn Write, result: &AutotuningResult) -> io::Result<()> {
@@ -65,8 +68,22 @@ fn details(operation: &OperationResult) -> Vec<String> {
         }
         let others = operation.tie_set.iter().filter(|config| **config != best.config).count();
         if others > 0 {
-            lines.push(format!("tied with {others} other config{}", if others == 1 { "" } else { "s" }));
+            let within =
+                operation.resolution.map_or_else(String::new, |part| format!(", within {}", format_part(part)));
+            lines.push(format!("tied with {others} other config{}{within}", if others == 1 { "" } else { "s" }));
         }
+    }
+    match operation.rounds_set_aside {
+        0 => {}
+        1 => lines.push("one disturbed round was measured again".to_owned()),
+        more => lines.push(format!("{more} disturbed rounds were measured again")),
+    }
+    if let Some(drift) = operation.drift.filter(|drift| drift.abs() >= WORTH_A_LINE) {
+        let how = if drift > 0.0 { "slower" } else { "faster" };
+        lines.push(format!(
+            "the machine became {} {how} meanwhile; ratios are taken inside rounds",
+            format_part(drift.abs())
+        ));
     }
     if !operation.status.is_decided() || operation.status == Status::BaselineKept {
         lines.push(operation.reason.clone());

@@ -172,12 +172,23 @@ fn by_name(times: &DeviceTime, module_name: &str, launches: &[(usize, u32)]) -> 
     for (place, execution) in times.executions.iter().enumerate() {
         by_name.entry(times.name(execution.module)).or_default().push(place);
     }
+    let mut wanted: BTreeMap<usize, usize> = BTreeMap::new();
+    for &(candidate, runs) in launches {
+        *wanted.entry(candidate).or_default() += runs as usize;
+    }
+    // a candidate may be launched several times in a round: its runs come in the order of its launches
+    let mut found = wanted
+        .into_iter()
+        .map(|(candidate, runs)| {
+            let name = module_name.replace("{candidate}", &candidate.to_string());
+            let places = by_name.remove(name.as_str()).unwrap_or_default();
+            Ok((candidate, launched(times, &format!(" of `{name}`"), &places, runs)?.into_iter()))
+        })
+        .collect::<Result<BTreeMap<_, _>, Failure>>()?;
     let of_launch = |&(candidate, runs): &(usize, u32)| {
-        let name = module_name.replace("{candidate}", &candidate.to_string());
-        let found = by_name.remove(name.as_str()).unwrap_or_default();
-        launched(times, &format!(" of `{name}`"), &found, runs as usize)
+        found.get_mut(&candidate).into_iter().flatten().take(runs as usize).collect()
     };
-    launches.iter().map(of_launch).collect()
+    Ok(launches.iter().map(of_launch).collect())
 }
 
 /// How often each program ran, if no execution has an id and a device has not as many as were launched: then one
@@ -274,6 +285,14 @@ mod tests {
                 assert_eq!(found, expected.iter().map(|(_, ns)| ns[at]).collect::<Vec<_>>(), "{candidate} {metric}");
             }
         }
+        let whole = round.durations(Metric::Span);
+        let apart =
+            ProfiledRound::find(times(), Some(NAME), &[(3, 2), (0, 5), (3, 3)]).unwrap().durations(Metric::Span);
+        assert_eq!(
+            ([&apart[0][..], &apart[2][..]].concat(), &apart[1]),
+            (whole[0].clone(), &whole[1]),
+            "launched twice"
+        );
         let failed = |launches| ProfiledRound::find(times(), Some(NAME), launches).unwrap_err();
         let more = failed(&[(0, 6)]);
         assert!(more.message.contains("5 executions") && more.message.contains("6 were launched"), "{more}");

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::cache::{Entry, Provenance};
-use crate::decision::{Judgement, Outcome};
+use crate::decision::{Judgement, Outcome, Standing};
 use crate::registry::Invocation;
 use crate::timer::Timer;
 
@@ -59,6 +59,15 @@ pub(super) fn entry_of(
     })
 }
 
+/// Writes what a verdict says of the measuring into a result.
+pub(super) fn fill_from_judgement(result: &mut OperationResult, judgement: &Judgement) {
+    let Standing { disturbance, rounds, resolution, .. } = &judgement.standing;
+    result.rounds_set_aside = u32::try_from(disturbance.set_aside.len()).unwrap_or(u32::MAX);
+    result.drift = disturbance.drift;
+    result.resolution = (*rounds > 0).then_some(*resolution);
+    result.reason.clone_from(&judgement.reason);
+}
+
 /// Writes an entry's figures into a result.
 pub(super) fn fill_from_entry(result: &mut OperationResult, entry: &Entry) {
     let provenance = entry.provenance.as_ref();
@@ -108,6 +117,7 @@ pub(super) fn candidate_results(
             ratio: verdict.map(|verdict| verdict.ratio),
             interval: verdict.map(|verdict| verdict.interval),
             tied_with_best: verdict.is_some_and(|verdict| verdict.tied_with_best),
+            dropped: judgement.standing.dropped.get(&own).map(|dropped| dropped.reason),
             failure,
         }
     });

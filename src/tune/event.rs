@@ -49,8 +49,10 @@ pub enum Event<'a> {
     Round {
         /// Rounds done.
         done: u32,
-        /// Rounds in all.
+        /// The most rounds that there will be.
         of: u32,
+        /// Candidates that were measured in it.
+        contenders: usize,
     },
     /// An invocation ended.
     Finished(&'a OperationResult),

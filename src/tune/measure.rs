@@ -1,19 +1,27 @@
-//! Measuring one job: compile, compare outputs, warm up, then interleaved rounds, with the blame for failures put where
-//! it belongs.
+//! Measuring one job: compile, compare outputs, warm up, then interleaved rounds until the race is settled.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::array::{Tolerance, compare_bytes, element_text};
-use crate::samples::{CandidateSamples, FailureRecord, Record, RoundRecord};
-use crate::timer::{Failure, FailureKind, Job, OutputArray, Timer};
+use crate::decision::{Standing, is_stationary, race};
+use crate::samples::{CandidateSamples, Record, RoundRecord};
+use crate::timer::{Failure, FailureKind, Job, Timer};
 
 use super::job::JobIdentity;
 use super::rounds::JobRounds;
+use super::spent::{Spent, nanoseconds};
 use super::{Event, Ledger, TuneError, TuneOptions};
+
+/// Fewest runs of a candidate in a round: the faster one counts.
+const MIN_RUNS: u32 = 2;
+/// Runs of a candidate before the first round, where one profile holds them all.
+const PROFILED_WARM_UP: u32 = 3;
+/// A program that ran for so long is warm.
+const WARM_NS: u64 = 1_000_000_000;
 
 /// Why measuring ended before its last round.
 #[derive(Debug)]
@@ -52,39 +60,65 @@ pub(super) struct Measuring<'a, 'e> {
     pub(super) forgiven: BTreeSet<usize>,
     /// Whether a round without a culprit was tried again before.
     pub(super) round_forgiven: bool,
+    /// Where the time goes.
+    pub(super) spent: &'a mut Spent,
 }
 
 impl Measuring<'_, '_> {
-    /// Measures until every candidate that is not out has its rounds. Returns the rounds measured here.
+    /// Measures until the race is settled or the budget spent. Returns the rounds measured here.
     pub(super) fn run(&mut self) -> Result<u32, Ended> {
-        self.timer.begin(self.job).map_err(Ended::Failed)?;
+        self.timed(|spent| &mut spent.inputs_ns, |this| this.timer.begin(this.job)).map_err(Ended::Failed)?;
         let measured = self.run_begun();
         self.timer.end();
         measured
     }
 
     fn run_begun(&mut self) -> Result<u32, Ended> {
-        self.prepare_all()?;
-        self.compare_outputs()?;
-        let runs = self.warm_up()?;
+        self.timed(|spent| &mut spent.compile_ns, Self::prepare_all)?;
+        self.timed(|spent| &mut spent.checking_ns, Self::compare_outputs)?;
+        let runs = self.timed(|spent| &mut spent.warm_up_ns, Self::warm_up)?;
+        self.timed(|spent| &mut spent.measuring_ns, |this| this.measure_rounds(&runs))
+    }
+
+    /// Does a part of the work and books its time, without that of restarts.
+    fn timed<T>(&mut self, part: fn(&mut Spent) -> &mut u64, work: impl FnOnce(&mut Self) -> T) -> T {
+        let (begin, waited) = (Instant::now(), self.spent.waiting_ns);
+        let done = work(self);
+        let waited = self.spent.waiting_ns.saturating_sub(waited);
+        let took = nanoseconds(begin.elapsed()).saturating_sub(waited);
+        let booked = part(self.spent);
+        *booked = booked.saturating_add(took);
+        done
+    }
+
+    fn measure_rounds(&mut self, runs: &[u32]) -> Result<u32, Ended> {
+        let begin = Instant::now();
         let base_epoch = self.rounds.next_epoch();
         let first_epoch = self.timer.epoch();
         let mut measured = 0;
-        // every restart takes at least one candidate out or uses up its second chance
-        let mut attempts = self.options.rounds as usize + 2 * self.job.candidates.len();
+        // every restart takes at least one candidate out or uses up its second chance; disturbed rounds are measured again
+        let mut attempts = self.options.rounds as usize * 3 / 2 + 2 * self.job.candidates.len();
         loop {
-            let active = self.active();
-            let done = self.rounds.complete(&active);
+            let standing = self.standing();
+            let active = standing.contenders;
             let lone = active.len() < 2 && self.identity.distinct().len() > 1;
-            if done >= self.options.rounds || lone || attempts == 0 {
+            let late = self.options.budget.is_some_and(|budget| begin.elapsed() >= budget);
+            if standing.settled.is_some()
+                || standing.rounds >= self.options.rounds as usize
+                || lone
+                || late
+                || attempts == 0
+            {
                 return Ok(measured);
             }
             attempts -= 1;
             let epoch = base_epoch.saturating_add(self.timer.epoch().saturating_sub(first_epoch));
             let round = self.rounds.next_round();
-            let (samples, fault) = self.one_round(&active, &runs, round)?;
+            let (samples, fault) = self.one_round(&active, runs, round)?;
             if !samples.is_empty() {
                 let source = self.timer.source().to_string();
+                let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
+                self.spent.running_ns = self.spent.running_ns.saturating_add(took);
                 let record = RoundRecord { job: self.identity.digest, epoch, round, source, samples };
                 self.ledger.append(&Record::Round(record.clone()))?;
                 self.rounds.push(record);
@@ -92,7 +126,8 @@ impl Measuring<'_, '_> {
             match fault {
                 None => {
                     measured += 1;
-                    (self.on_event)(Event::Round { done: done + 1, of: self.options.rounds });
+                    let done = u32::try_from(standing.rounds + 1).unwrap_or(u32::MAX);
+                    (self.on_event)(Event::Round { done, of: self.options.rounds, contenders: active.len() });
                 }
                 Some(Fault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
                 Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,
@@ -100,12 +135,18 @@ impl Measuring<'_, '_> {
         }
     }
 
-    /// The baseline and every candidate with a program of its own that is not out.
-    fn active(&self) -> Vec<usize> {
-        self.identity.distinct().into_iter().filter(|candidate| !self.rounds.failures.contains_key(candidate)).collect()
+    /// Where the race stands after all rounds, those of earlier runs included.
+    fn standing(&self) -> Standing {
+        let rounds = self.rounds.to_decision(self.job.candidates.len(), self.identity.baseline);
+        race(&rounds, &self.rounds.competing(self.identity), self.identity.baseline, &self.options.rules)
     }
 
-    fn check_cancelled(&self) -> Result<(), Ended> {
+    /// Candidates that are neither out nor another one's program, the baseline included.
+    pub(super) fn active(&self) -> Vec<usize> {
+        self.standing().contenders
+    }
+
+    pub(super) fn check_cancelled(&self) -> Result<(), Ended> {
         if self.cancel.load(Ordering::Relaxed) { Err(Ended::Interrupted) } else { Ok(()) }
     }
 
@@ -143,58 +184,51 @@ impl Measuring<'_, '_> {
         Ok(())
     }
 
-    /// Takes candidates out whose outputs are not the baseline's.
-    fn compare_outputs(&mut self) -> Result<(), Ended> {
-        let baseline = self.identity.baseline;
-        let reference = match self.try_twice(baseline, |timer| timer.outputs(baseline))? {
-            Some(outputs) => outputs,
-            None => return Err(self.baseline_failed()),
-        };
-        let reference: Vec<(OutputArray, Vec<u8>)> = reference
-            .into_iter()
-            .map(|output| std::fs::read(&output.path).map(|bytes| (output, bytes)))
-            .collect::<Result<_, _>>()
-            .map_err(|error| {
-                let message = format!("the baseline's outputs cannot be read: {error}");
-                Ended::Failed(Failure::new(FailureKind::Device, message))
-            })?;
-        // where the baseline's files had room a candidate's have it too: none is blamed for a full disk
-        for (output, _) in &reference {
-            let _ = std::fs::remove_file(&output.path);
-        }
-        for candidate in self.active() {
-            if candidate == baseline {
-                continue;
-            }
-            self.check_cancelled()?;
-            let Some(outputs) = self.try_twice(candidate, |timer| timer.outputs(candidate))? else { continue };
-            if let Some(difference) = first_difference(&outputs, &reference) {
-                self.fail(candidate, Failure::new(FailureKind::WrongOutput, difference))?;
-            }
-            for output in outputs {
-                let _ = std::fs::remove_file(output.path);
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs every candidate twice and returns how many runs of each make a sample long enough.
+    /// Runs every candidate until its first runs are over, and returns how many runs of each make a sample.
     fn warm_up(&mut self) -> Result<Vec<u32>, Ended> {
-        let mut runs = vec![1; self.job.candidates.len()];
+        let mut fastest: Vec<Option<u64>> = vec![None; self.job.candidates.len()];
+        let mut best: Option<u64> = None;
         for candidate in self.active() {
-            self.check_cancelled()?;
-            let times = self.try_twice(candidate, |timer| timer.measure(candidate, 2))?;
-            let shortest = times.into_iter().flatten().filter(|&ns| ns > 0).min();
-            if let (Some(shortest), Some(runs)) = (shortest, runs.get_mut(candidate)) {
-                let wanted =
-                    self.options.sample_ns.div_ceil(shortest).clamp(1, u64::from(self.options.max_runs.max(1)));
-                *runs = wanted as u32;
+            let times = self.warm(candidate, best)?;
+            let own = times.into_iter().filter(|&ns| ns > 0).min();
+            best = [best, own].into_iter().flatten().min();
+            if let Some(place) = fastest.get_mut(candidate) {
+                *place = own;
             }
         }
-        Ok(runs)
+        Ok(fastest.into_iter().map(|own| self.runs_for(own, best)).collect())
     }
 
-    /// Measures each candidate once, in an order of its own for every round.
+    /// The first runs of one candidate; one far slower than the best so far is as warm as it need be.
+    fn warm(&mut self, candidate: usize, best: Option<u64>) -> Result<Vec<u64>, Ended> {
+        let whole = self.timer.measures_rounds();
+        let count = if whole { PROFILED_WARM_UP } else { 1 };
+        let mut times: Vec<u64> = Vec::new();
+        loop {
+            self.check_cancelled()?;
+            let Some(more) = self.try_twice(candidate, |timer| timer.measure(candidate, count))? else { break };
+            let none = more.is_empty();
+            times.extend(more);
+            let took = times.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
+            let is_slow = |best| times.iter().all(|&ns| ns as f64 > 2.0 * self.options.rules.cut_off * best as f64);
+            if none || whole || took > WARM_NS || best.is_some_and(is_slow) || is_stationary(&times) {
+                break;
+            }
+        }
+        Ok(times)
+    }
+
+    /// The same number for all that can win, since the fastest of more runs is faster.
+    fn runs_for(&self, own: Option<u64>, best: Option<u64>) -> u32 {
+        let (Some(own), Some(best)) = (own, best) else { return 1 };
+        if own as f64 > self.options.rules.cut_off * best as f64 {
+            return 1;
+        }
+        let most = self.options.max_runs.max(MIN_RUNS);
+        u32::try_from(self.options.sample_ns.div_ceil(best)).unwrap_or(most).clamp(MIN_RUNS, most)
+    }
+
+    /// Measures each candidate once, in an order of its own for every round, between two samples of the baseline.
     fn one_round(
         &mut self,
         active: &[usize],
@@ -203,13 +237,17 @@ impl Measuring<'_, '_> {
     ) -> Result<(Vec<CandidateSamples>, Option<Fault>), Ended> {
         let mut order = active.to_vec();
         shuffle(&mut order, self.options.seed, round);
+        let baseline = self.identity.baseline;
+        order.insert(0, baseline);
+        order.push(baseline);
+        let launches: Vec<(usize, u32)> =
+            order.iter().map(|&candidate| (candidate, runs.get(candidate).copied().unwrap_or(1))).collect();
         if self.timer.measures_rounds() {
-            return self.whole_round(&order, runs);
+            return self.whole_round(&launches);
         }
-        let mut samples = Vec::with_capacity(order.len());
-        for candidate in order {
+        let mut samples = Vec::with_capacity(launches.len());
+        for (candidate, runs) in launches {
             self.check_cancelled()?;
-            let runs = runs.get(candidate).copied().unwrap_or(1);
             match self.timer.measure(candidate, runs) {
                 Ok(ns) => samples.push(CandidateSamples { candidate, ns }),
                 Err(failure) => return Ok((samples, Some(Fault { candidate: Some(candidate), failure }))),
@@ -219,161 +257,21 @@ impl Measuring<'_, '_> {
     }
 
     /// The same under one profile.
-    fn whole_round(&mut self, order: &[usize], runs: &[u32]) -> Result<(Vec<CandidateSamples>, Option<Fault>), Ended> {
+    fn whole_round(&mut self, launches: &[(usize, u32)]) -> Result<(Vec<CandidateSamples>, Option<Fault>), Ended> {
         self.check_cancelled()?;
-        let launches: Vec<(usize, u32)> =
-            order.iter().map(|&candidate| (candidate, runs.get(candidate).copied().unwrap_or(1))).collect();
-        match self.timer.measure_round(&launches) {
+        match self.timer.measure_round(launches) {
             Ok(durations) => {
-                let samples = order.iter().zip(durations).map(|(&candidate, ns)| CandidateSamples { candidate, ns });
-                Ok((samples.collect(), None))
+                let samples = launches.iter().zip(durations);
+                Ok((samples.map(|(&(candidate, _), ns)| CandidateSamples { candidate, ns }).collect(), None))
             }
             Err(failure) => Ok((Vec::new(), Some(Fault { candidate: None, failure }))),
         }
     }
 
-    /// A round failed and nobody knows whose launch it was: each candidate is run alone.
-    fn find_culprit(&mut self, failure: Failure) -> Result<(), Ended> {
-        if failure.needs_restart() {
-            self.restart(failure.clone())?;
-        }
-        let failed_before = self.rounds.failures.len();
-        for candidate in self.active() {
-            self.check_cancelled()?;
-            self.try_twice(candidate, |timer| timer.measure(candidate, 1))?;
-        }
-        // a round that fails although each candidate runs is given one more try, as a candidate is
-        if self.rounds.failures.len() == failed_before && std::mem::replace(&mut self.round_forgiven, true) {
-            return Err(Ended::Failed(failure));
-        }
-        Ok(())
-    }
-
-    /// A call that failed in a round: after a device error the worker is started again, the baseline run, and the
-    /// candidate tried once more before it is blamed.
-    fn blame(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
-        if !failure.needs_restart() {
-            return self.fail(candidate, failure);
-        }
-        if !self.forgive(candidate) {
-            return self.blamed(candidate, failure);
-        }
-        self.restart(failure)?;
-        self.run_baseline()?;
-        match self.timer.measure(candidate, 1) {
-            Ok(_) => Ok(()),
-            Err(again) => self.blamed(candidate, again),
-        }
-    }
-
-    /// A call outside the rounds, with the same second chance; `None` when the candidate is out.
-    fn try_twice<T>(
-        &mut self,
-        candidate: usize,
-        mut call: impl FnMut(&mut dyn Timer) -> Result<T, Failure>,
-    ) -> Result<Option<T>, Ended> {
-        match call(self.timer) {
-            Ok(value) => Ok(Some(value)),
-            Err(failure) if failure.needs_restart() && self.forgive(candidate) => {
-                self.restart(failure)?;
-                if candidate != self.identity.baseline {
-                    self.run_baseline()?;
-                }
-                match call(self.timer) {
-                    Ok(value) => Ok(Some(value)),
-                    Err(again) => self.blamed(candidate, again).map(|()| None),
-                }
-            }
-            Err(failure) => self.blamed(candidate, failure).map(|()| None),
-        }
-    }
-
-    /// Whether a candidate may be tried once more. The baseline always may: another candidate may have broken the
-    /// worker that it then died in.
-    fn forgive(&mut self, candidate: usize) -> bool {
-        self.forgiven.insert(candidate) || candidate == self.identity.baseline
-    }
-
-    fn blamed(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
-        let broken = failure.needs_restart().then(|| failure.clone());
-        // in the log before the restart: where that fails too, the next run must not try this candidate again
-        let failed = self.fail(candidate, failure);
-        let restarted = broken.map_or(Ok(()), |reason| self.restart(reason));
-        failed.and(restarted)
-    }
-
-    fn run_baseline(&mut self) -> Result<(), Ended> {
-        let baseline = self.identity.baseline;
-        self.timer.measure(baseline, 1).map(drop).map_err(|failure| {
-            let message = format!("the baseline fails in a fresh worker too: {}", failure.message);
-            Ended::Failed(Failure::new(failure.kind, message))
-        })
-    }
-
-    /// Another worker, without the candidates that are out.
-    fn restart(&mut self, reason: Failure) -> Result<(), Ended> {
-        (self.on_event)(Event::Restarted { reason: &reason });
-        let without: Vec<usize> = self.rounds.failures.keys().copied().collect();
-        self.timer.restart(&without).map_err(Ended::Failed)
-    }
-
-    fn fail(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
-        if failure.kind == FailureKind::Device && candidate == self.identity.baseline {
-            // trouble around the programs, not in them: it is not kept, the next run may do better
-            return Err(Ended::Failed(failure));
-        }
-        let config = self.config(candidate);
-        (self.on_event)(Event::Failed { config: &config, failure: &failure });
-        self.ledger.append(&Record::Failed(FailureRecord {
-            job: self.identity.digest,
-            candidate,
-            kind: failure.kind.to_string(),
-            message: failure.message.clone(),
-        }))?;
-        self.rounds.failures.insert(candidate, failure);
-        if candidate == self.identity.baseline { Err(self.baseline_failed()) } else { Ok(()) }
-    }
-
-    fn baseline_failed(&self) -> Ended {
-        let failure = self.rounds.failures.get(&self.identity.baseline).cloned();
-        let failure = failure.unwrap_or_else(|| Failure::new(FailureKind::Execute, "it gave no outputs"));
-        let message = format!("the baseline failed, so nothing can be compared with it: {}", failure.message);
-        Ended::Failed(Failure::new(failure.kind, message))
-    }
-
-    fn config(&self, candidate: usize) -> crate::config::Config {
+    pub(super) fn config(&self, candidate: usize) -> crate::config::Config {
         let config = self.job.candidates.get(candidate).map(|candidate| candidate.config.clone());
         config.unwrap_or_else(|| crate::config::Config::new(serde_json::Map::new()))
     }
-}
-
-/// What the first differing output is, in one phrase.
-fn first_difference(outputs: &[OutputArray], reference: &[(OutputArray, Vec<u8>)]) -> Option<String> {
-    if outputs.len() != reference.len() {
-        return Some(format!("{} outputs, the baseline has {}", outputs.len(), reference.len()));
-    }
-    outputs.iter().zip(reference).enumerate().find_map(|(index, (output, (expected, reference)))| {
-        if output.spec != expected.spec {
-            return Some(format!("output {index} is `{}`, the baseline's is `{}`", output.spec, expected.spec));
-        }
-        let bytes = match std::fs::read(&output.path) {
-            Ok(bytes) => bytes,
-            Err(error) => return Some(format!("output {index} cannot be read: {error}")),
-        };
-        let found = compare_bytes(&output.spec, &bytes, reference, Tolerance::for_dtype(output.spec.dtype));
-        (!found.matches).then(|| {
-            let text = |bytes: &[u8], at| element_text(&output.spec, bytes, at).unwrap_or_else(|| "nothing".to_owned());
-            let first = found.first.map_or_else(String::new, |at| {
-                format!(", first at element {at}: {}, the baseline's is {}", text(&bytes, at), text(reference, at))
-            });
-            // nothing finite differs where one of the two is no number
-            let most = match found.max_absolute {
-                0.0 => String::new(),
-                most => format!(" by up to {most:.3e}"),
-            };
-            format!("output {index} differs from the baseline's in {} elements{most}{first}", found.mismatches)
-        })
-    })
 }
 
 /// Fisher and Yates's shuffle by a generator that is the same on every machine and release.

@@ -4,6 +4,7 @@
 //! which samples are comparable; rounds that the sample log already holds of that job are not measured again. What
 //! happens is told as [`Event`]s; what came of it is an [`AutotuningResult`].
 
+mod blame;
 mod commit;
 mod devices;
 mod error;
@@ -12,10 +13,12 @@ mod job;
 mod ledger;
 mod measure;
 mod options;
+mod outputs;
 mod plan;
 mod result;
 mod rounds;
 mod run;
+mod spent;
 
 pub use devices::run_on_devices;
 pub use error::TuneError;
@@ -27,3 +30,4 @@ pub use result::{
     AutotuningResult, CandidateResult, CandidateStatus, ConfigTime, MissedLabel, OperationResult, RESULT_SCHEMA, Status,
 };
 pub use run::Autotuner;
+pub use spent::Spent;

@@ -1,19 +1,23 @@
 //! How to tune.
 
+use std::time::Duration;
+
 use crate::decision::DecisionRules;
 
 /// Settings of a tuning run. Only what is decided depends on `rules`; only how much is measured on the rest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuneOptions {
-    /// Interleaved rounds of each invocation.
+    /// The most interleaved rounds of one invocation that count; a race that is settled ends before.
     pub rounds: u32,
+    /// Time for the rounds of one invocation, if there is a limit.
+    pub budget: Option<Duration>,
     /// What a winner must show.
     pub rules: DecisionRules,
     /// Measure again what is already known.
     pub force: bool,
     /// Seed of the order inside a round; inputs have the seeds of their own names.
     pub seed: u64,
-    /// Runs of a fast candidate are repeated in a round until they last about this long, nanoseconds.
+    /// Runs in a round are repeated until those of the fastest candidate last about this long, nanoseconds.
     pub sample_ns: u64,
     /// The most runs of one candidate in one round.
     pub max_runs: u32,
@@ -21,6 +25,14 @@ pub struct TuneOptions {
 
 impl Default for TuneOptions {
     fn default() -> Self {
-        Self { rounds: 20, rules: DecisionRules::default(), force: false, seed: 0, sample_ns: 1_000_000, max_runs: 50 }
+        Self {
+            rounds: 20,
+            budget: None,
+            rules: DecisionRules::default(),
+            force: false,
+            seed: 0,
+            sample_ns: 300_000,
+            max_runs: 50,
+        }
     }
 }

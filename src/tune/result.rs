@@ -6,10 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache::{CacheKey, Entry, OverlayGuard, TieredCache};
 use crate::config::Config;
+use crate::decision::DropReason;
 use crate::device::DeviceFingerprint;
 use crate::label::{Direction, Evidence};
 use crate::stats::Interval;
 use crate::timer::Failure;
+
+use super::Spent;
 
 /// Version of the results' JSON.
 pub const RESULT_SCHEMA: u32 = 1;
@@ -97,8 +100,11 @@ pub struct CandidateResult {
     /// Interval of that ratio.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
-    /// Whether it cannot be told from the best.
+    /// Whether it is within the resolution of the best.
     pub tied_with_best: bool,
+    /// Why it was measured no further, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<DropReason>,
     /// Why it is out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -150,6 +156,18 @@ pub struct OperationResult {
     pub rounds_measured: u32,
     /// Rounds that the sample log held before.
     pub rounds_kept: u32,
+    /// Rounds that something came between, measured again.
+    #[serde(default)]
+    pub rounds_set_aside: u32,
+    /// The least relative difference that the rounds can tell: 0.01 is one per cent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<f64>,
+    /// How much slower the baseline was in the last rounds than in the first: 0.1 is ten per cent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<f64>,
+    /// Where the time went in this run.
+    #[serde(default)]
+    pub spent: Spent,
 }
 
 /// A label that led to no invocation.

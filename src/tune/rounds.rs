@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::decision::Round;
 use crate::samples::{CandidateSamples, JobHistory, RoundRecord};
-use crate::stats::median;
 use crate::timer::{Failure, FailureKind};
+
+use super::job::JobIdentity;
 
 /// Rounds and failures of one job, over all runs.
 #[derive(Debug, Default)]
@@ -45,29 +46,45 @@ impl JobRounds {
         self.rounds.iter().map(|round| round.epoch.saturating_add(1)).max().unwrap_or(0)
     }
 
-    /// Rounds in which every one of these candidates was measured.
-    pub(super) fn complete(&self, candidates: &[usize]) -> u32 {
-        let has = |round: &RoundRecord, wanted: usize| round.samples.iter().any(|sample| sample.candidate == wanted);
-        let complete = |round: &&RoundRecord| candidates.iter().all(|&candidate| has(round, candidate));
-        self.rounds.iter().filter(complete).count() as u32
+    /// Candidates with programs of their own that did not fail.
+    pub(super) fn competing(&self, identity: &JobIdentity) -> Vec<usize> {
+        identity.distinct().into_iter().filter(|candidate| !self.failures.contains_key(candidate)).collect()
     }
 
-    /// One sample a candidate and round: the median of its runs. Candidates that are out have none.
-    pub(super) fn to_decision(&self, candidates: usize) -> Vec<Round> {
-        self.rounds
-            .iter()
-            .map(|round| {
-                let mut samples_ns = vec![None; candidates];
-                for CandidateSamples { candidate, ns } in &round.samples {
-                    if let (Some(slot), false) = (samples_ns.get_mut(*candidate), self.failures.contains_key(candidate))
-                    {
-                        *slot = median(&ns.iter().map(|&ns| ns as f64).collect::<Vec<_>>());
-                    }
-                }
-                Round { epoch: round.epoch, samples_ns }
-            })
-            .collect()
+    /// How many there are.
+    pub(super) fn count(&self) -> u32 {
+        self.rounds.len() as u32
     }
+
+    /// One sample a candidate and round: the fastest of its runs, since what comes between only ever adds time. Candidates
+    /// that are out have none. The baseline at both ends of a round is its sentinel.
+    pub(super) fn to_decision(&self, candidates: usize, baseline: usize) -> Vec<Round> {
+        let to_round = |round: &RoundRecord| {
+            let (inner, sentinel_ns) = match round.samples.as_slice() {
+                [begin, inner @ .., end]
+                    if begin.candidate == baseline
+                        && end.candidate == baseline
+                        && inner.iter().any(|sample| sample.candidate == baseline) =>
+                {
+                    (inner, fastest(begin).zip(fastest(end)).map(|(begin, end)| [begin, end]))
+                }
+                samples => (samples, None),
+            };
+            let mut samples_ns = vec![None; candidates];
+            for sample in inner {
+                let is_out = self.failures.contains_key(&sample.candidate);
+                if let (Some(slot), false) = (samples_ns.get_mut(sample.candidate), is_out) {
+                    *slot = fastest(sample);
+                }
+            }
+            Round { epoch: round.epoch, samples_ns, sentinel_ns }
+        };
+        self.rounds.iter().map(to_round).collect()
+    }
+}
+
+fn fastest(sample: &CandidateSamples) -> Option<f64> {
+    sample.ns.iter().min().map(|&ns| ns as f64)
 }
 
 #[cfg(test)]
@@ -76,7 +93,7 @@ mod tests {
     use crate::digest::Digest;
 
     #[test]
-    fn a_failed_candidate_loses_its_samples_and_a_cut_round_is_not_complete() {
+    fn a_failed_candidate_loses_its_samples_and_the_ends_are_the_sentinel() {
         let sample = |candidate, ns: &[u64]| CandidateSamples { candidate, ns: ns.to_vec() };
         let round = |round, samples| RoundRecord {
             job: Digest::of(b""),
@@ -88,12 +105,23 @@ mod tests {
         let mut rounds = JobRounds::default();
         rounds.push(round(0, vec![sample(1, &[30, 10, 20]), sample(0, &[5])]));
         rounds.push(round(1, vec![sample(0, &[7])]));
-        assert_eq!((rounds.complete(&[0, 1]), rounds.complete(&[0])), (1, 2));
         assert_eq!((rounds.next_round(), rounds.next_epoch()), (2, 2));
-        assert_eq!(rounds.to_decision(2)[0].samples_ns, [Some(5.0), Some(20.0)]);
+        assert_eq!(rounds.to_decision(2, 0)[0].samples_ns, [Some(5.0), Some(10.0)]);
+        assert_eq!(rounds.to_decision(2, 0)[0].sentinel_ns, None);
+        let whole = vec![sample(0, &[6]), sample(0, &[7]), sample(1, &[9]), sample(0, &[8])];
+        rounds.push(round(2, whole));
+        let decided = rounds.to_decision(2, 0);
+        assert_eq!(
+            (decided[2].samples_ns.as_slice(), decided[2].sentinel_ns),
+            (&[Some(7.0), Some(9.0)][..], Some([6.0, 8.0]))
+        );
+        // a round that was cut short has no end
+        rounds.push(round(3, vec![sample(0, &[6]), sample(0, &[7]), sample(1, &[9])]));
+        let decided = rounds.to_decision(2, 0);
+        assert_eq!((decided[3].samples_ns.as_slice(), decided[3].sentinel_ns), (&[Some(7.0), Some(9.0)][..], None));
         rounds.push(round(u32::MAX, vec![]));
         assert_eq!((rounds.next_round(), rounds.next_epoch()), (u32::MAX, u32::MAX), "a log may say anything");
         rounds.failures.insert(1, Failure::new(FailureKind::Crash, "gone"));
-        assert_eq!(rounds.to_decision(2)[0].samples_ns, [Some(5.0), None]);
+        assert_eq!(rounds.to_decision(2, 0)[0].samples_ns, [Some(5.0), None]);
     }
 }

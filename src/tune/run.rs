@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use crate::cache::{CacheKey, Entry, Tier};
-use crate::decision::{Judgement, judge};
+use crate::decision::{Judgement, Outcome, judge};
 use crate::label::Evidence;
 use crate::registry::{Invocation, NotRunnable, Registry};
 use crate::samples::{CandidateRecord, JobRecord, Record};
 use crate::timer::{Failure, FailureKind, Timer};
 
-use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, status_of};
+use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
 use super::job::{JobIdentity, Materialized, materialize};
 use super::measure::{Ended, Measuring};
 use super::rounds::JobRounds;
+use super::spent::{Spent, nanoseconds};
 use super::{
     AutotuningResult, ConfigTime, Event, Ledger, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status, TuneError,
     TuneOptions,
@@ -156,9 +158,8 @@ impl Autotuner<'_, '_> {
         let known_job = history.job.is_some();
         let mut rounds = JobRounds::from_history(history);
         let distinct = identity.distinct();
-        let wanted: Vec<usize> =
-            distinct.iter().copied().filter(|candidate| !rounds.failures.contains_key(candidate)).collect();
-        result.rounds_kept = rounds.complete(&wanted);
+        let wanted = rounds.competing(&identity);
+        result.rounds_kept = rounds.count();
         // a shipped entry is a look-up's last resort; who tunes wants to see it measured here
         let own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Seed);
         let cached = cached.map(|(entry, _)| entry);
@@ -173,7 +174,9 @@ impl Autotuner<'_, '_> {
         // a lone program is measured for its time; a lone survivor of failures is not worth a decision
         let enough = if distinct.len() == 1 { 1 } else { 2 };
         let comparable = wanted.len() >= enough && wanted.contains(&identity.baseline);
-        if result.rounds_kept < self.options.rounds && comparable {
+        let standing = self.judge(&identity, &rounds, None).standing;
+        let wants_more = standing.settled.is_none() && standing.rounds < self.options.rounds as usize;
+        if wants_more && comparable {
             (self.on_event)(Event::Started {
                 index,
                 of,
@@ -185,7 +188,7 @@ impl Autotuner<'_, '_> {
                 self.ledger.append(&Record::Job(Box::new(self.job_record(invocation, &identity))))?;
             }
             let before = rounds.next_round();
-            let measured = self.measure(invocation, &identity, &mut rounds);
+            let measured = self.measure(invocation, &identity, &mut rounds, &mut result.spent);
             result.rounds_measured = rounds.next_round().saturating_sub(before);
             match measured {
                 Ok(measured) => result.rounds_measured = measured,
@@ -209,7 +212,11 @@ impl Autotuner<'_, '_> {
             .and_then(|entry| invocation.candidates.iter().position(|candidate| candidate.config == entry.config));
         let judgement = self.judge(&identity, &rounds, incumbent);
         result.candidates = candidate_results(invocation, &identity, &judgement, &rounds);
-        result.reason.clone_from(&judgement.reason);
+        fill_from_judgement(result, &judgement);
+        if let (Outcome::Undecided, Some(budget)) = (judgement.outcome, self.options.budget) {
+            let (done, needed) = (judgement.standing.rounds, self.options.rules.min_rounds);
+            result.reason = format!("{done} rounds in the budget of {budget:?}, {needed} are needed: allow more time");
+        }
         let survivors = distinct.iter().filter(|candidate| !rounds.failures.contains_key(candidate)).count();
         if rounds.failures.contains_key(&identity.baseline) || survivors < enough {
             result.reason = only_failures(&rounds, &identity);
@@ -238,7 +245,9 @@ impl Autotuner<'_, '_> {
         invocation: &Invocation,
         identity: &JobIdentity,
         rounds: &mut JobRounds,
+        spent: &mut Spent,
     ) -> Result<u32, Ended> {
+        let begin = Instant::now();
         let scratch = tempfile::Builder::new()
             .prefix("autotune-lowered-")
             .tempdir()
@@ -247,6 +256,7 @@ impl Autotuner<'_, '_> {
             Ok(materialized) => materialized,
             Err(failure) => return Err(Ended::Failed(failure)),
         };
+        spent.inputs_ns = nanoseconds(begin.elapsed());
         for (candidate, failure) in unusable {
             if let Some(candidate) = job.candidates.get(candidate) {
                 (self.on_event)(Event::Failed { config: &candidate.config, failure: &failure });
@@ -268,13 +278,15 @@ impl Autotuner<'_, '_> {
             rounds,
             forgiven: Default::default(),
             round_forgiven: false,
+            spent,
         }
         .run()
     }
 
     fn judge(&self, identity: &JobIdentity, rounds: &JobRounds, incumbent: Option<usize>) -> Judgement {
         let candidates = identity.same_as.len();
-        judge(&rounds.to_decision(candidates), candidates, identity.baseline, incumbent, &self.options.rules)
+        let (decided, competing) = (rounds.to_decision(candidates, identity.baseline), rounds.competing(identity));
+        judge(&decided, candidates, &competing, identity.baseline, incumbent, &self.options.rules)
     }
 
     fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
@@ -326,6 +338,10 @@ pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
         candidates: Vec::new(),
         rounds_measured: 0,
         rounds_kept: 0,
+        rounds_set_aside: 0,
+        resolution: None,
+        drift: None,
+        spent: Spent::default(),
     }
 }
 

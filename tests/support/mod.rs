@@ -82,6 +82,8 @@ pub struct ScriptedTimer {
     pub script: Script,
     pub calls: u64,
     pub measured: u64,
+    /// Thousandths by which one run differs from the next.
+    pub wobble: u64,
     pub restarts: Vec<Vec<usize>>,
     /// The restart, counted from one, that fails.
     pub failing_restart: Option<usize>,
@@ -98,6 +100,7 @@ impl ScriptedTimer {
             script: Box::new(|_, _, _| Ok(())),
             calls: 0,
             measured: 0,
+            wobble: 1,
             restarts: Vec::new(),
             failing_restart: None,
             epoch: 1,
@@ -146,7 +149,9 @@ impl Timer for ScriptedTimer {
         self.call(candidate, "measure")?;
         self.measured += u64::from(runs);
         let base = self.ns[candidate];
-        Ok((0..u64::from(runs)).map(|run| base + base / 1000 * ((self.calls + run) % 5)).collect())
+        Ok((0..u64::from(runs))
+            .map(|run| base + base / 1000 * self.wobble * ((self.calls * 7 + run * 3) % 5))
+            .collect())
     }
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {

@@ -1,0 +1,61 @@
+//! The candidates of one invocation over the rounds that count: estimates, and what is beyond doubt.
+
+use super::evidence::slower;
+use super::noise::Noise;
+use super::paired::{Round, log_ratios};
+use super::rules::DecisionRules;
+use crate::stats::median;
+
+/// Probability that a candidate which is not faster than the baseline is ever called so.
+const WIN_ERROR: f64 = 0.01;
+/// Half the width, in standard deviations of one value, of a 99% interval of a median: 2.576 √(π/2), over √n.
+const MEDIAN_WIDTH: f64 = 3.228_5;
+
+/// Rounds that were looked at, and who competes in them.
+pub(super) struct Field<'a> {
+    pub(super) seen: &'a [&'a Round],
+    pub(super) baseline: usize,
+    /// How many candidates there were at the start, the baseline included.
+    pub(super) competing: usize,
+    pub(super) rules: &'a DecisionRules,
+}
+
+impl Field<'_> {
+    /// Logarithms of a candidate's time over another one's.
+    pub(super) fn differences(&self, candidate: usize, to: usize) -> Vec<f64> {
+        log_ratios(self.seen.iter().copied(), candidate, to)
+    }
+
+    /// The median of those.
+    pub(super) fn difference(&self, candidate: usize, to: usize) -> Option<f64> {
+        median(&self.differences(candidate, to))
+    }
+
+    /// The contender with the least median ratio to the baseline, which comes first among equals.
+    pub(super) fn leader(&self, contenders: &[usize]) -> Option<usize> {
+        let known = contenders.iter().filter_map(|&index| Some((index, self.difference(index, self.baseline)?)));
+        known
+            .min_by(|a, b| a.1.total_cmp(&b.1).then((a.0 != self.baseline).cmp(&(b.0 != self.baseline))))
+            .map(|(index, _)| index)
+    }
+
+    pub(super) fn noise(&self, contenders: &[usize], leader: usize) -> Noise {
+        Noise::of(self.seen, contenders, leader)
+    }
+
+    /// How far a median over `n` rounds may be from the truth.
+    pub(super) fn half_width(&self, noise: &Noise, n: usize) -> f64 {
+        noise.deviation() * MEDIAN_WIDTH / (n.max(1) as f64).sqrt()
+    }
+
+    /// Whether a candidate is called better than the baseline: by the minimum improvement, by more than can be told
+    /// apart, and beyond doubt.
+    pub(super) fn beats(&self, candidate: usize, noise: &Noise, resolution: f64) -> bool {
+        let gains = self.differences(self.baseline, candidate);
+        let least = self.rules.min_improvement.max(resolution);
+        candidate != self.baseline
+            && gains.len() >= self.rules.min_rounds.max(1)
+            && median(&gains).is_some_and(|gain| (-gain).exp() <= 1.0 - least)
+            && slower(&gains, noise) * WIN_ERROR >= self.competing as f64
+    }
+}

@@ -1,0 +1,59 @@
+//! How much one round's difference scatters, from all candidates together.
+
+use super::paired::{Round, log_ratios};
+use crate::stats::median;
+
+/// Shares of differences that a threshold leaves above it.
+const SHARES: [f64; 4] = [0.2, 0.1, 0.05, 0.02];
+/// From a median of absolute differences of two rounds to the standard deviation of one: 1.4826 / sqrt(2).
+const TO_DEVIATION: f64 = 1.048_4;
+
+/// Changes of paired differences from one round to the next.
+///
+/// A change has twice the variance of one difference around its true value, and needs no estimate of that value; thus
+/// what exceeds a threshold in changes exceeds it less often in differences.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Noise {
+    /// Absolute changes, the largest first.
+    changes: Vec<f64>,
+}
+
+impl Noise {
+    /// The noise of some candidates' differences to another one, and of the baseline to itself inside rounds.
+    pub fn of(rounds: &[&Round], candidates: &[usize], leader: usize) -> Self {
+        let mut changes: Vec<f64> = rounds.iter().filter_map(|round| round.swing()).map(f64::abs).collect();
+        for &candidate in candidates.iter().filter(|candidate| **candidate != leader) {
+            changes.extend(changes_of(&log_ratios(rounds.iter().copied(), candidate, leader)));
+        }
+        changes.sort_unstable_by(|a, b| b.total_cmp(a));
+        Self { changes }
+    }
+
+    /// Standard deviation of one round's difference, robustly; 0 while nothing is known.
+    pub fn deviation(&self) -> f64 {
+        median(&self.changes).unwrap_or(0.0) * TO_DEVIATION
+    }
+
+    /// Thresholds, and for each the share of differences around zero that lie above it at most. A candidate that
+    /// scatters more than the others is judged by its own scatter.
+    pub(super) fn thresholds(&self, differences: &[f64]) -> Vec<(f64, f64)> {
+        let own = changes_of(differences);
+        let mut thresholds = vec![(0.0, 0.5)];
+        for share in SHARES {
+            // one more than was seen, so that the least share is that of a value beyond all of them
+            let known = (self.changes.len() + 1) as f64;
+            let rank = (share * known).floor();
+            if rank < 1.0 {
+                break;
+            }
+            let Some(&above) = self.changes.get(rank as usize - 1) else { break };
+            let of_own = own.iter().filter(|change| **change > above).count() as f64 / own.len().max(1) as f64;
+            thresholds.push((above, (rank / known).max(of_own)));
+        }
+        thresholds
+    }
+}
+
+fn changes_of(differences: &[f64]) -> Vec<f64> {
+    differences.windows(2).filter_map(|pair| Some((pair.last()? - pair.first()?).abs())).collect()
+}

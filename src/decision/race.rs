@@ -1,0 +1,150 @@
+//! After each round: who is out, and whether the rest is settled.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::evidence::slower;
+use super::field::Field;
+use super::noise::Noise;
+use super::paired::Round;
+use super::rules::DecisionRules;
+use super::sentinel::{Disturbance, disturbance};
+
+/// Rounds without a usable time after which a candidate is out.
+const MAX_WITHOUT_TIME: usize = 3;
+
+/// Why a candidate is measured no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum DropReason {
+    /// It is slower than the leader beyond doubt.
+    Slower,
+    /// It takes a multiple of the leader's time.
+    CutOff,
+    /// Its samples are no times: zero, negative, not finite.
+    NoTime,
+}
+
+/// A candidate that is out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// Why.
+    pub reason: DropReason,
+    /// After how many rounds.
+    pub after: usize,
+}
+
+/// Why no further round is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// The leader beats the baseline and every other candidate is out.
+    Separated,
+    /// The leader beats the baseline and no other contender can be faster by the minimum improvement.
+    Tied,
+    /// No contender can be faster than the baseline by the minimum improvement.
+    NothingFaster,
+}
+
+/// Where the race stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    /// Candidates that are still measured, the baseline included.
+    pub contenders: Vec<usize>,
+    /// The fastest of them so far.
+    pub leader: Option<usize>,
+    /// Candidates that are out.
+    pub dropped: BTreeMap<usize, Dropped>,
+    /// Why no further round is needed, if so.
+    pub settled: Option<Settled>,
+    /// Rounds that count of the contender that has the fewest.
+    pub rounds: usize,
+    /// What the baseline's repetitions tell.
+    pub disturbance: Disturbance,
+    /// The least relative difference that can be told, 0.01 for one per cent.
+    pub resolution: f64,
+    pub(super) noise: Noise,
+}
+
+/// The rounds that count: not disturbed, and with a usable time of the baseline.
+pub(super) fn counted<'a>(rounds: &'a [Round], disturbance: &Disturbance, baseline: usize) -> Vec<&'a Round> {
+    let rounds = rounds.iter().enumerate().filter(|(index, _)| !disturbance.set_aside.contains(index));
+    rounds.map(|(_, round)| round).filter(|round| round.sample_ns(baseline).is_some()).collect()
+}
+
+/// Looks at every round in turn.
+///
+/// `competing` are the candidates with programs of their own that did not fail, the baseline among them. The probability
+/// that the one which is in truth the fastest is ever dropped as slower is at most `1 - confidence`: each other one may
+/// be its leader at some look, and each gets its part of that error.
+pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &DecisionRules) -> Standing {
+    let disturbance = disturbance(rounds);
+    let counted = counted(rounds, &disturbance, baseline);
+    let mut contenders = competing.to_vec();
+    let mut dropped = BTreeMap::new();
+    for look in 1..=counted.len() {
+        let seen = counted.get(..look).unwrap_or_default();
+        let field = Field { seen, baseline, competing: competing.len(), rules };
+        let Some(leader) = field.leader(&contenders) else { continue };
+        let noise = field.noise(&contenders, leader);
+        contenders.retain(|&candidate| {
+            if candidate == leader || candidate == baseline {
+                return true;
+            }
+            let reason = out(&field, candidate, leader, &noise);
+            dropped.extend(reason.map(|reason| (candidate, Dropped { reason, after: look })));
+            reason.is_none()
+        });
+    }
+    let field = Field { seen: &counted, baseline, competing: competing.len(), rules };
+    let leader = field.leader(&contenders);
+    let noise = leader.map(|leader| field.noise(&contenders, leader)).unwrap_or_default();
+    let of_leader = leader.map_or(0, |leader| field.differences(leader, baseline).len());
+    let resolution = field.half_width(&noise, of_leader).max(rules.resolution);
+    let settled = leader.and_then(|leader| settled(&field, &contenders, leader, &noise, resolution));
+    let rounds = contenders.iter().map(|&candidate| field.differences(candidate, baseline).len()).min().unwrap_or(0);
+    Standing { contenders, leader, dropped, settled, rounds, disturbance, resolution, noise }
+}
+
+fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Option<DropReason> {
+    let differences = field.differences(candidate, leader);
+    if differences.is_empty() {
+        let tried = field.seen.iter().filter(|round| round.samples_ns.get(candidate).is_some_and(Option::is_some));
+        return (tried.count() >= MAX_WITHOUT_TIME).then_some(DropReason::NoTime);
+    }
+    let cut_off = field.rules.cut_off.max(1.0).ln();
+    let all_above = |limit: f64| differences.iter().all(|difference| *difference > limit);
+    // one round may have been disturbed, but not so much
+    if all_above(if differences.len() > 1 { cut_off } else { 2.0 * cut_off }) {
+        return Some(DropReason::CutOff);
+    }
+    let others = field.competing.saturating_sub(1).max(1) as f64;
+    (slower(&differences, noise) * (1.0 - field.rules.confidence) >= others).then_some(DropReason::Slower)
+}
+
+fn settled(field: &Field<'_>, contenders: &[usize], leader: usize, noise: &Noise, resolution: f64) -> Option<Settled> {
+    let (baseline, rules) = (field.baseline, field.rules);
+    let others = || contenders.iter().copied().filter(|&candidate| candidate != baseline && candidate != leader);
+    // the least that a candidate's time over another one's may be in truth, as a logarithm
+    let least = |candidate: usize, to: usize| {
+        let differences = field.differences(candidate, to);
+        let enough = differences.len() >= rules.min_rounds.max(1);
+        let middle = crate::stats::median(&differences).filter(|_| enough)?;
+        Some(middle - field.half_width(noise, differences.len()))
+    };
+    let cannot_be_faster = |candidate: usize, to: usize| {
+        least(candidate, to).is_some_and(|least| least >= (1.0 - rules.min_improvement).ln())
+    };
+    let enough = field.differences(leader, baseline).len() >= rules.min_rounds.max(1);
+    if enough && contenders.iter().all(|&candidate| candidate == baseline || cannot_be_faster(candidate, baseline)) {
+        return Some(Settled::NothingFaster);
+    }
+    if !field.beats(leader, noise, resolution) {
+        return None;
+    }
+    match others().next() {
+        None => Some(Settled::Separated),
+        Some(_) => others().all(|candidate| cannot_be_faster(candidate, leader)).then_some(Settled::Tied),
+    }
+}

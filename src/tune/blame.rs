@@ -1,0 +1,122 @@
+//! Failures: whose they are, and what goes on after them.
+
+use crate::samples::{FailureRecord, Record};
+use crate::timer::{Failure, FailureKind, Timer};
+
+use super::Event;
+use super::measure::{Ended, Measuring};
+use super::spent::nanoseconds;
+
+impl Measuring<'_, '_> {
+    /// A round failed and nobody knows whose launch it was: each candidate is run alone.
+    pub(super) fn find_culprit(&mut self, failure: Failure) -> Result<(), Ended> {
+        if failure.needs_restart() {
+            self.restart(failure.clone())?;
+        }
+        let failed_before = self.rounds.failures.len();
+        for candidate in self.active() {
+            self.check_cancelled()?;
+            self.try_twice(candidate, |timer| timer.measure(candidate, 1))?;
+        }
+        // a round that fails although each candidate runs is given one more try, as a candidate is
+        if self.rounds.failures.len() == failed_before && std::mem::replace(&mut self.round_forgiven, true) {
+            return Err(Ended::Failed(failure));
+        }
+        Ok(())
+    }
+
+    /// A call that failed in a round: after a device error the worker is started again, the baseline run, and the
+    /// candidate tried once more before it is blamed.
+    pub(super) fn blame(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
+        if !failure.needs_restart() {
+            return self.fail(candidate, failure);
+        }
+        if !self.forgive(candidate) {
+            return self.blamed(candidate, failure);
+        }
+        self.restart(failure)?;
+        self.run_baseline()?;
+        match self.timer.measure(candidate, 1) {
+            Ok(_) => Ok(()),
+            Err(again) => self.blamed(candidate, again),
+        }
+    }
+
+    /// A call outside the rounds, with the same second chance; `None` when the candidate is out.
+    pub(super) fn try_twice<T>(
+        &mut self,
+        candidate: usize,
+        mut call: impl FnMut(&mut dyn Timer) -> Result<T, Failure>,
+    ) -> Result<Option<T>, Ended> {
+        match call(self.timer) {
+            Ok(value) => Ok(Some(value)),
+            Err(failure) if failure.needs_restart() && self.forgive(candidate) => {
+                self.restart(failure)?;
+                if candidate != self.identity.baseline {
+                    self.run_baseline()?;
+                }
+                match call(self.timer) {
+                    Ok(value) => Ok(Some(value)),
+                    Err(again) => self.blamed(candidate, again).map(|()| None),
+                }
+            }
+            Err(failure) => self.blamed(candidate, failure).map(|()| None),
+        }
+    }
+
+    /// Whether a candidate may be tried once more. The baseline always may: another candidate may have broken the
+    /// worker that it then died in.
+    fn forgive(&mut self, candidate: usize) -> bool {
+        self.forgiven.insert(candidate) || candidate == self.identity.baseline
+    }
+
+    pub(super) fn blamed(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
+        let broken = failure.needs_restart().then(|| failure.clone());
+        // in the log before the restart: where that fails too, the next run must not try this candidate again
+        let failed = self.fail(candidate, failure);
+        let restarted = broken.map_or(Ok(()), |reason| self.restart(reason));
+        failed.and(restarted)
+    }
+
+    fn run_baseline(&mut self) -> Result<(), Ended> {
+        let baseline = self.identity.baseline;
+        self.timer.measure(baseline, 1).map(drop).map_err(|failure| {
+            let message = format!("the baseline fails in a fresh worker too: {}", failure.message);
+            Ended::Failed(Failure::new(failure.kind, message))
+        })
+    }
+
+    /// Another worker, without the candidates that are out.
+    pub(super) fn restart(&mut self, reason: Failure) -> Result<(), Ended> {
+        (self.on_event)(Event::Restarted { reason: &reason });
+        let without: Vec<usize> = self.rounds.failures.keys().copied().collect();
+        let begin = std::time::Instant::now();
+        let restarted = self.timer.restart(&without).map_err(Ended::Failed);
+        self.spent.waiting_ns += nanoseconds(begin.elapsed());
+        restarted
+    }
+
+    pub(super) fn fail(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
+        if failure.kind == FailureKind::Device && candidate == self.identity.baseline {
+            // trouble around the programs, not in them: it is not kept, the next run may do better
+            return Err(Ended::Failed(failure));
+        }
+        let config = self.config(candidate);
+        (self.on_event)(Event::Failed { config: &config, failure: &failure });
+        self.ledger.append(&Record::Failed(FailureRecord {
+            job: self.identity.digest,
+            candidate,
+            kind: failure.kind.to_string(),
+            message: failure.message.clone(),
+        }))?;
+        self.rounds.failures.insert(candidate, failure);
+        if candidate == self.identity.baseline { Err(self.baseline_failed()) } else { Ok(()) }
+    }
+
+    pub(super) fn baseline_failed(&self) -> Ended {
+        let failure = self.rounds.failures.get(&self.identity.baseline).cloned();
+        let failure = failure.unwrap_or_else(|| Failure::new(FailureKind::Execute, "it gave no outputs"));
+        let message = format!("the baseline failed, so nothing can be compared with it: {}", failure.message);
+        Ended::Failed(Failure::new(failure.kind, message))
+    }
+}

@@ -1,0 +1,273 @@
+//! Racing and deciding on simulated rounds: error rates over many races, what each rule does, and bad samples.
+
+#![cfg(feature = "tuner")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use autotune_lowered::decision::{
+    DecisionRules, DropReason, Judgement, Outcome, Round, Settled, Standing, judge as decide, race,
+};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+const BASELINE: usize = 0;
+
+/// A machine: relative deviation of a sample, and how often something doubles its time or more.
+#[derive(Clone, Copy)]
+struct Machine {
+    deviation: f64,
+    disturbed: f64,
+}
+
+const QUIET: Machine = Machine { deviation: 0.01, disturbed: 0.01 };
+const BUSY: Machine = Machine { deviation: 0.05, disturbed: 0.15 };
+
+struct Simulated {
+    random: ChaCha8Rng,
+    machine: Machine,
+    times: Vec<f64>,
+}
+
+impl Simulated {
+    fn new(seed: u64, machine: Machine, times: &[f64]) -> Self {
+        Self { random: ChaCha8Rng::seed_from_u64(seed), machine, times: times.to_vec() }
+    }
+
+    fn uniform(&mut self) -> f64 {
+        (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn sample(&mut self, candidate: usize) -> f64 {
+        // twelve uniform numbers make a normal one
+        let normal = (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0;
+        let disturbed = if self.uniform() < self.machine.disturbed { 1.0 + 2.0 * self.uniform() } else { 1.0 };
+        1e6 * self.times[candidate] * (self.machine.deviation * normal).exp() * disturbed
+    }
+
+    fn round(&mut self, contenders: &[usize]) -> Round {
+        let begin = self.sample(BASELINE);
+        let mut samples_ns = vec![None; self.times.len()];
+        for &candidate in contenders {
+            samples_ns[candidate] = Some(self.sample(candidate));
+        }
+        Round { epoch: 1, samples_ns, sentinel_ns: Some([begin, self.sample(BASELINE)]) }
+    }
+
+    /// Races as the tuner does: until settled, or until so many rounds count.
+    fn race(&mut self, most: usize, rules: &DecisionRules) -> (Vec<Round>, Standing) {
+        let competing: Vec<usize> = (0..self.times.len()).collect();
+        let mut rounds = Vec::new();
+        loop {
+            let standing = race(&rounds, &competing, BASELINE, rules);
+            if standing.settled.is_some() || standing.rounds >= most || rounds.len() > 2 * most {
+                return (rounds, standing);
+            }
+            rounds.push(self.round(&standing.contenders));
+        }
+    }
+}
+
+fn judge(rounds: &[Round], candidates: usize, incumbent: Option<usize>, rules: &DecisionRules) -> Judgement {
+    let competing: Vec<usize> = (0..candidates).collect();
+    decide(rounds, candidates, &competing, BASELINE, incumbent, rules)
+}
+
+fn eager() -> DecisionRules {
+    DecisionRules { min_improvement: 0.0, ..DecisionRules::default() }
+}
+
+/// Rounds in which candidate `i` takes `base * factors[i]`, the machine drifting by `drift` a round.
+fn rounds(n: usize, factors: &[f64], drift: f64) -> Vec<Round> {
+    (0..n)
+        .map(|round| {
+            let base = 1000.0 * (1.0 + drift * round as f64);
+            // a small spread of its own for each candidate, the same at every run
+            let wobble = |i: usize| 1.0 + 0.001 * (((round * 7 + i * 3) % 5) as f64 - 2.0);
+            let samples = factors.iter().enumerate().map(|(i, f)| Some(base * f * wobble(i))).collect();
+            Round { epoch: 1, samples_ns: samples, sentinel_ns: None }
+        })
+        .collect()
+}
+
+#[test]
+fn equal_programs_are_not_called_better() {
+    // at a minimum improvement of zero, the hardest case: 2 × 200 races of 6 equal candidates
+    for machine in [QUIET, BUSY] {
+        let wins = (0..200).filter(|&seed| {
+            let mut simulated = Simulated::new(seed, machine, &[1.0; 6]);
+            let (rounds, _) = simulated.race(20, &eager());
+            judge(&rounds, 6, None, &eager()).outcome == Outcome::Faster
+        });
+        let wins = wins.count();
+        assert!(wins <= 2, "{wins} of 200");
+    }
+}
+
+#[test]
+fn the_fastest_is_hardly_ever_dropped() {
+    for machine in [QUIET, BUSY] {
+        let mut times = vec![1.0; 10];
+        // close behind the best, so that luck could drop it
+        times[1..].iter_mut().enumerate().for_each(|(i, time)| *time = 0.8 + 0.002 * i as f64);
+        let dropped = (0..100).filter(|&seed| {
+            let mut simulated = Simulated::new(seed, machine, &times);
+            simulated.race(20, &eager()).1.dropped.contains_key(&1)
+        });
+        let dropped = dropped.count();
+        assert!(dropped <= 5, "{dropped} of 100");
+    }
+}
+
+#[test]
+fn the_resolution_is_what_can_be_told() {
+    for machine in [QUIET, BUSY] {
+        let beyond = (0..100).filter(|&seed| {
+            let mut simulated = Simulated::new(seed, machine, &[1.0, 0.7, 0.701, 0.702, 0.703]);
+            let (rounds, standing) = simulated.race(20, &eager());
+            let judgement = judge(&rounds, 5, None, &eager());
+            let ratio = judgement.candidates[1].as_ref().unwrap().ratio;
+            (ratio / 0.7).ln().abs() > standing.resolution
+        });
+        let beyond = beyond.count();
+        assert!(beyond <= 4, "{beyond} of 100 medians are further from the truth than the 99% resolution");
+    }
+}
+
+#[test]
+fn what_is_clear_takes_few_runs() {
+    // a baseline, one good config, thirty that are from 1.15 to 8 times slower
+    let mut times = vec![1.0, 0.6];
+    times.extend((0..30).map(|i| 0.69 * 1.07_f64.powi(i)));
+    let mut shares: Vec<f64> = (0..21)
+        .map(|seed| {
+            let mut simulated = Simulated::new(seed, QUIET, &times);
+            let (rounds, standing) = simulated.race(20, &DecisionRules::default());
+            assert_eq!(standing.leader, Some(1));
+            assert!(matches!(standing.settled, Some(Settled::Separated | Settled::Tied)), "{:?}", standing.settled);
+            let spent = |round: &Round| {
+                round.samples_ns.iter().enumerate().filter(|(_, ns)| ns.is_some()).map(|(i, _)| times[i]).sum::<f64>()
+            };
+            rounds.iter().map(spent).sum::<f64>() / (20.0 * times.iter().sum::<f64>())
+        })
+        .collect();
+    shares.sort_by(f64::total_cmp);
+    assert!(shares[10] < 0.25, "half of the races take {} of twenty full rounds", shares[10]);
+}
+
+#[test]
+fn far_slower_ones_are_cut_off_at_once() {
+    let mut simulated = Simulated::new(1, QUIET, &[1.0, 0.9, 4.0, 40.0]);
+    let rounds: Vec<Round> = (0..2).map(|_| simulated.round(&[0, 1, 2, 3])).collect();
+    let first = race(&rounds[..1], &[0, 1, 2, 3], BASELINE, &DecisionRules::default());
+    assert_eq!(first.dropped.keys().copied().collect::<Vec<_>>(), [3], "one round may have been disturbed");
+    let second = race(&rounds, &[0, 1, 2, 3], BASELINE, &DecisionRules::default());
+    assert_eq!(second.contenders, [0, 1]);
+    assert!(second.dropped.values().all(|dropped| dropped.reason == DropReason::CutOff));
+}
+
+#[test]
+fn nothing_that_can_win_ends_the_race() {
+    let mut simulated = Simulated::new(3, QUIET, &[1.0, 1.0, 1.01, 1.3]);
+    let (rounds, standing) = simulated.race(20, &DecisionRules::default());
+    assert_eq!(standing.settled, Some(Settled::NothingFaster));
+    assert!(rounds.len() < 20, "{}", rounds.len());
+    let mut simulated = Simulated::new(3, QUIET, &[1.0, 0.7, 0.7]);
+    let (rounds, standing) = simulated.race(20, &DecisionRules::default());
+    assert_eq!(standing.settled, Some(Settled::Tied), "either will do");
+    assert!(rounds.len() < 20, "{}", rounds.len());
+}
+
+#[test]
+fn drift_does_not_choose_the_winner() {
+    let judgement = judge(&rounds(20, &[1.0, 0.9, 0.95], 0.5), 3, None, &DecisionRules::default());
+    assert_eq!((judgement.outcome, judgement.winner), (Outcome::Faster, 1));
+    let best = judgement.candidates[1].as_ref().unwrap();
+    assert!((best.ratio - 0.9).abs() < 0.004, "{}", best.ratio);
+    assert_eq!(judgement.tie_set(), [1]);
+}
+
+#[test]
+fn a_gain_below_the_minimum_keeps_the_baseline() {
+    let rules = DecisionRules::default();
+    let judgement = judge(&rounds(20, &[1.0, 0.985], 0.0), 2, None, &rules);
+    assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0));
+    assert!(judgement.reason.contains("2 %"), "{}", judgement.reason);
+    assert_eq!(judge(&rounds(20, &[1.0, 0.985], 0.0), 2, None, &eager()).winner, 1);
+}
+
+#[test]
+fn a_gain_below_what_the_machine_can_tell_keeps_the_baseline() {
+    let rules = DecisionRules { resolution: 0.03, ..DecisionRules::default() };
+    let judgement = judge(&rounds(20, &[1.0, 0.975], 0.0), 2, None, &rules);
+    assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0));
+    assert!(judgement.reason.contains("3 %"), "{}", judgement.reason);
+    assert_eq!(judge(&rounds(20, &[1.0, 0.96], 0.0), 2, None, &rules).winner, 1);
+}
+
+#[test]
+fn a_gain_in_doubt_keeps_the_baseline() {
+    // median ratio 0.9, but four rounds in ten are slower
+    let samples = [0.9, 1.3, 0.9, 1.3, 0.9, 1.3, 0.9, 1.3, 0.9, 0.9];
+    let rounds: Vec<Round> =
+        samples.iter().map(|s| Round { epoch: 0, samples_ns: vec![Some(1.0), Some(*s)], sentinel_ns: None }).collect();
+    let judgement = judge(&rounds, 2, None, &DecisionRules::default());
+    assert_eq!(judgement.winner, 0);
+    assert_eq!(judgement.candidates[1].as_ref().unwrap().ratio, 0.9);
+}
+
+#[test]
+fn the_cached_config_stays_among_ties() {
+    let rounds = rounds(20, &[1.0, 0.8, 0.8, 0.85], 0.0);
+    let rules = DecisionRules { resolution: 0.01, ..DecisionRules::default() };
+    let free = judge(&rounds, 4, None, &rules);
+    assert_eq!(free.tie_set(), [1, 2]);
+    for incumbent in [1, 2] {
+        assert_eq!(judge(&rounds, 4, Some(incumbent), &rules).winner, incumbent);
+    }
+    assert_eq!(judge(&rounds, 4, Some(3), &rules).winner, free.winner, "a slower one does not stay");
+}
+
+#[test]
+fn among_ties_the_steadiest_is_taken() {
+    // 1 is faster by a thousandth and scatters by a tenth
+    let wild = [0.799, 0.72, 0.799, 0.88, 0.799, 0.73, 0.799, 0.87];
+    let rounds: Vec<Round> = (0..24)
+        .map(|n| {
+            let samples_ns = vec![Some(1.0), Some(wild[n % 8]), Some(0.8)];
+            Round { epoch: 1, samples_ns, sentinel_ns: None }
+        })
+        .collect();
+    let judgement = judge(&rounds, 3, None, &DecisionRules { resolution: 0.01, ..DecisionRules::default() });
+    assert_eq!(judgement.tie_set(), [1, 2]);
+    assert_eq!((judgement.winner, judgement.outcome), (2, Outcome::Faster), "{}", judgement.reason);
+}
+
+#[test]
+fn disturbed_rounds_do_not_count() {
+    let mut rounds = rounds(12, &[1.0, 0.9], 0.0);
+    for round in &mut rounds {
+        round.sentinel_ns = Some([1000.0, 1001.0]);
+    }
+    let clean = race(&rounds, &[0, 1], BASELINE, &eager());
+    rounds[6] = Round { epoch: 1, samples_ns: vec![Some(1000.0), Some(1900.0)], sentinel_ns: Some([1000.0, 2000.0]) };
+    let standing = race(&rounds, &[0, 1], BASELINE, &eager());
+    assert_eq!((standing.disturbance.set_aside.as_slice(), standing.rounds), (&[6][..], clean.rounds - 1));
+    let judgement = judge(&rounds, 2, None, &eager());
+    assert_eq!(judgement.candidates[1].as_ref().unwrap().rounds, 11);
+}
+
+#[test]
+fn unusable_samples_decide_nothing() {
+    let rules = DecisionRules::default();
+    let round = |a: f64, b: f64| Round { epoch: 0, samples_ns: vec![Some(a), Some(b)], sentinel_ns: Some([a, a]) };
+    for bad in [f64::NAN, f64::INFINITY, 0.0, -1.0] {
+        let judgement = judge(&vec![round(1.0, bad); 20], 2, None, &rules);
+        assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0), "{bad}");
+        assert!(judgement.candidates[1].is_none());
+        assert_eq!(judgement.standing.dropped[&1].reason, DropReason::NoTime);
+        assert_eq!(judge(&vec![round(bad, 1.0); 20], 2, None, &rules).outcome, Outcome::Undecided);
+    }
+    assert_eq!(judge(&[], 2, None, &rules).outcome, Outcome::Undecided);
+    assert_eq!(decide(&[], 0, &[], 5, None, &rules).outcome, Outcome::Undecided);
+    assert_eq!(judge(&vec![round(5.0, 5.0); 20], 2, None, &rules).outcome, Outcome::BaselineKept);
+    assert_eq!(judge(&vec![round(5.0, 4.0); 20], 2, None, &rules).winner, 1, "constant times are times");
+}
