@@ -284,7 +284,7 @@ fn a_worker_that_misbehaves_in_one_candidate_keeps_the_rest() {
             json!({"ns": 4_000_000}),
             json!({"ns": 2_000_000}),
             bad("print"),
-            bad("abort-at-5"),
+            bad("abort-at-4"),
             bad("nonsense"),
             bad("hang"),
             bad("no-device"),
@@ -304,7 +304,7 @@ fn a_worker_that_misbehaves_in_one_candidate_keeps_the_rest() {
         assert!((hostile["speed_up"].as_f64().unwrap() - 2.0).abs() < 0.01, "{hostile}");
         for (what, kind, word) in [
             ("print", "protocol", "`step 1 of 10 done`"),
-            ("abort-at-5", "crash", "Check failed: the fifth run"),
+            ("abort-at-4", "crash", "Check failed: the fourth call"),
             ("nonsense", "protocol", "the result of `measure` is malformed"),
             ("hang", "timeout", "no answer to `measure` within 3s"),
             ("no-device", "device", "fell off the bus"),
@@ -415,7 +415,7 @@ fn a_terminated_run_says_what_it_measured_and_goes_on_later() {
         (&hostile["status"], &operation(&result, STEADY)["status"]),
         (&json!("interrupted"), &json!("interrupted"))
     );
-    // one call warms up, the fifth is in the fourth round, which may be cut there
+    // three calls warm up and each round has three more: the fourteenth is in the fourth, which may be cut there
     let measured = hostile["rounds_measured"].as_u64().unwrap();
     assert!((3..=4).contains(&measured), "{hostile}");
     assert!(ended.stderr.contains(&format!("{measured} rounds measured")), "{}", ended.stderr);

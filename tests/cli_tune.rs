@@ -152,7 +152,7 @@ fn a_program_loads_the_best_config_at_run_time() {
 /// Starts the main job on the real plugin and waits until a line of its stderr holds `until`.
 fn started(cache: &Path, plugin: &Path, until: &str) -> Child {
     let module = module();
-    let arguments = [module.as_str(), "--rounds", "40", "--plugin", plugin.to_str().unwrap()];
+    let arguments = [module.as_str(), "--rounds", "10", "--plugin", plugin.to_str().unwrap()];
     let mut child = command(cache).args(arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     lines.by_ref().map(Result::unwrap).find(|line| line.contains(until)).expect("it ended before it was measured");
@@ -166,18 +166,20 @@ fn a_killed_run_loses_no_written_round_and_goes_on() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
-    let mut child = started(&cache, &plugin, "[2/4] blocked_matmul@v1:97c0056ebd3eafab: round 16 of 40");
+    let mut child = started(&cache, &plugin, "[2/4] blocked_matmul@v1:97c0056ebd3eafab: round 2 of at most 10");
     child.kill().unwrap();
     child.wait().unwrap();
 
-    let resumed = run(&cache, &[&module(), "--rounds", "40", "--plugin", plugin.to_str().unwrap(), "--format", "json"]);
+    let resumed = run(&cache, &[&module(), "--rounds", "10", "--plugin", plugin.to_str().unwrap(), "--format", "json"]);
     assert_eq!(resumed.code, 0, "{}", resumed.stderr);
     let result = resumed.json();
     let operations = result["operations"].as_array().unwrap();
     assert_eq!(operations[0]["status"], "cached", "{}", operations[0]);
     let kept = operations[1]["rounds_kept"].as_u64().unwrap();
-    assert!((16..40).contains(&kept), "{kept} rounds kept: the kill came after the sixteenth");
-    assert_eq!(kept + operations[1]["rounds_measured"].as_u64().unwrap(), 40);
+    assert!((2..15).contains(&kept), "{kept} rounds kept: the kill came after the second");
+    // six are the fewest that decide; of the ten that count each may be disturbed and measured again
+    let whole = kept + operations[1]["rounds_measured"].as_u64().unwrap();
+    assert!((6..=16).contains(&whole), "{whole} rounds in all");
     assert!(operations.iter().all(|operation| operation["best"].is_object()), "{result}");
 }
 
@@ -186,7 +188,7 @@ fn ctrl_c_ends_with_what_is_decided() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
-    let child = started(&cache, &plugin, "[2/4] blocked_matmul@v1:97c0056ebd3eafab: round 8 of 40");
+    let child = started(&cache, &plugin, "[2/4] blocked_matmul@v1:97c0056ebd3eafab: round 2 of at most 10");
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
@@ -209,7 +211,13 @@ fn the_real_runtime_tunes_the_example() {
     assert_eq!(result["device"]["identity"]["platform"], "cpu");
     for operation in result["operations"].as_array().unwrap() {
         let measured: Vec<&Value> = operation["candidates"].as_array().unwrap().iter().collect();
-        assert!(measured.iter().all(|candidate| candidate["rounds"].as_u64().unwrap() >= 8), "{operation}");
+        let enough =
+            |candidate: &&Value| candidate["rounds"].as_u64().unwrap() >= 6 || candidate["dropped"].is_string();
+        assert!(measured.iter().all(enough), "{operation}");
+        assert!(operation["resolution"].as_f64().unwrap() > 0.0, "{operation}");
+        assert!(
+            operation["spent"]["measuring_ns"].as_u64().unwrap() > operation["spent"]["running_ns"].as_u64().unwrap()
+        );
         assert!(measured.iter().all(|candidate| candidate["median_ns"].as_f64().unwrap() > 1000.0), "{operation}");
     }
 }

@@ -347,7 +347,6 @@ fn close(result: &AutotuningResult, folder: Option<&Path>) {
         _ => format!("{rounds} rounds measured"),
     };
     let place = folder.map_or_else(|| "not kept".to_owned(), |folder| format!("in `{}`", folder.display()));
-    say(&format!("{decided} of {} best configs {place}; {what}", result.operations.len()));
     let mut spent = Spent::default();
     for operation in &result.operations {
         spent += operation.spent;
@@ -355,6 +354,7 @@ fn close(result: &AutotuningResult, folder: Option<&Path>) {
     if let Some(line) = time_line(&spent) {
         say(&line);
     }
+    say(&format!("{decided} of {} best configs {place}; {what}", result.operations.len()));
 }
 
 /// One line on stderr, which is no warning.

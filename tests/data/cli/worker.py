@@ -23,8 +23,8 @@ def misbehave(what, request):
     """True when the request needs no other answer."""
     if what == "print":
         say("step 1 of 10 done")
-    if what == "abort-at-5" and measured.get(request["params"]["candidate"], 0) == 5:
-        print("F0000 kernel.cc:7] Check failed: the fifth run", file=sys.stderr, flush=True)
+    if what == "abort-at-4" and measured.get(request["params"]["candidate"], 0) == 4:
+        print("F0000 kernel.cc:7] Check failed: the fourth call", file=sys.stderr, flush=True)
         os.abort()
     if what == "nonsense":
         say(json.dumps({"id": request["id"], "result": {"samples_ns": "many"}}))
@@ -37,9 +37,9 @@ def misbehave(what, request):
     if what == "no-device":
         say(json.dumps({"id": request["id"], "error": {"kind": "device", "message": "the device fell off the bus"}}))
         return True
-    if what == "remove-cache" and measured[request["params"]["candidate"]] == 3:
+    if what == "remove-cache" and measured[request["params"]["candidate"]] == 6:
         shutil.rmtree(os.environ["AUTOTUNE_LOWERED_CACHE_DIR"])
-    if what == "terminate" and measured[request["params"]["candidate"]] == 5:
+    if what == "terminate" and measured[request["params"]["candidate"]] == 14:
         # the cache's lock file names the process that has it: the tuner
         with open(os.environ["AUTOTUNE_LOWERED_CACHE_DIR"] + "/lock") as file:
             os.kill(int(file.read().split()[1]), signal.SIGTERM)
