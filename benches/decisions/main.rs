@@ -1,0 +1,107 @@
+//! Decisions: is the winner right, is it the same on every run, and what does a decision cost.
+//!
+//! `cargo bench --bench decisions -- --peer PYTHON` tunes 32 blocked matrix products of each of three sizes, again and again,
+//! each time with a fresh cache folder, and holds every run against a reference that is measured before and after them.
+//! `--help` lists the parts and their flags. It needs a Python with JAX for the programs (`--python`, else that of the
+//! active environment) and a PJRT plugin for CPUs (`--plugin`, else the one that is found).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr, clippy::panic)]
+
+mod aa;
+mod load;
+mod options;
+mod peer;
+mod programs;
+mod reference;
+mod repeats;
+mod summary;
+mod tables;
+mod tool;
+mod wall;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use options::{Format, Options, Part};
+use programs::Programs;
+use reference::{Half, Reference};
+
+/// Everything that was measured, as `--format json` prints it.
+#[derive(Default, Serialize)]
+struct Report {
+    tool: String,
+    cores: usize,
+    plugin: String,
+    /// The machine's load, one minute's mean, at the beginning and after each part.
+    load: Vec<(String, f64)>,
+    reference: Vec<reference::Row>,
+    repeats: Vec<repeats::Row>,
+    wall: Option<wall::Wall>,
+    peer: Option<peer::Peer>,
+    aa: Vec<aa::Row>,
+}
+
+impl Report {
+    fn note_load(&mut self, after: &str) {
+        let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN);
+        eprintln!("{after}: load {load}");
+        self.load.push((after.to_owned(), load));
+    }
+
+    /// After each part, so that one that is stopped loses only what it had not done.
+    fn save(&self, path: &Path) {
+        std::fs::write(path, serde_json::to_vec_pretty(self).unwrap()).unwrap();
+    }
+}
+
+fn main() {
+    if load::is_load() {
+        return load::burn();
+    }
+    let options = Options::from_arguments();
+    let programs = Programs::make(&options);
+    let saved = options.work.join("decisions.json");
+    let mut report = Report {
+        tool: tool::version(&options),
+        cores: std::thread::available_parallelism().unwrap().get(),
+        plugin: options.plugin.display().to_string(),
+        ..Report::default()
+    };
+    report.note_load("start");
+
+    let judged = [Part::Repeats, Part::Wall, Part::Peer].into_iter().any(|part| options.has(part));
+    let first = (judged || options.has(Part::Reference)).then(|| Half::measure(&options, &programs, 0));
+    let mut runs = Vec::new();
+    if options.has(Part::Repeats) {
+        runs = repeats::run(&options, &programs);
+        report.note_load("repeats");
+    }
+    let walls = options.has(Part::Wall).then(|| wall::run(&options, &programs));
+    let peers = options.peer.as_deref().filter(|_| options.has(Part::Peer)).map(|python| peer::run(&options, python));
+    if let Some(first) = first {
+        report.note_load("wall time and peer");
+        let second = Half::measure(&options, &programs, 1);
+        report.note_load("reference");
+        let references = Reference::of_halves(&programs, &first, &second);
+        report.repeats = repeats::judge(&options, &programs, &references, &runs);
+        report.reference = reference::rows(&programs, &references, &report.repeats);
+        let sample_ns = references.iter().map(|reference| reference.pooled.ns.iter().sum::<f64>()).sum::<f64>();
+        report.wall = walls.map(|walls| walls.judge(&programs, sample_ns));
+        report.peer = peers.map(|peers| peers.judge(&programs, &references));
+        report.save(&saved);
+    }
+    if options.has(Part::Aa) {
+        aa::run(&options, &programs, |row| {
+            report.aa.push(row);
+            report.save(&saved);
+        });
+        report.note_load("A/A");
+    }
+    report.save(&saved);
+    eprintln!("all of it, run by run, is in `{}`", saved.display());
+    match options.format {
+        Format::Json => println!("{}", serde_json::to_string_pretty(&report).unwrap()),
+        Format::Markdown => print!("{}", tables::markdown(&report)),
+    }
+}
