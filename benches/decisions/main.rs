@@ -19,6 +19,7 @@ mod tool;
 mod wall;
 
 use std::path::Path;
+use std::time::Instant;
 
 use serde::Serialize;
 
@@ -32,8 +33,8 @@ struct Report {
     tool: String,
     cores: usize,
     plugin: String,
-    /// The machine's load, one minute's mean, at the beginning and after each part.
-    load: Vec<(String, f64)>,
+    /// After each part: its name, seconds since the beginning, and the machine's load, one minute's mean.
+    parts: Vec<(String, f64, f64)>,
     reference: Vec<reference::Row>,
     repeats: Vec<repeats::Row>,
     wall: Option<wall::Wall>,
@@ -42,11 +43,12 @@ struct Report {
 }
 
 impl Report {
-    fn note_load(&mut self, after: &str) {
+    fn ended(&mut self, part: &str, began: Instant) {
         let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN);
-        eprintln!("{after}: load {load}");
-        self.load.push((after.to_owned(), load));
+        let seconds = began.elapsed().as_secs_f64();
+        eprintln!("{part} ended after {seconds:.0} s, load {load}");
+        self.parts.push((part.to_owned(), seconds, load));
     }
 
     /// After each part, so that one that is stopped loses only what it had not done.
@@ -68,23 +70,26 @@ fn main() {
         plugin: options.plugin.display().to_string(),
         ..Report::default()
     };
-    report.note_load("start");
+    let began = Instant::now();
+    report.ended("start", began);
 
     let judged = [Part::Repeats, Part::Wall, Part::Peer].into_iter().any(|part| options.has(part));
     let first = (judged || options.has(Part::Reference)).then(|| Half::measure(&options, &programs, 0));
+    report.ended("first half of the reference", began);
     let mut runs = Vec::new();
     if options.has(Part::Repeats) {
         runs = repeats::run(&options, &programs);
-        report.note_load("repeats");
+        report.ended("repeats", began);
     }
     let walls = options.has(Part::Wall).then(|| wall::run(&options, &programs));
+    report.ended("wall time", began);
     let peers = options.peer.as_deref().filter(|_| options.has(Part::Peer)).map(|python| peer::run(&options, python));
     if let Some(first) = first {
-        report.note_load("wall time and peer");
+        report.ended("peer", began);
         let second = Half::measure(&options, &programs, 1);
-        report.note_load("reference");
+        report.ended("second half of the reference", began);
         let references = Reference::of_halves(&programs, &first, &second);
-        report.repeats = repeats::judge(&options, &programs, &references, &runs);
+        report.repeats = repeats::judge(&programs, &references, &runs);
         report.reference = reference::rows(&programs, &references, &report.repeats);
         let sample_ns = references.iter().map(|reference| reference.pooled.ns.iter().sum::<f64>()).sum::<f64>();
         report.wall = walls.map(|walls| walls.judge(&programs, sample_ns));
@@ -96,7 +101,7 @@ fn main() {
             report.aa.push(row);
             report.save(&saved);
         });
-        report.note_load("A/A");
+        report.ended("A/A", began);
     }
     report.save(&saved);
     eprintln!("all of it, run by run, is in `{}`", saved.display());

@@ -15,6 +15,7 @@ const HELP: &str = "cargo bench --bench decisions -- [FLAG]…
   --repeats N         full runs of each minimum improvement [20]
   --keep-executables  a repeat takes over compiled executables, so that it only measures
   --rounds N          interleaved rounds of each half of the reference [40]
+  --workers N         measuring processes that share each half's rounds [1]
   --wall N            fresh runs whose wall time is taken [3]
   --peer-repeats N    runs of the peer's tuner, each in a process of its own [3]
   --aa N              runs of one kernel against itself [40]
@@ -59,6 +60,7 @@ pub(crate) struct Options {
     pub(crate) repeats: usize,
     pub(crate) keep_executables: bool,
     pub(crate) rounds: usize,
+    pub(crate) workers: usize,
     pub(crate) wall: usize,
     pub(crate) peer_repeats: usize,
     pub(crate) aa: usize,
@@ -89,6 +91,7 @@ impl Options {
                 "--repeats" => options.repeats = number(&value()),
                 "--keep-executables" => options.keep_executables = true,
                 "--rounds" => options.rounds = number(&value()),
+                "--workers" => options.workers = number(&value()).max(1),
                 "--wall" => options.wall = number(&value()),
                 "--peer-repeats" => options.peer_repeats = number(&value()),
                 "--aa" => options.aa = number(&value()),
@@ -126,6 +129,7 @@ impl Options {
             repeats: 20,
             keep_executables: false,
             rounds: 40,
+            workers: 1,
             wall: 3,
             peer_repeats: 3,
             aa: 40,

@@ -3,7 +3,7 @@
 //! All candidates of a size are loaded in one worker and run in interleaved rounds, the baseline first and the others in a
 //! shuffled order; a sample is the median of a round's runs, as many for each candidate. A candidate's reference time is the
 //! baseline's median times the median of its paired ratios to the baseline. It is measured twice, before and after what is
-//! judged, by two workers; the two halves together judge, and how far they differ bounds any judgement.
+//! judged, by other workers; the two halves together judge, and how far they differ bounds any judgement.
 
 use autotune_lowered::stats::{Interval, median, median_interval};
 use autotune_lowered::timer::Timer;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::options::Options;
 use crate::programs::{Operation, Programs};
-use crate::summary::jaccard;
+use crate::summary::{Summary, jaccard};
 use crate::{repeats, tool};
 
 /// The shortest sample, and the fewest runs in one.
@@ -32,23 +32,26 @@ impl Half {
     pub(crate) fn measure(options: &Options, programs: &Programs, half: u64) -> Self {
         let module = &programs.matmul;
         let scratch = tool::fresh_folder(options);
-        let mut timer = tool::timer(options, &options.work.join("executables"));
-        let rounds = module.operations.iter().map(|operation| {
-            eprintln!("reference, half {}: {}²", half + 1, operation.size);
-            timer.begin(&operation.job(&module.registry, scratch.path())).unwrap();
-            for candidate in 0..operation.len() {
-                timer.prepare(candidate).unwrap();
+        let mut rounds = vec![Rounds::new(); module.operations.len()];
+        for worker in 0..options.workers {
+            eprintln!("reference, half {}, worker {} of {}", half + 1, worker + 1, options.workers);
+            let mut timer = tool::timer(options, &options.work.join("executables"));
+            for (operation, rounds) in module.operations.iter().zip(&mut rounds) {
+                timer.begin(&operation.job(&module.registry, scratch.path())).unwrap();
+                for candidate in 0..operation.len() {
+                    timer.prepare(candidate).unwrap();
+                }
+                let seed = half << 32 | worker as u64;
+                rounds.extend(measure(&mut timer, operation, options.rounds.div_ceil(options.workers), seed));
+                timer.end();
             }
-            let rounds = measure(&mut timer, operation, options.rounds, half);
-            timer.end();
-            rounds
-        });
-        Self(rounds.collect())
+        }
+        Self(rounds)
     }
 }
 
-fn measure(timer: &mut dyn Timer, operation: &Operation, rounds: usize, half: u64) -> Rounds {
-    let mut random = ChaCha8Rng::seed_from_u64(operation.size << 1 | half);
+fn measure(timer: &mut dyn Timer, operation: &Operation, rounds: usize, seed: u64) -> Rounds {
+    let mut random = ChaCha8Rng::seed_from_u64(operation.size << 48 | seed);
     let mut order: Vec<usize> = (0..operation.len()).filter(|&index| index != operation.baseline).collect();
     let mut one_round = |runs: u32| {
         for last in (1..order.len()).rev() {
@@ -137,6 +140,8 @@ pub(crate) struct Row {
     /// Regret of the first half's best in the second, and the other way round.
     pub(crate) halves_regret: [f64; 2],
     pub(crate) halves_jaccard: f64,
+    /// By how much the halves disagree on a candidate's ratio to the baseline, over all candidates.
+    pub(crate) halves_differ: Summary,
     /// Candidate by candidate.
     pub(crate) candidates: Vec<(String, f64)>,
 }
@@ -148,6 +153,8 @@ pub(crate) fn rows(programs: &Programs, references: &[Reference], repeats: &[rep
         let resolution = said.filter(|said| said.is_finite()).unwrap_or(repeats::ASSUMED_RESOLUTION);
         let mut regrets: Vec<f64> = (0..operation.len()).map(|index| pooled.regret(index)).collect();
         regrets.sort_by(f64::total_cmp);
+        let to_baseline = |half: &Judged, index: usize| half.ns[index] / half.ns[operation.baseline];
+        let differ = |index| (to_baseline(first, index) / to_baseline(second, index) - 1.0).abs();
         let named = |index| (operation.brief(index), pooled.ns[index]);
         Row {
             size: operation.size,
@@ -161,6 +168,7 @@ pub(crate) fn rows(programs: &Programs, references: &[Reference], repeats: &[rep
             ties: pooled.ties(resolution).len(),
             ties_of_halves: [first, second].map(|half| half.ties(resolution).len()),
             halves_regret: [second.regret(first.best), first.regret(second.best)],
+            halves_differ: Summary::of((0..operation.len()).map(differ).collect()),
             halves_jaccard: jaccard(&first.ties(resolution), &second.ties(resolution)),
             candidates: (0..operation.len()).map(named).collect(),
         }

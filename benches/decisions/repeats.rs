@@ -76,13 +76,13 @@ pub(crate) struct Row {
     pub(crate) seconds: Summary,
 }
 
-pub(crate) fn judge(options: &Options, programs: &Programs, references: &[Reference], runs: &[Repeat]) -> Vec<Row> {
+pub(crate) fn judge(programs: &Programs, references: &[Reference], runs: &[Repeat]) -> Vec<Row> {
     let operations = || programs.matmul.operations.iter().zip(references);
     let of_mode = |mode: Option<&'static str>| {
         let runs: Vec<&Repeat> = runs.iter().filter(|run| run.mode == mode).collect();
         operations().map(move |(operation, reference)| row(operation, reference, mode, &runs))
     };
-    if options.repeats == 0 { Vec::new() } else { MODES.into_iter().flat_map(of_mode).collect() }
+    if runs.is_empty() { Vec::new() } else { MODES.into_iter().flat_map(of_mode).collect() }
 }
 
 /// One run's decision on one operation.

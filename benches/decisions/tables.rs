@@ -8,8 +8,9 @@ use crate::wall::Wall;
 
 pub(crate) fn markdown(report: &Report) -> String {
     let mut out = String::new();
-    let load: Vec<String> = report.load.iter().map(|(after, load)| format!("{after} {load}")).collect();
-    let _ = writeln!(out, "{}; {} cores; load: {}\n", report.tool, report.cores, load.join(", "));
+    let part = |(name, seconds, load): &(String, f64, f64)| format!("{name} {seconds:.0} s, load {load}");
+    let parts = report.parts.iter().map(part).collect::<Vec<_>>().join("; ");
+    let _ = writeln!(out, "{}; {} cores. {parts}.\n", report.tool, report.cores);
     let sections = [references(report), repeats(report), wall(report), peer(report), aa(report)];
     out.push_str(&sections.into_iter().flatten().collect::<Vec<_>>().join("\n"));
     out
@@ -72,6 +73,7 @@ fn references(report: &Report) -> Option<String> {
             percent(row.slowest_regret),
             format!("{}, {}", row.baseline, percent(row.baseline_regret)),
             format!("{} at {}", row.ties, percent(row.resolution)),
+            median_p95_most(&row.halves_differ),
             row.halves_regret.map(percent).join(", "),
             format!("{:.2} ({} and {} ties)", row.halves_jaccard, row.ties_of_halves[0], row.ties_of_halves[1]),
         ]
@@ -85,6 +87,7 @@ fn references(report: &Report) -> Option<String> {
             "slowest by",
             "baseline, by",
             "tied with the best",
+            "the halves' ratios differ by: median / 95th percentile / worst",
             "regret of each half's best in the other",
             "Jaccard index of their tie sets",
         ],
