@@ -74,18 +74,27 @@ fn main() {
     report.ended("start", began);
 
     let judged = [Part::Repeats, Part::Wall, Part::Peer].into_iter().any(|part| options.has(part));
-    let first = (judged || options.has(Part::Reference)).then(|| Half::measure(&options, &programs, 0));
-    report.ended("first half of the reference", began);
+    let first = (judged || options.has(Part::Reference)).then(|| {
+        let half = Half::measure(&options, &programs, 0);
+        report.ended("first half of the reference", began);
+        half
+    });
     let mut runs = Vec::new();
     if options.has(Part::Repeats) {
         runs = repeats::run(&options, &programs);
         report.ended("repeats", began);
     }
-    let walls = options.has(Part::Wall).then(|| wall::run(&options, &programs));
-    report.ended("wall time", began);
-    let peers = options.peer.as_deref().filter(|_| options.has(Part::Peer)).map(|python| peer::run(&options, python));
-    if let Some(first) = first {
+    let walls = options.has(Part::Wall).then(|| {
+        let walls = wall::run(&options, &programs);
+        report.ended("wall time", began);
+        walls
+    });
+    let peers = options.peer.as_deref().filter(|_| options.has(Part::Peer)).map(|python| {
+        let peers = peer::run(&options, python);
         report.ended("peer", began);
+        peers
+    });
+    if let Some(first) = first {
         let second = Half::measure(&options, &programs, 1);
         report.ended("second half of the reference", began);
         let references = Reference::of_halves(&programs, &first, &second);

@@ -47,7 +47,8 @@ def write_module(path, calls):
     """A module that calls each operation once: `calls` are op, size, and the function in use without tuning."""
 
     def all_calls(arrays):
-        return [stamped(op, size, function)(*pair) for (op, size, function), pair in zip(calls, arrays)]
+        pairs = zip(calls, arrays, strict=True)
+        return [stamped(op, size, function)(*pair) for (op, size, function), pair in pairs]
 
     lowered = jax.jit(all_calls).lower([matmul.specs(size) for _, size, _ in calls])
     path.write_text(lowered.as_text(debug_info=True))

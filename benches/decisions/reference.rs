@@ -140,7 +140,7 @@ pub(crate) struct Row {
     /// Regret of the first half's best in the second, and the other way round.
     pub(crate) halves_regret: [f64; 2],
     pub(crate) halves_jaccard: f64,
-    /// By how much the halves disagree on a candidate's ratio to the baseline, over all candidates.
+    /// By how much the halves disagree on a candidate's ratio to the best of both, over all candidates.
     pub(crate) halves_differ: Summary,
     /// Candidate by candidate.
     pub(crate) candidates: Vec<(String, f64)>,
@@ -153,8 +153,8 @@ pub(crate) fn rows(programs: &Programs, references: &[Reference], repeats: &[rep
         let resolution = said.filter(|said| said.is_finite()).unwrap_or(repeats::ASSUMED_RESOLUTION);
         let mut regrets: Vec<f64> = (0..operation.len()).map(|index| pooled.regret(index)).collect();
         regrets.sort_by(f64::total_cmp);
-        let to_baseline = |half: &Judged, index: usize| half.ns[index] / half.ns[operation.baseline];
-        let differ = |index| (to_baseline(first, index) / to_baseline(second, index) - 1.0).abs();
+        let to_best = |half: &Judged, index: usize| half.ns[index] / half.ns[pooled.best];
+        let differ = |index| (to_best(first, index) / to_best(second, index) - 1.0).abs();
         let named = |index| (operation.brief(index), pooled.ns[index]);
         Row {
             size: operation.size,
