@@ -1,5 +1,7 @@
 //! One kernel against itself under eight names: every call of better is false.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use crate::load::Load;
@@ -19,8 +21,8 @@ pub(crate) struct Row {
     pub(crate) false_wins: usize,
     /// Upper end of the 95% interval of their rate, one-sided.
     pub(crate) rate_at_most: f64,
-    /// By how much, where one was called: the baseline's time over the winner's.
-    pub(crate) speed_ups: Vec<f64>,
+    /// Which name it was and by how much: the baseline's time over the winner's. The runs' documents are kept beside.
+    pub(crate) wins: Vec<(String, f64)>,
     /// Runs that decided nothing.
     pub(crate) undecided: usize,
     /// Largest distance of a name's median ratio from one, run by run.
@@ -43,10 +45,10 @@ pub(crate) fn run(options: &Options, programs: &Programs, mut done: impl FnMut(R
     }
 }
 
-fn under(options: &Options, programs: &Programs, kept: &std::path::Path, load: usize) -> Row {
+fn under(options: &Options, programs: &Programs, kept: &Path, load: usize) -> Row {
     let [operation] = programs.aa.operations.as_slice() else { panic!("the A/A module has one operation") };
     let _busy = Load::start(load);
-    let (mut undecided, mut speed_ups) = (0, Vec::new());
+    let (mut undecided, mut wins) = (0, Vec::new());
     let (mut largest, mut resolution, mut ties, mut rounds, mut seconds) = (vec![], vec![], vec![], vec![], vec![]);
     for turn in 0..options.aa {
         let cache = tool::fresh_folder(options);
@@ -54,7 +56,10 @@ fn under(options: &Options, programs: &Programs, kept: &std::path::Path, load: u
         let run = tool::tune(options, &programs.aa, cache.path(), &[]);
         let said = tool::operation(&run.result, operation);
         match said["status"].as_str() {
-            Some("tuned") => speed_ups.push(said["speed_up"].as_f64().unwrap_or(f64::NAN)),
+            Some("tuned") => {
+                wins.push((said["best"]["config"].to_string(), said["speed_up"].as_f64().unwrap_or(f64::NAN)));
+                tool::keep(options, &format!("false-win-load-{load}-run-{turn}"), &run.result);
+            }
             Some("baseline-kept") => {}
             _ => undecided += 1,
         }
@@ -65,16 +70,16 @@ fn under(options: &Options, programs: &Programs, kept: &std::path::Path, load: u
         rounds.extend(said["rounds_measured"].as_f64());
         seconds.push(run.seconds);
         if (turn + 1) % 10 == 0 {
-            eprintln!("A/A, load {load}: {} of {}, {} false wins", turn + 1, options.aa, speed_ups.len());
+            eprintln!("A/A, load {load}: {} of {}, {} false wins", turn + 1, options.aa, wins.len());
         }
     }
     Row {
         load,
         names: operation.len(),
         n: options.aa,
-        false_wins: speed_ups.len(),
-        rate_at_most: rate_at_most(speed_ups.len(), options.aa),
-        speed_ups,
+        false_wins: wins.len(),
+        rate_at_most: rate_at_most(wins.len(), options.aa),
+        wins,
         undecided,
         largest_difference: Summary::of(largest),
         resolution: Summary::of(resolution),

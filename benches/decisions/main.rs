@@ -63,6 +63,8 @@ fn main() {
     }
     let options = Options::from_arguments();
     let programs = Programs::make(&options);
+    // documents of an earlier time would be taken for this one's
+    let _ = std::fs::remove_dir_all(options.work.join("runs"));
     let saved = options.work.join("decisions.json");
     let mut report = Report {
         tool: tool::version(&options),
@@ -113,7 +115,7 @@ fn main() {
         report.ended("A/A", began);
     }
     report.save(&saved);
-    eprintln!("all of it, run by run, is in `{}`", saved.display());
+    eprintln!("all of it, run by run, is in `{}`, and what each run said in `runs` beside it", saved.display());
     match options.format {
         Format::Json => println!("{}", serde_json::to_string_pretty(&report).unwrap()),
         Format::Markdown => print!("{}", tables::markdown(&report)),

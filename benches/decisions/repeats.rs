@@ -40,6 +40,7 @@ pub(crate) fn run(options: &Options, programs: &Programs) -> Vec<Repeat> {
             let more = mode.map_or(vec![], |mode| vec!["--min-improvement", mode]);
             let run = tool::tune(options, module, cache.path(), &more);
             eprintln!("repeat {} of {}, {}: {:.1} s", repeat + 1, options.repeats, name(mode), run.seconds);
+            tool::keep(options, &format!("repeat-{repeat}-at-{}", mode.unwrap_or("default")), &run.result);
             runs.push(Repeat { mode, result: run.result, seconds: run.seconds });
         }
     }

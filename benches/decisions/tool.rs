@@ -48,6 +48,13 @@ pub(crate) fn operation<'a>(result: &'a Value, operation: &Operation) -> &'a Val
     said.iter().find(|said| said["call_key"] == *operation.invocation.call_key).unwrap()
 }
 
+/// Keeps a run's document, for one who asks why.
+pub(crate) fn keep(options: &Options, name: &str, result: &Value) {
+    let folder = options.work.join("runs");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(format!("{name}.json")), result.to_string()).unwrap();
+}
+
 /// Lets a fresh cache folder begin with the executables of another: they are kept in folders of that name.
 pub(crate) fn copy_executables(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
