@@ -14,7 +14,7 @@ use autotune_lowered::registry::{Direction, Program, ProgramFormat};
 use autotune_lowered::timer::conformance::{Outcome, check};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer, discover, probe};
 use autotune_lowered::timer::{
-    FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Source, Timer, WorkerCommand,
+    CacheState, FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Source, Timer, WorkerCommand,
 };
 
 fn plugins() -> Vec<PathBuf> {
@@ -70,6 +70,7 @@ impl Place {
             inputs,
             candidates: candidates.collect(),
             recipe: None,
+            cache_state: CacheState::Warm,
             scratch: self.folder.path().to_owned(),
         }
     }

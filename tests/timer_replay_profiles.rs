@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 use autotune_lowered::registry::Direction;
 use autotune_lowered::timer::replay::ProfileIndex;
-use autotune_lowered::timer::{FailureKind, Job, JobCandidate, Metric, ProfileReplay, Source, Timer};
+use autotune_lowered::timer::{CacheState, FailureKind, Job, JobCandidate, Metric, ProfileReplay, Source, Timer};
 use autotune_lowered::tune::{Autotuner, Ledger, TuneOptions};
 use program::{Run, module, run};
 use serde_json::{Value, json};
@@ -54,6 +54,7 @@ fn job(folder: &Path, blocks: &[u64]) -> Job {
         inputs: Vec::new(),
         candidates: candidates.collect(),
         recipe: None,
+        cache_state: CacheState::Warm,
         scratch: folder.to_owned(),
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use autotune_lowered::registry::Direction;
 use autotune_lowered::timer::conformance::{Outcome, check};
 use autotune_lowered::timer::{
-    CommandTimer, FailureKind, InputArray, Job, JobCandidate, Limits, Source, Timer, WorkerCommand,
+    CacheState, CommandTimer, FailureKind, InputArray, Job, JobCandidate, Limits, Source, Timer, WorkerCommand,
 };
 
 const EXE: &str = env!("CARGO_BIN_EXE_autotune-lowered");
@@ -44,6 +44,7 @@ fn job(folder: &Path, configs: &[&str]) -> Job {
         inputs: Vec::new(),
         candidates,
         recipe: None,
+        cache_state: CacheState::Warm,
         scratch: folder.to_owned(),
     }
 }

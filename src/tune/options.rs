@@ -1,6 +1,7 @@
 //! How to tune.
 
 use crate::decision::DecisionRules;
+use crate::timer::CacheState;
 
 /// Settings of a tuning run. Only what is decided depends on `rules`; only how much is measured on the rest.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,10 +18,20 @@ pub struct TuneOptions {
     pub sample_ns: u64,
     /// The most runs of one candidate in one round.
     pub max_runs: u32,
+    /// What every timed run finds in the caches.
+    pub cache_state: CacheState,
 }
 
 impl Default for TuneOptions {
     fn default() -> Self {
-        Self { rounds: 20, rules: DecisionRules::default(), force: false, seed: 0, sample_ns: 1_000_000, max_runs: 50 }
+        Self {
+            rounds: 20,
+            rules: DecisionRules::default(),
+            force: false,
+            seed: 0,
+            sample_ns: 1_000_000,
+            max_runs: 50,
+            cache_state: CacheState::Warm,
+        }
     }
 }

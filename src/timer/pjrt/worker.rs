@@ -1,5 +1,6 @@
 //! The PJRT worker: loads one plugin, compiles, loads and runs programs for the tuner.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use super::cold::Flush;
 use super::custom_call::unhandled_target;
 use super::device::fingerprints;
 use super::executable::{Call, Executable, read_bounded};
@@ -19,7 +21,8 @@ use super::timer::HOST_CLOCK;
 use crate::array::ArraySpec;
 use crate::hlo::{Program, read_program};
 use crate::registry::ProgramFormat;
-use crate::timer::model::{Failure, FailureKind, Source};
+use crate::timer::clock::resolution_ns;
+use crate::timer::model::{CacheState, Failure, FailureKind, Source, means};
 use crate::timer::protocol::{
     BeginParams, CompileParams, Compiled, Hello, Input, Launch, LoadParams, Loaded, MAX_RUNS, Measured, OutputRef,
     Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, Signature, capability,
@@ -31,6 +34,12 @@ use crate::timer::subscriber::named;
 const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 /// Largest serialized executable that is read.
 const MAX_EXECUTABLE_BYTES: u64 = 4 << 30;
+
+/// The most bytes that outputs of a batch may take together to be kept to its end, outside the timed region: more would push
+/// the program's own data out of the caches.
+const MAX_KEPT_BYTES: u64 = 256 << 10;
+/// The most bytes that the donated inputs of a batch may take, which all must be there before it.
+const MAX_DONATED_BYTES: u64 = 256 << 20;
 
 /// What `worker pjrt` was told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,7 +84,16 @@ struct Opened {
 
 struct Job {
     inputs: Vec<LoadedInput>,
-    candidates: BTreeMap<usize, Executable>,
+    candidates: BTreeMap<usize, Loadable>,
+    /// Where caches are to be cold.
+    flush: Option<Flush>,
+}
+
+/// A candidate that is loaded.
+struct Loadable {
+    executable: Executable,
+    /// Bytes of the outputs of one run, once there was one.
+    output_bytes: Cell<Option<u64>>,
 }
 
 struct LoadedInput {
@@ -102,31 +120,63 @@ impl PjrtWorker {
         self.opened.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`hello` must come first"))
     }
 
-    fn candidate(&self, candidate: usize) -> Result<(&Opened, &Job, &Executable), Failure> {
+    fn candidate(&self, candidate: usize) -> Result<(&Opened, &Job, &Loadable), Failure> {
         let job = self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))?;
-        let executable = job.candidates.get(&candidate).ok_or_else(|| {
+        let loaded = job.candidates.get(&candidate).ok_or_else(|| {
             Failure::new(FailureKind::Protocol, format!("candidate {candidate} was not loaded: `load` must come first"))
         })?;
-        Ok((self.client()?, job, executable))
+        Ok((self.client()?, job, loaded))
     }
 
-    /// One run; the donated inputs are made before and the clock does not see it.
-    fn run(&self, candidate: usize) -> Result<(Vec<Buffer>, Duration), Failure> {
-        let (opened, job, executable) = self.candidate(candidate)?;
-        let failed = |error: PjrtError| Failure::new(FailureKind::Execute, one_line(&error.message));
-        let mut fresh = Vec::new();
-        for input in &job.inputs {
-            if let InputArray::Donated(bytes) = &input.array {
-                let buffer = Buffer::from_host(&opened.client, self.options.device, &input.spec, bytes);
-                fresh.push(buffer.map_err(failed)?);
-            }
+    /// One run; the donated inputs are made and the caches are flushed before, and the clock does not see it.
+    fn run(&self, candidate: usize, flush: Option<&Flush>) -> Result<(Vec<Buffer>, Duration), Failure> {
+        let (opened, job, loaded) = self.candidate(candidate)?;
+        let fresh = job.donate(opened, self.options.device).map_err(execute_failure)?;
+        let call = job.call(&fresh);
+        if let Some(flush) = flush {
+            flush.run().map_err(|error| device_failure(&error))?;
         }
-        let mut donated = fresh.iter();
-        let call = Call::new(job.inputs.iter().filter_map(|input| match &input.array {
-            InputArray::Kept(buffer) => Some((buffer, false)),
-            InputArray::Donated(_) => donated.next().map(|buffer| (buffer, true)),
-        }));
-        executable.run(&call).map_err(failed)
+        loaded.executable.run(&call).map_err(execute_failure)
+    }
+
+    /// One run that counts.
+    fn timed_run(&self, candidate: usize) -> Result<u64, Failure> {
+        let (_, job, _) = self.candidate(candidate)?;
+        self.run(candidate, job.flush.as_ref()).map(|(_, elapsed)| nanoseconds(elapsed))
+    }
+
+    /// The mean of so many runs that are timed together; all donated inputs are made before.
+    fn timed_batch(&self, candidate: usize, batch: u32) -> Result<u64, Failure> {
+        let (opened, job, loaded) = self.candidate(candidate)?;
+        let output_bytes = match loaded.output_bytes.get() {
+            Some(bytes) => bytes,
+            None => {
+                // only a run tells
+                let (outputs, _) = self.run(candidate, None)?;
+                let specs = outputs.iter().map(|output| output.spec().map(|spec| spec.host_bytes()));
+                let bytes = specs.collect::<Result<Vec<_>, _>>().map_err(execute_failure)?;
+                let bytes = bytes.into_iter().flatten().fold(0, u64::saturating_add);
+                loaded.output_bytes.set(Some(bytes));
+                bytes
+            }
+        };
+        let sets = if job.donated_bytes() == 0 { 1 } else { batch };
+        let fresh = (0..sets).map(|_| job.donate(opened, self.options.device)).collect::<Result<Vec<_>, _>>();
+        let fresh = fresh.map_err(execute_failure)?;
+        let calls: Vec<Call<'_>> = fresh.iter().map(|fresh| job.call(fresh)).collect();
+        let keeps_outputs = output_bytes.saturating_mul(u64::from(batch)) <= MAX_KEPT_BYTES;
+        let elapsed = loaded.executable.run_batch(&calls, batch, keeps_outputs).map_err(execute_failure)?;
+        Ok(mean_ns(elapsed, batch))
+    }
+
+    /// A job whose runs are timed by the host's clock: otherwise its samples would pass for device time.
+    fn check_clock(&self, candidate: usize) -> Result<&Job, Failure> {
+        let (opened, job, _) = self.candidate(candidate)?;
+        if opened.profiler.is_ok() {
+            let message = "this worker times by the plugin's profiler: ask for `measure-round`";
+            return Err(Failure::new(FailureKind::Protocol, message));
+        }
+        Ok(job)
     }
 
     fn compile_program(&self, program: &ProgramRef) -> Result<(Executable, Option<Signature>, u64), Failure> {
@@ -179,12 +229,53 @@ fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
     Ok(Opened { client, compile_options, profiler })
 }
 
+impl Job {
+    /// Buffers that a run may destroy.
+    fn donate(&self, opened: &Opened, device: usize) -> Result<Vec<Buffer>, PjrtError> {
+        let mut fresh = Vec::new();
+        for input in &self.inputs {
+            if let InputArray::Donated(bytes) = &input.array {
+                fresh.push(Buffer::from_host(&opened.client, device, &input.spec, bytes)?);
+            }
+        }
+        Ok(fresh)
+    }
+
+    /// The arguments of a run, with what was made for it alone.
+    fn call<'a>(&'a self, fresh: &'a [Buffer]) -> Call<'a> {
+        let mut donated = fresh.iter();
+        Call::new(self.inputs.iter().filter_map(|input| match &input.array {
+            InputArray::Kept(buffer) => Some((buffer, false)),
+            InputArray::Donated(_) => donated.next().map(|buffer| (buffer, true)),
+        }))
+    }
+
+    fn donated_bytes(&self) -> u64 {
+        let lengths = self.inputs.iter().map(|input| match &input.array {
+            InputArray::Kept(_) => 0,
+            // an empty one is made anew like any other
+            InputArray::Donated(bytes) => bytes.len().max(1) as u64,
+        });
+        lengths.fold(0, u64::saturating_add)
+    }
+}
+
 fn signature_of(executable: &Executable) -> Option<Signature> {
     executable.optimized_program().ok().and_then(|(code, format)| read_signature(&code, &format))
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The mean of a batch, rounded.
+fn mean_ns(elapsed: Duration, batch: u32) -> u64 {
+    let batch = u128::from(batch.max(1));
+    u64::try_from((elapsed.as_nanos() + batch / 2) / batch).unwrap_or(u64::MAX)
+}
+
+fn execute_failure(error: PjrtError) -> Failure {
+    Failure::new(FailureKind::Execute, one_line(&error.message))
 }
 
 fn device_failure(error: &PjrtError) -> Failure {
@@ -213,7 +304,10 @@ impl Worker for PjrtWorker {
         let devices = fingerprints(&opened.client, &plugin).map_err(|error| device_failure(&error))?;
         let serializes = opened.client.plugin.api.executable_serialize.is_some()
             && opened.client.plugin.api.executable_deserialize_and_load.is_some();
-        let mut capabilities = if serializes { vec![capability::COMPILE.to_owned()] } else { Vec::new() };
+        let mut capabilities = vec![capability::COLD_CACHES.to_owned()];
+        if serializes {
+            capabilities.push(capability::COMPILE.to_owned());
+        }
         let (source, notes) = match &opened.profiler {
             Ok(_) => {
                 capabilities.push(capability::PROFILE.to_owned());
@@ -223,6 +317,10 @@ impl Worker for PjrtWorker {
             Err(_) if no_profiler => (Source::HostWall, Vec::new()),
             Err(reason) => (Source::HostWall, vec![format!("{HOST_CLOCK}: {reason}")]),
         };
+        let by_clock = source == Source::HostWall;
+        if by_clock {
+            capabilities.push(capability::BATCHES.to_owned());
+        }
         Ok(Hello {
             protocol: PROTOCOL_VERSION,
             worker: format!("autotune-lowered pjrt {}", env!("CARGO_PKG_VERSION")),
@@ -230,6 +328,7 @@ impl Worker for PjrtWorker {
             source,
             devices,
             device,
+            clock_resolution_ns: if by_clock { resolution_ns() } else { None },
             notes,
         })
     }
@@ -241,7 +340,13 @@ impl Worker for PjrtWorker {
         for input in &params.inputs {
             inputs.push(load_input(opened, self.options.device, input)?);
         }
-        self.job = Some(Job { inputs, candidates: BTreeMap::new() });
+        let flush = match params.cache_state {
+            CacheState::Warm => None,
+            CacheState::Cold => {
+                Some(Flush::of(&opened.client, self.options.device).map_err(|error| device_failure(&error))?)
+            }
+        };
+        self.job = Some(Job { inputs, candidates: BTreeMap::new(), flush });
         Ok(())
     }
 
@@ -284,22 +389,35 @@ impl Worker for PjrtWorker {
             }
         };
         let job = self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))?;
-        job.candidates.insert(params.candidate, executable);
+        job.candidates.insert(params.candidate, Loadable { executable, output_bytes: Cell::new(None) });
         Ok(loaded)
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure> {
         check_runs(runs)?;
-        let (opened, ..) = self.candidate(candidate)?;
-        if opened.profiler.is_ok() {
-            // samples by the host clock would pass for device time
-            let message = "this worker times by the plugin's profiler: ask for `measure-round`";
+        self.check_clock(candidate)?;
+        let samples_ns = (0..runs).map(|_| self.timed_run(candidate)).collect::<Result<_, _>>()?;
+        Ok(Measured { samples_ns, single_runs: None })
+    }
+
+    fn measure_batches(&mut self, candidate: usize, runs: u32, batch: u32) -> Result<Measured, Failure> {
+        check_runs(runs)?;
+        let job = self.check_clock(candidate)?;
+        if job.flush.is_some() {
+            let message = "a batch would warm the caches, which are to be cold: ask for single runs";
             return Err(Failure::new(FailureKind::Protocol, message));
         }
-        let samples_ns = (0..runs)
-            .map(|_| self.run(candidate).map(|(_, elapsed)| nanoseconds(elapsed)))
-            .collect::<Result<_, _>>()?;
-        Ok(Measured { samples_ns })
+        let bytes = job.donated_bytes().saturating_mul(u64::from(batch));
+        if bytes > MAX_DONATED_BYTES {
+            let samples = self.measure(candidate, runs)?.samples_ns;
+            let reason = format!(
+                "runs were timed one by one: the donated inputs of {batch} take {bytes} bytes, {MAX_DONATED_BYTES} are allowed"
+            );
+            return Ok(Measured { samples_ns: means(&samples, batch), single_runs: Some(reason) });
+        }
+        let batches = runs / batch.max(1);
+        let samples_ns = (0..batches).map(|_| self.timed_batch(candidate, batch)).collect::<Result<_, _>>()?;
+        Ok(Measured { samples_ns, single_runs: None })
     }
 
     fn measure_round(&mut self, launches: &[Launch], folder: &Path) -> Result<Profiled, Failure> {
@@ -318,7 +436,7 @@ impl Worker for PjrtWorker {
         let session = profiler.start().map_err(failed)?;
         for launch in launches {
             for _ in 0..launch.runs {
-                self.run(launch.candidate)?;
+                self.timed_run(launch.candidate)?;
             }
         }
         let bytes = session.finish().map_err(failed)?;
@@ -329,7 +447,7 @@ impl Worker for PjrtWorker {
 
     fn outputs(&mut self, candidate: usize, folder: &Path) -> Result<Outputs, Failure> {
         let failed = |error: PjrtError| Failure::new(FailureKind::Execute, one_line(&error.message));
-        let (buffers, _) = self.run(candidate)?;
+        let (buffers, _) = self.run(candidate, None)?;
         let mut outputs = Vec::new();
         for (index, buffer) in buffers.iter().enumerate() {
             let spec = buffer.spec().map_err(failed)?;

@@ -204,6 +204,10 @@ impl Timer for ReplayTimer {
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         self.end();
+        if !job.cache_state.is_warm() {
+            let message = "recorded samples do not tell what was in the caches: leave `--cache-state` out";
+            return Err(Failure::new(FailureKind::Device, message));
+        }
         self.job = Some(job.clone());
         Ok(())
     }
@@ -279,7 +283,7 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timer::model::JobCandidate;
+    use crate::timer::model::{CacheState, JobCandidate};
 
     const RECORDING: &str = r#"{
         "schema": 1,
@@ -305,6 +309,7 @@ mod tests {
             inputs: Vec::new(),
             candidates: blocks.iter().map(|block| JobCandidate { config: config(block), program: None }).collect(),
             recipe: None,
+            cache_state: CacheState::Warm,
             scratch: folder.to_owned(),
         }
     }
