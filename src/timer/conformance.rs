@@ -178,7 +178,10 @@ impl Trial {
     fn job(&mut self, client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, hello: &Hello) {
         let (can_build, profiles) = (hello.can(capability::BUILD_PROGRAMS), hello.can(capability::PROFILE));
         if let Some(resolution) = hello.clock_resolution_ns {
-            self.step("the resolution that `hello` tells is one of a clock", expect_resolution(hello.source, resolution));
+            self.step(
+                "the resolution that `hello` tells is one of a clock",
+                expect_resolution(hello.source, resolution),
+            );
         }
         let begun = begin(client, limits, files, CacheState::Warm);
         if !self.step("`begin` takes inputs, a donated one too", begun) {
