@@ -11,6 +11,7 @@ mod discover;
 mod executable;
 mod ffi;
 mod flags;
+mod job;
 mod options;
 #[allow(unsafe_code)]
 mod plugin;
