@@ -99,6 +99,23 @@ fn a_log_folder_gives_the_oracles_durations() {
     }
 }
 
+#[test]
+fn profiles_of_cold_runs_are_not_given_for_warm_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut index = by_hand(folder.path());
+    let begin = |cache_state| {
+        let mut timer = ProfileReplay::open(folder.path(), None).unwrap();
+        timer.begin(&Job { cache_state, ..job(folder.path(), &[0]) }).map_err(|failure| failure.message)
+    };
+    assert_eq!(begin(CacheState::Warm), Ok(()));
+    let message = begin(CacheState::Cold).unwrap_err();
+    assert!(message.ends_with("names no profiles of op@v1:0123456789abcdef forward with cold caches"), "{message}");
+    index["invocations"][0]["cache_state"] = json!("cold");
+    write(folder.path(), &index);
+    assert_eq!(begin(CacheState::Cold), Ok(()));
+    assert!(begin(CacheState::Warm).unwrap_err().ends_with("of op@v1:0123456789abcdef forward"));
+}
+
 /// Ejkernel's own profiler names function 0 the fastest; by the span it is the slowest of the six.
 #[test]
 fn the_span_decides_and_not_what_the_seed_would_say() {

@@ -435,6 +435,31 @@ mod tests {
     }
 
     #[test]
+    fn what_older_sides_do_not_know_is_absent_where_it_is_usual() {
+        let begin = |cache_state| BeginParams {
+            op_id: "op@v1".into(),
+            call_key: "k".into(),
+            direction: Direction::Forward,
+            inputs: Vec::new(),
+            recipe: None,
+            cache_state,
+            scratch: "/s".into(),
+        };
+        let warm = serde_json::to_value(begin(CacheState::Warm)).unwrap();
+        assert_eq!(warm.get("cache_state"), None);
+        assert_eq!(serde_json::from_value::<BeginParams>(warm.clone()).unwrap(), begin(CacheState::Warm));
+        let mut cold = serde_json::to_value(begin(CacheState::Cold)).unwrap();
+        assert_eq!(cold["cache_state"], "cold");
+        assert_eq!(serde_json::from_value::<BeginParams>(cold.clone()).unwrap(), begin(CacheState::Cold));
+        cold["cache_state"] = "lukewarm".into();
+        assert!(serde_json::from_value::<BeginParams>(cold).is_err());
+        let measured: Measured = serde_json::from_str(r#"{"samples_ns":[1]}"#).unwrap();
+        assert_eq!(serde_json::to_string(&measured).unwrap(), r#"{"samples_ns":[1]}"#);
+        let hello = r#"{"protocol":1,"worker":"old","source":"host-wall","devices":[]}"#;
+        assert_eq!(serde_json::from_str::<Hello>(hello).unwrap().clock_resolution_ns, None);
+    }
+
+    #[test]
     fn a_line_beyond_the_limit_is_skipped_and_the_next_is_read() {
         let mut bytes = vec![b'x'; MAX_LINE_BYTES];
         bytes.extend_from_slice(b"yy\nnext\ncut");

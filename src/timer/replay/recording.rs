@@ -315,6 +315,22 @@ mod tests {
     }
 
     #[test]
+    fn samples_that_do_not_tell_are_not_given_for_cold_caches() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut timer = ReplayTimer::new(serde_json::from_str(RECORDING).unwrap()).unwrap();
+        let failure = timer.begin(&Job { cache_state: CacheState::Cold, ..job(folder.path(), &[64]) }).unwrap_err();
+        assert!(failure.message.contains("leave `--cache-state` out"), "{failure}");
+        timer.begin(&job(folder.path(), &[64])).unwrap();
+        timer.prepare(0).unwrap();
+        // means of what follows in the recording: 9 8 7 9 8 7
+        assert_eq!(timer.measure_batches(0, 2, 3).unwrap(), [8, 8]);
+        assert_eq!(timer.measure_batches(0, 1, 2).unwrap(), [9], "8.5, rounded");
+        assert_eq!(timer.clock_resolution_ns(), None);
+        timer.cut_off(Some(std::time::Duration::ZERO));
+        assert_eq!(timer.measure(0, 1).unwrap(), [7], "there is nothing to wait for");
+    }
+
+    #[test]
     fn gives_what_was_recorded_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recording.json");
