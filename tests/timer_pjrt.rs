@@ -14,7 +14,7 @@ use autotune_lowered::registry::{Direction, Program, ProgramFormat};
 use autotune_lowered::timer::conformance::{Outcome, check};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer, discover, probe};
 use autotune_lowered::timer::{
-    FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Source, Timer, WorkerCommand,
+    CacheState, FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Source, Timer, WorkerCommand,
 };
 
 fn plugins() -> Vec<PathBuf> {
@@ -70,6 +70,7 @@ impl Place {
             inputs,
             candidates: candidates.collect(),
             recipe: None,
+            cache_state: CacheState::Warm,
             scratch: self.folder.path().to_owned(),
         }
     }
@@ -159,7 +160,8 @@ fn our_own_worker_conforms() {
         let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
         let report = check(&command, &Limits::default(), place.folder.path()).unwrap();
         assert!(report.steps.iter().all(|step| step.outcome == Outcome::Passed), "{report}");
-        assert_eq!(report.steps.len(), 15);
+        // beyond the least: its clock, batches, cold caches
+        assert_eq!(report.steps.len(), 20);
     }
 }
 
@@ -367,7 +369,7 @@ fn a_hang_costs_one_candidate() {
         assert_eq!(timer.measure(1, 3).unwrap().len(), 3);
         let failure = timer.measure(0, 1).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Timeout);
-        assert!(failure.message.starts_with("no answer to `measure` within 700ms"), "{failure}");
+        assert_eq!(failure.message, "no answer to `measure` within 700ms, the time limit of a call");
         assert!(failure.needs_restart());
         assert_eq!(timer.measure(1, 1).unwrap_err().kind, FailureKind::Device, "gone until restarted");
         timer.restart(&[0]).unwrap();
@@ -495,9 +497,7 @@ fn cannot_serialize(folder: &Path, edit: &str) -> PathBuf {
 #[test]
 fn a_plugin_that_cannot_serialize_compiles_where_it_measures() {
     for plugin in plugins().into_iter().take(1) {
-        for edit in
-            [r#"s/"capabilities":\["compile"\]/"capabilities":[]/"#, r#"s/"serialized":true/"serialized":false/"#]
-        {
+        for edit in [r#"s/"compile",//"#, r#"s/"serialized":true/"serialized":false/"#] {
             let place = Place::new();
             let exe = cannot_serialize(place.folder.path(), edit);
             let mut timer = PjrtTimer::start(&PjrtOptions { exe, ..place.options(&plugin) }).unwrap();

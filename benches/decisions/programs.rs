@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use autotune_lowered::config::Config;
 use autotune_lowered::registry::{Invocation, Registry};
-use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile};
+use autotune_lowered::timer::{CacheState, InputArray, Job, JobCandidate, ProgramFile};
 use serde_json::Value;
 
 use crate::options::Options;
@@ -106,6 +106,7 @@ impl Operation {
             inputs: inputs.collect(),
             candidates: candidates.collect(),
             recipe: None,
+            cache_state: CacheState::Warm,
             scratch: scratch.to_owned(),
         }
     }

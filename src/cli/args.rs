@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use crate::device::MatchMode;
+use crate::timer::CacheState;
 
 use super::bench::BenchCommand;
 use super::exit;
@@ -93,6 +94,24 @@ pub(super) enum MetricArg {
     Span,
     /// The time at which at least one operation was under way
     Busy,
+}
+
+/// What every timed run finds in the caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum CacheStateArg {
+    /// What the run before left
+    Warm,
+    /// Nothing of its own: caches are flushed before every run, which takes tens of milliseconds
+    Cold,
+}
+
+impl From<CacheStateArg> for CacheState {
+    fn from(state: CacheStateArg) -> Self {
+        match state {
+            CacheStateArg::Warm => Self::Warm,
+            CacheStateArg::Cold => Self::Cold,
+        }
+    }
 }
 
 /// Another tool's cache files.
@@ -185,6 +204,9 @@ pub(super) struct TuneArgs {
     /// What of an execution decides [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
     #[arg(long, value_enum)]
     pub metric: Option<MetricArg>,
+    /// What every timed run finds in the caches of the device
+    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
+    pub cache_state: CacheStateArg,
     /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from again
     #[arg(long, value_name = "DIR")]
     pub keep_profiles: Option<PathBuf>,
@@ -514,6 +536,9 @@ pub(super) struct MeasureArgs {
     /// Iterations that count, after one that does not
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..10_000))]
     pub iterations: u32,
+    /// What every iteration finds in the caches of the device
+    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
+    pub cache_state: CacheStateArg,
     /// Folder of inputs, dense little-endian elements in `0.bin`, `1.bin`, … [default: normal values, zeros for integers]
     #[arg(long, value_name = "DIR")]
     pub inputs: Option<PathBuf>,

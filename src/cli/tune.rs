@@ -83,6 +83,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
         budget: args.budget,
         force: args.force,
+        cache_state: args.cache_state.into(),
         ..TuneOptions::default()
     };
     // one for each device: each draws its own bar

@@ -2,10 +2,13 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use super::bench::Bench;
 use super::client::{Limits, WorkerClient, WorkerCommand};
-use super::model::{Failure, FailureKind, Job, JobCandidate, Metric, OutputArray, Prepared, Source, Timer};
+use super::model::{
+    Failure, FailureKind, Job, JobCandidate, Metric, OutputArray, Prepared, Source, Timer, means, runs_of_batches,
+};
 use super::profiled::{ProfiledRound, default_metric};
 use super::protocol::{LoadParams, ProgramRef, capability};
 use crate::array::ArraySpec;
@@ -113,6 +116,10 @@ impl Timer for CommandTimer {
         &self.bench.hello().notes
     }
 
+    fn clock_resolution_ns(&self) -> Option<u64> {
+        self.bench.clock_resolution_ns()
+    }
+
     fn device(&self) -> &DeviceFingerprint {
         &self.device
     }
@@ -156,6 +163,18 @@ impl Timer for CommandTimer {
             return self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default());
         }
         self.bench.measure(candidate, runs)
+    }
+
+    fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
+        if self.measures_rounds() {
+            let runs = runs_of_batches(samples, batch)?;
+            return Ok(means(&self.measure(candidate, runs)?, batch));
+        }
+        self.bench.measure_batches(candidate, samples, batch)
+    }
+
+    fn cut_off(&mut self, longest_run: Option<Duration>) {
+        self.bench.cut_off(longest_run);
     }
 
     fn measures_rounds(&self) -> bool {

@@ -1,5 +1,6 @@
 //! PJRT: the worker that loads a plugin, and the timer that drives such workers.
 
+mod cold;
 #[allow(missing_docs, unreachable_pub)]
 #[rustfmt::skip]
 mod compile_options;
@@ -10,6 +11,7 @@ mod discover;
 mod executable;
 mod ffi;
 mod flags;
+mod job;
 mod options;
 #[allow(unsafe_code)]
 mod plugin;

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::device::cpu_features;
 use super::flags::without_fatal;
@@ -13,7 +14,9 @@ use crate::digest::Digest;
 use crate::timer::bench::{Bench, check_signature};
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::command::{find, scratch};
-use crate::timer::model::{Failure, FailureKind, Job, Metric, OutputArray, Prepared, ProgramFile, Source, Timer};
+use crate::timer::model::{
+    Failure, FailureKind, Job, Metric, OutputArray, Prepared, ProgramFile, Source, Timer, means, runs_of_batches,
+};
 use crate::timer::profiled::{ProfiledRound, default_metric};
 use crate::timer::protocol::{Call, CompileParams, Compiled, ExecutableRef, Hello, LoadParams, ProgramRef, capability};
 
@@ -311,6 +314,10 @@ impl Timer for PjrtTimer {
         &self.notes
     }
 
+    fn clock_resolution_ns(&self) -> Option<u64> {
+        self.bench.clock_resolution_ns()
+    }
+
     fn device(&self) -> &DeviceFingerprint {
         &self.device
     }
@@ -372,6 +379,18 @@ impl Timer for PjrtTimer {
             return self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default());
         }
         self.bench.measure(candidate, runs)
+    }
+
+    fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
+        if self.measures_rounds() {
+            let runs = runs_of_batches(samples, batch)?;
+            return Ok(means(&self.measure(candidate, runs)?, batch));
+        }
+        self.bench.measure_batches(candidate, samples, batch)
+    }
+
+    fn cut_off(&mut self, longest_run: Option<Duration>) {
+        self.bench.cut_off(longest_run);
     }
 
     fn measures_rounds(&self) -> bool {
