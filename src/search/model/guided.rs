@@ -13,9 +13,9 @@ use crate::search::history::History;
 use crate::search::space::Space;
 use crate::search::strategy::{Outcome, Plan, SearchStrategy};
 
-/// Configs asked before there is a model, and how many by chance they are chosen from.
+/// Configs asked before there is a model, and how many by chance they are chosen from: enough to hold one near the middle.
 const DESIGN: usize = 3;
-const DESIGN_FROM: usize = 512;
+const DESIGN_FROM: usize = 4096;
 /// Outcomes that a model is built from, at most: the best half, the others by chance.
 const MOST_OUTCOMES: usize = 192;
 /// Configs that are looked at for the next question.
