@@ -58,6 +58,17 @@ impl Configs<'_> {
         self.visited
     }
 
+    /// The part of all combinations of values that lies behind it, in their order: 0 at the beginning.
+    pub fn progress(&self) -> f64 {
+        let mut part = 1.0;
+        let mut sum = 0.0;
+        for (&index, (_, values)) in self.chosen.iter().zip(&self.space.parameters) {
+            part /= values.len().max(1) as f64;
+            sum += part * index as f64;
+        }
+        sum
+    }
+
     /// Whether it ended because the constraints excluded too much for too long.
     pub fn gave_up(&self) -> bool {
         self.gave_up

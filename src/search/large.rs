@@ -10,6 +10,10 @@ use crate::config::Config;
 
 /// Choices that a walk through all configs looks at, at most; and those of the descents in its place.
 pub const MAX_STEPS: u64 = 1 << 21;
+/// Choices after which a walk that will not end within [`MAX_STEPS`] at its pace is given up.
+const EARLY: u64 = 1 << 16;
+/// How much faster than so far the rest of a walk may be.
+const FASTER: f64 = 4.0;
 /// Configs of a sample.
 pub const SAMPLE: usize = 1 << 14;
 /// Descents that may be in vain, one after another: what is left is not worth the steps.
@@ -20,7 +24,7 @@ const PROBES: usize = 4;
 impl Space {
     /// The space of a candidate file: its constraints are walked, its product is not built.
     ///
-    /// Where the walk comes to more than [`MAX_POINTS`] configs or [`MAX_STEPS`] choices, the space is a sample
+    /// Where the walk comes to more than [`MAX_POINTS`] configs or [`MAX_STEPS`] choices, or will by its pace, the space is a sample
     /// ([`Space::is_sample`]): the listed configs, the baseline, and up to [`SAMPLE`] by chance, the same for the same seed.
     ///
     /// # Errors
@@ -105,7 +109,9 @@ fn walked(candidates: &CandidateSpace) -> Result<Option<Space>, NoSpace> {
     let mut columns = Columns::default();
     let mut walk = candidates.configs();
     for count in 0.. {
-        if count > MAX_POINTS || walk.visited() > MAX_STEPS {
+        let visited = walk.visited();
+        let hopeless = || walk.progress() * FASTER * (MAX_STEPS as f64) < visited as f64;
+        if visited > MAX_STEPS || (visited > EARLY && hopeless()) {
             return Ok(None);
         }
         match walk.next() {
