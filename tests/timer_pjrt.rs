@@ -48,6 +48,7 @@ impl Place {
             xla_flags: None,
             metric: None,
             executables: self.folder.path().join("executables"),
+            compile_jobs: None,
             limits: Limits { measure: Duration::from_secs(20), ..Limits::default() },
         }
     }

@@ -5,18 +5,20 @@ use std::fs;
 use std::path::Path;
 
 use super::plugin::{Client, DeviceDescription, PjrtError};
-use crate::device::{DeviceFingerprint, DeviceIdentity, Environment};
+use crate::device::{DeviceFingerprint, DeviceIdentity, Environment, xla_autotuning};
 
 /// The fingerprint of every device of a client. The plugin's digest is left to who started the worker.
 pub(super) fn fingerprints(client: &Client, plugin: &Path) -> Result<Vec<DeviceFingerprint>, PjrtError> {
     let platform = client.platform_name()?.to_lowercase();
+    let xla_flags = xla_flags();
     let environment = Environment {
         platform_version: as_jax_has_it(&platform, client.platform_version()?),
         driver: driver_version(&platform),
         plugin: plugin.file_name().map(|name| name.to_string_lossy().into_owned()),
         plugin_digest: None,
         plugin_api: Some(client.plugin.version().to_owned()),
-        xla_flags: xla_flags(),
+        xla_autotuning: xla_autotuning(&platform, &xla_flags),
+        xla_flags,
     };
     (0..client.device_count())
         .map(|index| {

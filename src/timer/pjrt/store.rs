@@ -71,6 +71,7 @@ pub(super) struct Kept {
 }
 
 /// The folder.
+#[derive(Debug, Clone)]
 pub(super) struct ExecutableStore {
     folder: PathBuf,
 }
