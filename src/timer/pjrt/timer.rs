@@ -38,7 +38,7 @@ pub struct PjrtOptions {
     pub metric: Option<Metric>,
     /// Folder of the kept executables.
     pub executables: PathBuf,
-    /// How many programs are compiled at once. Unless told: one for each core, eight at most, on a CPU, and elsewhere where
+    /// How many programs are compiled at once. Unless told: one for each core, eight at most, on a CPU, and on a GPU where
     /// XLA's own autotuning measures nothing as it compiles; else one, since such measurements would disturb each other.
     pub compile_jobs: Option<usize>,
     /// Limits of every worker, each on its own.
@@ -69,7 +69,10 @@ impl PjrtOptions {
 const MAX_COMPILE_JOBS: usize = 8;
 
 fn default_compile_jobs(device: &DeviceFingerprint) -> usize {
-    if xla_measures(&device.identity.platform, &device.environment.xla_flags) {
+    let platform = device.identity.platform.as_str();
+    let quiet_gpu =
+        device.environment.xla_autotuning.is_some() && !xla_measures(platform, &device.environment.xla_flags);
+    if platform != "cpu" && !quiet_gpu {
         return 1;
     }
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_COMPILE_JOBS)
