@@ -639,6 +639,20 @@ fn flags_that_a_plugin_dies_of_are_taken_away_and_told() {
     }
 }
 
+#[test]
+fn a_file_of_flags_is_told_by_what_it_holds() {
+    for plugin in plugins().into_iter().take(1) {
+        let place = Place::new();
+        let file = place.folder.path().join("flags");
+        fs::write(&file, "--xla_cpu_enable_fast_math=true\n--xla_cpu_enable_fast_math=false").unwrap();
+        let flags = Some(file.to_str().unwrap().to_owned());
+        let devices = probe(&PjrtOptions { xla_flags: flags, ..place.options(&plugin) }).unwrap();
+        let environment = &devices[0].environment;
+        assert_eq!(environment.xla_flags, ["--xla_cpu_enable_fast_math=true", "--xla_cpu_enable_fast_math=false"]);
+        assert_eq!(environment.xla_autotuning, None, "a CPU has none");
+    }
+}
+
 /// A program in the place of this one, which changes what the worker says: a plugin that cannot serialize.
 fn cannot_serialize(folder: &Path, edit: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
