@@ -417,7 +417,7 @@ def fingerprint(device):
 
 
 def xla_flags(text):
-    """Flags by name, of one name in their order, since the last one counts; what begins with no dash names a file of them."""
+    """Flags by name, those of one name in their order, since the last counts. What begins with no dash names a file of them."""
     if text.strip() and not text.lstrip().startswith("-"):
         try:
             with open(text) as file:

@@ -8,6 +8,7 @@
 //! by, not the thread, and sets the parent-death signal from its own only thread.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -112,7 +113,11 @@ impl<C: Compiler> Shared<C> {
             let round = state.round;
             let idle = state.idle.pop();
             drop(state);
-            let attempt = self.attempt(hand, round, idle, &task);
+            // a thread that is gone without a word would be waited for in vain
+            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(hand, round, idle, &task)));
+            let attempt = attempt.unwrap_or_else(|_| {
+                Attempt::NotStarted(Failure::new(FailureKind::Device, "a thread that compiles broke down"))
+            });
             state = self.lock();
             let mut leaves = false;
             match attempt {
@@ -341,6 +346,7 @@ mod tests {
         Waits,
         /// Waits for its end.
         Hangs,
+        Panics,
         /// Waits until so many compile at once.
         Meets(usize),
     }
@@ -395,6 +401,7 @@ mod tests {
             match task {
                 Does::Fine => Ok(()),
                 Does::Refused => Err(Failure::new(FailureKind::Compile, "refused")),
+                Does::Panics => panic!("as a test has it"),
                 Does::Dies => crash(self),
                 Does::DiesWhenUsed if self.compiled > 1 => crash(self),
                 Does::DiesWhenUsed => Ok(()),
@@ -547,6 +554,9 @@ mod tests {
         pool.submit([(7, Does::Fine)]).unwrap();
         pool.take(7).unwrap().unwrap();
         assert_eq!(world.starts(), 3);
+        pool.submit([(8, Does::Panics)]).unwrap();
+        assert_eq!(pool.take(8).unwrap().unwrap_err().kind, FailureKind::Device);
+        pool.hold();
     }
 
     #[test]
