@@ -229,6 +229,7 @@ fn start(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, F
             let plugin = device::first_plugin(args.plugin)?;
             let mut options = device::options(args.plugin, &plugin, limits(args.limits))?;
             executables.clone_into(&mut options.executables);
+            options.compile_jobs = args.limits.compile_jobs.map(usize::from);
             options.metric = metric(args.metric);
             Ok(Box::new(PjrtTimer::start(&options).map_err(Fault::device)?))
         }

@@ -194,6 +194,7 @@ impl Measuring<'_, '_> {
             }
             match outcome {
                 Ok(prepared) => {
+                    self.spent.compile_cpu_ns = self.spent.compile_cpu_ns.saturating_add(prepared.cpu_ns);
                     let config = self.config(candidate);
                     (self.on_event)(Event::Prepared { config: &config, done: done + 1, of, reused: prepared.reused });
                 }
