@@ -18,6 +18,8 @@ use super::{Event, Ledger, TuneError, TuneOptions};
 
 /// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
 const RUNS: u32 = 3;
+/// Time that a race may take in any case, of the programs' own: it costs nothing beside their compilation.
+const LEAST_TIME_NS: u64 = 150_000_000;
 /// How many times the rounds asked for there may be, where a race that is not settled has time left.
 const MOST_ROUNDS: usize = 20;
 /// Runs of a candidate before the first round, where one profile holds them all.
@@ -127,7 +129,8 @@ impl Measuring<'_, '_> {
         let most = self.options.rounds as usize * if self.timer.measures_rounds() { 1 } else { MOST_ROUNDS };
         let mut attempts = most * 3 / 2 + 2 * self.job.candidates.len();
         let one_run_each = sampling.iter().fold(0, |sum: u64, sampling| sum.saturating_add(sampling.run_ns));
-        let time = u64::from(self.options.rounds).saturating_mul(one_run_each).saturating_add(self.spent.running_ns);
+        let time = u64::from(self.options.rounds).saturating_mul(one_run_each).max(LEAST_TIME_NS);
+        let time = time.saturating_add(self.spent.running_ns);
         let (mut standing, mut failures) = (self.standing(), self.rounds.failures.len());
         loop {
             // in between the looks nobody leaves the race but who fails
