@@ -14,6 +14,9 @@ use super::sentinel::{Disturbance, disturbance};
 /// Rounds without a usable time after which a candidate is out.
 const MAX_WITHOUT_TIME: usize = 3;
 
+/// Rounds that cut a candidate off; in fewer ones it must be slower by a power of the multiple.
+const CUT_OFF_ROUNDS: usize = 3;
+
 /// Why a candidate is measured no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -120,9 +123,9 @@ fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Opt
         return (tried.count() >= MAX_WITHOUT_TIME).then_some(DropReason::NoTime);
     }
     let cut_off = field.rules.cut_off.max(1.0).ln();
-    let all_above = |limit: f64| differences.iter().all(|difference| *difference > limit);
-    // one round may have been disturbed, but not so much
-    if all_above(if differences.len() > 1 { cut_off } else { 2.0 * cut_off }) {
+    // one or two rounds may have been disturbed, but not by so much
+    let limit = cut_off * CUT_OFF_ROUNDS.saturating_sub(differences.len() - 1).max(1) as f64;
+    if differences.iter().all(|difference| *difference > limit) {
         return Some(DropReason::CutOff);
     }
     let others = field.competing.saturating_sub(1).max(1) as f64;
