@@ -57,12 +57,17 @@ impl Progress {
             }
             Event::Restarted { reason } => self.line(&format!("{}: worker started again after {reason}", self.head)),
             Event::Finished(result) => {
-                if let Some(bar) = self.bar.take() {
-                    bar.finish_and_clear();
-                }
+                self.clear();
                 self.line(&finished(result));
             }
             Event::Note(note) => self.line(note),
+        }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
         }
     }
 

@@ -73,7 +73,7 @@ pub fn measure(
     Ok(measured)
 }
 
-fn job(file: &ProgramFile, inputs: Vec<InputArray>, scratch: &Path) -> Job {
+pub(super) fn job(file: &ProgramFile, inputs: Vec<InputArray>, scratch: &Path) -> Job {
     Job {
         op_id: "measure@v1".to_owned(),
         call_key: file.program.digest.to_short(),
