@@ -7,8 +7,8 @@ use crate::stats::{median, median_absolute_deviation};
 
 /// Share of the pairs of copies that differ by no more than the resolution.
 const SHARE: f64 = 0.99;
-/// The resolution is rounded up to a multiple of this, so that the pair it comes from is not above it by a last bit.
-const STEP: f64 = 1e-4;
+/// The resolution is rounded up to one of so many parts, so that the pair it comes from is not above it by a last bit.
+const STEPS: f64 = 1e4;
 /// From a median of absolute deviations to a standard deviation.
 const TO_DEVIATION: f64 = 1.482_6;
 /// Variance of the median of n values over that of their mean, for many normal ones: π/2.
@@ -89,7 +89,7 @@ fn resolution(rounds: &[&Round], copies: usize) -> Option<f64> {
     let rank = (SHARE * differences.len() as f64).ceil() as usize;
     let part = 1.0 - (-differences.get(rank.checked_sub(1)?)?).exp();
     // the last step stays below one, which no difference reaches
-    Some(((part / STEP - 1e-6).ceil() * STEP).clamp(0.0, 1.0 - STEP))
+    Some(((part * STEPS - 1e-6).ceil().clamp(0.0, STEPS - 1.0)) / STEPS)
 }
 
 /// Standard deviations between rounds and between copies. Each sample is taken relative to its round's middle; what is
