@@ -143,7 +143,8 @@ fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
     let result = first.json();
     let hostile = operation(&result, HOSTILE);
     assert_eq!((&hostile["status"], &hostile["best"]["config"]), (&json!("tuned"), &json!({"block": "few_steps"})));
-    assert_eq!(operation(&result, STEADY)["status"], "tuned");
+    let steady = operation(&result, STEADY);
+    assert_eq!(steady["status"], "tuned", "{steady}");
     let failures = |result: &Value| {
         let hostile = operation(result, HOSTILE);
         for (name, kind, words) in [
@@ -212,7 +213,8 @@ fn a_candidate_without_end_in_time_or_memory_is_ended() {
         assert_eq!(kind, "memory");
         assert!(message.contains("1073741824 allowed"), "{message}");
     }
-    assert_eq!(operation(&result, STEADY)["status"], "tuned");
+    let steady = operation(&result, STEADY);
+    assert_eq!(steady["status"], "tuned", "{steady}");
 }
 
 #[test]
@@ -314,7 +316,8 @@ fn a_worker_that_misbehaves_in_one_candidate_keeps_the_rest() {
             assert!(message.contains(word), "{what}: {message}");
         }
     }
-    assert_eq!(operation(&result, STEADY)["status"], "tuned");
+    let steady = operation(&result, STEADY);
+    assert_eq!(steady["status"], "tuned", "{steady}");
     assert_eq!(operation(&second.json(), HOSTILE)["status"], "cached");
     let forced = place.play("none", &["--force"]);
     assert_eq!(forced.stderr.matches("is out").count(), 5, "{}", forced.stderr);

@@ -30,7 +30,7 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
     let own = run(&cache, &[&["selftest", "--format", "json"], &small[..]].concat());
     assert_eq!(own.code, 0, "{}", own.stderr);
     let document = own.json();
-    assert_eq!(names(&document), ["elementwise", "matmul", "reduction"]);
+    assert_eq!(names(&document), ["elementwise", "matmul", "large-matmul", "reduction"]);
     for point in document["programs"].as_array().unwrap() {
         let number = |name: &str| point[name].as_f64().unwrap();
         assert!(number("median_ns") > 1000.0 && (0.0..1.0).contains(&number("resolution")), "{point}");
@@ -56,7 +56,7 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
     }
     let kept: Value = serde_json::from_slice(&fs::read(cache.join(FILE)).unwrap()).unwrap();
     assert_eq!(kept["entries"].as_array().unwrap().len(), 1, "{kept}");
-    assert_eq!(kept["entries"][0]["points"].as_array().unwrap().len(), 4, "{kept}");
+    assert_eq!(kept["entries"][0]["points"].as_array().unwrap().len(), 5, "{kept}");
     // the main job on the same plugin finds them
     let tuned = run(&cache, &[&module(), "--plugin", plugin.to_str().unwrap(), "--dry-run", "--format", "json"]);
     let notes = tuned.json()["notes"].to_string();
@@ -114,7 +114,7 @@ fn ctrl_c_keeps_what_is_found() {
     let mut child =
         command(&cache).args(arguments).arg(&plugin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let found = lines.any(|line| line.contains("[2/3] matmul: round 20 of at most 100"));
+    let found = lines.any(|line| line.contains("[2/4] matmul: round 20 of at most 100"));
     assert!(found, "the second program was not reached");
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
     std::thread::spawn(move || lines.for_each(drop));

@@ -13,14 +13,14 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::selftest::{
     Figures, Point, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
-use autotune_lowered::timer::{Failure, FailureKind, Job, OutputArray, Prepared, Source, Timer};
+use autotune_lowered::timer::{CacheState, Failure, FailureKind, Job, OutputArray, Prepared, Source, Timer};
 use autotune_lowered::tune::{CopiesError, Event, Ledger, Status, TuneOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use support::*;
 
 const MS: u64 = 1_000_000;
-const EIGHT: SelftestOptions = SelftestOptions { copies: 8, rounds: 20 };
+const EIGHT: SelftestOptions = SelftestOptions { copies: 8, rounds: 20, cache_state: CacheState::Warm };
 
 /// A machine on which a copy's runs scatter by `rounds`, and copies by `copies`; a fifth of the runs is disturbed.
 struct Machine {
@@ -191,7 +191,7 @@ fn the_tuner_calls_nothing_better_below_what_can_be_told() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let timer = || ScriptedTimer::new(&[10 * MS, 8 * MS, 9 * MS]);
-    let setting = Setting::of(&timer());
+    let setting = Setting::of(&timer(), CacheState::Warm);
     let mut elsewhere = setting.clone();
     elsewhere.device.environment.xla_flags.push("--xla_cpu_use_thunk_runtime=false".into());
     let cache = folder.path().join("cache");
@@ -199,7 +199,7 @@ fn the_tuner_calls_nothing_better_below_what_can_be_told() {
         keep(&cache, setting, points);
         let (stored, note) = Stored::read(&cache);
         assert_eq!(note, None);
-        let resolution = stored.resolution(&Setting::of(&timer()));
+        let resolution = stored.resolution(&Setting::of(&timer(), CacheState::Warm));
         let options = TuneOptions { resolution, ..TuneOptions::default() };
         let ledger = Ledger::in_memory(vec![]);
         let result = tune(&registry, &invocation, &mut timer(), &ledger, &options, None).unwrap();

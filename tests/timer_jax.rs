@@ -46,3 +46,47 @@ fn the_main_job_decides_on_device_time() {
         assert!(candidates.iter().all(|candidate| candidate["median_ns"].as_f64().unwrap() > 1000.0), "{operation}");
     }
 }
+
+/// Column sums of 4 MiB: device time alone, without the launch, is two to three times longer where they come from memory.
+#[test]
+fn cold_caches_show_in_device_time_and_in_the_provenance() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/column_sums.mlir");
+    let timer = format!("jax:{}", python.display());
+    let program = program.display().to_string();
+    let measure = |state: &str| {
+        let words =
+            ["measure", &program, "--timer", &timer, "--cache-state", state, "--iterations", "15", "--format", "json"];
+        let run = run(folder.path(), &words);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let document = run.json();
+        assert_eq!(document["cache_state"], state);
+        // what a neighbour disturbs is only ever slower
+        document["quartiles_ns"][0].as_f64().unwrap()
+    };
+    let mut ratios: Vec<f64> = (0..3).map(|_| measure("cold") / measure("warm")).collect();
+    ratios.sort_by(f64::total_cmp);
+    assert!(ratios[1] > 1.4, "{ratios:?}");
+
+    let cache = folder.path().join("cache");
+    let tuned = run(
+        &cache,
+        &[
+            &module(),
+            "--timer",
+            &timer,
+            "--rounds",
+            "6",
+            "--cache-state",
+            "cold",
+            "--only",
+            "blocked_matmul@v1:4a92df18023cfca8",
+        ],
+    );
+    assert_eq!(tuned.code, 0, "{}", tuned.stderr);
+    let listed = run(&cache, &["cache", "ls", "--format", "json"]).json();
+    let entries = listed["entries"].as_array().unwrap();
+    assert!(!entries.is_empty(), "{listed}");
+    assert!(entries.iter().all(|entry| entry["provenance"]["cache_state"] == "cold"), "{listed}");
+}

@@ -15,7 +15,7 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::registry::{Direction, Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
 use autotune_lowered::timer::{
-    Failure, FailureKind, InputArray, Job, JobCandidate, Limits, Metric, ProgramFile, Source, Timer,
+    CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, Limits, Metric, ProgramFile, Source, Timer,
 };
 use program::*;
 use serde_json::{Value, json};
@@ -100,6 +100,7 @@ impl Simulated {
             xla_flags: None,
             metric: None,
             executables: self.folder.path().join("executables"),
+            compile_jobs: None,
             limits: Limits::default(),
         }
     }
@@ -136,6 +137,7 @@ impl Simulated {
             inputs: vec![input("a"), input("b")],
             candidates: candidates.to_vec(),
             recipe: None,
+            cache_state: CacheState::Warm,
             scratch: self.folder.path().to_owned(),
         }
     }

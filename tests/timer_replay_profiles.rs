@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 use autotune_lowered::registry::Direction;
 use autotune_lowered::timer::replay::ProfileIndex;
-use autotune_lowered::timer::{FailureKind, Job, JobCandidate, Metric, ProfileReplay, Source, Timer};
+use autotune_lowered::timer::{CacheState, FailureKind, Job, JobCandidate, Metric, ProfileReplay, Source, Timer};
 use autotune_lowered::tune::{Autotuner, Ledger, TuneOptions};
 use program::{Run, module, run};
 use serde_json::{Value, json};
@@ -54,6 +54,7 @@ fn job(folder: &Path, blocks: &[u64]) -> Job {
         inputs: Vec::new(),
         candidates: candidates.collect(),
         recipe: None,
+        cache_state: CacheState::Warm,
         scratch: folder.to_owned(),
     }
 }
@@ -96,6 +97,23 @@ fn a_log_folder_gives_the_oracles_durations() {
         assert!(unknown.message.contains(r#"has the config {"block":9}"#), "{unknown}");
         assert_eq!(timer.measure(2, 1).unwrap_err().kind, FailureKind::NoProgram, "it was not prepared");
     }
+}
+
+#[test]
+fn profiles_of_cold_runs_are_not_given_for_warm_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut index = by_hand(folder.path());
+    let begin = |cache_state| {
+        let mut timer = ProfileReplay::open(folder.path(), None).unwrap();
+        timer.begin(&Job { cache_state, ..job(folder.path(), &[0]) }).map_err(|failure| failure.message)
+    };
+    assert_eq!(begin(CacheState::Warm), Ok(()));
+    let message = begin(CacheState::Cold).unwrap_err();
+    assert!(message.ends_with("names no profiles of op@v1:0123456789abcdef forward with cold caches"), "{message}");
+    index["invocations"][0]["cache_state"] = json!("cold");
+    write(folder.path(), &index);
+    assert_eq!(begin(CacheState::Cold), Ok(()));
+    assert!(begin(CacheState::Warm).unwrap_err().ends_with("of op@v1:0123456789abcdef forward"));
 }
 
 /// Ejkernel's own profiler names function 0 the fastest; by the span it is the slowest of the six.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use autotune_lowered::registry::Direction;
 use autotune_lowered::timer::conformance::{Outcome, check};
 use autotune_lowered::timer::{
-    CommandTimer, FailureKind, InputArray, Job, JobCandidate, Limits, Source, Timer, WorkerCommand,
+    CacheState, CommandTimer, FailureKind, InputArray, Job, JobCandidate, Limits, Source, Timer, WorkerCommand,
 };
 
 const EXE: &str = env!("CARGO_BIN_EXE_autotune-lowered");
@@ -44,6 +44,7 @@ fn job(folder: &Path, configs: &[&str]) -> Job {
         inputs: Vec::new(),
         candidates,
         recipe: None,
+        cache_state: CacheState::Warm,
         scratch: folder.to_owned(),
     }
 }
@@ -102,9 +103,81 @@ fn a_hang_ends_at_the_limit() {
         let start = Instant::now();
         let (kind, message) = costs_one_candidate(mode, limits());
         assert_eq!(kind, FailureKind::Timeout, "{mode}");
-        assert!(message.starts_with("no answer to `measure` within 600ms"), "{message}");
+        assert!(message.starts_with("no answer to `measure` within 600ms, the time limit of a call"), "{message}");
         assert!(start.elapsed() < Duration::from_secs(15), "{mode}: {:?}", start.elapsed());
     }
+}
+
+#[test]
+fn a_slow_candidate_is_cut_off_long_before_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = Limits { measure: Duration::from_secs(300), ..limits() };
+    let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("hang"), long, None).unwrap();
+    timer.begin(&job(folder.path(), &["{\"i\":0}", "{\"i\":1}"])).unwrap();
+    timer.prepare(0).unwrap();
+    timer.prepare(1).unwrap();
+    timer.cut_off(Some(Duration::from_millis(50)));
+    let start = Instant::now();
+    let failure = timer.measure(1, 4).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Timeout);
+    let expected =
+        "no answer to `measure` within 2.2s, the cut-off of slow candidates: runs of at most 50ms, 4 asked for";
+    assert_eq!(failure.message, expected);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    timer.restart(&[1]).unwrap();
+    assert_eq!(timer.measure(0, 2).unwrap(), [100, 100]);
+    // it ends with the job
+    let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("hang"), limits(), None).unwrap();
+    timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
+    timer.cut_off(Some(Duration::from_nanos(1)));
+    timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
+    timer.prepare(1).unwrap();
+    let message = timer.measure(1, 1).unwrap_err().message;
+    assert!(message.starts_with("no answer to `measure` within 600ms, the time limit of a call"), "{message}");
+}
+
+#[test]
+fn batches_are_timed_by_workers_that_can_and_are_means_of_runs_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = folder.path().join("asked");
+    let mut all = String::new();
+    // (mode, runs, batch) of each request, and what becomes of it
+    for (mode, expected) in [("none", vec![100, 100, 100]), ("batches", vec![104, 104, 104])] {
+        let command = misbehaving(&format!("{mode} {}", asked.display()));
+        let mut timer = CommandTimer::start(Path::new(EXE), &command, limits(), None).unwrap();
+        timer.begin(&job(folder.path(), &["{}"])).unwrap();
+        timer.prepare(0).unwrap();
+        assert_eq!(timer.measure_batches(0, 3, 4).unwrap(), expected, "{mode}");
+        assert_eq!(timer.measure(0, 2).unwrap().len(), 2);
+        drop(timer);
+        all += &fs::read_to_string(&asked).unwrap_or_default();
+    }
+    assert_eq!(all, "12 4\n2 None\n", "the worker that cannot was asked for plain runs");
+    // one that says it can and gives a sample for each run
+    let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("batches-ignored"), limits(), None).unwrap();
+    timer.begin(&job(folder.path(), &["{}"])).unwrap();
+    timer.prepare(0).unwrap();
+    let failure = timer.measure_batches(0, 3, 4).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Protocol);
+    assert_eq!(failure.message, "12 samples for 12 runs in batches of 4 of candidate 0");
+}
+
+#[test]
+fn a_worker_that_knows_nothing_of_caches_measures_no_cold_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("none"), limits(), None).unwrap();
+    let warm = job(folder.path(), &["{}"]);
+    let failure = timer.begin(&Job { cache_state: CacheState::Cold, ..warm.clone() }).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Device);
+    assert_eq!(
+        failure.message,
+        "the worker `misbehaving` cannot measure with cold caches, `--timer pjrt` and `--timer jax` can; or leave \
+         `--cache-state` out"
+    );
+    timer.begin(&warm).unwrap();
+    timer.prepare(0).unwrap();
+    assert_eq!(timer.clock_resolution_ns(), None, "it told nothing of its clock");
+    assert_eq!(timer.measure(0, 1).unwrap(), [100]);
 }
 
 #[test]

@@ -23,6 +23,7 @@ impl Worker for Dummy {
             source: Source::HostWall,
             devices: Vec::new(),
             device: 0,
+            clock_resolution_ns: None,
             notes: Vec::new(),
         })
     }
@@ -43,7 +44,7 @@ impl Worker for Dummy {
     }
 
     fn measure(&mut self, _: usize, runs: u32) -> Result<Measured, Failure> {
-        Ok(Measured { samples_ns: vec![u64::MAX; runs.min(100) as usize] })
+        Ok(Measured { samples_ns: vec![u64::MAX; runs.min(100) as usize], single_runs: None })
     }
 
     fn outputs(&mut self, _: usize, _: &Path) -> Result<Outputs, Failure> {

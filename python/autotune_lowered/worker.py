@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 
 LIMIT = 1 << 20
@@ -54,6 +55,13 @@ NUMPY_NAMES = {
 XLA_NAMES = {numpy: xla for xla, numpy in NUMPY_NAMES.items()}
 
 
+# bytes that are streamed to flush a CPU's caches where the system does not tell their sizes, and at most
+USUAL_CACHE_BYTES = 64 << 20
+MAX_FLUSH_BYTES = 1 << 30
+# bytes that are moved to another device: twice the largest second-level cache of any GPU
+DEVICE_FLUSH_BYTES = 256 << 20
+
+
 class Failed(Exception):
     """A failure with the kind that the protocol gives it."""
 
@@ -80,7 +88,7 @@ class OnOneDevice:
     count = 1
 
     def __init__(self, executable, device):
-        self.executable, self.device = executable, device
+        self.executable, self.device, self.devices = executable, device, [device]
 
     def place_of(self, _):
         return self.device
@@ -96,7 +104,7 @@ class OnSeveralDevices:
         # not public: the compiled program tells its shardings in XLA's terms, which no public class takes
         from jax._src.sharding_impls import GSPMDSharding
 
-        self.executable, self.count, self.shapes = executable, len(devices), shapes
+        self.executable, self.count, self.shapes, self.devices = executable, len(devices), shapes, devices
         self.parameters = [GSPMDSharding(devices, one) for one in executable.get_parameter_shardings()]
         self.results = [GSPMDSharding(devices, one) for one in executable.get_output_shardings()]
 
@@ -109,6 +117,74 @@ class OnSeveralDevices:
         parts = self.executable.execute_sharded(arrays).disassemble_into_single_device_arrays()
         whole = jax.make_array_from_single_device_arrays
         return [whole(shape, where, of) for shape, where, of in zip(self.shapes, self.results, parts, strict=True)]
+
+
+class HostFlush:
+    """Pushes what a run left out of a CPU's caches: each core reads and writes a buffer of its own."""
+
+    def __init__(self, cores=None, root="/sys/devices/system/cpu"):
+        import numpy
+
+        if cores is None:
+            has_affinity = hasattr(os, "sched_getaffinity")
+            cores = sorted(os.sched_getaffinity(0)) if has_affinity else range(os.cpu_count() or 1)
+        size = cache_bytes(cores, root)
+        size = min(2 * size if size else USUAL_CACHE_BYTES, MAX_FLUSH_BYTES) // len(cores)
+        self.buffers = {core: numpy.zeros(size // 8, numpy.uint64) for core in cores}
+
+    def __call__(self, _):
+        threads = [threading.Thread(target=self.stream, args=item) for item in self.buffers.items()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    @staticmethod
+    def stream(core, buffer):
+        try:
+            # of this thread alone
+            os.sched_setaffinity(0, {core})
+        except (AttributeError, OSError):
+            pass  # no such thing on this system, or the core is another's by now
+        # numpy gives the interpreter's lock away meanwhile
+        buffer += 1
+
+
+class DeviceFlush:
+    """Pushes what a run left out of an accelerator's caches: more than they hold is moved there."""
+
+    def __init__(self, size=DEVICE_FLUSH_BYTES):
+        import numpy
+
+        self.host = numpy.ones(size, numpy.uint8)
+
+    def __call__(self, devices):
+        import jax
+
+        for device in devices:
+            # dropped at once: the memory is the program's again
+            jax.block_until_ready(jax.device_put(self.host, device))
+
+
+def cache_bytes(cores, root):
+    """Bytes of all data caches that these cores use, one that several share counted once; 0 where nothing is told."""
+    sizes = {}
+    for core in cores:
+        for path in glob.glob(os.path.join(root, "cpu%d" % core, "cache", "index*")):
+
+            def read(name, path=path):
+                with open(os.path.join(path, name)) as file:
+                    return file.read().strip()
+
+            try:
+                if read("type") == "Instruction":
+                    continue
+                size = read("size")
+                number = int(size.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(size[-1:], 0)
+                sizes[os.path.basename(path), read("shared_cpu_list")] = number
+            except (OSError, ValueError):
+                continue  # what is not told is not counted
+    return sum(sizes.values())
 
 
 def partitions_of(module):
@@ -137,6 +213,8 @@ class Worker:
         self.placed = {}
         self.loaded = {}
         self.job = {}
+        # what pushes out of the caches what a run left there, where they are to be cold
+        self.flush = None
         # compilations in the background, by candidate: what was asked for, and what will come of it
         self.ahead = {}
         self.pool = None
@@ -148,7 +226,7 @@ class Worker:
             "protocol": 1,
             "worker": "jax %s" % jax.__version__,
             # recipes are built by the package, which need not be where this file is
-            "capabilities": ["profile", "compile-ahead"]
+            "capabilities": ["profile", "compile-ahead", "cold-caches"]
             + ["build-recipes"] * (importlib.util.find_spec("autotune_lowered") is not None),
             "source": "device-profile",
             "devices": [fingerprint(device) for device in self.devices],
@@ -178,6 +256,12 @@ class Worker:
         self.loaded, self.placed = {}, {}
         self.inputs = []
         self.job = params
+        state = params.get("cache_state", "warm")
+        if state not in ("warm", "cold"):
+            raise Failed("protocol", "`cache_state` is %r: neither `warm` nor `cold`" % state)
+        self.flush = None
+        if state == "cold":
+            self.flush = HostFlush() if self.device.platform == "cpu" else DeviceFlush()
         for item in params["inputs"]:
             dtype, shape = parse_spec(item["spec"])
             host = np.fromfile(item["path"], dtype=dtype).reshape(shape)
@@ -311,12 +395,15 @@ class Worker:
             arrays.append(self.placed[index, where])
         return jax.block_until_ready(arrays)
 
-    def run(self, candidate):
+    def run(self, candidate, flush=None):
         import jax
 
         program = self.find(candidate)
         try:
-            return jax.block_until_ready(program.execute(self.place(program)))
+            arrays = self.place(program)
+            if flush is not None:
+                flush(program.devices)
+            return jax.block_until_ready(program.execute(arrays))
         except Exception as error:
             raise Failed("execute", str(error)) from error
 
@@ -333,7 +420,7 @@ class Worker:
             with jax.profiler.trace(folder, profiler_options=options):
                 for launch in params["launches"]:
                     for _ in range(launch["runs"]):
-                        self.run(launch["candidate"])
+                        self.run(launch["candidate"], self.flush)
             found = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
             if len(found) != 1:
                 raise Failed("execute", "the profiler left %d XSpace files" % len(found))
@@ -356,7 +443,7 @@ class Worker:
 
     def end(self, _):
         self.forget_ahead()
-        self.loaded, self.placed, self.inputs = {}, {}, []
+        self.loaded, self.placed, self.inputs, self.flush = {}, {}, [], None
         return {}
 
     def shutdown(self, _):
@@ -411,9 +498,20 @@ def fingerprint(device):
         "environment": {
             "platform_version": client.platform_version,
             "plugin": "jaxlib %s" % jax.lib.__version__,
-            "xla_flags": sorted(os.environ.get("XLA_FLAGS", "").split()),
+            "xla_flags": xla_flags(os.environ.get("XLA_FLAGS", "")),
         },
     }
+
+
+def xla_flags(text):
+    """Flags by name, those of one name in their order, since the last counts. What begins with no dash names a file of them."""
+    if text.strip() and not text.lstrip().startswith("-"):
+        try:
+            with open(text) as file:
+                text = file.read(1 << 20)
+        except OSError:
+            pass
+    return sorted(text.split(), key=lambda flag: flag.partition("=")[0])
 
 
 def cpu_model(path="/proc/cpuinfo"):

@@ -52,6 +52,9 @@ pub struct Provenance {
     /// What of an execution is its duration: `elapsed`, `span` or `busy`.
     #[serde(default = "elapsed")]
     pub metric: String,
+    /// What every timed run found in the caches: `cold`, or absent for warm ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_state: Option<String>,
     /// The software that it was measured under.
     pub environment: Environment,
     /// The config in use without tuning.

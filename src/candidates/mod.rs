@@ -26,6 +26,7 @@
 //! - `baseline` is one config of the space or of `configs`.
 
 mod built_in;
+mod descent;
 mod expression;
 mod file;
 mod locate;
@@ -33,5 +34,6 @@ mod space;
 mod walk;
 
 pub use built_in::Spaces;
+pub use descent::{Descent, Descents};
 pub use space::{CandidateSpace, SpaceError};
 pub use walk::Configs;

@@ -153,6 +153,40 @@ impl CandidateSpace {
         space.saturating_add(self.listed.len() as u128)
     }
 
+    /// The configs to try before those of the space.
+    pub fn listed(&self) -> &[Config] {
+        &self.listed
+    }
+
+    /// Whether there can be as few configs as this: not where nothing excludes any and the product is larger.
+    pub fn is_bounded_by(&self, count: u128) -> bool {
+        !self.constraints.is_empty() || self.count_bound() <= count
+    }
+
+    /// The configs of the space that differ from one in the value of a single parameter.
+    ///
+    /// # Errors
+    /// Where a constraint cannot be evaluated.
+    pub fn neighbours(&self, config: &Config) -> Result<Vec<Config>, SpaceError> {
+        let values = self.parameters.iter().map(|(name, _)| value_at(config.as_map(), name).cloned());
+        // one of those listed need not have the parameters
+        let Some(values) = values.collect::<Option<Vec<Value>>>() else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for (at, (_, allowed)) in self.parameters.iter().enumerate() {
+            for value in allowed.iter().filter(|value| values.get(at) != Some(value)) {
+                let mut other = values.clone();
+                if let Some(slot) = other.get_mut(at) {
+                    *slot = value.clone();
+                }
+                let config = self.config_of(&other);
+                if self.contains(&config)? {
+                    found.push(config);
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// Whether a config is one of the space or of those listed.
     ///
     /// # Errors
@@ -194,6 +228,11 @@ impl CandidateSpace {
             insert(&mut fields, name, value.clone());
         }
         Config::new(fields)
+    }
+
+    /// The parameters that a constraint reads.
+    pub(super) fn parameters_read(&self, constraint: &Constraint) -> Vec<usize> {
+        constraint.expression.reads.iter().filter_map(|name| name.checked_sub(self.given.len())).collect()
     }
 
     /// Whether a constraint holds for values of the parameters up to those that it reads.

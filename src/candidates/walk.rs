@@ -24,6 +24,7 @@ pub struct Configs<'a> {
     visited: u64,
     /// Evaluations of constraints since the last config.
     evaluated: u32,
+    gave_up: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +40,15 @@ enum State {
 impl CandidateSpace {
     /// The configs of the space.
     pub fn configs(&self) -> Configs<'_> {
-        Configs { space: self, listed: 0, chosen: Vec::new(), state: State::Listed, visited: 0, evaluated: 0 }
+        Configs {
+            space: self,
+            listed: 0,
+            chosen: Vec::new(),
+            state: State::Listed,
+            visited: 0,
+            evaluated: 0,
+            gave_up: false,
+        }
     }
 }
 
@@ -47,6 +56,22 @@ impl Configs<'_> {
     /// Choices of a parameter's value looked at so far, the excluded ones among them.
     pub fn visited(&self) -> u64 {
         self.visited
+    }
+
+    /// The part of all combinations of values that lies behind it, in their order: 0 at the beginning.
+    pub fn progress(&self) -> f64 {
+        let mut part = 1.0;
+        let mut sum = 0.0;
+        for (&index, (_, values)) in self.chosen.iter().zip(&self.space.parameters) {
+            part /= values.len().max(1) as f64;
+            sum += part * index as f64;
+        }
+        sum
+    }
+
+    /// Whether it ended because the constraints excluded too much for too long.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up
     }
 
     fn values(&self) -> Vec<&Value> {
@@ -63,6 +88,7 @@ impl Configs<'_> {
         {
             evaluated += 1;
             if evaluated > MAX_EVALUATIONS {
+                self.gave_up = true;
                 let message =
                     format!("no config found by {MAX_EVALUATIONS} evaluations of constraints; narrow the values");
                 return Err(self.space.error(&[Step::Key("constraints")], message));

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use crate::device::MatchMode;
+use crate::timer::CacheState;
 
 use super::bench::BenchCommand;
 use super::exit;
@@ -97,6 +98,24 @@ pub(super) enum MetricArg {
     Busy,
 }
 
+/// What every timed run finds in the caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum CacheStateArg {
+    /// What the run before left
+    Warm,
+    /// Nothing of its own: caches are flushed before every run, which takes tens of milliseconds
+    Cold,
+}
+
+impl From<CacheStateArg> for CacheState {
+    fn from(state: CacheStateArg) -> Self {
+        match state {
+            CacheStateArg::Warm => Self::Warm,
+            CacheStateArg::Cold => Self::Cold,
+        }
+    }
+}
+
 /// Another tool's cache files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ExchangeArg {
@@ -161,9 +180,13 @@ pub(super) struct LimitArgs {
     /// Seconds after which a call to a worker counts as hung
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
-    /// MiB of memory that a worker may use [default: three quarters of the machine's]
+    /// MiB of memory that a worker may use, each on its own [default: three quarters of the machine's]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
     pub memory_limit: Option<u64>,
+    /// Programs that `--timer pjrt` compiles at once, each in a worker of its own [default: one a core, at most 8; 1 where
+    /// XLA's own autotuning measures on the device as it compiles]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub compile_jobs: Option<u16>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -187,6 +210,9 @@ pub(super) struct TuneArgs {
     /// What of an execution decides [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
     #[arg(long, value_enum)]
     pub metric: Option<MetricArg>,
+    /// What every timed run finds in the caches of the device
+    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
+    pub cache_state: CacheStateArg,
     /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from again
     #[arg(long, value_name = "DIR")]
     pub keep_profiles: Option<PathBuf>,
@@ -516,6 +542,9 @@ pub(super) struct MeasureArgs {
     /// Iterations that count, after one that does not
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..10_000))]
     pub iterations: u32,
+    /// What every iteration finds in the caches of the device
+    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
+    pub cache_state: CacheStateArg,
     /// Folder of inputs, dense little-endian elements in `0.bin`, `1.bin`, … [default: normal values, zeros for integers]
     #[arg(long, value_name = "DIR")]
     pub inputs: Option<PathBuf>,
@@ -532,7 +561,7 @@ pub(super) struct MeasureArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct SelftestArgs {
-    /// Programs, StableHLO text or bytecode or a serialized HloModuleProto [default: three small ones of its own]
+    /// Programs, StableHLO text or bytecode or a serialized HloModuleProto [default: four of its own]
     #[arg(value_name = "PROGRAM")]
     pub programs: Vec<PathBuf>,
     /// How often each program is loaded
@@ -549,6 +578,9 @@ pub(super) struct SelftestArgs {
     /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
     #[arg(long, value_enum)]
     pub metric: Option<MetricArg>,
+    /// What every run finds in the caches of the device
+    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
+    pub cache_state: CacheStateArg,
     #[command(flatten)]
     pub plugin: PluginArgs,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use crate::measure::{Made, MadeInput, MeasureError, MeasureOptions, Measured, Me
 use crate::profile::{Finding, Iteration, Measurement};
 use crate::report::{Grid, format_ns, write_json};
 use crate::stats::quantile;
-use crate::timer::Timer;
+use crate::timer::{CacheState, Timer};
 
 use super::args::{Format, MeasureArgs, ModeArg};
 use super::exit;
@@ -33,7 +33,11 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
         .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
     let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: None };
     let mut timer = start_timer(&choice, scratch.path())?;
-    let options = MeasureOptions { iterations: args.iterations, inputs: args.inputs.clone() };
+    let options = MeasureOptions {
+        iterations: args.iterations,
+        inputs: args.inputs.clone(),
+        cache_state: args.cache_state.into(),
+    };
     let measured = measure(&mut *timer, &program, &options, scratch.path());
     let measured = measured.map_err(|error| fault(&args.program, error))?;
     if measured.measurement.kernels.is_empty() {
@@ -66,6 +70,7 @@ struct Document<'a> {
     device: DeviceIdentity,
     iterations: u32,
     warm_up: u32,
+    cache_state: CacheState,
     inputs: &'a [MadeInput],
     inputs_given_anew: bool,
     kernels: u64,
@@ -142,6 +147,7 @@ fn document<'a>(
         device: timer.device().identity.clone(),
         iterations: args.iterations,
         warm_up: WARM_UP,
+        cache_state: args.cache_state.into(),
         inputs: &measured.inputs,
         inputs_given_anew: program.donates,
         kernels: kernels.iter().map(|kernel| kernel.count).sum(),

@@ -14,7 +14,7 @@ use crate::report::{Grid, format_ns, format_part, write_json};
 use crate::selftest::{
     Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
-use crate::timer::Timer;
+use crate::timer::{CacheState, Timer};
 use crate::tune::CopiesError;
 
 use super::args::{CacheArgs, Format, SelftestArgs};
@@ -43,7 +43,8 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
         .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
     let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };
     let mut timer = start_timer(&choice, &folder.join("executables-v1"))?;
-    let options = SelftestOptions { copies: args.copies as usize, rounds: args.rounds };
+    let options =
+        SelftestOptions { copies: args.copies as usize, rounds: args.rounds, cache_state: args.cache_state.into() };
     let mut progress = Progress::new(bars.clone());
     let mut document = Document::new(args, &*timer);
     let mut worst = exit::FINE;
@@ -81,7 +82,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
         return Err(Fault::new(worst, format!("`{}`: {}", failed.program, failed.reason)));
     }
     if !points.is_empty() {
-        keep(&mut document, &Setting::of(&*timer), &points, &lock)?;
+        keep(&mut document, &Setting::of(&*timer, options.cache_state), &points, &lock)?;
     }
     document.programs = points;
     match args.format.format {
@@ -116,14 +117,14 @@ fn keep(document: &mut Document, setting: &Setting, points: &[Point], lock: &Fol
 }
 
 /// What is known of this timer's device and what is around it, and where from, in one line.
-pub(super) fn known_resolution(args: &CacheArgs, timer: &dyn Timer) -> (Resolution, Vec<String>) {
+pub(super) fn known_resolution(args: &CacheArgs, timer: &dyn Timer, state: CacheState) -> (Resolution, Vec<String>) {
     // a tuner that keeps nothing may run where there is no folder at all
     let Ok(folder) = cache::folder(args) else { return Default::default() };
     let (stored, damage) = Stored::read(&folder);
     if let Some(note) = &damage {
         tracing::warn!("{note}");
     }
-    let resolution = stored.resolution(&Setting::of(timer));
+    let resolution = stored.resolution(&Setting::of(timer, state));
     let mut notes: Vec<String> = damage.into_iter().collect();
     let points = resolution.points();
     if !points.is_empty() {
@@ -132,7 +133,7 @@ pub(super) fn known_resolution(args: &CacheArgs, timer: &dyn Timer) -> (Resoluti
         notes.push(format!("`selftest` found what can be told apart here: {}", points.join(", ")));
     } else if !stored.is_empty() {
         notes.push(
-            "the figures of `selftest` are of another device, software, timer or metric and are not used".to_owned(),
+            "the figures of `selftest` are of another device, software, timer, metric or state of the caches and are not used".to_owned(),
         );
     }
     (resolution, notes)
@@ -146,6 +147,7 @@ struct Document {
     timer: String,
     source: String,
     metric: String,
+    cache_state: CacheState,
     copies: u32,
     rounds: u32,
     programs: Vec<Point>,
@@ -163,7 +165,7 @@ struct Failed {
 
 impl Document {
     fn new(args: &SelftestArgs, timer: &dyn Timer) -> Self {
-        let Setting { device, timer: name, source, metric } = Setting::of(timer);
+        let Setting { device, timer: name, source, metric, cache_state } = Setting::of(timer, args.cache_state.into());
         Self {
             schema: 1,
             tool: concat!("autotune-lowered ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -171,6 +173,7 @@ impl Document {
             timer: name,
             source,
             metric,
+            cache_state,
             copies: args.copies,
             rounds: args.rounds,
             programs: Vec::new(),

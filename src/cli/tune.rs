@@ -57,7 +57,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let Some(timer) = timers.first() else { return Err(Fault::new(exit::USAGE, "`--devices` names no device")) };
     let of_timer = timer.notes().to_vec();
     let builds_programs = timer.builds_programs();
-    let (resolution, of_selftest) = selftest::known_resolution(&args.cache, &**timer);
+    let (resolution, of_selftest) = selftest::known_resolution(&args.cache, &**timer, args.cache_state.into());
     let by_name = match args.by_name {
         ByNameArg::Few => ByName::Few,
         ByNameArg::All => ByName::All,
@@ -85,6 +85,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         resolution,
         budget: args.budget,
         force: args.force,
+        cache_state: args.cache_state.into(),
         ..TuneOptions::default()
     };
     // one for each device: each draws its own bar
@@ -230,6 +231,7 @@ fn start(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, F
             let plugin = device::first_plugin(args.plugin)?;
             let mut options = device::options(args.plugin, &plugin, limits(args.limits))?;
             executables.clone_into(&mut options.executables);
+            options.compile_jobs = args.limits.compile_jobs.map(usize::from);
             options.metric = metric(args.metric);
             Ok(Box::new(PjrtTimer::start(&options).map_err(Fault::device)?))
         }

@@ -52,10 +52,11 @@ impl Field<'_> {
     /// apart, and beyond doubt.
     pub(super) fn beats(&self, candidate: usize, noise: &Noise, resolution: f64) -> bool {
         let gains = self.differences(self.baseline, candidate);
-        let least = self.rules.min_improvement.max(resolution);
+        // the one is a part of the baseline's time, the other a ratio that may be any number above one
+        let least = (-(1.0 - self.rules.min_improvement).ln()).max(resolution.ln_1p());
         candidate != self.baseline
             && gains.len() >= self.rules.min_rounds.max(1)
-            && median(&gains).is_some_and(|gain| (-gain).exp() <= 1.0 - least)
+            && median(&gains).is_some_and(|gain| gain >= least)
             && slower(&gains, noise) * WIN_ERROR >= self.competing as f64
     }
 }

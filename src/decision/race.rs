@@ -62,7 +62,7 @@ pub struct Standing {
     pub rounds: usize,
     /// What the baseline's repetitions tell.
     pub disturbance: Disturbance,
-    /// The least relative difference that can be told, 0.01 for one per cent.
+    /// The least relative difference that can be told: 0.01 where times have to differ by a factor of 1.01.
     pub resolution: f64,
     pub(super) noise: Noise,
 }
@@ -101,7 +101,7 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
     let leader = field.leader(&contenders);
     let noise = leader.map(|leader| field.noise(&contenders, leader)).unwrap_or_default();
     let of_leader = leader.map_or(0, |leader| field.differences(leader, baseline).len());
-    let resolution = field.half_width(&noise, of_leader).max(rules.resolution);
+    let resolution = field.half_width(&noise, of_leader).exp_m1().max(rules.resolution);
     let settled = leader.and_then(|leader| settled(&field, &contenders, leader, &noise, resolution));
     let rounds = contenders.iter().map(|&candidate| field.differences(candidate, baseline).len()).min().unwrap_or(0);
     Standing { contenders, leader, dropped, settled, rounds, disturbance, resolution, noise }

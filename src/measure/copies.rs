@@ -10,7 +10,7 @@ use super::program::MeasuredProgram;
 use super::run::job;
 use crate::array::ArraySpec;
 use crate::config::Config;
-use crate::timer::{Job, JobCandidate, Timer};
+use crate::timer::{CacheState, Job, JobCandidate, Timer};
 
 /// A job of `copies` candidates with the same program, each to be loaded by itself. The inputs are made from `parameters`,
 /// or where those are not known from what the timer says that the program takes.
@@ -19,13 +19,14 @@ pub fn job_of_copies(
     program: &MeasuredProgram,
     parameters: Option<&[ArraySpec]>,
     copies: usize,
+    cache_state: CacheState,
     scratch: &Path,
 ) -> Result<Job, MeasureError> {
     let file = program.write(scratch, "program")?;
     let specs = match parameters {
         Some(specs) => specs.to_vec(),
         None => {
-            timer.begin(&job(&file, Vec::new(), scratch))?;
+            timer.begin(&job(&file, Vec::new(), cache_state, scratch))?;
             let specs = timer.signature(0)?;
             specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?
         }
@@ -35,5 +36,5 @@ pub fn job_of_copies(
         let name = Map::from_iter([("copy".to_owned(), Value::from(number))]);
         JobCandidate { config: Config::new(name), program: Some(file.clone()) }
     };
-    Ok(Job { candidates: (0..copies).map(copy).collect(), ..job(&file, inputs, scratch) })
+    Ok(Job { candidates: (0..copies).map(copy).collect(), ..job(&file, inputs, cache_state, scratch) })
 }

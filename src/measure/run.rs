@@ -8,7 +8,7 @@ use super::program::MeasuredProgram;
 use crate::config::Config;
 use crate::label::Direction;
 use crate::profile::{Finding, Measurement};
-use crate::timer::{Failure, FailureKind, InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
+use crate::timer::{CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
 
 /// Iterations before those that count: caches are cold, and kernels may be loaded at their first launch.
 pub const WARM_UP: u32 = 1;
@@ -20,6 +20,8 @@ pub struct MeasureOptions {
     pub iterations: u32,
     /// Folder of input files; an argument without one is filled.
     pub inputs: Option<PathBuf>,
+    /// What every iteration finds in the caches.
+    pub cache_state: CacheState,
 }
 
 /// A program's times and how they came about.
@@ -50,11 +52,11 @@ pub fn measure(
     }
     let file = program.write(scratch, "program")?;
     // inputs are part of a job, and only the compiled program tells what they are
-    timer.begin(&job(&file, Vec::new(), scratch))?;
+    timer.begin(&job(&file, Vec::new(), options.cache_state, scratch))?;
     let specs = timer.signature(0)?;
     let specs = specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?;
     let (arrays, inputs) = make(&specs, options.inputs.as_deref(), program.donates, scratch)?;
-    timer.begin(&job(&file, arrays, scratch))?;
+    timer.begin(&job(&file, arrays, options.cache_state, scratch))?;
     timer.prepare(0)?;
     let round = timer.profile_round(&[(0, options.iterations.saturating_add(WARM_UP))]);
     let measured = match round {
@@ -73,7 +75,7 @@ pub fn measure(
     Ok(measured)
 }
 
-pub(super) fn job(file: &ProgramFile, inputs: Vec<InputArray>, scratch: &Path) -> Job {
+pub(super) fn job(file: &ProgramFile, inputs: Vec<InputArray>, cache_state: CacheState, scratch: &Path) -> Job {
     Job {
         op_id: "measure@v1".to_owned(),
         call_key: file.program.digest.to_short(),
@@ -81,6 +83,7 @@ pub(super) fn job(file: &ProgramFile, inputs: Vec<InputArray>, scratch: &Path) -
         inputs,
         candidates: vec![JobCandidate { config: Config::new(serde_json::Map::new()), program: Some(file.clone()) }],
         recipe: None,
+        cache_state,
         scratch: scratch.to_owned(),
     }
 }
@@ -101,10 +104,10 @@ fn control(timer: &mut dyn Timer, scratch: &Path) -> Result<(), Failure> {
     // what was prepared is not wanted again
     timer.end();
     timer.restart(&[])?;
-    timer.begin(&job(&file, Vec::new(), scratch))?;
+    timer.begin(&job(&file, Vec::new(), CacheState::Warm, scratch))?;
     let specs = timer.signature(0)?.unwrap_or_default();
     let (arrays, _) = make(&specs, None, false, scratch).map_err(of_scratch)?;
-    timer.begin(&job(&file, arrays, scratch))?;
+    timer.begin(&job(&file, arrays, CacheState::Warm, scratch))?;
     timer.prepare(0)?;
     let round = timer.profile_round(&[(0, 1)]);
     round.map(drop).map_err(|failure| {

@@ -6,8 +6,9 @@ use super::strategy::Plan;
 /// Up to so many configs there is nothing for a model to learn from.
 const FEW: usize = 16;
 
-/// Every config of a space of few, in its order; else the model, which suits any budget: its first questions are few, and
-/// with a budget for the whole space it asks for the good ones first.
+/// Every config in its order where the budget covers the space or there are few; else the model, which suits any smaller
+/// budget: its first questions are few, and each later one is the best that it knows.
 pub(super) fn choose(plan: &Plan<'_>) -> Kind {
-    if plan.space.count() <= FEW { Kind::Exhaustive } else { Kind::Model }
+    let count = plan.space.count();
+    if count <= FEW || plan.budget.is_some_and(|budget| budget >= count) { Kind::Exhaustive } else { Kind::Model }
 }

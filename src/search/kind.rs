@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// Starts a strategy. Whatever it is, the plan's priors are asked first.
+/// Starts a strategy. Whatever it is, the best of the plan's priors are asked first.
 pub fn start<'a>(kind: Kind, plan: &Plan<'a>) -> Box<dyn SearchStrategy + 'a> {
     let own: Box<dyn SearchStrategy + 'a> = match kind {
         Kind::Auto => return start(auto::choose(plan), plan),
@@ -54,5 +54,6 @@ pub fn start<'a>(kind: Kind, plan: &Plan<'a>) -> Box<dyn SearchStrategy + 'a> {
         Kind::Random => Box::new(Random::new(plan)),
         Kind::Exhaustive => Box::new(Exhaustive::new(plan)),
     };
-    if plan.priors.is_empty() { own } else { Box::new(Primed::new(plan, own)) }
+    // the model asks for them itself, and learns from all
+    if plan.priors.is_empty() || kind == Kind::Model { own } else { Box::new(Primed::new(plan, own)) }
 }

@@ -7,12 +7,15 @@
 //! [`simulate`] runs a strategy on a [`Recorded`] space, [`Scale`] scores it; `docs/search.md` has methods and figures.
 
 mod auto;
+mod budget;
+mod columns;
 mod draw;
 mod exhaustive;
 mod genetic;
 mod halving;
 mod history;
 mod kind;
+mod large;
 mod model;
 mod priors;
 mod random;
@@ -22,9 +25,11 @@ mod simulate;
 mod space;
 mod strategy;
 
+pub use budget::{Budget, NoBudget};
 pub use kind::{Kind, start};
+pub use large::{MAX_STEPS, SAMPLE};
 pub use recorded::{Analytic, Recorded, RecordedError, analytic, read};
 pub use score::{CUT_OFF, NoScale, Scale};
 pub use simulate::{Simulated, simulate};
 pub use space::{MAX_POINTS, NoSpace, Parameter, Space};
-pub use strategy::{Outcome, Plan, Prior, SearchStrategy};
+pub use strategy::{MAX_PRIORS, Outcome, Plan, Prior, SearchStrategy};

@@ -4,16 +4,17 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::candidates::{CandidateSpace, SpaceError};
+use super::columns::Columns;
+use crate::candidates::SpaceError;
 use crate::config::Config;
 
 /// Most configs a space may hold.
 pub const MAX_POINTS: usize = 1 << 20;
 /// Most parameters, and values of one of them.
-const MAX_PARAMETERS: usize = 128;
-const MAX_VALUES: usize = 1 << 15;
+pub(super) const MAX_PARAMETERS: usize = 128;
+pub(super) const MAX_VALUES: usize = 1 << 15;
 /// Deepest nesting of a config.
-const MAX_DEPTH: usize = 16;
+pub(super) const MAX_DEPTH: usize = 16;
 
 /// Why there is nothing that could be searched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,9 +22,12 @@ pub enum NoSpace {
     /// The constraints contradict each other, or nothing was listed.
     #[error("the space holds no config: its constraints exclude every one; loosen them")]
     Empty,
-    /// More configs than a search keeps.
-    #[error("the space holds more than {MAX_POINTS} configs; narrow its values or constraints")]
+    /// More listed configs than a search keeps.
+    #[error("more than {MAX_POINTS} configs are listed; list fewer, or describe them by parameters")]
     TooLarge,
+    /// Neither a config nor the proof that there is none.
+    #[error("no config was found in {0} steps through the values; narrow the values or loosen the constraints")]
+    NoneFound(u64),
     /// More parameters, values or nesting than a search keeps.
     #[error(
         "configs with more than {MAX_PARAMETERS} parameters, {MAX_VALUES} values of one, or {MAX_DEPTH} objects in each other"
@@ -40,10 +44,10 @@ pub enum NoSpace {
 /// One parameter: where it stands in a config, and the values that it takes.
 #[derive(Debug, Clone)]
 pub struct Parameter {
-    path: Vec<String>,
+    pub(super) path: Vec<String>,
     /// `None` where a config lacks the parameter.
-    values: Vec<Option<Value>>,
-    ordered: bool,
+    pub(super) values: Vec<Option<Value>>,
+    pub(super) ordered: bool,
 }
 
 impl Parameter {
@@ -68,13 +72,14 @@ impl Parameter {
 /// Only configs that exist are held, never the product of the values.
 #[derive(Debug, Clone)]
 pub struct Space {
-    parameters: Vec<Parameter>,
+    pub(super) parameters: Vec<Parameter>,
     /// Parameters with more than one value.
-    varying: Vec<usize>,
+    pub(super) varying: Vec<usize>,
     /// A point's levels, parameter by parameter, then the next point's.
-    levels: Vec<u16>,
-    places: HashMap<Box<[u16]>, u32>,
-    count: usize,
+    pub(super) levels: Vec<u16>,
+    pub(super) places: HashMap<Box<[u16]>, u32>,
+    pub(super) count: usize,
+    pub(super) sampled: bool,
 }
 
 impl Space {
@@ -90,16 +95,9 @@ impl Space {
         columns.into_space()
     }
 
-    /// The space of a candidate file: its constraints are walked, its product is not built.
-    ///
-    /// # Errors
-    /// As [`Space::new`], and where the walk fails.
-    pub fn of_candidates(candidates: &CandidateSpace) -> Result<Self, NoSpace> {
-        let mut columns = Columns::default();
-        for config in candidates.configs() {
-            columns.add(&config?)?;
-        }
-        columns.into_space()
+    /// Whether these are configs by chance of a space that is too large to hold.
+    pub fn is_sample(&self) -> bool {
+        self.sampled
     }
 
     /// How many configs there are, at least one.
@@ -208,122 +206,6 @@ impl Space {
             parameter.values.iter().position(|known| known.as_ref() == value).map(|level| level as u16)
         };
         self.parameters.iter().map(level).collect()
-    }
-}
-
-/// Configs as they are read, column by column.
-#[derive(Default)]
-struct Columns {
-    paths: HashMap<Vec<String>, usize>,
-    columns: Vec<Column>,
-    rows: usize,
-}
-
-#[derive(Default)]
-struct Column {
-    path: Vec<String>,
-    /// Values' numbers by their canonical text.
-    known: HashMap<String, u16>,
-    values: Vec<Value>,
-    /// For each row the value's number and 1, or 0.
-    rows: Vec<u16>,
-}
-
-impl Columns {
-    fn add(&mut self, config: &Config) -> Result<(), NoSpace> {
-        if self.rows == MAX_POINTS {
-            return Err(NoSpace::TooLarge);
-        }
-        self.add_object(config.as_map(), &mut Vec::new())?;
-        self.rows += 1;
-        Ok(())
-    }
-
-    fn add_object(&mut self, fields: &Map<String, Value>, path: &mut Vec<String>) -> Result<(), NoSpace> {
-        if path.len() == MAX_DEPTH {
-            return Err(NoSpace::TooWide);
-        }
-        for (name, value) in fields {
-            path.push(name.clone());
-            match value {
-                Value::Object(inner) if !inner.is_empty() => self.add_object(inner, path)?,
-                value => self.add_value(path, value)?,
-            }
-            path.pop();
-        }
-        Ok(())
-    }
-
-    fn add_value(&mut self, path: &[String], value: &Value) -> Result<(), NoSpace> {
-        let place = match self.paths.get(path) {
-            Some(&place) => place,
-            None if self.columns.len() == MAX_PARAMETERS => return Err(NoSpace::TooWide),
-            None => {
-                self.paths.insert(path.to_vec(), self.columns.len());
-                self.columns.push(Column { path: path.to_vec(), ..Column::default() });
-                self.columns.len() - 1
-            }
-        };
-        let Some(column) = self.columns.get_mut(place) else { return Err(NoSpace::TooWide) };
-        let text = value.to_string();
-        let number = match column.known.get(&text) {
-            Some(&number) => number,
-            None if column.values.len() == MAX_VALUES => return Err(NoSpace::TooWide),
-            None => {
-                let number = column.values.len() as u16;
-                column.known.insert(text, number);
-                column.values.push(value.clone());
-                number
-            }
-        };
-        column.rows.resize(self.rows, 0);
-        column.rows.push(number + 1);
-        Ok(())
-    }
-
-    fn into_space(self) -> Result<Space, NoSpace> {
-        let Self { mut columns, rows: count, .. } = self;
-        if count == 0 {
-            return Err(NoSpace::Empty);
-        }
-        let width = columns.len();
-        let mut levels = vec![0; count * width];
-        let mut parameters = Vec::new();
-        for (place, column) in columns.iter_mut().enumerate() {
-            column.rows.resize(count, 0);
-            let lacking = column.rows.contains(&0);
-            let ordered = !lacking && column.values.iter().all(Value::is_number);
-            let mut order: Vec<usize> = (0..column.values.len()).collect();
-            if ordered {
-                let number = |&index: &usize| column.values.get(index).and_then(Value::as_f64).unwrap_or_default();
-                order.sort_by(|a, b| number(a).total_cmp(&number(b)));
-            }
-            let mut level_of = vec![0_u16; column.values.len() + 1];
-            let mut values: Vec<Option<Value>> = if lacking { vec![None] } else { Vec::new() };
-            for index in order {
-                if let Some(slot) = level_of.get_mut(index + 1) {
-                    *slot = values.len() as u16;
-                }
-                values.push(column.values.get(index).cloned());
-            }
-            for (row, &number) in column.rows.iter().enumerate() {
-                if let (Some(slot), Some(&level)) =
-                    (levels.get_mut(row * width + place), level_of.get(usize::from(number)))
-                {
-                    *slot = level;
-                }
-            }
-            parameters.push(Parameter { path: column.path.clone(), values, ordered });
-        }
-        let varying = (0..width).filter(|&at| parameters.get(at).is_some_and(|p| p.values.len() > 1)).collect();
-        let mut space = Space { parameters, varying, levels, places: HashMap::with_capacity(count), count };
-        for point in 0..count {
-            let row: Box<[u16]> = space.levels(point).into();
-            if space.places.insert(row, point as u32).is_some() {
-                return Err(NoSpace::Twice(space.config(point).to_string()));
-            }
-        }
-        Ok(space)
     }
 }
 

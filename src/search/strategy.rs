@@ -20,7 +20,10 @@ impl Outcome {
     }
 }
 
-/// A config that did well for a neighbour: the same operation with other shapes, or on another device.
+/// Most priors that a strategy takes; of more the best are taken.
+pub const MAX_PRIORS: usize = 256;
+
+/// A config measured for a neighbour, good or not: the same operation with other shapes, or on another device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prior {
     /// The neighbour's config; it need not be one of the space.
@@ -38,7 +41,7 @@ pub struct Plan<'a> {
     pub seed: u64,
     /// How many evaluations there will be at most; `None` where that is not known.
     pub budget: Option<usize>,
-    /// What is known from neighbours.
+    /// What is known from neighbours, up to [`MAX_PRIORS`] of it, in any order.
     pub priors: &'a [Prior],
 }
 

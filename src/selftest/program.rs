@@ -26,6 +26,15 @@ const MATMUL: &str = "module @matmul {
 }
 ";
 
+/// Milliseconds: all cores, beyond the inner caches.
+const LARGE_MATMUL: &str = "module @large_matmul {
+  func.func public @main(%x: tensor<768x768xf32>, %y: tensor<768x768xf32>) -> tensor<768x768xf32> {
+    %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<768x768xf32>, tensor<768x768xf32>) -> tensor<768x768xf32>
+    return %0 : tensor<768x768xf32>
+  }
+}
+";
+
 /// 4 MiB read once.
 const REDUCTION: &str = "module @reduction {
   func.func public @main(%x: tensor<1024x1024xf32>) -> tensor<1024xf32> {
@@ -54,12 +63,13 @@ impl SelftestProgram {
         Ok(Self { name, program: MeasuredProgram::open(path)?, parameters: None })
     }
 
-    /// Programs that any plugin runs, from microseconds to about a millisecond.
+    /// Programs that any plugin runs, from microseconds to milliseconds.
     pub fn own() -> Vec<Self> {
         let square = |side| ArraySpec::new(DType::F32, [side, side]);
         let own = [
             ("elementwise", ELEMENTWISE, vec![ArraySpec::new(DType::F32, [4096])]),
             ("matmul", MATMUL, vec![square(256), square(256)]),
+            ("large-matmul", LARGE_MATMUL, vec![square(768), square(768)]),
             ("reduction", REDUCTION, vec![square(1024)]),
         ];
         let program = |(name, text, parameters): (&str, &str, _)| Self {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use super::figures::Figures;
 use super::program::SelftestProgram;
 use crate::measure::{MeasureError, job_of_copies};
-use crate::timer::{Failure, Timer};
+use crate::timer::{CacheState, Failure, Timer};
 use crate::tune::{CopiesError, Event, TuneOptions, measure_copies};
 
 /// How much is measured.
@@ -16,6 +16,8 @@ pub struct SelftestOptions {
     pub copies: usize,
     /// Rounds that count, at least six.
     pub rounds: u32,
+    /// What every run finds in the caches.
+    pub cache_state: CacheState,
 }
 
 /// Why a program has no figures.
@@ -48,8 +50,10 @@ pub fn selftest(
 ) -> Result<Figures, SelftestError> {
     let name = program.name.clone();
     on_event(Event::Started { index, of, name, programs: options.copies, rounds_kept: 0 });
-    let job = job_of_copies(timer, &program.program, program.parameters.as_deref(), options.copies, scratch)?;
-    let tune = TuneOptions { rounds: options.rounds, ..TuneOptions::default() };
+    let SelftestOptions { copies, rounds, cache_state } = *options;
+    let parameters = program.parameters.as_deref();
+    let job = job_of_copies(timer, &program.program, parameters, copies, cache_state, scratch)?;
+    let tune = TuneOptions { rounds, cache_state, ..TuneOptions::default() };
     let copies = measure_copies(timer, &job, &tune, cancel, on_event)?;
     if let Some(failure) = copies.failures.into_values().next() {
         return Err(SelftestError::Copy(failure));

@@ -12,7 +12,7 @@ use crate::cache::{FolderLock, StoreError};
 use crate::decision::Resolution;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
-use crate::timer::Timer;
+use crate::timer::{CacheState, Timer};
 
 /// Name of the file inside a cache folder.
 pub const SELFTEST_FILE: &str = "selftest-v1.json";
@@ -26,7 +26,7 @@ const MAX_SETTINGS: usize = 64;
 /// Most programs of one setting, likewise.
 const MAX_POINTS: usize = 32;
 
-/// What figures belong to: those of another device, other software, another timer or metric say nothing here.
+/// What figures belong to: those of another device, other software, another timer, metric or state of the caches say nothing here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     /// The device and the software around it.
@@ -37,16 +37,20 @@ pub struct Setting {
     pub source: String,
     /// What of an execution is its duration.
     pub metric: String,
+    /// What every run found in the caches.
+    #[serde(default, skip_serializing_if = "CacheState::is_warm")]
+    pub cache_state: CacheState,
 }
 
 impl Setting {
     /// That of a timer.
-    pub fn of(timer: &dyn Timer) -> Self {
+    pub fn of(timer: &dyn Timer, cache_state: CacheState) -> Self {
         Self {
             device: timer.device().clone(),
             timer: timer.name().to_owned(),
             source: timer.source().to_string(),
             metric: timer.metric().to_string(),
+            cache_state,
         }
     }
 }
@@ -209,6 +213,7 @@ mod tests {
             timer: timer.to_owned(),
             source: "host-wall".to_owned(),
             metric: "elapsed".to_owned(),
+            cache_state: CacheState::Warm,
         }
     }
 
@@ -250,6 +255,8 @@ mod tests {
         let mut other = setting("pjrt");
         other.device.environment.xla_flags = vec!["--xla_cpu_enable_fast_math=true".into()];
         assert_eq!(stored.resolution(&other), Resolution::default());
+        let cold = Setting { cache_state: CacheState::Cold, ..setting("pjrt") };
+        assert_eq!(stored.resolution(&cold), Resolution::default());
         assert_eq!(stored.resolution(&Setting { metric: "span".into(), ..setting("pjrt") }), Resolution::default());
     }
 

@@ -1,13 +1,16 @@
 //! A measuring worker with what it has to know again after a restart: the part that all process timers share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::client::{Limits, WorkerClient, WorkerCommand};
-use super::model::{Failure, FailureKind, InputArray, Job, OutputArray};
+use super::cut_off::{CutOff, Limit, Waiting};
+use super::model::{CacheState, Failure, FailureKind, InputArray, Job, OutputArray, Source, means, runs_of_batches};
 use super::profiled::ProfiledRound;
 use super::protocol::{
     BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, Measured, Outputs, Profiled, Signature, capability,
+    one_line,
 };
 use crate::array::{ArraySpec, MAX_ARRAY_BYTES};
 
@@ -23,6 +26,9 @@ pub(crate) struct Bench {
     prepared: BTreeMap<usize, LoadParams>,
     /// Why a candidate that was prepared is not loaded in this epoch.
     missing: BTreeMap<usize, Failure>,
+    /// Candidates that the worker may still be compiling in the background.
+    ahead: BTreeSet<usize>,
+    cut_off: CutOff,
 }
 
 impl Bench {
@@ -37,6 +43,8 @@ impl Bench {
             inputs: Vec::new(),
             prepared: BTreeMap::new(),
             missing: BTreeMap::new(),
+            ahead: BTreeSet::new(),
+            cut_off: CutOff::default(),
         }
     }
 
@@ -48,28 +56,65 @@ impl Bench {
         self.epoch
     }
 
+    /// What the worker's clock can tell, where it reads one around a run.
+    pub(crate) fn clock_resolution_ns(&self) -> Option<u64> {
+        let by_clock = self.hello.source == Source::HostWall && !self.hello.can(capability::PROFILE);
+        self.hello.clock_resolution_ns.filter(|&resolution| by_clock && resolution > 0)
+    }
+
     pub(crate) fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        self.check_caches(job.cache_state)?;
         let params = BeginParams {
             op_id: job.op_id.clone(),
             call_key: job.call_key.clone(),
             direction: job.direction,
             inputs: job.inputs.iter().map(Input::from).collect(),
             recipe: job.recipe.clone(),
+            cache_state: job.cache_state,
             scratch: job.scratch.clone(),
         };
         self.prepared.clear();
         self.missing.clear();
+        self.ahead.clear();
+        self.cut_off = CutOff::of(job);
         self.inputs.clone_from(&job.inputs);
         self.begin = Some(params.clone());
         let limit = self.limits.load;
         self.client()?.request::<serde_json::Value>(Call::Begin(params), limit).map(drop)
     }
 
+    /// A worker that knows nothing of caches would measure warm ones and nobody would know.
+    fn check_caches(&self, state: CacheState) -> Result<(), Failure> {
+        if state.is_warm() || self.hello.can(capability::COLD_CACHES) {
+            return Ok(());
+        }
+        let message = format!(
+            "the worker `{}` cannot measure with {state} caches, `--timer pjrt` and `--timer jax` can; or leave \
+             `--cache-state` out",
+            one_line(&self.hello.worker, 100)
+        );
+        Err(Failure::new(FailureKind::Device, message))
+    }
+
+    /// The longest run that need be awaited, until the next job.
+    pub(crate) fn cut_off(&mut self, longest_run: Option<Duration>) {
+        self.cut_off.longest_run = longest_run;
+    }
+
+    /// How long a call that runs candidates may take. What is compiled in the background may have to be waited for first.
+    fn limit(&self, waiting: Waiting) -> Limit {
+        let cut_off = if self.ahead.is_empty() { self.cut_off } else { CutOff::default() };
+        cut_off.limit(waiting, self.limits.measure)
+    }
+
     /// Lets the worker compile a candidate in the background. After a restart that is not done again: candidates are then
     /// loaded one by one, so that one that breaks the worker is the one that is blamed.
     pub(crate) fn compile_ahead(&mut self, params: LoadParams) -> Result<(), Failure> {
         let limit = self.limits.load;
-        self.client()?.request::<serde_json::Value>(Call::CompileAhead(params), limit).map(drop)
+        let candidate = params.candidate;
+        self.client()?.request::<serde_json::Value>(Call::CompileAhead(params), limit)?;
+        self.ahead.insert(candidate);
+        Ok(())
     }
 
     /// Loads a candidate, and from now on after each restart.
@@ -82,6 +127,7 @@ impl Bench {
             check_signature(signature, &self.inputs)?;
         }
         self.missing.remove(&candidate);
+        self.ahead.remove(&candidate);
         self.prepared.insert(candidate, params);
         Ok(loaded)
     }
@@ -94,12 +140,35 @@ impl Bench {
     }
 
     pub(crate) fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        self.measure_runs(candidate, runs, 1)
+    }
+
+    /// Durations of `batch` runs each. A worker that times single runs gives their means; so does one whose caches are
+    /// flushed before every run, since a batch would warm them.
+    pub(crate) fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
+        let runs = runs_of_batches(samples, batch)?;
+        let is_warm = self.begin.as_ref().is_none_or(|begin| begin.cache_state.is_warm());
+        if is_warm && self.hello.can(capability::BATCHES) {
+            return self.measure_runs(candidate, runs, batch);
+        }
+        Ok(means(&self.measure_runs(candidate, runs, 1)?, batch))
+    }
+
+    fn measure_runs(&mut self, candidate: usize, runs: u32, batch: u32) -> Result<Vec<u64>, Failure> {
         self.check_loaded(candidate)?;
-        let limit = self.limits.measure;
-        let measured: Measured = self.client()?.request(Call::Measure { candidate, runs }, limit)?;
-        if measured.samples_ns.len() != runs as usize {
-            let message = format!("{} samples for {runs} runs of candidate {candidate}", measured.samples_ns.len());
+        let limit = self.limit(Waiting::Measure { runs: u64::from(runs) });
+        let call = Call::Measure { candidate, runs, batch };
+        let measured: Result<Measured, Failure> = self.client()?.request(call, limit.time);
+        let measured = measured.map_err(|failure| limit.explain(failure))?;
+        let expected = (runs / batch.max(1)) as usize;
+        if measured.samples_ns.len() != expected {
+            let batches = if batch == 1 { String::new() } else { format!(" in batches of {batch}") };
+            let count = measured.samples_ns.len();
+            let message = format!("{count} samples for {runs} runs{batches} of candidate {candidate}");
             return Err(Failure::new(FailureKind::Protocol, message));
+        }
+        if let Some(reason) = &measured.single_runs {
+            tracing::info!("candidate {candidate}: {}", one_line(reason, 300));
         }
         Ok(measured.samples_ns)
     }
@@ -116,17 +185,22 @@ impl Bench {
         for &(candidate, _) in launches {
             self.check_loaded(candidate)?;
         }
-        let limit = self.limits.measure;
+        let limit = self.limit(Waiting::Round { runs: launches.iter().map(|&(_, runs)| u64::from(runs)).sum() });
         let asked = launches.iter().map(|&(candidate, runs)| Launch { candidate, runs }).collect();
-        let profiled: Profiled = self.client()?.request(Call::MeasureRound { launches: asked, folder }, limit)?;
+        let call = Call::MeasureRound { launches: asked, folder };
+        let profiled: Result<Profiled, Failure> = self.client()?.request(call, limit.time);
+        let profiled = profiled.map_err(|failure| limit.explain(failure))?;
+        // a round begins when nothing is compiled any more
+        self.ahead.clear();
         ProfiledRound::read(&profiled, launches)
     }
 
     pub(crate) fn outputs(&mut self, candidate: usize, folder: PathBuf) -> Result<Vec<OutputArray>, Failure> {
         self.check_loaded(candidate)?;
-        let limit = self.limits.measure;
+        let limit = self.limit(Waiting::Outputs);
         let call = Call::Outputs { candidate, folder: folder.clone() };
-        let outputs: Outputs = self.client()?.request(call, limit)?;
+        let outputs: Result<Outputs, Failure> = self.client()?.request(call, limit.time);
+        let outputs = outputs.map_err(|failure| limit.explain(failure))?;
         outputs.outputs.into_iter().map(|output| check_output(output.into(), &folder)).collect()
     }
 
@@ -150,6 +224,7 @@ impl Bench {
     /// epoch with its reason, and the worker is started once more: one candidate never costs the others.
     pub(crate) fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
         self.missing.clear();
+        self.ahead.clear();
         for &candidate in without.iter().filter(|candidate| self.prepared.contains_key(candidate)) {
             let message = format!("candidate {candidate} was left out when the worker was restarted");
             self.missing.insert(candidate, Failure::new(FailureKind::NoProgram, message));
@@ -204,6 +279,8 @@ impl Bench {
         self.inputs.clear();
         self.prepared.clear();
         self.missing.clear();
+        self.ahead.clear();
+        self.cut_off = CutOff::default();
         let limit = self.limits.load;
         if let Some(client) = &mut self.client
             && client.request::<serde_json::Value>(Call::End {}, limit).is_err()

@@ -2,14 +2,17 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use super::bench::Bench;
 use super::client::{Limits, WorkerClient, WorkerCommand};
-use super::model::{Failure, FailureKind, Job, JobCandidate, Metric, OutputArray, Prepared, Source, Timer};
+use super::model::{
+    Failure, FailureKind, Job, JobCandidate, Metric, OutputArray, Prepared, Source, Timer, means, runs_of_batches,
+};
 use super::profiled::{ProfiledRound, default_metric};
 use super::protocol::{LoadParams, ProgramRef, capability};
 use crate::array::ArraySpec;
-use crate::device::DeviceFingerprint;
+use crate::device::{DeviceFingerprint, xla_autotuning};
 
 /// Drives one worker of someone else's.
 pub struct CommandTimer {
@@ -63,7 +66,12 @@ impl CommandTimer {
         let mut client = WorkerClient::spawn(&worker, &limits)?;
         let hello = client.hello(&limits)?;
         let device = hello.devices.get(hello.device).cloned();
-        let device = device.ok_or_else(|| Failure::new(FailureKind::Device, "the worker shows no device"))?;
+        let mut device = device.ok_or_else(|| Failure::new(FailureKind::Device, "the worker shows no device"))?;
+        if script.is_some() {
+            // what compiles for JAX is XLA
+            device.environment.xla_autotuning =
+                xla_autotuning(&device.identity.platform, &device.environment.xla_flags);
+        }
         let from_profile = hello.can(capability::PROFILE);
         let metric = match metric {
             Some(Metric::Elapsed) if from_profile => {
@@ -113,6 +121,10 @@ impl Timer for CommandTimer {
         &self.bench.hello().notes
     }
 
+    fn clock_resolution_ns(&self) -> Option<u64> {
+        self.bench.clock_resolution_ns()
+    }
+
     fn device(&self) -> &DeviceFingerprint {
         &self.device
     }
@@ -148,7 +160,7 @@ impl Timer for CommandTimer {
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let params = self.load_params(candidate)?;
         let loaded = self.bench.load(params)?;
-        Ok(Prepared { compile_ns: loaded.compile_ns, reused: false })
+        Ok(Prepared { compile_ns: loaded.compile_ns, cpu_ns: loaded.cpu_ns, reused: false })
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
@@ -156,6 +168,18 @@ impl Timer for CommandTimer {
             return self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default());
         }
         self.bench.measure(candidate, runs)
+    }
+
+    fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
+        if self.measures_rounds() {
+            let runs = runs_of_batches(samples, batch)?;
+            return Ok(means(&self.measure(candidate, runs)?, batch));
+        }
+        self.bench.measure_batches(candidate, samples, batch)
+    }
+
+    fn cut_off(&mut self, longest_run: Option<Duration>) {
+        self.bench.cut_off(longest_run);
     }
 
     fn measures_rounds(&self) -> bool {

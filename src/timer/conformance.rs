@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::client::{Limits, WorkerClient, WorkerCommand};
-use super::model::{Failure, FailureKind, Metric};
+use super::model::{CacheState, Failure, FailureKind, Metric, Source};
 use super::profiled::ProfiledRound;
 use super::protocol::{
     BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, MAX_LINE_BYTES, Measured, Outputs, PROTOCOL_VERSION,
@@ -177,30 +177,17 @@ impl Trial {
 
     fn job(&mut self, client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, hello: &Hello) {
         let (can_build, profiles) = (hello.can(capability::BUILD_PROGRAMS), hello.can(capability::PROFILE));
-        let input = |name: &str, path: &Path, donated: bool| {
-            let spec = "f32[4]".parse().map_err(|error| Failure::new(FailureKind::Protocol, format!("{error}")));
-            spec.map(|spec| Input { name: name.to_owned(), spec, path: path.to_owned(), donated })
-        };
-        let begun =
-            input("a", &files.a, false).and_then(|a| Ok(vec![a, input("b", &files.b, true)?])).and_then(|inputs| {
-                let params = BeginParams {
-                    op_id: "conformance@v1".to_owned(),
-                    call_key: "0000000000000000".to_owned(),
-                    direction: Direction::Forward,
-                    inputs,
-                    recipe: None,
-                    scratch: files.folder.clone(),
-                };
-                client.request::<Value>(Call::Begin(params), limits.load).map(drop)
-            });
+        if let Some(resolution) = hello.clock_resolution_ns {
+            self.step(
+                "the resolution that `hello` tells is one of a clock",
+                expect_resolution(hello.source, resolution),
+            );
+        }
+        let begun = begin(client, limits, files, CacheState::Warm);
         if !self.step("`begin` takes inputs, a donated one too", begun) {
             return;
         }
-        let program = ProgramRef { format: ProgramFormat::StablehloText, path: files.program.clone() };
-        let program = (!can_build).then_some(program);
-        let params =
-            LoadParams { candidate: 7, config: Config::new(serde_json::Map::new()), program, executable: None };
-        let loaded = client.request::<Loaded>(Call::Load(params), limits.compile);
+        let loaded = load(client, limits, files, can_build);
         if can_build && loaded.as_ref().is_err_and(|failure| !failure.needs_restart()) {
             self.skip("a job is done", "the worker builds its own programs and knows none of this operation");
             return;
@@ -221,6 +208,19 @@ impl Trial {
                 other => Err(format!("{other} samples for 5 runs")),
             }),
         );
+        if hello.can(capability::BATCHES) {
+            let asked = |client: &mut WorkerClient, runs| {
+                let call = Call::Measure { candidate: 7, runs, batch: 3 };
+                client.request::<Measured>(call, limits.measure)
+            };
+            let batches = asked(client, 6).map_err(|failure| failure.to_string());
+            let batches = batches.and_then(|measured| match measured.samples_ns.len() {
+                2 => Ok(()),
+                other => Err(format!("{other} samples for 6 runs in batches of 3")),
+            });
+            self.step("`measure` gives one sample for each `batch`", batches);
+            self.step("a `batch` that is cut short is refused", refused(client, |client| asked(client, 7)));
+        }
         let outputs =
             client.request::<Outputs>(Call::Outputs { candidate: 7, folder: files.folder.clone() }, limits.measure);
         let outputs = outputs.map_err(|failure| failure.to_string());
@@ -230,15 +230,35 @@ impl Trial {
         );
         let ended = client.request::<Value>(Call::End {}, limits.load).map(drop);
         self.step("`end` ends the job", ended);
-        let again = measure(client, limits, files, profiles, 1);
-        self.step(
-            "after `end` the candidate is gone",
-            match again {
-                Err(failure) if failure.kind == FailureKind::Protocol && !client.is_gone() => Ok(()),
-                Err(failure) => Err(format!("an error of kind `protocol` is due: {failure}")),
-                Ok(_) => Err("it was measured".to_owned()),
-            },
+        let again = refused(client, |client| measure(client, limits, files, profiles, 1));
+        self.step("after `end` the candidate is gone", again);
+        if hello.can(capability::COLD_CACHES) {
+            self.cold_job(client, limits, files, hello);
+        }
+    }
+
+    /// The same job with cold caches.
+    fn cold_job(&mut self, client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, hello: &Hello) {
+        let (can_build, profiles) = (hello.can(capability::BUILD_PROGRAMS), hello.can(capability::PROFILE));
+        let samples = begin(client, limits, files, CacheState::Cold)
+            .and_then(|()| load(client, limits, files, can_build))
+            .and_then(|_| measure(client, limits, files, profiles, 2));
+        let samples = samples.map_err(|failure| failure.to_string());
+        let step = self.step(
+            "a job with cold caches is measured",
+            samples.and_then(|samples| match samples.len() {
+                2 => Ok(()),
+                other => Err(format!("{other} samples for 2 runs")),
+            }),
         );
+        if step && hello.can(capability::BATCHES) {
+            let batch = |client: &mut WorkerClient| {
+                let call = Call::Measure { candidate: 7, runs: 6, batch: 3 };
+                client.request::<Measured>(call, limits.measure)
+            };
+            self.step("with cold caches a `batch` is refused", refused(client, batch));
+        }
+        let _ = client.request::<Value>(Call::End {}, limits.load);
     }
 
     fn endings(&mut self, mut client: WorkerClient, command: &WorkerCommand, limits: &Limits) -> Result<(), Failure> {
@@ -251,6 +271,57 @@ impl Trial {
         let closed = client.hello(limits).map_err(|failure| failure.to_string()).and_then(|_| ends(&mut client));
         self.step("closing its stdin ends the worker", closed);
         Ok(())
+    }
+}
+
+fn begin(
+    client: &mut WorkerClient,
+    limits: &Limits,
+    files: &TrialFiles,
+    cache_state: CacheState,
+) -> Result<(), Failure> {
+    let input = |name: &str, path: &Path, donated: bool| {
+        let spec = "f32[4]".parse().map_err(|error| Failure::new(FailureKind::Protocol, format!("{error}")));
+        spec.map(|spec| Input { name: name.to_owned(), spec, path: path.to_owned(), donated })
+    };
+    let params = BeginParams {
+        op_id: "conformance@v1".to_owned(),
+        call_key: "0000000000000000".to_owned(),
+        direction: Direction::Forward,
+        inputs: vec![input("a", &files.a, false)?, input("b", &files.b, true)?],
+        recipe: None,
+        cache_state,
+        scratch: files.folder.clone(),
+    };
+    client.request::<Value>(Call::Begin(params), limits.load).map(drop)
+}
+
+fn load(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, can_build: bool) -> Result<Loaded, Failure> {
+    let program = ProgramRef { format: ProgramFormat::StablehloText, path: files.program.clone() };
+    let program = (!can_build).then_some(program);
+    let params = LoadParams { candidate: 7, config: Config::new(serde_json::Map::new()), program, executable: None };
+    client.request(Call::Load(params), limits.compile)
+}
+
+/// An error of kind `protocol`, after which the worker goes on.
+fn refused<T>(
+    client: &mut WorkerClient,
+    mut ask: impl FnMut(&mut WorkerClient) -> Result<T, Failure>,
+) -> Result<(), String> {
+    match ask(client) {
+        Err(failure) if failure.kind == FailureKind::Protocol && !client.is_gone() => Ok(()),
+        Err(failure) => Err(format!("an error of kind `protocol` is due: {failure}")),
+        Ok(_) => Err("it was measured".to_owned()),
+    }
+}
+
+fn expect_resolution(source: Source, resolution_ns: u64) -> Result<(), String> {
+    if source != Source::HostWall {
+        return Err(format!("no clock is read around a run whose time is of the source `{source}`"));
+    }
+    match resolution_ns {
+        1..1_000_000_000 => Ok(()),
+        other => Err(format!("{other} ns")),
     }
 }
 
@@ -269,7 +340,7 @@ fn measure(
         let round = ProfiledRound::read(&profiled, &[(7, runs)])?;
         return Ok(round.durations(Metric::Span).pop().unwrap_or_default());
     }
-    let measured: Measured = client.request(Call::Measure { candidate: 7, runs }, limits.measure)?;
+    let measured: Measured = client.request(Call::Measure { candidate: 7, runs, batch: 1 }, limits.measure)?;
     Ok(measured.samples_ns)
 }
 

@@ -2,8 +2,11 @@
 
 mod bench;
 mod client;
+#[cfg(feature = "pjrt")]
+mod clock;
 mod command;
 pub mod conformance;
+mod cut_off;
 pub mod exec;
 mod model;
 mod partitions;
@@ -18,7 +21,8 @@ pub(crate) mod subscriber;
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;
 pub use model::{
-    Failure, FailureKind, InputArray, Job, JobCandidate, Metric, OutputArray, Prepared, ProgramFile, Source, Timer,
+    CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, Metric, OutputArray, Prepared, ProgramFile,
+    Source, Timer,
 };
 pub use profiled::ProfiledRound;
 pub use replay::{KeepingTimer, ProfileReplay, ReplayTimer};

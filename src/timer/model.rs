@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::profiled::ProfiledRound;
+use super::protocol::MAX_RUNS;
 use crate::array::ArraySpec;
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
@@ -53,6 +55,35 @@ impl fmt::Display for Metric {
             Self::Elapsed => "elapsed",
             Self::Span => "span",
             Self::Busy => "busy",
+        })
+    }
+}
+
+/// What a run finds in the caches; samples of different states never meet in one decision.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheState {
+    /// What the run before left.
+    #[default]
+    Warm,
+    /// Nothing of the program's: caches are flushed before every run, outside the timed region.
+    Cold,
+}
+
+impl CacheState {
+    /// Whether it is the usual state, which is not written down.
+    // serde hands over a reference to the field
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    pub fn is_warm(&self) -> bool {
+        *self == Self::Warm
+    }
+}
+
+impl fmt::Display for CacheState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Warm => "warm",
+            Self::Cold => "cold",
         })
     }
 }
@@ -112,6 +143,8 @@ pub struct Job {
     pub candidates: Vec<JobCandidate>,
     /// How a worker builds the programs that could not be lowered; a recorder's and a worker's own affair.
     pub recipe: Option<serde_json::Value>,
+    /// What every run that is timed finds in the caches.
+    pub cache_state: CacheState,
     /// A private folder for outputs and executables, there until the job ends.
     pub scratch: PathBuf,
 }
@@ -202,6 +235,9 @@ impl Failure {
 pub struct Prepared {
     /// Time of the compilation, nanoseconds; zero when the executable was kept from before.
     pub compile_ns: u64,
+    /// Processor time of the whole worker in it, nanoseconds; zero where the timer cannot tell.
+    #[serde(default, skip_serializing_if = "super::protocol::is_zero")]
+    pub cpu_ns: u64,
     /// Whether the executable came from the store of executables.
     pub reused: bool,
 }
@@ -227,6 +263,12 @@ pub trait Timer: Send {
     /// Things that the user should know, one line each: why times come from where they do, for instance.
     fn notes(&self) -> &[String] {
         &[]
+    }
+
+    /// What the clock of the samples can tell, nanoseconds: the larger of its step and of what reading it costs. `None`
+    /// where that is not known, or where no clock is read around a run: durations from profiles have none.
+    fn clock_resolution_ns(&self) -> Option<u64> {
+        None
     }
 
     /// The device that samples come from.
@@ -258,6 +300,17 @@ pub trait Timer: Send {
     /// Runs a loaded candidate `runs` times; one duration in nanoseconds for each, launch to completion.
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure>;
 
+    /// Takes `samples` durations, nanoseconds, each the mean of `batch` runs that follow each other: for candidates so fast
+    /// that the clock cannot tell one run. A timer that cannot time several runs together takes the mean of single ones.
+    fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
+        let runs = runs_of_batches(samples, batch)?;
+        Ok(means(&self.measure(candidate, runs)?, batch))
+    }
+
+    /// From now on and until the next [`begin`](Self::begin), a run that takes longer need not be awaited: it is a failure of
+    /// kind `timeout`. `None` leaves the limits as they were set up.
+    fn cut_off(&mut self, _longest_run: Option<Duration>) {}
+
     /// Whether [`measure_round`](Self::measure_round) takes a whole round in one go.
     fn measures_rounds(&self) -> bool {
         false
@@ -285,4 +338,39 @@ pub trait Timer: Send {
 
     /// Ends the job: candidates and inputs are dropped.
     fn end(&mut self);
+}
+
+/// How often a candidate runs for so many batches, where that is allowed.
+pub(crate) fn runs_of_batches(samples: u32, batch: u32) -> Result<u32, Failure> {
+    let runs = samples.checked_mul(batch).filter(|&runs| batch > 0 && runs <= MAX_RUNS);
+    runs.ok_or_else(|| {
+        let message = format!("{samples} batches of {batch} runs: 1 to {MAX_RUNS} runs in all can be asked for");
+        Failure::new(FailureKind::Protocol, message)
+    })
+}
+
+/// The mean of each `batch` durations, rounded.
+pub(crate) fn means(durations: &[u64], batch: u32) -> Vec<u64> {
+    let count = batch.max(1);
+    let mean = |chunk: &[u64]| {
+        let sum: u128 = chunk.iter().copied().map(u128::from).sum();
+        let count = chunk.len() as u128;
+        u64::try_from((sum + count / 2) / count).unwrap_or(u64::MAX)
+    };
+    durations.chunks(count as usize).map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_bounded_and_give_their_means() {
+        assert_eq!(runs_of_batches(20, 500).unwrap(), MAX_RUNS);
+        for (samples, batch) in [(20, 501), (1, 0), (u32::MAX, 2)] {
+            assert!(runs_of_batches(samples, batch).unwrap_err().message.contains("1 to 10000 runs"));
+        }
+        assert_eq!(means(&[10, 20, 31, 40, u64::MAX, u64::MAX], 2), [15, 36, u64::MAX]);
+        assert_eq!(means(&[7, 8], 1), [7, 8]);
+    }
 }

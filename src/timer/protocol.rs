@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::model::{Failure, FailureKind, InputArray, OutputArray, Source};
+use super::model::{CacheState, Failure, FailureKind, InputArray, OutputArray, Source};
 use crate::array::ArraySpec;
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
@@ -18,7 +18,7 @@ pub const PROTOCOL_VERSION: u32 = 1;
 /// Longest line of either side in bytes, its newline included. What is larger travels as a file.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// Most runs that one `measure` asks for.
+/// Most runs that one `measure` asks for, over all its batches.
 pub const MAX_RUNS: u32 = 10_000;
 
 /// A line from the tuner.
@@ -53,6 +53,9 @@ pub enum Call {
         candidate: usize,
         /// How often.
         runs: u32,
+        /// How many of them are timed together, of which `runs` is a multiple; capability `batches`.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        batch: u32,
     },
     /// Compiles a candidate while others are loaded, for its `load` to come; capability `compile-ahead`. Answered by an
     /// empty object, at once; what goes wrong is told by `load`.
@@ -95,6 +98,16 @@ impl Call {
     }
 }
 
+fn one() -> u32 {
+    1
+}
+
+// serde hands over a reference to the field
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_one(batch: &u32) -> bool {
+    *batch == 1
+}
+
 /// Parameters of `begin`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BeginParams {
@@ -109,6 +122,9 @@ pub struct BeginParams {
     /// How programs that could not be lowered are built, as the recorder left it; capability `build-recipes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Value>,
+    /// What every timed run finds in the caches; `cold` is for workers with the capability `cold-caches`.
+    #[serde(default, skip_serializing_if = "CacheState::is_warm")]
+    pub cache_state: CacheState,
     /// A folder for the worker's own files, private to the job.
     pub scratch: PathBuf,
 }
@@ -194,6 +210,10 @@ pub struct Hello {
     /// Index of the device that it runs on.
     #[serde(default)]
     pub device: usize,
+    /// What its clock can tell, nanoseconds: the larger of the clock's step and of what reading it costs. Absent where it is
+    /// not known, or where times come from profiles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_resolution_ns: Option<u64>,
     /// Things that the user should know, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -218,6 +238,10 @@ pub mod capability {
     pub const BUILD_RECIPES: &str = "build-recipes";
     /// `measure-round` works, in place of `measure`: times come from the device's profile.
     pub const PROFILE: &str = "profile";
+    /// `measure` takes `batch`: so many runs are timed together.
+    pub const BATCHES: &str = "batches";
+    /// `begin` takes `cache_state`: caches are flushed before every timed run.
+    pub const COLD_CACHES: &str = "cold-caches";
 }
 
 /// Parameters and results of a program.
@@ -232,6 +256,9 @@ pub struct Signature {
 pub struct Compiled {
     /// Time of the compilation, nanoseconds.
     pub compile_ns: u64,
+    /// Processor time of the whole worker in it, nanoseconds; zero where the worker does not tell.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cpu_ns: u64,
     /// `false` where the executable cannot be written to a file after all: `load` must be given the program.
     #[serde(default = "yes")]
     pub serialized: bool,
@@ -244,12 +271,21 @@ fn yes() -> bool {
     true
 }
 
+// serde hands over a reference
+#[allow(clippy::trivially_copy_pass_by_ref)]
+pub(super) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// The answer to `load`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Loaded {
     /// Time of the compilation, nanoseconds; zero where there was none.
     #[serde(default)]
     pub compile_ns: u64,
+    /// Processor time of the whole worker in it, nanoseconds; zero where the worker does not tell.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cpu_ns: u64,
     /// What the program takes, where the worker can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
@@ -258,8 +294,11 @@ pub struct Loaded {
 /// The answer to `measure`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// One duration for each run, nanoseconds.
+    /// One duration for each run, or the mean of each batch of them, nanoseconds.
     pub samples_ns: Vec<u64>,
+    /// Why the runs of a batch were timed one by one after all, where they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub single_runs: Option<String>,
 }
 
 /// Some runs of one candidate, one after the other.
@@ -395,12 +434,41 @@ mod tests {
 
     #[test]
     fn requests_are_spelled_as_documented() {
-        let request = Request { id: 3, call: Call::Measure { candidate: 2, runs: 5 } };
+        let request = Request { id: 3, call: Call::Measure { candidate: 2, runs: 5, batch: 1 } };
         let text = serde_json::to_string(&request).unwrap();
         assert_eq!(text, r#"{"id":3,"method":"measure","params":{"candidate":2,"runs":5}}"#);
         assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
+        let batches = Request { id: 3, call: Call::Measure { candidate: 2, runs: 6, batch: 3 } };
+        let text = serde_json::to_string(&batches).unwrap();
+        assert_eq!(text, r#"{"id":3,"method":"measure","params":{"candidate":2,"runs":6,"batch":3}}"#);
+        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), batches);
         let end = serde_json::to_string(&Request { id: 4, call: Call::End {} }).unwrap();
         assert_eq!(end, r#"{"id":4,"method":"end","params":{}}"#);
+    }
+
+    #[test]
+    fn what_older_sides_do_not_know_is_absent_where_it_is_usual() {
+        let begin = |cache_state| BeginParams {
+            op_id: "op@v1".into(),
+            call_key: "k".into(),
+            direction: Direction::Forward,
+            inputs: Vec::new(),
+            recipe: None,
+            cache_state,
+            scratch: "/s".into(),
+        };
+        let warm = serde_json::to_value(begin(CacheState::Warm)).unwrap();
+        assert_eq!(warm.get("cache_state"), None);
+        assert_eq!(serde_json::from_value::<BeginParams>(warm.clone()).unwrap(), begin(CacheState::Warm));
+        let mut cold = serde_json::to_value(begin(CacheState::Cold)).unwrap();
+        assert_eq!(cold["cache_state"], "cold");
+        assert_eq!(serde_json::from_value::<BeginParams>(cold.clone()).unwrap(), begin(CacheState::Cold));
+        cold["cache_state"] = "lukewarm".into();
+        assert!(serde_json::from_value::<BeginParams>(cold).is_err());
+        let measured: Measured = serde_json::from_str(r#"{"samples_ns":[1]}"#).unwrap();
+        assert_eq!(serde_json::to_string(&measured).unwrap(), r#"{"samples_ns":[1]}"#);
+        let hello = r#"{"protocol":1,"worker":"old","source":"host-wall","devices":[]}"#;
+        assert_eq!(serde_json::from_str::<Hello>(hello).unwrap().clock_resolution_ns, None);
     }
 
     #[test]

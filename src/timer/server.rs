@@ -25,6 +25,11 @@ pub trait Worker {
     fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure>;
     /// Answers `measure`.
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure>;
+    /// Answers a `measure` whose runs are timed `batch` at a time; `runs` is a multiple of it. A worker without the capability
+    /// `batches` need not know it.
+    fn measure_batches(&mut self, _candidate: usize, _runs: u32, _batch: u32) -> Result<Measured, Failure> {
+        Err(Failure::new(FailureKind::Protocol, "`batch` is not a parameter of this worker"))
+    }
     /// Answers `measure-round`; a worker without the capability `profile` need not know it.
     fn measure_round(&mut self, _launches: &[Launch], _folder: &std::path::Path) -> Result<Profiled, Failure> {
         Err(Failure::new(FailureKind::Protocol, "`measure-round` is not a method of this worker"))
@@ -78,7 +83,13 @@ fn answer(worker: &mut dyn Worker, call: Call) -> Result<Value, Failure> {
         Call::Begin(params) => worker.begin(params).map(|()| empty()),
         Call::Compile(params) => to_value(worker.compile(params)?),
         Call::Load(params) => to_value(worker.load(params)?),
-        Call::Measure { candidate, runs } => to_value(worker.measure(candidate, runs)?),
+        Call::Measure { candidate, runs, batch: 1 } => to_value(worker.measure(candidate, runs)?),
+        Call::Measure { candidate, runs, batch } if batch > 0 && runs % batch == 0 => {
+            to_value(worker.measure_batches(candidate, runs, batch)?)
+        }
+        Call::Measure { runs, batch, .. } => {
+            Err(Failure::new(FailureKind::Protocol, format!("{runs} runs are not whole batches of {batch}")))
+        }
         Call::CompileAhead(_) => {
             Err(Failure::new(FailureKind::Protocol, "`compile-ahead` is not a method of this worker"))
         }

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::cache::{Entry, Provenance};
 use crate::decision::{Judgement, Outcome, Standing};
 use crate::registry::Invocation;
-use crate::timer::Timer;
+use crate::timer::{CacheState, Timer};
 
 use super::job::JobIdentity;
 use super::rounds::JobRounds;
@@ -20,6 +20,7 @@ pub(super) fn entry_of(
     judgement: &Judgement,
     rounds: &JobRounds,
     timer: &dyn Timer,
+    cache_state: CacheState,
 ) -> Option<Entry> {
     if judgement.outcome == Outcome::Undecided {
         return None;
@@ -36,6 +37,7 @@ pub(super) fn entry_of(
             timer: timer.name().to_owned(),
             source: timer.source().to_string(),
             metric: timer.metric().to_string(),
+            cache_state: (!cache_state.is_warm()).then(|| cache_state.to_string()),
             environment: timer.device().environment.clone(),
             baseline: invocation.baseline.clone(),
             baseline_ns: baseline.median_ns,

@@ -7,7 +7,7 @@ use crate::cache::CacheKey;
 use crate::device::DeviceFingerprint;
 use crate::digest::{Digest, FieldHasher};
 use crate::registry::{Invocation, Program, Registry, RegistryError};
-use crate::timer::{Failure, FailureKind, InputArray, Job, JobCandidate, ProgramFile, Timer};
+use crate::timer::{CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, ProgramFile, Timer};
 
 use super::TuneError;
 
@@ -29,7 +29,7 @@ pub(super) struct JobIdentity {
 
 impl JobIdentity {
     /// The identity of an invocation under a timer; fails with a reason where the baseline is no candidate.
-    pub(super) fn new(invocation: &Invocation, timer: &dyn Timer) -> Result<Self, String> {
+    pub(super) fn new(invocation: &Invocation, timer: &dyn Timer, cache_state: CacheState) -> Result<Self, String> {
         let device = timer.device();
         let baseline = invocation.candidates.iter().position(|candidate| candidate.config == invocation.baseline);
         let baseline = baseline.ok_or("the recorded baseline is not among the candidates; record it again")?;
@@ -46,6 +46,10 @@ impl JobIdentity {
             hasher.field(candidate.config.as_str().as_bytes());
             let program = candidate.program.as_ref().map(|program| program.semantic_digest);
             hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
+        }
+        // nothing for warm ones, so that samples from before there was a choice stay good
+        if !cache_state.is_warm() {
+            hasher.field(cache_state.to_string().as_bytes());
         }
         Ok(Self {
             digest: hasher.finish(),
@@ -97,6 +101,7 @@ pub(super) struct Materialized {
 pub(super) fn materialize(
     invocation: &Invocation,
     registry: &Registry,
+    cache_state: CacheState,
     scratch: &Path,
 ) -> Result<Result<Materialized, Failure>, TuneError> {
     let mut inputs = Vec::with_capacity(invocation.arguments.len());
@@ -146,6 +151,7 @@ pub(super) fn materialize(
         inputs,
         candidates,
         recipe: invocation.static_arguments.get("recipe").cloned(),
+        cache_state,
         scratch: scratch.to_owned(),
     };
     Ok(Ok(Materialized { job, unusable }))

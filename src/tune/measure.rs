@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -22,6 +22,27 @@ const MIN_RUNS: u32 = 2;
 const PROFILED_WARM_UP: u32 = 3;
 /// A program that ran for so long is warm.
 const WARM_NS: u64 = 1_000_000_000;
+
+/// A sample is this many times what the clock can tell, at least.
+const CLOCK_PARTS: u64 = 100;
+/// The most runs of one batch: a clock so coarse is none.
+const MAX_BATCH: u64 = 200;
+/// A run that takes this many times the best one's, and a second, is not awaited.
+const FAR_SLOWER: u64 = 50;
+const LEAST_AWAITED: Duration = Duration::from_secs(1);
+
+/// How a candidate is sampled in a round: so many durations, each of a batch of runs timed together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sampling {
+    runs: u32,
+    batch: u32,
+}
+
+const ONE_RUN: Sampling = Sampling { runs: 1, batch: 1 };
+
+fn longest_run(best_ns: u64) -> Duration {
+    Duration::from_nanos(best_ns.saturating_mul(FAR_SLOWER)).max(LEAST_AWAITED)
+}
 
 /// Why measuring ended before its last round.
 #[derive(Debug)]
@@ -75,9 +96,11 @@ impl Measuring<'_, '_> {
 
     fn run_begun(&mut self) -> Result<u32, Ended> {
         self.timed(|spent| &mut spent.compile_ns, Self::prepare_all)?;
+        // the baseline's time comes first: it bounds how long one waits for the others
+        let of_baseline = self.timed(|spent| &mut spent.warm_up_ns, Self::warm_up_baseline)?;
         self.timed(|spent| &mut spent.checking_ns, Self::compare_outputs)?;
-        let runs = self.timed(|spent| &mut spent.warm_up_ns, Self::warm_up)?;
-        self.timed(|spent| &mut spent.measuring_ns, |this| this.measure_rounds(&runs))
+        let launches = self.timed(|spent| &mut spent.warm_up_ns, |this| this.warm_up(of_baseline))?;
+        self.timed(|spent| &mut spent.measuring_ns, |this| this.measure_rounds(&launches))
     }
 
     /// Does a part of the work and books its time, without that of restarts.
@@ -91,7 +114,7 @@ impl Measuring<'_, '_> {
         done
     }
 
-    fn measure_rounds(&mut self, runs: &[u32]) -> Result<u32, Ended> {
+    fn measure_rounds(&mut self, sampling: &[Sampling]) -> Result<u32, Ended> {
         let begin = Instant::now();
         let base_epoch = self.rounds.next_epoch();
         let first_epoch = self.timer.epoch();
@@ -114,7 +137,7 @@ impl Measuring<'_, '_> {
             attempts -= 1;
             let epoch = base_epoch.saturating_add(self.timer.epoch().saturating_sub(first_epoch));
             let round = self.rounds.next_round();
-            let (samples, fault) = self.one_round(&active, runs, round)?;
+            let (samples, fault) = self.one_round(&active, sampling, round)?;
             if !samples.is_empty() {
                 let source = self.timer.source().to_string();
                 let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
@@ -172,6 +195,7 @@ impl Measuring<'_, '_> {
             }
             match outcome {
                 Ok(prepared) => {
+                    self.spent.compile_cpu_ns = self.spent.compile_cpu_ns.saturating_add(prepared.cpu_ns);
                     let config = self.config(candidate);
                     (self.on_event)(Event::Prepared { config: &config, done: done + 1, of, reused: prepared.reused });
                 }
@@ -185,19 +209,31 @@ impl Measuring<'_, '_> {
         Ok(())
     }
 
-    /// Runs every candidate until its first runs are over, and returns how many runs of each make a sample.
-    fn warm_up(&mut self) -> Result<Vec<u32>, Ended> {
+    /// The baseline's time, its first runs left behind.
+    fn warm_up_baseline(&mut self) -> Result<Option<u64>, Ended> {
+        let times = self.warm(self.identity.baseline, None)?;
+        let own = times.into_iter().filter(|&ns| ns > 0).min();
+        self.timer.cut_off(own.map(longest_run));
+        Ok(own)
+    }
+
+    /// Runs every other candidate until its first runs are over, and returns how each is sampled.
+    fn warm_up(&mut self, of_baseline: Option<u64>) -> Result<Vec<Sampling>, Ended> {
         let mut fastest: Vec<Option<u64>> = vec![None; self.job.candidates.len()];
-        let mut best: Option<u64> = None;
+        let mut best = of_baseline;
         for candidate in self.active() {
-            let times = self.warm(candidate, best)?;
-            let own = times.into_iter().filter(|&ns| ns > 0).min();
+            let own = if candidate == self.identity.baseline {
+                of_baseline
+            } else {
+                self.warm(candidate, best)?.into_iter().filter(|&ns| ns > 0).min()
+            };
             best = [best, own].into_iter().flatten().min();
             if let Some(place) = fastest.get_mut(candidate) {
                 *place = own;
             }
         }
-        Ok(fastest.into_iter().map(|own| self.runs_for(own, best)).collect())
+        self.timer.cut_off(best.map(longest_run));
+        Ok(fastest.into_iter().map(|own| self.sampling(own, best)).collect())
     }
 
     /// The first runs of one candidate; one far slower than the best so far is as warm as it need be.
@@ -219,21 +255,26 @@ impl Measuring<'_, '_> {
         Ok(times)
     }
 
-    /// The same number for all that can win, since the fastest of more runs is faster.
-    fn runs_for(&self, own: Option<u64>, best: Option<u64>) -> u32 {
-        let (Some(own), Some(best)) = (own, best) else { return 1 };
+    /// The same for all that can win, since the fastest of more runs is faster.
+    fn sampling(&self, own: Option<u64>, best: Option<u64>) -> Sampling {
+        let (Some(own), Some(best)) = (own, best) else { return ONE_RUN };
+        // every run with cold caches costs a flush, and a batch would warm them
+        let is_cold = !self.options.cache_state.is_warm();
+        let clock = self.timer.clock_resolution_ns().filter(|_| !is_cold).unwrap_or(0);
+        let batch = clock.saturating_mul(CLOCK_PARTS).div_ceil(best).clamp(1, MAX_BATCH);
         if own as f64 > self.options.rules.cut_off * best as f64 {
-            return 1;
+            return Sampling { runs: 1, batch: batch as u32 };
         }
-        let most = self.options.max_runs.max(MIN_RUNS);
-        u32::try_from(self.options.sample_ns.div_ceil(best)).unwrap_or(most).clamp(MIN_RUNS, most)
+        let most = u64::from(if is_cold { MIN_RUNS } else { self.options.max_runs.max(MIN_RUNS) });
+        let runs = self.options.sample_ns.div_ceil(best.saturating_mul(batch)).clamp(u64::from(MIN_RUNS), most);
+        Sampling { runs: runs as u32, batch: batch as u32 }
     }
 
     /// Measures each candidate once, in an order of its own for every round, between two samples of the baseline.
     fn one_round(
         &mut self,
         active: &[usize],
-        runs: &[u32],
+        sampling: &[Sampling],
         round: u32,
     ) -> Result<(Vec<CandidateSamples>, Option<Fault>), Ended> {
         let mut order = active.to_vec();
@@ -241,15 +282,22 @@ impl Measuring<'_, '_> {
         let baseline = self.identity.baseline;
         order.insert(0, baseline);
         order.push(baseline);
-        let launches: Vec<(usize, u32)> =
-            order.iter().map(|&candidate| (candidate, runs.get(candidate).copied().unwrap_or(1))).collect();
+        let launches: Vec<(usize, Sampling)> =
+            order.iter().map(|&candidate| (candidate, sampling.get(candidate).copied().unwrap_or(ONE_RUN))).collect();
         if self.timer.measures_rounds() {
+            // the times of a profile are no differences of two looks at a clock
+            let launches: Vec<_> =
+                launches.into_iter().map(|(candidate, sampling)| (candidate, sampling.runs)).collect();
             return self.whole_round(&launches);
         }
         let mut samples = Vec::with_capacity(launches.len());
-        for (candidate, runs) in launches {
+        for (candidate, Sampling { runs, batch }) in launches {
             self.check_cancelled()?;
-            match self.timer.measure(candidate, runs) {
+            let measured = match batch {
+                0 | 1 => self.timer.measure(candidate, runs),
+                _ => self.timer.measure_batches(candidate, runs, batch),
+            };
+            match measured {
                 Ok(ns) => samples.push(CandidateSamples { candidate, ns }),
                 Err(failure) => return Ok((samples, Some(Fault { candidate: Some(candidate), failure }))),
             }

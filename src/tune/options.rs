@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::decision::{DecisionRules, Resolution, Round};
 use crate::stats::median;
+use crate::timer::CacheState;
 
 /// Settings of a tuning run. Only what is decided depends on `rules`; only how much is measured on the rest.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +25,8 @@ pub struct TuneOptions {
     pub sample_ns: u64,
     /// The most runs of one candidate in one round.
     pub max_runs: u32,
+    /// What every timed run finds in the caches.
+    pub cache_state: CacheState,
 }
 
 impl Default for TuneOptions {
@@ -37,6 +40,7 @@ impl Default for TuneOptions {
             seed: 0,
             sample_ns: 300_000,
             max_runs: 50,
+            cache_state: CacheState::Warm,
         }
     }
 }

@@ -146,7 +146,7 @@ impl Autotuner<'_, '_> {
             result.reason = reason.to_string();
             return Ok(None);
         }
-        let identity = match JobIdentity::new(invocation, &*self.timer) {
+        let identity = match JobIdentity::new(invocation, &*self.timer, self.options.cache_state) {
             Ok(identity) => identity,
             Err(reason) => {
                 result.reason = reason;
@@ -225,7 +225,8 @@ impl Autotuner<'_, '_> {
         if distinct.len() == 1 && invocation.candidates.len() > 1 {
             "every candidate is the same program".clone_into(&mut result.reason);
         }
-        let Some(entry) = entry_of(invocation, &identity, &judgement, &rounds, &*self.timer) else {
+        let Some(entry) = entry_of(invocation, &identity, &judgement, &rounds, &*self.timer, self.options.cache_state)
+        else {
             return Ok(None);
         };
         if let Some(old) =
@@ -252,10 +253,11 @@ impl Autotuner<'_, '_> {
             .prefix("autotune-lowered-")
             .tempdir()
             .map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
-        let Materialized { job, unusable } = match materialize(invocation, self.registry, scratch.path())? {
-            Ok(materialized) => materialized,
-            Err(failure) => return Err(Ended::Failed(failure)),
-        };
+        let Materialized { job, unusable } =
+            match materialize(invocation, self.registry, self.options.cache_state, scratch.path())? {
+                Ok(materialized) => materialized,
+                Err(failure) => return Err(Ended::Failed(failure)),
+            };
         spent.inputs_ns = nanoseconds(begin.elapsed());
         for (candidate, failure) in unusable {
             if let Some(candidate) = job.candidates.get(candidate) {

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from autotune_lowered import worker as jax_worker
+
 jax = pytest.importorskip("jax")
 
 if jax.__version_info__ < (0, 8):
@@ -47,7 +49,7 @@ def worker():
     started.process.wait()
 
 
-def begun(worker, folder):
+def begun(worker, folder, **more):
     hello, _ = worker.ask("hello", protocol=1)
     assert "compile-ahead" in hello["capabilities"]
     specs = [line for line in (DATA / "add.mlir").read_text().splitlines() if "@main" in line]
@@ -59,7 +61,7 @@ def begun(worker, folder):
         path.write_bytes(bytes(16))
         inputs.append({"name": f"x{number}", "spec": "f32[4]", "path": str(path), "donated": False})
     begin = {"op_id": "add@v1", "call_key": "k", "direction": "forward", "inputs": inputs, "scratch": str(folder)}
-    assert worker.ask("begin", **begin) == ({}, None)
+    assert worker.ask("begin", **begin, **more) == ({}, None)
 
 
 def load_of(candidate, path):
@@ -95,3 +97,86 @@ def test_candidates_are_compiled_ahead_and_each_failure_is_its_own(worker, tmp_p
     assert worker.ask("compile-ahead", **asked[0]) == ({}, None)
     assert worker.ask("shutdown") == ({}, None)
     assert worker.process.wait(60) == 0
+
+
+def machine(folder):
+    """Two cores that share the third level, as sysfs has it."""
+    for core in range(2):
+        levels = [
+            ("Data", "48K", core),
+            ("Instruction", "32K", core),
+            ("Unified", "1024K", core),
+            ("Unified", "32M", "0-1"),
+        ]
+        for index, (kind, size, owners) in enumerate(levels):
+            cache = folder / f"cpu{core}/cache/index{index}"
+            cache.mkdir(parents=True)
+            for name, text in (("type", kind), ("size", size), ("shared_cpu_list", owners)):
+                (cache / name).write_text(f"{text}\n")
+
+
+def test_caches_are_summed_as_the_pjrt_worker_sums_them(tmp_path):
+    machine(tmp_path)
+    own, shared = (48 + 1024) << 10, 32 << 20
+    assert jax_worker.cache_bytes([0, 1], tmp_path) == 2 * own + shared
+    assert jax_worker.cache_bytes([1], tmp_path) == own + shared
+    assert jax_worker.cache_bytes([7], tmp_path) == 0
+    flush = jax_worker.HostFlush([0, 1], tmp_path)
+    assert [buffer.nbytes for buffer in flush.buffers.values()] == [2 * own + shared] * 2
+    unknown = jax_worker.HostFlush([0, 1], tmp_path / "nowhere")
+    assert sum(buffer.nbytes for buffer in unknown.buffers.values()) == jax_worker.USUAL_CACHE_BYTES
+    (tmp_path / "cpu0/cache/index3/size").write_text("900000K\n")
+    assert jax_worker.HostFlush([0], tmp_path).buffers[0].nbytes == jax_worker.MAX_FLUSH_BYTES
+
+
+def test_a_flush_writes_all_of_every_core_and_leaves_the_process_where_it_was(tmp_path):
+    machine(tmp_path)
+    before = os.sched_getaffinity(0)
+    flush = jax_worker.HostFlush(None, tmp_path)
+    for _ in range(2):
+        flush([])
+    assert set(flush.buffers) == before == os.sched_getaffinity(0)
+    assert all((buffer == 2).all() for buffer in flush.buffers.values())
+
+
+def test_a_device_flush_moves_its_bytes_to_each_device(monkeypatch):
+    moved = []
+    monkeypatch.setattr(jax, "device_put", lambda array, device: moved.append((array.nbytes, device)) or array)
+    jax_worker.DeviceFlush(1 << 10)(["first", "second"])
+    assert moved == [(1 << 10, "first"), (1 << 10, "second")]
+    assert jax_worker.DEVICE_FLUSH_BYTES == 256 << 20
+
+
+def test_cold_caches_are_flushed_before_every_timed_run(monkeypatch, tmp_path):
+    here = jax_worker.Worker(0)
+    assert "cold-caches" in here.hello({})["capabilities"]
+    inputs = []
+    for name in "ab":
+        (tmp_path / name).write_bytes(bytes(16))
+        inputs.append({"name": name, "spec": "f32[4]", "path": str(tmp_path / name), "donated": name == "b"})
+    events = []
+    monkeypatch.setattr(jax_worker.HostFlush, "__call__", lambda self, devices: events.append(len(devices)))
+    execute = jax_worker.OnOneDevice.execute
+    monkeypatch.setattr(
+        jax_worker.OnOneDevice, "execute", lambda self, arrays: events.append("run") or execute(self, arrays)
+    )
+    for state, expected in (({"cache_state": "cold"}, [1, "run"] * 3), ({}, ["run"] * 3)):
+        here.begin({"inputs": inputs, **state})
+        here.load(load_of(0, DATA / "add.mlir"))
+        events.clear()
+        here.measure_round({"launches": [{"candidate": 0, "runs": 3}], "folder": str(tmp_path)})
+        assert events == expected
+        events.clear()
+        here.outputs({"candidate": 0, "folder": str(tmp_path)})
+        assert events == ["run"], "outputs are not timed"
+    with pytest.raises(jax_worker.Failed, match="neither `warm` nor `cold`"):
+        here.begin({"inputs": inputs, "cache_state": "lukewarm"})
+    here.end({})
+
+
+def test_a_cold_round_goes_over_the_pipes(worker, tmp_path):
+    begun(worker, tmp_path, cache_state="cold")
+    assert worker.ask("load", **load_of(0, DATA / "add.mlir"))[1] is None
+    launches = [{"candidate": 0, "runs": 2}]
+    round_, error = worker.ask("measure-round", launches=launches, folder=str(tmp_path))
+    assert error is None and pathlib.Path(round_["profile"]).stat().st_size > 0

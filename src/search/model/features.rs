@@ -8,7 +8,7 @@ use crate::search::space::{Parameter, Space};
 /// Inverse squared length of a parameter before anything is known of it: its whole range.
 const WEIGHT: f32 = 1.0;
 /// Weight of a parameter's alignment to that of the parameter.
-const ALIGNMENT: f32 = 0.25;
+const ALIGNMENT: f32 = 0.5;
 /// Weight of two values of an ordered parameter being different at all, to that of the parameter. With few outcomes
 /// it only blurs the trend.
 const DIFFERENCE: f32 = 0.05;
@@ -21,8 +21,8 @@ struct Feature {
     table: Vec<f32>,
 }
 
-/// What the model sees of each parameter that varies: the place of its value among the others; for whole numbers also
-/// the power of two that divides it, since hardware cares whether 96 is a multiple of 32; and, weighed later, whether it is the same.
+/// What the model sees of each parameter that varies: the place of its value among the others, on a scale of logarithms
+/// where all are above zero, since from 16 to 32 is as far for hardware as from 128 to 256; for whole numbers also the power of two that divides it, since hardware cares whether 96 is a multiple of 32; and, weighed later, whether it is the same.
 #[derive(Debug, Clone)]
 pub(super) struct Features {
     features: Vec<Feature>,
@@ -38,7 +38,8 @@ impl Features {
         for &at in space.varying() {
             let Some(parameter) = space.parameters().get(at) else { continue };
             let count = parameter.values().len();
-            let places: Vec<f32> = (0..count).map(|level| level as f32 / (count - 1).max(1) as f32).collect();
+            let places = logarithms(parameter)
+                .unwrap_or_else(|| (0..count).map(|level| level as f32 / (count - 1).max(1) as f32).collect());
             new.add(at, places.clone(), parameter.is_ordered(), WEIGHT, true);
             if let Some(aligned) = alignment(parameter) {
                 new.add(at, aligned, true, WEIGHT * ALIGNMENT, true);
@@ -92,6 +93,16 @@ impl Features {
     }
 }
 
+/// The place of each value between the least and the greatest one's logarithms; `None` where values have none.
+fn logarithms(parameter: &Parameter) -> Option<Vec<f32>> {
+    let logarithm = |value: &Option<Value>| value.as_ref().and_then(Value::as_f64).filter(|&n| n > 0.0).map(f64::ln);
+    let numbers: Option<Vec<f64>> = parameter.values().iter().map(logarithm).collect();
+    let numbers = numbers.filter(|numbers| parameter.is_ordered() && numbers.len() > 2)?;
+    let (low, high) = (numbers.first()?, numbers.last()?);
+    // integers beyond 2^53 may be the same as numbers
+    (high > low).then(|| numbers.iter().map(|number| ((number - low) / (high - low)) as f32).collect())
+}
+
 /// The power of two in each value, where it says something that the values' order does not.
 fn alignment(parameter: &Parameter) -> Option<Vec<f32>> {
     let whole = |value: &Option<Value>| value.as_ref().and_then(Value::as_u64).filter(|&value| value > 0);
@@ -113,10 +124,12 @@ mod tests {
             Space::new(values.iter().map(config)).unwrap()
         };
         let powers = space(&[16, 32, 64]);
+        // ln(32 / 16) / ln(64 / 16); the last feature is whether the value is the same
         assert_eq!(Features::of(&powers).row(&powers, 1), [0.5, 0.5]);
         let multiples = space(&[16, 32, 48, 64]);
         let features = Features::of(&multiples);
-        assert_eq!(features.row(&multiples, 2), [2.0 / 3.0, 0.0, 2.0 / 3.0]);
+        let place = (3.0_f64.ln() / 4.0_f64.ln()) as f32;
+        assert_eq!(features.row(&multiples, 2), [place, 0.0, place]);
         assert_eq!(features.row(&multiples, 3), [1.0, 1.0, 1.0]);
         assert_eq!(features.ordered(), [true, true, false]);
     }

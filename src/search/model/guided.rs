@@ -6,18 +6,22 @@ use super::features::Features;
 use super::fit;
 use super::improvement::expected_improvement;
 use super::kernel::Coordinates;
+use super::neighbour::{Neighbour, trust};
 use super::process::{Factor, Pool, Shape};
 use super::target::Target;
 use crate::search::draw::Draw;
 use crate::search::history::History;
+use crate::search::priors;
 use crate::search::space::Space;
 use crate::search::strategy::{Outcome, Plan, SearchStrategy};
 
-/// Configs asked before there is a model, and how many by chance they are chosen from.
+/// Configs asked before there is a model, and how many by chance they are chosen from: enough to hold one near the middle.
 const DESIGN: usize = 3;
-const DESIGN_FROM: usize = 512;
+const DESIGN_FROM: usize = 4096;
 /// Outcomes that a model is built from, at most: the best half, the others by chance.
 const MOST_OUTCOMES: usize = 192;
+/// The neighbours' best configs asked before there is a model: what misleads costs one question.
+const FIRST_PRIORS: usize = 1;
 /// Configs that are looked at for the next question.
 const MOST_LOOKED_AT: usize = 2048;
 /// Of how many of the best outcomes the neighbours are looked at in a space that is larger.
@@ -39,6 +43,7 @@ pub(in crate::search) struct Guided<'a> {
     seed: u64,
     history: History,
     features: Features,
+    neighbour: Option<Neighbour>,
     design: Vec<usize>,
     shape: Shape,
     model: Option<Model>,
@@ -53,16 +58,21 @@ struct Model {
     factor: Factor,
     points: Vec<usize>,
     pool: Pool,
+    /// How far the neighbours are believed, and what they let expect of each point.
+    trust: f64,
+    expected: Vec<f64>,
 }
 
 impl<'a> Guided<'a> {
     pub(in crate::search) fn new(plan: &Plan<'a>) -> Self {
         let features = Features::of(plan.space);
         let shape = fit::first(features.weights(), features.early());
+        let priors = priors::points(plan);
         let mut new = Self {
             space: plan.space,
             seed: plan.seed,
             history: History::new(plan.space.count()),
+            neighbour: Neighbour::of(&priors, plan.space, &features),
             features,
             design: Vec::new(),
             shape,
@@ -70,7 +80,10 @@ impl<'a> Guided<'a> {
             next_model: 0,
             next: None,
         };
-        new.design = new.design();
+        new.design = priors.iter().take(FIRST_PRIORS).map(|&(point, _)| point).collect();
+        let known = new.design.clone();
+        let wanted = DESIGN.saturating_sub(known.len()).max(1);
+        new.design.extend(new.design().into_iter().filter(|point| !known.contains(point)).take(wanted));
         new.next_model = new.design.len();
         new.choose();
         new
@@ -120,8 +133,12 @@ impl<'a> Guided<'a> {
             }
         }
         let target = target.standardised(&used);
+        let seen: Vec<usize> = used.iter().map(|&(point, _)| point).collect();
         let rows: Vec<Vec<f32>> = used.iter().map(|&(point, _)| self.features.row(self.space, point)).collect();
-        let values: Vec<f64> = used.iter().map(|&(_, outcome)| target.of(outcome)).collect();
+        let mut values: Vec<f64> = used.iter().map(|&(_, outcome)| target.of(outcome)).collect();
+        let known = self.expected_at(&seen);
+        let trust = if self.neighbour.is_some() { trust(&known, &values) } else { 0.0 };
+        values.iter_mut().zip(&known).for_each(|(value, known)| *value -= trust * known);
         let ordered = self.features.ordered();
         if used.len() >= fit::ALL_FEATURES {
             self.shape = fit::widened(&self.shape, self.features.weights());
@@ -135,7 +152,16 @@ impl<'a> Guided<'a> {
             factor.add(row, value);
             pool.extend(&factor);
         }
-        self.model = Some(Model { target, factor, points, pool });
+        let expected = self.expected_at(&points);
+        self.model = Some(Model { target, factor, points, pool, trust, expected });
+    }
+
+    /// What the neighbours let expect of points; 0 without any.
+    fn expected_at(&mut self, points: &[usize]) -> Vec<f64> {
+        match &mut self.neighbour {
+            Some(neighbour) => neighbour.at(self.space, &self.features, points),
+            None => vec![0.0; points.len()],
+        }
     }
 
     /// The configs that the next questions are chosen from: all, or neighbours of the best and others by chance.
@@ -178,12 +204,13 @@ impl<'a> Guided<'a> {
         let best = model.target.of(Outcome::Time(best));
         let scale = model.factor.variance();
         let mut chosen: Option<(f64, usize)> = None;
-        for ((&point, &mean), &variance) in model.points.iter().zip(model.pool.mean()).zip(model.pool.variance()) {
+        let known = model.points.iter().zip(&model.expected);
+        for (((&point, known), &mean), &variance) in known.zip(model.pool.mean()).zip(model.pool.variance()) {
             if self.history.is_seen(point) {
                 continue;
             }
             let deviation = (f64::from(variance).max(1e-9) * scale).sqrt();
-            let expected = expected_improvement(f64::from(mean), deviation, best);
+            let expected = expected_improvement(f64::from(mean) + model.trust * known, deviation, best);
             if chosen.is_none_or(|(most, _)| expected > most) {
                 chosen = Some((expected, point));
             }
@@ -213,8 +240,11 @@ impl SearchStrategy for Guided<'_> {
             let grown = (told as f64 * GROWTH) as usize;
             // without a model the next outcome may be the first that ran
             self.next_model = if self.model.is_some() { grown.clamp(told + 1, told + LONGEST) } else { told + 1 };
-        } else if let Some(model) = &mut self.model {
-            model.factor.add(&self.features.row(self.space, point), model.target.of(outcome));
+        } else if self.model.is_some() {
+            let known = self.expected_at(&[point]).first().copied().unwrap_or_default();
+            let Some(model) = &mut self.model else { return };
+            let value = model.target.of(outcome) - model.trust * known;
+            model.factor.add(&self.features.row(self.space, point), value);
             model.pool.extend(&model.factor);
         }
         self.choose();

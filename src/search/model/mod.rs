@@ -5,6 +5,7 @@ mod fit;
 mod guided;
 mod improvement;
 mod kernel;
+mod neighbour;
 mod process;
 mod target;
 

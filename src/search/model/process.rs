@@ -59,6 +59,35 @@ impl Factor {
         self.seen.push(point);
     }
 
+    /// The weight of each observation in the process's mean: the solution by the factor's transpose.
+    pub(super) fn weights(&self) -> Vec<f64> {
+        let mut left = self.solved.clone();
+        for at in (0..left.len()).rev() {
+            let row = self.row(at);
+            let (Some(value), Some(pivot)) = (left.get(at).copied(), row.last()) else { continue };
+            let weight = value / pivot;
+            for (earlier, factor) in left.iter_mut().zip(row.iter().take(at)) {
+                *earlier -= factor * weight;
+            }
+            if let Some(slot) = left.get_mut(at) {
+                *slot = weight;
+            }
+        }
+        left
+    }
+
+    /// The process's mean at points, by the observations' weights.
+    pub(super) fn means(&self, weights: &[f64], points: &Coordinates) -> Vec<f64> {
+        let mean = |at: usize| -> f64 {
+            let parts = weights.iter().enumerate().map(|(other, weight)| {
+                let distance = self.seen.distance(&self.shape.weights, points.row(at), self.seen.row(other));
+                weight * f64::from(covariance(distance))
+            });
+            parts.sum()
+        };
+        (0..points.count()).map(mean).collect()
+    }
+
     /// Logarithm of the observations' likelihood, the function's variance at its best, without constant terms.
     pub(super) fn likelihood(&self) -> f64 {
         let count = self.solved.len() as f64;
@@ -163,6 +192,8 @@ mod tests {
             let mean = ((own * a - cross * b) - (own * b - cross * a)) / determinant;
             let variance = 1.0 - (a * (own * a - cross * b) + b * (own * b - cross * a)) / determinant;
             assert!((f64::from(pool.mean()[place]) - mean).abs() < 1e-5, "{x}");
+            let point = Coordinates { width: 1, numbers: vec![x as f32], ordered: vec![true] };
+            assert!((factor.means(&factor.weights(), &point)[0] - mean).abs() < 1e-5, "{x}");
             assert!((f64::from(pool.variance()[place]) - variance).abs() < 1e-5, "{x}");
         }
         let quadratic = (own + own + 2.0 * cross) / determinant;

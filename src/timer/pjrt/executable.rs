@@ -199,7 +199,51 @@ impl Executable {
 
     /// Runs once: outputs, and the time from launch to completion.
     pub(super) fn run(&self, call: &Call<'_>) -> Result<(Vec<Buffer>, Duration), PjrtError> {
-        let mut outputs: Vec<*mut RawBuffer> = vec![ptr::null_mut(); self.outputs];
+        let mut outputs = self.room();
+        let start = Instant::now();
+        let result = self.launch(call, &mut outputs);
+        let elapsed = start.elapsed();
+        let outputs = self.taken(&mut outputs).collect();
+        result.map(|()| (outputs, elapsed))
+    }
+
+    /// Runs `batch` times, each to completion, and takes the time of all together. There is a call for each run, or one for
+    /// all. Outputs that are not kept until the end are freed in between, as a program does that runs in a loop.
+    pub(super) fn run_batch(&self, calls: &[Call<'_>], batch: u32, keeps_outputs: bool) -> Result<Duration, PjrtError> {
+        let batch = batch as usize;
+        let mut outputs: Vec<Vec<*mut RawBuffer>> =
+            (0..if keeps_outputs { batch } else { 1 }).map(|_| self.room()).collect();
+        let mut result = Ok(());
+        let start = Instant::now();
+        for (run, call) in calls.iter().cycle().take(batch).enumerate() {
+            let place = if keeps_outputs { run } else { 0 };
+            let Some(outputs) = outputs.get_mut(place) else { break };
+            result = self.launch(call, outputs);
+            if !keeps_outputs {
+                self.taken(outputs).for_each(drop);
+            }
+            if result.is_err() {
+                break;
+            }
+        }
+        let elapsed = start.elapsed();
+        outputs.iter_mut().for_each(|outputs| self.taken(outputs).for_each(drop));
+        result.map(|()| elapsed)
+    }
+
+    /// A place for the outputs of one run.
+    fn room(&self) -> Vec<*mut RawBuffer> {
+        vec![ptr::null_mut(); self.outputs]
+    }
+
+    /// What a run left there.
+    fn taken(&self, outputs: &mut [*mut RawBuffer]) -> impl Iterator<Item = Buffer> {
+        let taken = outputs.iter_mut().map(|raw| std::mem::replace(raw, ptr::null_mut()));
+        taken.filter(|raw| !raw.is_null()).map(|raw| Buffer { client: Rc::clone(&self.client), raw })
+    }
+
+    /// Runs once and waits for the end; `outputs` is what [`room`](Self::room) gave.
+    fn launch(&self, call: &Call<'_>, outputs: &mut [*mut RawBuffer]) -> Result<(), PjrtError> {
         let output_list = outputs.as_mut_ptr();
         let argument_list = call.arguments.as_ptr();
         let mut event: *mut RawEvent = ptr::null_mut();
@@ -214,18 +258,10 @@ impl Executable {
         arguments.num_args = call.arguments.len();
         arguments.output_lists = &raw const output_list;
         arguments.device_complete_events = &raw mut event;
-        let start = Instant::now();
         // SAFETY: one device; the lists have one entry for it, as long as the program's arguments (the caller
         // checked the signature) and outputs, and outlive the event awaited below.
-        let result = unsafe { call!(self.client.plugin, loaded_executable_execute, &mut arguments) }
-            .and_then(|()| self.client.plugin.await_event(event));
-        let elapsed = start.elapsed();
-        let outputs: Vec<Buffer> = outputs
-            .into_iter()
-            .filter(|raw| !raw.is_null())
-            .map(|raw| Buffer { client: Rc::clone(&self.client), raw })
-            .collect();
-        result.map(|()| (outputs, elapsed))
+        unsafe { call!(self.client.plugin, loaded_executable_execute, &mut arguments) }
+            .and_then(|()| self.client.plugin.await_event(event))
     }
 }
 

@@ -1,8 +1,11 @@
 //! PJRT: the worker that loads a plugin, and the timer that drives such workers.
 
+mod cold;
 #[allow(missing_docs, unreachable_pub)]
 #[rustfmt::skip]
 mod compile_options;
+mod compiler;
+mod compilers;
 mod custom_call;
 mod device;
 mod discover;
@@ -10,6 +13,7 @@ mod discover;
 mod executable;
 mod ffi;
 mod flags;
+mod job;
 mod options;
 #[allow(unsafe_code)]
 mod plugin;

@@ -1,28 +1,28 @@
 //! The PJRT worker: loads one plugin, compiles, loads and runs programs for the tuner.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::custom_call::unhandled_target;
 use super::device::fingerprints;
-use super::executable::{Call, Executable, read_bounded};
+use super::executable::{Executable, read_bounded};
+use super::job::{Job, device_failure, execute_failure, nanoseconds};
 use super::options::{compile_options, default_client_options, parse_client_option};
-use super::plugin::{Buffer, Client, PjrtError, Plugin, one_line};
+use super::plugin::{Client, PjrtError, Plugin, one_line};
 use super::probe::probe;
 use super::profiler::Profiler;
 use super::signature::read_signature;
 use super::timer::HOST_CLOCK;
-use crate::array::ArraySpec;
 use crate::hlo::{Program, read_program};
 use crate::registry::ProgramFormat;
-use crate::timer::model::{Failure, FailureKind, Source};
+use crate::timer::clock::resolution_ns;
+use crate::timer::model::{Failure, FailureKind, Source, means};
 use crate::timer::protocol::{
-    BeginParams, CompileParams, Compiled, Hello, Input, Launch, LoadParams, Loaded, MAX_RUNS, Measured, OutputRef,
-    Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, Signature, capability,
+    BeginParams, CompileParams, Compiled, Hello, Launch, LoadParams, Loaded, MAX_RUNS, Measured, OutputRef, Outputs,
+    PROTOCOL_VERSION, Profiled, ProgramRef, Signature, capability,
 };
 use crate::timer::server::{Worker, serve, take_stdout};
 use crate::timer::subscriber::named;
@@ -73,23 +73,6 @@ struct Opened {
     profiler: Result<Profiler, String>,
 }
 
-struct Job {
-    inputs: Vec<LoadedInput>,
-    candidates: BTreeMap<usize, Executable>,
-}
-
-struct LoadedInput {
-    spec: ArraySpec,
-    array: InputArray,
-}
-
-enum InputArray {
-    /// On the device for the whole job.
-    Kept(Buffer),
-    /// On the host, given anew before every run.
-    Donated(Vec<u8>),
-}
-
 impl PjrtWorker {
     fn open(&mut self) -> Result<&Opened, Failure> {
         if self.opened.is_none() {
@@ -102,34 +85,22 @@ impl PjrtWorker {
         self.opened.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`hello` must come first"))
     }
 
-    fn candidate(&self, candidate: usize) -> Result<(&Opened, &Job, &Executable), Failure> {
-        let job = self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))?;
-        let executable = job.candidates.get(&candidate).ok_or_else(|| {
-            Failure::new(FailureKind::Protocol, format!("candidate {candidate} was not loaded: `load` must come first"))
-        })?;
-        Ok((self.client()?, job, executable))
+    fn job(&self) -> Result<&Job, Failure> {
+        self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
     }
 
-    /// One run; the donated inputs are made before and the clock does not see it.
-    fn run(&self, candidate: usize) -> Result<(Vec<Buffer>, Duration), Failure> {
-        let (opened, job, executable) = self.candidate(candidate)?;
-        let failed = |error: PjrtError| Failure::new(FailureKind::Execute, one_line(&error.message));
-        let mut fresh = Vec::new();
-        for input in &job.inputs {
-            if let InputArray::Donated(bytes) = &input.array {
-                let buffer = Buffer::from_host(&opened.client, self.options.device, &input.spec, bytes);
-                fresh.push(buffer.map_err(failed)?);
-            }
+    /// A job whose runs are timed by the host's clock: otherwise its samples would pass for device time.
+    fn job_by_clock(&self, candidate: usize) -> Result<&Job, Failure> {
+        let job = self.job()?;
+        job.find(candidate)?;
+        if self.client()?.profiler.is_ok() {
+            let message = "this worker times by the plugin's profiler: ask for `measure-round`";
+            return Err(Failure::new(FailureKind::Protocol, message));
         }
-        let mut donated = fresh.iter();
-        let call = Call::new(job.inputs.iter().filter_map(|input| match &input.array {
-            InputArray::Kept(buffer) => Some((buffer, false)),
-            InputArray::Donated(_) => donated.next().map(|buffer| (buffer, true)),
-        }));
-        executable.run(&call).map_err(failed)
+        Ok(job)
     }
 
-    fn compile_program(&self, program: &ProgramRef) -> Result<(Executable, Option<Signature>, u64), Failure> {
+    fn compile_program(&self, program: &ProgramRef) -> Result<(Executable, Compiled), Failure> {
         let opened = self.client()?;
         let code = read_bounded(&program.path, MAX_PROGRAM_BYTES)
             .map_err(|error| Failure::new(FailureKind::NoProgram, error.message))?;
@@ -139,16 +110,16 @@ impl PjrtWorker {
                 format!("the program has {partitions} partitions, this timer runs one; `--timer jax` runs them");
             return Err(Failure::new(FailureKind::Device, message));
         }
-        let start = Instant::now();
+        let (start, cpu_start) = (Instant::now(), processor_ns());
         let executable =
             Executable::compile(&opened.client, &code, program.format.pjrt_format(), &opened.compile_options)
                 .map_err(|error| compile_failure(&error))?;
-        let compile_ns = nanoseconds(start.elapsed());
+        let (compile_ns, cpu_ns) = (nanoseconds(start.elapsed()), processor_ns().saturating_sub(cpu_start));
         let signature = signature_of(&executable).or_else(|| {
             // a module in the form that XLA itself writes tells it without the plugin
             (program.format == ProgramFormat::HloProto).then(|| read_signature(&code, "hlo")).flatten()
         });
-        Ok((executable, signature, compile_ns))
+        Ok((executable, Compiled { compile_ns, cpu_ns, serialized: true, signature }))
     }
 }
 
@@ -183,12 +154,11 @@ fn signature_of(executable: &Executable) -> Option<Signature> {
     executable.optimized_program().ok().and_then(|(code, format)| read_signature(&code, &format))
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn device_failure(error: &PjrtError) -> Failure {
-    Failure::new(FailureKind::Device, one_line(&error.message))
+/// Processor time of this process so far, of all its threads: a plugin compiles with several.
+fn processor_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let (seconds, rest) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
 fn compile_failure(error: &PjrtError) -> Failure {
@@ -213,7 +183,10 @@ impl Worker for PjrtWorker {
         let devices = fingerprints(&opened.client, &plugin).map_err(|error| device_failure(&error))?;
         let serializes = opened.client.plugin.api.executable_serialize.is_some()
             && opened.client.plugin.api.executable_deserialize_and_load.is_some();
-        let mut capabilities = if serializes { vec![capability::COMPILE.to_owned()] } else { Vec::new() };
+        let mut capabilities = vec![capability::COLD_CACHES.to_owned()];
+        if serializes {
+            capabilities.push(capability::COMPILE.to_owned());
+        }
         let (source, notes) = match &opened.profiler {
             Ok(_) => {
                 capabilities.push(capability::PROFILE.to_owned());
@@ -223,6 +196,10 @@ impl Worker for PjrtWorker {
             Err(_) if no_profiler => (Source::HostWall, Vec::new()),
             Err(reason) => (Source::HostWall, vec![format!("{HOST_CLOCK}: {reason}")]),
         };
+        let by_clock = source == Source::HostWall;
+        if by_clock {
+            capabilities.push(capability::BATCHES.to_owned());
+        }
         Ok(Hello {
             protocol: PROTOCOL_VERSION,
             worker: format!("autotune-lowered pjrt {}", env!("CARGO_PKG_VERSION")),
@@ -230,6 +207,7 @@ impl Worker for PjrtWorker {
             source,
             devices,
             device,
+            clock_resolution_ns: if by_clock { resolution_ns() } else { None },
             notes,
         })
     }
@@ -237,20 +215,16 @@ impl Worker for PjrtWorker {
     fn begin(&mut self, params: BeginParams) -> Result<(), Failure> {
         self.job = None;
         let opened = self.client()?;
-        let mut inputs = Vec::new();
-        for input in &params.inputs {
-            inputs.push(load_input(opened, self.options.device, input)?);
-        }
-        self.job = Some(Job { inputs, candidates: BTreeMap::new() });
+        self.job = Some(Job::begin(&opened.client, self.options.device, &params)?);
         Ok(())
     }
 
     fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure> {
-        let (executable, signature, compile_ns) = self.compile_program(&params.program)?;
+        let (executable, compiled) = self.compile_program(&params.program)?;
         let bytes = match executable.serialize() {
             Ok(bytes) => bytes,
             Err(error) if error.is_unimplemented() => {
-                return Ok(Compiled { compile_ns, serialized: false, signature });
+                return Ok(Compiled { serialized: false, ..compiled });
             }
             Err(error) => {
                 let message = format!("the executable cannot be serialized: {}", one_line(&error.message));
@@ -258,7 +232,7 @@ impl Worker for PjrtWorker {
             }
         };
         write_file(&params.executable, &bytes)?;
-        Ok(Compiled { compile_ns, serialized: true, signature })
+        Ok(compiled)
     }
 
     fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
@@ -276,36 +250,42 @@ impl Worker for PjrtWorker {
                 (executable, Loaded::default())
             }
             (None, Some(program)) => {
-                let (executable, signature, compile_ns) = self.compile_program(program)?;
-                (executable, Loaded { compile_ns, signature })
+                let (executable, compiled) = self.compile_program(program)?;
+                let Compiled { compile_ns, cpu_ns, signature, .. } = compiled;
+                (executable, Loaded { compile_ns, cpu_ns, signature })
             }
             (None, None) => {
                 return Err(Failure::new(FailureKind::NoProgram, "a PJRT plugin cannot build programs from a config"));
             }
         };
         let job = self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))?;
-        job.candidates.insert(params.candidate, executable);
+        job.insert(params.candidate, executable);
         Ok(loaded)
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure> {
         check_runs(runs)?;
-        let (opened, ..) = self.candidate(candidate)?;
-        if opened.profiler.is_ok() {
-            // samples by the host clock would pass for device time
-            let message = "this worker times by the plugin's profiler: ask for `measure-round`";
-            return Err(Failure::new(FailureKind::Protocol, message));
+        let job = self.job_by_clock(candidate)?;
+        let samples_ns = (0..runs).map(|_| job.timed_run(candidate)).collect::<Result<_, _>>()?;
+        Ok(Measured { samples_ns, single_runs: None })
+    }
+
+    fn measure_batches(&mut self, candidate: usize, runs: u32, batch: u32) -> Result<Measured, Failure> {
+        check_runs(runs)?;
+        let job = self.job_by_clock(candidate)?;
+        if let Err(reason) = job.check_batch(batch)? {
+            let samples = self.measure(candidate, runs)?.samples_ns;
+            return Ok(Measured { samples_ns: means(&samples, batch), single_runs: Some(reason) });
         }
-        let samples_ns = (0..runs)
-            .map(|_| self.run(candidate).map(|(_, elapsed)| nanoseconds(elapsed)))
-            .collect::<Result<_, _>>()?;
-        Ok(Measured { samples_ns })
+        let batches = runs / batch.max(1);
+        let samples_ns = (0..batches).map(|_| job.timed_batch(candidate, batch)).collect::<Result<_, _>>()?;
+        Ok(Measured { samples_ns, single_runs: None })
     }
 
     fn measure_round(&mut self, launches: &[Launch], folder: &Path) -> Result<Profiled, Failure> {
         for launch in launches {
             check_runs(launch.runs)?;
-            self.candidate(launch.candidate)?;
+            self.job()?.find(launch.candidate)?;
         }
         let profiler = self.client()?.profiler.as_ref().map_err(|reason| {
             Failure::new(FailureKind::Protocol, format!("this worker takes no profiles: {reason}"))
@@ -318,7 +298,7 @@ impl Worker for PjrtWorker {
         let session = profiler.start().map_err(failed)?;
         for launch in launches {
             for _ in 0..launch.runs {
-                self.run(launch.candidate)?;
+                self.job()?.timed_run(launch.candidate)?;
             }
         }
         let bytes = session.finish().map_err(failed)?;
@@ -328,12 +308,11 @@ impl Worker for PjrtWorker {
     }
 
     fn outputs(&mut self, candidate: usize, folder: &Path) -> Result<Outputs, Failure> {
-        let failed = |error: PjrtError| Failure::new(FailureKind::Execute, one_line(&error.message));
-        let (buffers, _) = self.run(candidate)?;
+        let buffers = self.job()?.run(candidate)?;
         let mut outputs = Vec::new();
         for (index, buffer) in buffers.iter().enumerate() {
-            let spec = buffer.spec().map_err(failed)?;
-            let bytes = buffer.to_host(&spec).map_err(failed)?;
+            let spec = buffer.spec().map_err(execute_failure)?;
+            let bytes = buffer.to_host(&spec).map_err(execute_failure)?;
             let path = folder.join(format!("output-{candidate}-{index}.bin"));
             write_file(&path, &bytes)?;
             outputs.push(OutputRef { spec, path });
@@ -351,23 +330,6 @@ fn check_runs(runs: u32) -> Result<(), Failure> {
         return Err(Failure::new(FailureKind::Protocol, format!("{runs} runs are more than {MAX_RUNS}")));
     }
     Ok(())
-}
-
-fn load_input(opened: &Opened, device: usize, input: &Input) -> Result<LoadedInput, Failure> {
-    let wrong =
-        |message: String| Failure::new(FailureKind::Signature, format!("input `{}`: {message}", one_line(&input.name)));
-    let expected = input.spec.host_bytes().ok_or_else(|| wrong(format!("{} is beyond any memory", input.spec)))?;
-    let bytes = read_bounded(&input.path, expected).map_err(|error| wrong(error.message))?;
-    let array = if input.donated {
-        if u64::try_from(bytes.len()).ok() != Some(expected) {
-            return Err(wrong(format!("{} bytes are not an array {}", bytes.len(), input.spec)));
-        }
-        InputArray::Donated(bytes)
-    } else {
-        let buffer = Buffer::from_host(&opened.client, device, &input.spec, &bytes);
-        InputArray::Kept(buffer.map_err(|error| wrong(one_line(&error.message)))?)
-    };
-    Ok(LoadedInput { spec: input.spec.clone(), array })
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use super::json_file::{self, wrong};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::registry::Direction;
-use crate::timer::model::{Failure, Job};
+use crate::timer::model::{CacheState, Failure, Job};
 
 /// The schema that this program reads and writes.
 pub(super) const SCHEMA: u32 = 1;
@@ -50,6 +50,9 @@ pub struct IndexedInvocation {
     /// What the programs compute; `forward` unless told.
     #[serde(default = "forward")]
     pub direction: Direction,
+    /// What the runs found in the caches; `warm` unless told.
+    #[serde(default, skip_serializing_if = "CacheState::is_warm")]
+    pub cache_state: CacheState,
     /// Names of the functions' modules in the profiles, `{candidate}` for the number. Where it is null executions are
     /// told by their order, which needs the launches of each round.
     #[serde(default = "usual_name", skip_serializing_if = "is_usual_name")]
@@ -184,7 +187,8 @@ impl TakenProfile {
 impl IndexedInvocation {
     /// Whether these are the profiles of this call.
     pub(super) fn is_of(&self, job: &Job) -> bool {
-        self.op_id == job.op_id && self.call_key == job.call_key && self.direction == job.direction
+        let is_call = self.op_id == job.op_id && self.call_key == job.call_key && self.direction == job.direction;
+        is_call && self.cache_state == job.cache_state
     }
 
     /// Whether the launches of every profile are known; an index where some are and some are not is refused.
@@ -240,8 +244,8 @@ impl ProfileIndex {
         let mut calls = BTreeSet::new();
         for (number, invocation) in index.invocations.iter().enumerate() {
             let at = |what: String| wrong(&path, format!("invocations[{number}]{what}"));
-            if !calls.insert((&invocation.op_id, &invocation.call_key, invocation.direction)) {
-                let IndexedInvocation { op_id, call_key, direction, .. } = invocation;
+            let IndexedInvocation { op_id, call_key, direction, cache_state, .. } = invocation;
+            if !calls.insert((op_id, call_key, *direction, *cache_state)) {
                 return Err(at(format!(": {op_id}:{call_key} {direction} stands twice")));
             }
             invocation.check(&root).map_err(at)?;

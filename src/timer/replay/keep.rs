@@ -5,6 +5,7 @@ use std::fs::{self, Permissions};
 use std::io::{self, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -200,6 +201,7 @@ impl Timer for KeepingTimer {
             op_id: job.op_id.clone(),
             call_key: job.call_key.clone(),
             direction: job.direction,
+            cache_state: job.cache_state,
             module_name: None,
             functions: Functions(configs.enumerate().collect()),
             failures: BTreeMap::new(),
@@ -216,6 +218,10 @@ impl Timer for KeepingTimer {
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
         self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default())
+    }
+
+    fn cut_off(&mut self, longest_run: Option<Duration>) {
+        self.timer.cut_off(longest_run);
     }
 
     fn measures_rounds(&self) -> bool {

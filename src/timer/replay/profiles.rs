@@ -310,11 +310,12 @@ impl Timer for ProfileReplay {
         let found = self.index.invocations.iter().enumerate().find(|(_, invocation)| invocation.is_of(job));
         let (number, invocation) = found.ok_or_else(|| {
             let message = format!(
-                "{} names no profiles of {}:{} {}",
+                "{} names no profiles of {}:{} {}{}",
                 self.root.join(super::index::FILE_NAME).display(),
                 job.op_id,
                 job.call_key,
-                job.direction
+                job.direction,
+                if job.cache_state.is_warm() { "" } else { " with cold caches" }
             );
             Failure::new(FailureKind::NoProgram, message)
         })?;

@@ -204,6 +204,10 @@ impl Timer for ReplayTimer {
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         self.end();
+        if !job.cache_state.is_warm() {
+            let message = "recorded samples do not tell what was in the caches: leave `--cache-state` out";
+            return Err(Failure::new(FailureKind::Device, message));
+        }
         self.job = Some(job.clone());
         Ok(())
     }
@@ -211,7 +215,7 @@ impl Timer for ReplayTimer {
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let recorded = self.call(candidate, Method::Prepare)?;
         self.loaded.insert(candidate);
-        Ok(Prepared { compile_ns: recorded.compile_ns, reused: false })
+        Ok(Prepared { compile_ns: recorded.compile_ns, cpu_ns: 0, reused: false })
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
@@ -279,7 +283,7 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timer::model::JobCandidate;
+    use crate::timer::model::{CacheState, JobCandidate};
 
     const RECORDING: &str = r#"{
         "schema": 1,
@@ -305,8 +309,25 @@ mod tests {
             inputs: Vec::new(),
             candidates: blocks.iter().map(|block| JobCandidate { config: config(block), program: None }).collect(),
             recipe: None,
+            cache_state: CacheState::Warm,
             scratch: folder.to_owned(),
         }
+    }
+
+    #[test]
+    fn samples_that_do_not_tell_are_not_given_for_cold_caches() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut timer = ReplayTimer::new(serde_json::from_str(RECORDING).unwrap()).unwrap();
+        let failure = timer.begin(&Job { cache_state: CacheState::Cold, ..job(folder.path(), &[64]) }).unwrap_err();
+        assert!(failure.message.contains("leave `--cache-state` out"), "{failure}");
+        timer.begin(&job(folder.path(), &[64])).unwrap();
+        timer.prepare(0).unwrap();
+        // means of what follows in the recording: 9 8 7 9 8 7
+        assert_eq!(timer.measure_batches(0, 2, 3).unwrap(), [8, 8]);
+        assert_eq!(timer.measure_batches(0, 1, 2).unwrap(), [9], "8.5, rounded");
+        assert_eq!(timer.clock_resolution_ns(), None);
+        timer.cut_off(Some(std::time::Duration::ZERO));
+        assert_eq!(timer.measure(0, 1).unwrap(), [7], "there is nothing to wait for");
     }
 
     #[test]
@@ -317,7 +338,7 @@ mod tests {
         let mut timer = ReplayTimer::open(&path).unwrap();
         assert_eq!((timer.name(), timer.source()), (format!("replay:{}", path.display()).as_str(), Source::Replay));
         timer.begin(&job(folder.path(), &[128, 64, 256, 512])).unwrap();
-        assert_eq!(timer.prepare(1), Ok(Prepared { compile_ns: 5, reused: false }));
+        assert_eq!(timer.prepare(1), Ok(Prepared { compile_ns: 5, cpu_ns: 0, reused: false }));
         assert_eq!(timer.measure(1, 2).unwrap(), [9, 8]);
         assert_eq!(timer.measure(1, 3).unwrap(), [7, 9, 8]);
         let outputs = timer.outputs(1).unwrap();

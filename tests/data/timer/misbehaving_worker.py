@@ -82,6 +82,8 @@ while line := sys.stdin.readline():
     params, result = request["params"], {}
     if request["method"] == "hello":
         result = {"protocol": 1, "worker": "misbehaving", "capabilities": ["build-programs"], "source": "host-wall", "devices": [device]}
+        if mode.startswith("batches"):
+            result["capabilities"].append("batches")
         if mode == "hello-old":
             result["protocol"] = 0
         if mode == "hello-no-device":
@@ -96,6 +98,12 @@ while line := sys.stdin.readline():
         misbehave(request)
     if request["method"] == "measure":
         result = {"samples_ns": [100] * params["runs"]}
+        if mode == "batches":
+            # a sample tells the batch that it is of
+            batch = params.get("batch", 1)
+            result = {"samples_ns": [100 + batch] * (params["runs"] // batch)}
+            with open(sys.argv[2], "a") as file:
+                print(params["runs"], params.get("batch"), file=file)
     if request["method"] == "outputs":
         result = {"outputs": [{"spec": "f32[4]", "path": "/no/such/file"}]}
     say(json.dumps({"id": request["id"], "result": result}))

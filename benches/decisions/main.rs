@@ -1,0 +1,123 @@
+//! Decisions: is the winner right, is it the same on every run, and what does a decision cost.
+//!
+//! `cargo bench --bench decisions -- --peer PYTHON` tunes 32 blocked matrix products of each of three sizes, again and again,
+//! each time with a fresh cache folder, and holds every run against a reference that is measured before and after them.
+//! `--help` lists the parts and their flags. It needs a Python with JAX for the programs (`--python`, else that of the
+//! active environment) and a PJRT plugin for CPUs (`--plugin`, else the one that is found).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr, clippy::panic)]
+
+mod aa;
+mod load;
+mod options;
+mod peer;
+mod programs;
+mod reference;
+mod repeats;
+mod summary;
+mod tables;
+mod tool;
+mod wall;
+
+use std::path::Path;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use options::{Format, Options, Part};
+use programs::Programs;
+use reference::{Half, Reference};
+
+/// Everything that was measured, as `--format json` prints it.
+#[derive(Default, Serialize)]
+struct Report {
+    tool: String,
+    cores: usize,
+    plugin: String,
+    /// After each part: its name, seconds since the beginning, and the machine's load, one minute's mean.
+    parts: Vec<(String, f64, f64)>,
+    reference: Vec<reference::Row>,
+    repeats: Vec<repeats::Row>,
+    wall: Option<wall::Wall>,
+    peer: Option<peer::Peer>,
+    aa: Vec<aa::Row>,
+}
+
+impl Report {
+    fn ended(&mut self, part: &str, began: Instant) {
+        let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN);
+        let seconds = began.elapsed().as_secs_f64();
+        eprintln!("{part} ended after {seconds:.0} s, load {load}");
+        self.parts.push((part.to_owned(), seconds, load));
+    }
+
+    /// After each part, so that one that is stopped loses only what it had not done.
+    fn save(&self, path: &Path) {
+        std::fs::write(path, serde_json::to_vec_pretty(self).unwrap()).unwrap();
+    }
+}
+
+fn main() {
+    if load::is_load() {
+        return load::burn();
+    }
+    let options = Options::from_arguments();
+    let programs = Programs::make(&options);
+    // documents of an earlier time would be taken for this one's
+    let _ = std::fs::remove_dir_all(options.work.join("runs"));
+    let saved = options.work.join("decisions.json");
+    let mut report = Report {
+        tool: tool::version(&options),
+        cores: std::thread::available_parallelism().unwrap().get(),
+        plugin: options.plugin.display().to_string(),
+        ..Report::default()
+    };
+    let began = Instant::now();
+    report.ended("start", began);
+
+    let judged = [Part::Repeats, Part::Wall, Part::Peer].into_iter().any(|part| options.has(part));
+    let first = (judged || options.has(Part::Reference)).then(|| {
+        let half = Half::measure(&options, &programs, 0);
+        report.ended("first half of the reference", began);
+        half
+    });
+    let mut runs = Vec::new();
+    if options.has(Part::Repeats) {
+        runs = repeats::run(&options, &programs);
+        report.ended("repeats", began);
+    }
+    let walls = options.has(Part::Wall).then(|| {
+        let walls = wall::run(&options, &programs);
+        report.ended("wall time", began);
+        walls
+    });
+    let peers = options.peer.as_deref().filter(|_| options.has(Part::Peer)).map(|python| {
+        let peers = peer::run(&options, python);
+        report.ended("peer", began);
+        peers
+    });
+    if let Some(first) = first {
+        let second = Half::measure(&options, &programs, 1);
+        report.ended("second half of the reference", began);
+        let references = Reference::of_halves(&programs, &first, &second);
+        report.repeats = repeats::judge(&programs, &references, &runs);
+        report.reference = reference::rows(&programs, &references, &report.repeats);
+        let sample_ns = references.iter().map(|reference| reference.pooled.ns.iter().sum::<f64>()).sum::<f64>();
+        report.wall = walls.map(|walls| walls.judge(&programs, sample_ns));
+        report.peer = peers.map(|peers| peers.judge(&programs, &references));
+        report.save(&saved);
+    }
+    if options.has(Part::Aa) {
+        aa::run(&options, &programs, |row| {
+            report.aa.push(row);
+            report.save(&saved);
+        });
+        report.ended("A/A", began);
+    }
+    report.save(&saved);
+    eprintln!("all of it, run by run, is in `{}`, and what each run said in `runs` beside it", saved.display());
+    match options.format {
+        Format::Json => println!("{}", serde_json::to_string_pretty(&report).unwrap()),
+        Format::Markdown => print!("{}", tables::markdown(&report)),
+    }
+}

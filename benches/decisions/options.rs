@@ -1,0 +1,158 @@
+//! The benchmark's flags.
+
+use std::path::{Path, PathBuf};
+
+use autotune_lowered::timer::pjrt::discover;
+
+const HELP: &str = "cargo bench --bench decisions -- [FLAG]…
+
+  --parts LIST        of reference,repeats,wall,peer,aa [all]
+  --work DIR          programs and scratch, made once [target/bench-decisions]
+  --python PYTHON     makes the programs: has JAX [that of the active environment]
+  --peer PYTHON       has ejkernel; without it the peer is left out
+  --plugin FILE       PJRT plugin [the one that is found]
+  --sizes LIST        rows and columns [64,256,512]
+  --repeats N         full runs of each minimum improvement [20]
+  --keep-executables  a repeat takes over compiled executables, so that it only measures
+  --rounds N          interleaved rounds of each half of the reference [40]
+  --workers N         measuring processes that share each half's rounds [1]
+  --wall N            fresh runs whose wall time is taken [3]
+  --peer-repeats N    runs of the peer's tuner, each in a process of its own [3]
+  --aa N              runs of one kernel against itself [40]
+  --load K            busy processes beside another N such runs [0: no such runs]
+  --format FORMAT     markdown or json, on stdout [markdown]
+  --tune FLAG         one more argument for every run of the tool; may be given again";
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Reference,
+    Repeats,
+    Wall,
+    Peer,
+    Aa,
+}
+
+const PARTS: [(&str, Part); 5] = [
+    ("reference", Part::Reference),
+    ("repeats", Part::Repeats),
+    ("wall", Part::Wall),
+    ("peer", Part::Peer),
+    ("aa", Part::Aa),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Markdown,
+    Json,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// The tool that is judged, and that the reference's worker is started from.
+    pub(crate) exe: PathBuf,
+    pub(crate) plugin: PathBuf,
+    pub(crate) work: PathBuf,
+    pub(crate) python: PathBuf,
+    pub(crate) peer: Option<PathBuf>,
+    parts: Vec<Part>,
+    pub(crate) sizes: Vec<u64>,
+    pub(crate) repeats: usize,
+    pub(crate) keep_executables: bool,
+    pub(crate) rounds: usize,
+    pub(crate) workers: usize,
+    pub(crate) wall: usize,
+    pub(crate) peer_repeats: usize,
+    pub(crate) aa: usize,
+    pub(crate) load: usize,
+    pub(crate) format: Format,
+    pub(crate) tune: Vec<String>,
+}
+
+impl Options {
+    pub(crate) fn from_arguments() -> Self {
+        // cargo adds `--bench` of its own
+        let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
+        let mut options = Self::defaults();
+        let mut plugin = None;
+        while let Some(word) = words.next() {
+            let mut value = || words.next().unwrap_or_else(|| panic!("`{word}` needs a value\n\n{HELP}"));
+            match word.as_str() {
+                "--help" => {
+                    println!("{HELP}");
+                    std::process::exit(0);
+                }
+                "--parts" => options.parts = list(&value(), part),
+                "--work" => options.work = PathBuf::from(value()),
+                "--python" => options.python = PathBuf::from(value()),
+                "--peer" => options.peer = Some(PathBuf::from(value())),
+                "--plugin" => plugin = Some(PathBuf::from(value())),
+                "--sizes" => options.sizes = list(&value(), |size| number(size) as u64),
+                "--repeats" => options.repeats = number(&value()),
+                "--keep-executables" => options.keep_executables = true,
+                "--rounds" => options.rounds = number(&value()),
+                "--workers" => options.workers = number(&value()).max(1),
+                "--wall" => options.wall = number(&value()),
+                "--peer-repeats" => options.peer_repeats = number(&value()),
+                "--aa" => options.aa = number(&value()),
+                "--load" => options.load = number(&value()),
+                "--tune" => options.tune.push(value()),
+                "--format" => {
+                    options.format = match value().as_str() {
+                        "json" => Format::Json,
+                        "markdown" => Format::Markdown,
+                        other => panic!("`{other}` is neither `markdown` nor `json`"),
+                    }
+                }
+                other => panic!("`{other}` is no flag\n\n{HELP}"),
+            }
+        }
+        assert!(options.sizes.iter().all(|size| size % 8 == 0 && *size > 0), "sizes are multiples of 8");
+        std::fs::create_dir_all(&options.work).unwrap();
+        // the tool runs in other folders
+        options.work = options.work.canonicalize().unwrap();
+        options.plugin = discover(plugin.as_deref(), None).unwrap().swap_remove(0).path.canonicalize().unwrap();
+        options
+    }
+
+    fn defaults() -> Self {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let environment = std::env::var_os("VIRTUAL_ENV").map(|folder| Path::new(&folder).join("bin/python"));
+        Self {
+            exe: env!("CARGO_BIN_EXE_autotune-lowered").into(),
+            plugin: PathBuf::new(),
+            work: manifest.join("target/bench-decisions"),
+            python: environment.unwrap_or_else(|| "python3".into()),
+            peer: None,
+            parts: PARTS.iter().map(|(_, part)| *part).collect(),
+            sizes: vec![64, 256, 512],
+            repeats: 20,
+            keep_executables: false,
+            rounds: 40,
+            workers: 1,
+            wall: 3,
+            peer_repeats: 3,
+            aa: 40,
+            load: 0,
+            format: Format::Markdown,
+            tune: Vec::new(),
+        }
+    }
+
+    pub(crate) fn has(&self, part: Part) -> bool {
+        self.parts.contains(&part)
+    }
+}
+
+fn list<T>(text: &str, item: impl Fn(&str) -> T) -> Vec<T> {
+    text.split(',').filter(|word| !word.is_empty()).map(item).collect()
+}
+
+fn part(name: &str) -> Part {
+    let found = PARTS.iter().find(|(known, _)| *known == name);
+    found.unwrap_or_else(|| panic!("`{name}` is no part\n\n{HELP}")).1
+}
+
+fn number(text: &str) -> usize {
+    text.parse().unwrap_or_else(|_| panic!("`{text}` is no number"))
+}

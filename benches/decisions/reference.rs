@@ -1,0 +1,177 @@
+//! What the times of all candidates really are, as well as this machine can tell.
+//!
+//! All candidates of a size are loaded in one worker and run in interleaved rounds, the baseline first and the others in a
+//! shuffled order; a sample is the median of a round's runs, as many for each candidate. A candidate's reference time is the
+//! baseline's median times the median of its paired ratios to the baseline. It is measured twice, before and after what is
+//! judged, by other workers; the two halves together judge, and how far they differ bounds any judgement.
+
+use autotune_lowered::stats::{Interval, median, median_interval};
+use autotune_lowered::timer::Timer;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use serde::Serialize;
+
+use crate::options::Options;
+use crate::programs::{Operation, Programs};
+use crate::summary::{Summary, jaccard};
+use crate::{repeats, tool};
+
+/// The shortest sample, and the fewest runs in one.
+const SAMPLE_NS: f64 = 2e6;
+const LEAST_RUNS: u32 = 3;
+const WARM_UP_ROUNDS: usize = 5;
+const CONFIDENCE: f64 = 0.95;
+
+/// For each round the time of each candidate, nanoseconds.
+pub(crate) type Rounds = Vec<Vec<f64>>;
+
+/// The rounds of each size, by one worker.
+pub(crate) struct Half(Vec<Rounds>);
+
+impl Half {
+    pub(crate) fn measure(options: &Options, programs: &Programs, half: u64) -> Self {
+        let module = &programs.matmul;
+        let scratch = tool::fresh_folder(options);
+        let mut rounds = vec![Rounds::new(); module.operations.len()];
+        for worker in 0..options.workers {
+            eprintln!("reference, half {}, worker {} of {}", half + 1, worker + 1, options.workers);
+            let mut timer = tool::timer(options, &options.work.join("executables"));
+            for (operation, rounds) in module.operations.iter().zip(&mut rounds) {
+                timer.begin(&operation.job(&module.registry, scratch.path())).unwrap();
+                for candidate in 0..operation.len() {
+                    timer.prepare(candidate).unwrap();
+                }
+                let seed = half << 32 | worker as u64;
+                rounds.extend(measure(&mut timer, operation, options.rounds.div_ceil(options.workers), seed));
+                timer.end();
+            }
+        }
+        Self(rounds)
+    }
+}
+
+fn measure(timer: &mut dyn Timer, operation: &Operation, rounds: usize, seed: u64) -> Rounds {
+    let mut random = ChaCha8Rng::seed_from_u64(operation.size << 48 | seed);
+    let mut order: Vec<usize> = (0..operation.len()).filter(|&index| index != operation.baseline).collect();
+    let mut one_round = |runs: u32| {
+        for last in (1..order.len()).rev() {
+            order.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
+        }
+        let mut times = vec![f64::NAN; operation.len()];
+        for &candidate in std::iter::once(&operation.baseline).chain(&order) {
+            let ns = timer.measure(candidate, runs).unwrap();
+            times[candidate] = median(&ns.iter().map(|&ns| ns as f64).collect::<Vec<_>>()).unwrap();
+        }
+        times
+    };
+    let warm: Rounds = (0..WARM_UP_ROUNDS).map(|_| one_round(LEAST_RUNS)).collect();
+    let shortest = warm.last().unwrap().iter().copied().fold(f64::INFINITY, f64::min);
+    let runs = ((SAMPLE_NS / shortest).ceil() as u32).max(LEAST_RUNS);
+    (0..rounds).map(|_| one_round(runs)).collect()
+}
+
+/// What a set of rounds says of the candidates.
+pub(crate) struct Judged {
+    /// Candidate with the least ratio.
+    pub(crate) best: usize,
+    /// Reference time of each.
+    pub(crate) ns: Vec<f64>,
+    /// Each one's median paired ratio to the best, and the interval of that.
+    to_best: Vec<(f64, Interval)>,
+}
+
+impl Judged {
+    pub(crate) fn of(rounds: &[&Rounds], candidates: usize, baseline: usize) -> Self {
+        let column = |of: &dyn Fn(&Vec<f64>) -> f64| -> Vec<f64> { rounds.iter().copied().flatten().map(of).collect() };
+        let base = median(&column(&|round| round[baseline])).unwrap();
+        let to_baseline = |index: usize| median(&column(&|round| round[index] / round[baseline])).unwrap();
+        let ns: Vec<f64> = (0..candidates).map(|index| base * to_baseline(index)).collect();
+        let best = (0..candidates).min_by(|&a, &b| ns[a].total_cmp(&ns[b])).unwrap();
+        let to_best = (0..candidates).map(|index| {
+            let ratios = column(&|round| round[index] / round[best]);
+            (median(&ratios).unwrap(), median_interval(&ratios, CONFIDENCE).unwrap())
+        });
+        Self { best, to_best: to_best.collect(), ns }
+    }
+
+    /// How much longer a candidate takes than the best, as a part of the best's time.
+    pub(crate) fn regret(&self, candidate: usize) -> f64 {
+        self.ns[candidate] / self.ns[self.best] - 1.0
+    }
+
+    /// Candidates whose interval of the ratio to the best reaches one, or whose median ratio is within the resolution.
+    pub(crate) fn ties(&self, resolution: f64) -> Vec<usize> {
+        let tied = |&(ratio, interval): &(f64, Interval)| interval.low <= 1.0 || ratio < 1.0 + resolution;
+        (0..self.to_best.len()).filter(|&index| tied(&self.to_best[index])).collect()
+    }
+}
+
+/// Both halves of one size, and the two together.
+pub(crate) struct Reference {
+    pub(crate) halves: [Judged; 2],
+    pub(crate) pooled: Judged,
+}
+
+impl Reference {
+    pub(crate) fn of_halves(programs: &Programs, first: &Half, second: &Half) -> Vec<Self> {
+        let of_one = |(operation, (first, second)): (&Operation, (&Rounds, &Rounds))| {
+            let judged = |rounds: &[&Rounds]| Judged::of(rounds, operation.len(), operation.baseline);
+            Self { halves: [judged(&[first]), judged(&[second])], pooled: judged(&[first, second]) }
+        };
+        programs.matmul.operations.iter().zip(first.0.iter().zip(&second.0)).map(of_one).collect()
+    }
+}
+
+/// The reference of one size as it is reported.
+#[derive(Serialize)]
+pub(crate) struct Row {
+    pub(crate) size: u64,
+    pub(crate) best: String,
+    pub(crate) best_ns: f64,
+    pub(crate) baseline: String,
+    pub(crate) baseline_regret: f64,
+    /// How much slower the second best is.
+    pub(crate) second_regret: f64,
+    pub(crate) slowest_regret: f64,
+    /// What the tie sets here count as equal.
+    pub(crate) resolution: f64,
+    pub(crate) ties: usize,
+    pub(crate) ties_of_halves: [usize; 2],
+    /// Regret of the first half's best in the second, and the other way round.
+    pub(crate) halves_regret: [f64; 2],
+    pub(crate) halves_jaccard: f64,
+    /// By how much the halves disagree on a candidate's ratio to the best of both, over all candidates.
+    pub(crate) halves_differ: Summary,
+    /// Candidate by candidate.
+    pub(crate) candidates: Vec<(String, f64)>,
+}
+
+pub(crate) fn rows(programs: &Programs, references: &[Reference], repeats: &[repeats::Row]) -> Vec<Row> {
+    let row = |(operation, reference): (&Operation, &Reference)| {
+        let Reference { halves: [first, second], pooled } = reference;
+        let said = repeats.iter().find(|row| row.size == operation.size).map(|row| row.resolution.median);
+        let resolution = said.filter(|said| said.is_finite()).unwrap_or(repeats::ASSUMED_RESOLUTION);
+        let mut regrets: Vec<f64> = (0..operation.len()).map(|index| pooled.regret(index)).collect();
+        regrets.sort_by(f64::total_cmp);
+        let to_best = |half: &Judged, index: usize| half.ns[index] / half.ns[pooled.best];
+        let differ = |index| (to_best(first, index) / to_best(second, index) - 1.0).abs();
+        let named = |index| (operation.brief(index), pooled.ns[index]);
+        Row {
+            size: operation.size,
+            best: operation.brief(pooled.best),
+            best_ns: pooled.ns[pooled.best],
+            baseline: operation.brief(operation.baseline),
+            baseline_regret: pooled.regret(operation.baseline),
+            second_regret: regrets[1],
+            slowest_regret: regrets[regrets.len() - 1],
+            resolution,
+            ties: pooled.ties(resolution).len(),
+            ties_of_halves: [first, second].map(|half| half.ties(resolution).len()),
+            halves_regret: [second.regret(first.best), first.regret(second.best)],
+            halves_differ: Summary::of((0..operation.len()).map(differ).collect()),
+            halves_jaccard: jaccard(&first.ties(resolution), &second.ties(resolution)),
+            candidates: (0..operation.len()).map(named).collect(),
+        }
+    };
+    programs.matmul.operations.iter().zip(references).map(row).collect()
+}

@@ -1,0 +1,137 @@
+//! Full runs of the tool, each with a cache folder that knows no sample, held against the reference.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::options::Options;
+use crate::programs::{Operation, Programs};
+use crate::reference::Reference;
+use crate::summary::{Summary, mean_jaccard};
+use crate::tool;
+
+/// Used where the tool reports no `resolution`: its minimum improvement.
+pub(crate) const ASSUMED_RESOLUTION: f64 = 0.02;
+
+/// The minimum improvements that are tried: none, and the tool's own.
+const MODES: [Option<&str>; 2] = [Some("0"), None];
+
+/// A run and the minimum improvement that it was told.
+pub(crate) struct Repeat {
+    mode: Option<&'static str>,
+    result: Value,
+    seconds: f64,
+}
+
+pub(crate) fn run(options: &Options, programs: &Programs) -> Vec<Repeat> {
+    let module = &programs.matmul;
+    let kept = options.keep_executables.then(|| {
+        let folder = tool::fresh_folder(options);
+        tool::tune(options, module, folder.path(), &[]);
+        folder
+    });
+    let mut runs = Vec::new();
+    for repeat in 0..options.repeats {
+        // in turns, so that what the machine does meanwhile meets both alike
+        for mode in MODES {
+            let cache = tool::fresh_folder(options);
+            if let Some(kept) = &kept {
+                tool::copy_executables(kept.path(), cache.path());
+            }
+            let more = mode.map_or(vec![], |mode| vec!["--min-improvement", mode]);
+            let run = tool::tune(options, module, cache.path(), &more);
+            eprintln!("repeat {} of {}, {}: {:.1} s", repeat + 1, options.repeats, name(mode), run.seconds);
+            tool::keep(options, &format!("repeat-{repeat}-at-{}", mode.unwrap_or("default")), &run.result);
+            runs.push(Repeat { mode, result: run.result, seconds: run.seconds });
+        }
+    }
+    runs
+}
+
+fn name(mode: Option<&str>) -> String {
+    mode.map_or("the default".to_owned(), str::to_owned)
+}
+
+/// All runs of one size and minimum improvement.
+#[derive(Serialize)]
+pub(crate) struct Row {
+    pub(crate) size: u64,
+    pub(crate) min_improvement: String,
+    pub(crate) n: usize,
+    /// Runs that decided nothing; they count in no column.
+    pub(crate) undecided: usize,
+    pub(crate) regret: Summary,
+    /// The same against each half of the reference alone.
+    pub(crate) regret_of_halves: [Summary; 2],
+    /// The least regret that is no fault at this minimum improvement.
+    pub(crate) allowed: f64,
+    pub(crate) winners_tied: usize,
+    /// Runs whose tie set holds a candidate that is slower by over twice the resolution.
+    pub(crate) runs_with_slower: usize,
+    /// The slowest that any tie set holds.
+    pub(crate) slowest_tied: f64,
+    pub(crate) jaccard: f64,
+    pub(crate) ties: Summary,
+    pub(crate) winners: Vec<String>,
+    pub(crate) resolution: Summary,
+    pub(crate) rounds: Summary,
+    pub(crate) seconds: Summary,
+}
+
+pub(crate) fn judge(programs: &Programs, references: &[Reference], runs: &[Repeat]) -> Vec<Row> {
+    let operations = || programs.matmul.operations.iter().zip(references);
+    let of_mode = |mode: Option<&'static str>| {
+        let runs: Vec<&Repeat> = runs.iter().filter(|run| run.mode == mode).collect();
+        operations().map(move |(operation, reference)| row(operation, reference, mode, &runs))
+    };
+    if runs.is_empty() { Vec::new() } else { MODES.into_iter().flat_map(of_mode).collect() }
+}
+
+/// One run's decision on one operation.
+struct Decision {
+    winner: usize,
+    ties: Vec<usize>,
+    resolution: f64,
+    rounds: f64,
+}
+
+fn decision(operation: &Operation, run: &Repeat) -> Option<Decision> {
+    let said = tool::operation(&run.result, operation);
+    let mut ties: Vec<usize> =
+        said["tie_set"].as_array()?.iter().filter_map(|config| operation.candidate(config)).collect();
+    ties.sort_unstable();
+    Some(Decision {
+        winner: operation.candidate(&said["best"]["config"])?,
+        ties,
+        resolution: said["resolution"].as_f64().unwrap_or(ASSUMED_RESOLUTION),
+        rounds: said["rounds_measured"].as_f64().unwrap_or(f64::NAN),
+    })
+}
+
+fn row(operation: &Operation, reference: &Reference, mode: Option<&str>, runs: &[&Repeat]) -> Row {
+    let decisions: Vec<Decision> = runs.iter().filter_map(|run| decision(operation, run)).collect();
+    let all = |of: &dyn Fn(&Decision) -> f64| Summary::of(decisions.iter().map(of).collect());
+    let Reference { halves, pooled } = reference;
+    let slowest_tied = |decision: &Decision| decision.ties.iter().map(|&tied| pooled.regret(tied)).fold(0.0, f64::max);
+    let resolution = all(&|decision| decision.resolution);
+    let is_tied = |decision: &&Decision| pooled.ties(decision.resolution).contains(&decision.winner);
+    let sets: Vec<Vec<usize>> = decisions.iter().map(|decision| decision.ties.clone()).collect();
+    let minimum = mode.map_or(ASSUMED_RESOLUTION, |_| 0.0);
+    Row {
+        size: operation.size,
+        min_improvement: name(mode),
+        n: decisions.len(),
+        undecided: runs.len() - decisions.len(),
+        regret: all(&|decision| pooled.regret(decision.winner)),
+        regret_of_halves: halves.each_ref().map(|half| all(&|decision| half.regret(decision.winner))),
+        allowed: if mode.is_some() { 0.01 } else { resolution.median.max(minimum).max(0.01) },
+        winners_tied: decisions.iter().filter(is_tied).count(),
+        runs_with_slower: decisions.iter().filter(|it| slowest_tied(it) > 2.0 * it.resolution).count(),
+        slowest_tied: decisions.iter().map(slowest_tied).fold(0.0, f64::max),
+        jaccard: mean_jaccard(&sets),
+        ties: all(&|decision| decision.ties.len() as f64),
+        winners: decisions.iter().map(|decision| operation.brief(decision.winner)).collect(),
+        resolution,
+        rounds: all(&|decision| decision.rounds),
+        seconds: Summary::of(runs.iter().map(|run| run.seconds).collect()),
+    }
+}

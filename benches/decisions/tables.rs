@@ -1,0 +1,241 @@
+//! The report as Markdown.
+
+use std::fmt::{Display, Write};
+
+use crate::Report;
+use crate::summary::Summary;
+use crate::wall::Wall;
+
+pub(crate) fn markdown(report: &Report) -> String {
+    let mut out = String::new();
+    let part = |(name, seconds, load): &(String, f64, f64)| format!("{name} {seconds:.0} s, load {load}");
+    let parts = report.parts.iter().map(part).collect::<Vec<_>>().join("; ");
+    let _ = writeln!(out, "{}; {} cores. {parts}.\n", report.tool, report.cores);
+    let sections = [references(report), repeats(report), wall(report), peer(report), aa(report)];
+    out.push_str(&sections.into_iter().flatten().collect::<Vec<_>>().join("\n"));
+    out
+}
+
+/// A title and a table; nothing where it has no row.
+fn table<const N: usize>(title: &str, head: [&str; N], rows: Vec<[String; N]>) -> Option<String> {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut out = format!("{title}\n\n{}{}", line(&head.map(str::to_owned)), line(&["---"; N].map(str::to_owned)));
+    for row in &rows {
+        out.push_str(&line(row));
+    }
+    (!rows.is_empty()).then_some(out)
+}
+
+fn percent(part: f64) -> String {
+    if part.is_finite() { format!("{:.1} %", part * 100.0) } else { "–".to_owned() }
+}
+
+fn seconds(summary: &Summary) -> String {
+    spread(summary, |seconds| format!("{seconds:.2}"))
+}
+
+/// `median (lower to upper quartile)`.
+fn spread(summary: &Summary, text: impl Fn(f64) -> String) -> String {
+    if summary.n == 0 {
+        return "–".to_owned();
+    }
+    format!("{} ({} to {})", text(summary.median), text(summary.low_quartile), text(summary.high_quartile))
+}
+
+fn median_p95_most(summary: &Summary) -> String {
+    let [median, p95, most] = [summary.median, summary.p95, summary.most].map(percent);
+    format!("{median} / {p95} / {most}")
+}
+
+fn part(some: impl Display, all: impl Display) -> String {
+    format!("{some} of {all}")
+}
+
+/// Distinct names with how often each came, most frequent first.
+fn counted(names: &[String]) -> String {
+    let mut counts: Vec<(usize, &String)> = Vec::new();
+    for name in names {
+        match counts.iter_mut().find(|(_, known)| *known == name) {
+            Some((count, _)) => *count += 1,
+            None => counts.push((1, name)),
+        }
+    }
+    counts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    counts.iter().map(|(count, name)| format!("{name} ({count})")).collect::<Vec<_>>().join(", ")
+}
+
+fn references(report: &Report) -> Option<String> {
+    let rows = report.reference.iter().map(|row| {
+        [
+            format!("{}²", row.size),
+            format!("{}, {:.1} µs", row.best, row.best_ns / 1e3),
+            percent(row.second_regret),
+            percent(row.slowest_regret),
+            format!("{}, {}", row.baseline, percent(row.baseline_regret)),
+            format!("{} at {}", row.ties, percent(row.resolution)),
+            median_p95_most(&row.halves_differ),
+            row.halves_regret.map(percent).join(", "),
+            format!("{:.2} ({} and {} ties)", row.halves_jaccard, row.ties_of_halves[0], row.ties_of_halves[1]),
+        ]
+    });
+    table(
+        "The reference, and how far its two halves differ:",
+        [
+            "size",
+            "best",
+            "second slower by",
+            "slowest by",
+            "baseline, by",
+            "tied with the best",
+            "the halves' ratios differ by: median / 95th percentile / worst",
+            "regret of each half's best in the other",
+            "Jaccard index of their tie sets",
+        ],
+        rows.collect(),
+    )
+}
+
+fn repeats(report: &Report) -> Option<String> {
+    let regrets = report.repeats.iter().map(|row| {
+        [
+            format!("{}²", row.size),
+            row.min_improvement.clone(),
+            row.n.to_string(),
+            median_p95_most(&row.regret),
+            percent(row.allowed),
+            row.regret_of_halves.each_ref().map(|half| percent(half.p95)).join(", "),
+            part(row.winners_tied, row.n),
+            counted(&row.winners),
+        ]
+    });
+    let sets = report.repeats.iter().map(|row| {
+        [
+            format!("{}²", row.size),
+            row.min_improvement.clone(),
+            spread(&row.resolution, percent),
+            part(row.runs_with_slower, row.n),
+            percent(row.slowest_tied),
+            format!("{:.2}", row.jaccard),
+            spread(&row.ties, |ties| format!("{ties:.0}")),
+            spread(&row.rounds, |rounds| format!("{rounds:.0}")),
+            seconds(&row.seconds),
+            row.undecided.to_string(),
+        ]
+    });
+    let regrets = table(
+        "Winners:",
+        [
+            "size",
+            "minimum improvement",
+            "n",
+            "regret: median / 95th percentile / worst",
+            "allowed",
+            "95th percentile against each half",
+            "winner in the reference's tie set",
+            "winners",
+        ],
+        regrets.collect(),
+    )?;
+    let sets = table(
+        "Tie sets:",
+        [
+            "size",
+            "minimum improvement",
+            "resolution",
+            "runs that tie one slower by over twice that",
+            "slowest tied",
+            "mean Jaccard index",
+            "ties",
+            "rounds",
+            "seconds of the run, all sizes",
+            "undecided",
+        ],
+        sets.collect(),
+    )?;
+    Some(format!("{regrets}\n{sets}"))
+}
+
+fn wall(report: &Report) -> Option<String> {
+    let wall = report.wall.as_ref()?;
+    let Wall { first, bound, .. } = wall;
+    let over = |value: f64, what: f64| format!("{:.2}", value / what);
+    let timed = |what: &str, summary: &Summary| {
+        let (to_bound, to_first) = (over(summary.median, *bound), over(summary.median, first.median));
+        [what.to_owned(), seconds(summary), summary.n.to_string(), to_bound, to_first]
+    };
+    let plain = |what: String, value: f64| {
+        [what, format!("{value:.2}"), String::new(), over(value, *bound), over(value, first.median)]
+    };
+    let mut rows = vec![timed(&format!("first run, {} programs compiled", wall.programs), first)];
+    rows.push(timed("nothing new", &wall.nothing_new));
+    rows.push(timed("`--force`, executables kept", &wall.force));
+    if let Some(peer) = &report.peer {
+        rows.push(timed(&format!("{}, `Tuner`", peer.version), &peer.seconds));
+    }
+    rows.push(timed("processor time of compiling, one at a time", &wall.compile_cpu));
+    rows.push(plain("one run of each candidate at its reference time".to_owned(), wall.one_run_of_each));
+    rows.push(plain(format!("compile processor time ÷ {} cores + 20 runs of each", report.cores), *bound));
+    rows.extend(wall.spent.iter().map(|(name, spent)| timed(&format!("first run: {name}"), spent)));
+    table("Wall time, seconds:", ["what", "median (quartiles)", "n", "over the bound", "over the first run"], rows)
+}
+
+fn peer(report: &Report) -> Option<String> {
+    let peer = report.peer.as_ref()?;
+    let rows = peer.rows.iter().map(|row| {
+        [
+            format!("{}²", row.size),
+            row.seconds.n.to_string(),
+            seconds(&row.seconds),
+            median_p95_most(&row.regret),
+            median_p95_most(&row.own_regret),
+            row.own_best.clone(),
+            counted(&row.winners),
+        ]
+    });
+    table(
+        &format!("{}, `Tuner` at its defaults:", peer.version),
+        [
+            "size",
+            "n",
+            "seconds",
+            "regret here: median / 95th percentile / worst",
+            "regret in its own runtime",
+            "best there",
+            "winners",
+        ],
+        rows.collect(),
+    )
+}
+
+fn aa(report: &Report) -> Option<String> {
+    let rows = report.aa.iter().map(|row| {
+        [
+            row.load.to_string(),
+            row.n.to_string(),
+            row.false_wins.to_string(),
+            percent(row.rate_at_most),
+            row.undecided.to_string(),
+            median_p95_most(&row.largest_difference),
+            spread(&row.resolution, percent),
+            part(format!("{:.0}", row.ties.median), row.names),
+            spread(&row.rounds, |rounds| format!("{rounds:.0}")),
+            seconds(&row.seconds),
+        ]
+    });
+    table(
+        "One kernel under eight names:",
+        [
+            "busy processes",
+            "runs",
+            "false wins",
+            "rate at most (95 %)",
+            "undecided",
+            "largest difference: median / 95th percentile / worst",
+            "resolution",
+            "tied, median",
+            "rounds",
+            "seconds",
+        ],
+        rows.collect(),
+    )
+}

@@ -1,0 +1,93 @@
+//! Running the tool, and its workers, as a user would.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use autotune_lowered::timer::Limits;
+use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::options::Options;
+use crate::programs::{Module, Operation};
+
+/// One run: its document and its wall time.
+pub(crate) struct Run {
+    pub(crate) result: Value,
+    pub(crate) seconds: f64,
+}
+
+pub(crate) fn version(options: &Options) -> String {
+    let said = Command::new(&options.exe).arg("--version").output().unwrap();
+    String::from_utf8_lossy(&said.stdout).trim().to_owned()
+}
+
+/// A folder of its own, on the disk where the work is.
+pub(crate) fn fresh_folder(options: &Options) -> TempDir {
+    tempfile::Builder::new().prefix("run-").tempdir_in(&options.work).unwrap()
+}
+
+/// Tunes a module with a cache folder.
+pub(crate) fn tune(options: &Options, module: &Module, cache: &Path, more: &[&str]) -> Run {
+    let start = Instant::now();
+    let mut command = Command::new(&options.exe);
+    command.arg(module.path()).arg("--registry").arg(module.registry.root());
+    command.arg("--plugin").arg(&options.plugin).arg("--cache").arg(cache).args(["--format", "json"]);
+    let done = command.args(more).args(&options.tune).stdin(Stdio::null()).output().unwrap();
+    let seconds = start.elapsed().as_secs_f64();
+    let complaint = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "the tool ended with {}:\n{complaint}", done.status);
+    Run { result: serde_json::from_slice(&done.stdout).unwrap(), seconds }
+}
+
+/// What a run says of an operation.
+pub(crate) fn operation<'a>(result: &'a Value, operation: &Operation) -> &'a Value {
+    let said = result["operations"].as_array().unwrap();
+    said.iter().find(|said| said["call_key"] == *operation.invocation.call_key).unwrap()
+}
+
+/// Keeps a run's document, for one who asks why.
+pub(crate) fn keep(options: &Options, name: &str, result: &Value) {
+    let folder = options.work.join("runs");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(format!("{name}.json")), result.to_string()).unwrap();
+}
+
+/// Lets a fresh cache folder begin with the executables of another: they are kept in folders of that name.
+pub(crate) fn copy_executables(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().starts_with("executables") {
+            copy_folder(&entry.path(), &to.join(entry.file_name()));
+        }
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let place = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &place);
+        } else {
+            fs::copy(entry.path(), place).unwrap();
+        }
+    }
+}
+
+/// The timer that the tool uses too.
+pub(crate) fn timer(options: &Options, executables: &Path) -> PjrtTimer {
+    let started = PjrtTimer::start(&PjrtOptions {
+        exe: options.exe.clone(),
+        plugin: options.plugin.clone(),
+        device: 0,
+        client_options: Vec::new(),
+        xla_flags: None,
+        metric: None,
+        compile_jobs: Some(1),
+        executables: executables.to_owned(),
+        limits: Limits { compile: Duration::from_secs(120), ..Limits::default() },
+    });
+    started.unwrap()
+}

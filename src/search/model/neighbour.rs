@@ -1,0 +1,83 @@
+//! What neighbours' priors let one expect of a point before anything was told of it.
+
+use std::collections::HashMap;
+
+use super::features::Features;
+use super::process::{Factor, Shape};
+use crate::search::space::Space;
+
+/// A relative time that nobody would call good, where the neighbours' own times say less: best-of lists hold good ones only.
+const LEAST_SPREAD: f64 = 1.5;
+/// Quantile of the neighbours' times from which on a config is of no interest.
+const SLOW: f64 = 0.75;
+/// Variance of the noise: what holds there need not hold here to the last per cent.
+const NOISE: f32 = 0.05;
+/// The trust before anything was told, in deviations of the outcomes, and as how many outcomes it counts.
+const TRUST: f64 = 1.0;
+const TRUST_COUNTS: f64 = 2.0;
+/// Most points whose expectation is kept.
+const KEPT: usize = 1 << 16;
+
+/// A surface over the space: −1 where the neighbours' best configs lie, 0 where they are slow or nothing is known.
+#[derive(Debug, Clone)]
+pub(super) struct Neighbour {
+    factor: Factor,
+    weights: Vec<f64>,
+    kept: HashMap<usize, f64>,
+}
+
+impl Neighbour {
+    /// The surface of priors, points and relative times; `None` without any.
+    pub(super) fn of(points: &[(usize, f64)], space: &Space, features: &Features) -> Option<Self> {
+        let logarithms: Vec<f64> = points.iter().map(|(_, relative)| relative.ln()).collect();
+        let best = crate::stats::quantile(&logarithms, 0.0)?;
+        let slow = crate::stats::quantile(&logarithms, SLOW)?.max(best + LEAST_SPREAD.ln());
+        let shape = Shape { weights: features.weights().to_vec(), noise: NOISE };
+        let mut factor = Factor::new(shape, features.ordered());
+        for (&(point, _), logarithm) in points.iter().zip(&logarithms) {
+            factor.add(&features.row(space, point), (logarithm - slow).min(0.0) / (slow - best));
+        }
+        let weights = factor.weights();
+        Some(Self { factor, weights, kept: HashMap::new() })
+    }
+
+    /// What is expected of each point.
+    pub(super) fn at(&mut self, space: &Space, features: &Features, points: &[usize]) -> Vec<f64> {
+        let new: Vec<usize> = points.iter().copied().filter(|point| !self.kept.contains_key(point)).collect();
+        if self.kept.len() + new.len() > KEPT {
+            self.kept.clear();
+            return self.factor.means(&self.weights, &features.rows(space, points));
+        }
+        let means = self.factor.means(&self.weights, &features.rows(space, &new));
+        self.kept.extend(new.into_iter().zip(means));
+        points.iter().map(|point| self.kept.get(point).copied().unwrap_or_default()).collect()
+    }
+}
+
+/// How far the surface is to be believed: the slope of the outcomes over it, none below zero, drawn to [`TRUST`] while few were
+/// told. Priors that mislead lose their slope with the first outcomes.
+pub(super) fn trust(expected: &[f64], values: &[f64]) -> f64 {
+    let count = expected.len().max(1) as f64;
+    let mean = |numbers: &[f64]| numbers.iter().sum::<f64>() / count;
+    let (centre, middle) = (mean(expected), mean(values));
+    let own: f64 = expected.iter().map(|e| (e - centre).powi(2)).sum();
+    let both: f64 = expected.iter().zip(values).map(|(e, v)| (e - centre) * (v - middle)).sum();
+    // the surface's own variance is a tenth or so: priors cover a part of the space
+    let counted = TRUST_COUNTS * 0.1;
+    ((both + counted * TRUST) / (own + counted)).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priors_that_mislead_are_not_believed() {
+        assert!((trust(&[], &[]) - TRUST).abs() < 1e-12);
+        let expected: Vec<f64> = (0..40).map(|n| -f64::from(n % 5) / 4.0).collect();
+        let alike: Vec<f64> = expected.iter().map(|e| 2.0 * e).collect();
+        let against: Vec<f64> = expected.iter().map(|e| -e).collect();
+        assert!((trust(&expected, &alike) - 2.0).abs() < 0.1);
+        assert_eq!(trust(&expected, &against), 0.0);
+    }
+}

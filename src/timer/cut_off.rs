@@ -1,0 +1,120 @@
+//! How long a call that runs candidates need be awaited.
+
+use std::time::Duration;
+
+use super::model::{CacheState, Failure, FailureKind, Job};
+
+/// What a call may take beside its runs.
+const GRACE: Duration = Duration::from_secs(2);
+/// The same for a call that starts and ends a profile.
+const PROFILE_GRACE: Duration = Duration::from_secs(10);
+/// The same for a call that writes outputs, which may be large.
+const OUTPUTS_GRACE: Duration = Duration::from_secs(30);
+/// The most that flushing the caches takes before a run: a gibibyte through a slow core, or 256 MiB to a device.
+const FLUSH: Duration = Duration::from_millis(500);
+/// Bytes of donated inputs that are made anew in a nanosecond at least.
+const DONATED_BYTES_PER_NS: u64 = 1;
+
+/// What calls cost that run candidates of a job, and the longest run that need be awaited.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct CutOff {
+    pub(super) longest_run: Option<Duration>,
+    /// What each run costs outside the timed region.
+    untimed: Duration,
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Waiting {
+    Measure { runs: u64 },
+    Round { runs: u64 },
+    Outputs,
+}
+
+/// How long a call may take, and why that long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Limit {
+    pub(super) time: Duration,
+    why: String,
+}
+
+impl CutOff {
+    /// That of a job: nothing is known of its runs.
+    pub(super) fn of(job: &Job) -> Self {
+        let donated = job.inputs.iter().filter(|input| input.donated);
+        let bytes = donated.fold(0, |sum: u64, input| sum.saturating_add(input.spec.host_bytes().unwrap_or(u64::MAX)));
+        let flush = if job.cache_state == CacheState::Cold { FLUSH } else { Duration::ZERO };
+        Self { longest_run: None, untimed: flush.saturating_add(Duration::from_nanos(bytes / DONATED_BYTES_PER_NS)) }
+    }
+
+    /// How long a call may take: no longer than `most` in any case.
+    pub(super) fn limit(self, waiting: Waiting, most: Duration) -> Limit {
+        let cut_off = self.longest_run.map(|longest| {
+            let (runs, grace) = match waiting {
+                Waiting::Measure { runs } => (runs, GRACE),
+                Waiting::Round { runs } => (runs, PROFILE_GRACE),
+                Waiting::Outputs => (1, OUTPUTS_GRACE),
+            };
+            let a_run = longest.saturating_add(self.untimed);
+            let all = a_run.saturating_mul(u32::try_from(runs).unwrap_or(u32::MAX)).saturating_add(grace);
+            let why = format!("the cut-off of slow candidates: runs of at most {longest:?}, {runs} asked for");
+            Limit { time: all, why }
+        });
+        cut_off
+            .filter(|limit| limit.time < most)
+            .unwrap_or_else(|| Limit { time: most, why: "the time limit of a call".to_owned() })
+    }
+}
+
+impl Limit {
+    /// Says in a time-out which limit it was.
+    pub(super) fn explain(&self, failure: Failure) -> Failure {
+        if failure.kind != FailureKind::Timeout {
+            return failure;
+        }
+        // the worker's last words stay last
+        let message = match failure.message.split_once("; its stderr: ") {
+            Some((what, words)) => format!("{what}, {}; its stderr: {words}", self.why),
+            None => format!("{}, {}", failure.message, self.why),
+        };
+        Failure::new(FailureKind::Timeout, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn the_longest_run_limits_calls_but_never_beyond_the_limit_of_a_call() {
+        let none = CutOff::default();
+        assert_eq!(none.limit(Waiting::Measure { runs: 1 }, MOST).time, MOST);
+        let cut = CutOff { longest_run: Some(Duration::from_millis(100)), ..none };
+        let seconds = |waiting| cut.limit(waiting, MOST).time.as_secs_f64();
+        assert_eq!(seconds(Waiting::Measure { runs: 30 }), 5.0);
+        assert_eq!(seconds(Waiting::Round { runs: 30 }), 13.0);
+        assert_eq!(seconds(Waiting::Outputs), 30.1);
+        assert_eq!(seconds(Waiting::Measure { runs: 1000 }), 60.0);
+        assert_eq!(seconds(Waiting::Measure { runs: u64::MAX }), 60.0);
+        // what a run costs outside the timed region is no reason to cut it off
+        let untimed = CutOff { untimed: Duration::from_millis(400), ..cut };
+        assert_eq!(untimed.limit(Waiting::Measure { runs: 30 }, MOST).time, Duration::from_secs(17));
+    }
+
+    #[test]
+    fn a_time_out_says_which_limit_it_was() {
+        let cut = CutOff { longest_run: Some(Duration::from_millis(5)), ..CutOff::default() };
+        let time_out =
+            |words: &str| Failure::new(FailureKind::Timeout, format!("no answer to `measure` within 2s{words}"));
+        let said = cut.limit(Waiting::Measure { runs: 3 }, MOST).explain(time_out("; its stderr: W0000")).message;
+        let expected = "no answer to `measure` within 2s, the cut-off of slow candidates: runs of at most 5ms, 3 asked for; \
+                        its stderr: W0000";
+        assert_eq!(said, expected);
+        let said = cut.limit(Waiting::Measure { runs: 3 }, Duration::from_secs(1)).explain(time_out("")).message;
+        assert_eq!(said, "no answer to `measure` within 2s, the time limit of a call");
+        let crash = Failure::new(FailureKind::Crash, "died");
+        assert_eq!(cut.limit(Waiting::Outputs, MOST).explain(crash.clone()), crash);
+    }
+}
