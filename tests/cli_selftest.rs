@@ -33,7 +33,7 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
     assert_eq!(names(&document), ["elementwise", "matmul", "large-matmul", "reduction"]);
     for point in document["programs"].as_array().unwrap() {
         let number = |name: &str| point[name].as_f64().unwrap();
-        assert!(number("median_ns") > 1000.0 && (0.0..1.0).contains(&number("resolution")), "{point}");
+        assert!(number("median_ns") > 1000.0 && (0.0..4.0).contains(&number("resolution")), "{point}");
         assert!(number("claimed") > 0.0 && number("rounds") >= 6.0 && number("copies") == 3.0, "{point}");
         let wins = &point["false_wins"];
         assert_eq!(wins["decisions"], 6, "{point}");

@@ -7,7 +7,7 @@ use crate::stats::{median, median_absolute_deviation};
 
 /// Share of the pairs of copies that differ by no more than the resolution.
 const SHARE: f64 = 0.99;
-/// The resolution is rounded up to one of so many parts, so that the pair it comes from is not above it by a last bit.
+/// The resolution is the next one of so many parts above what was found, so that the pair it comes from is below it.
 const STEPS: f64 = 1e4;
 /// From a median of absolute deviations to a standard deviation.
 const TO_DEVIATION: f64 = 1.482_6;
@@ -27,7 +27,7 @@ pub struct FalseWins {
     pub at_resolution: u32,
 }
 
-/// What a machine can tell of programs like this one. Parts of a program's time: 0.01 is one per cent.
+/// What a machine can tell of programs like this one. Differences are relative: 0.01 is one per cent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Copies of the program.
@@ -78,7 +78,7 @@ impl Figures {
     }
 }
 
-/// The part of the time that one copy seems to save over another, which all but one of a hundred pairs do not exceed.
+/// How much one copy's time is above another's, for all but one of a hundred pairs at most.
 fn resolution(rounds: &[&Round], copies: usize) -> Option<f64> {
     let pairs = (0..copies).flat_map(|one| (0..one).map(move |other| (one, other)));
     let differences: Option<Vec<f64>> =
@@ -87,9 +87,11 @@ fn resolution(rounds: &[&Round], copies: usize) -> Option<f64> {
     differences.sort_unstable_by(f64::total_cmp);
     // an order statistic, the upper one: between two of them one pair in a hundred would win after all
     let rank = (SHARE * differences.len() as f64).ceil() as usize;
-    let part = 1.0 - (-differences.get(rank.checked_sub(1)?)?).exp();
-    // the last step stays below one, which no difference reaches
-    Some(((part * STEPS - 1e-6).ceil().clamp(0.0, STEPS - 1.0)) / STEPS)
+    let found = differences.get(rank.checked_sub(1)?)?.exp_m1();
+    if found <= 0.0 {
+        return Some(0.0);
+    }
+    Some(((found * STEPS + 1e-6).floor() + 1.0) / STEPS)
 }
 
 /// Standard deviations between rounds and between copies. Each sample is taken relative to its round's middle; what is
@@ -173,11 +175,11 @@ mod tests {
     #[test]
     fn two_copies_ten_per_cent_apart() {
         let figures = Figures::of(&rounds(20, &[110.0, 100.0]), 2).unwrap();
-        // a saving of 1 - 100/110 = 0.090909…, rounded up
-        assert!((figures.resolution - 0.091).abs() < 1e-12, "{}", figures.resolution);
+        // a factor of 1.1, and one step
+        assert!((figures.resolution - 0.1001).abs() < 1e-12, "{}", figures.resolution);
         assert!((figures.between_copies - 1.1_f64.ln() / 2.0_f64.sqrt()).abs() < 1e-12, "{}", figures.between_copies);
         assert!(figures.between_rounds < 1e-12 && figures.claimed < 1e-12, "{figures:?}");
-        // one of the two orders, over three windows; 9.1% are not exceeded
+        // one of the two orders, over three windows
         let expected = FalseWins { decisions: 6, at_zero: 3, at_default: 3, at_resolution: 0 };
         assert_eq!((figures.false_wins, figures.copies, figures.rounds), (expected, 2, 20));
     }
@@ -187,8 +189,8 @@ mod tests {
         let mut times = [1000.0; 8];
         times[5] = 1010.0;
         let figures = Figures::of(&rounds(12, &times), 8).unwrap();
-        // the upper one of 28 pairs: 1 - 1/1.01 = 0.00990…
-        assert!((figures.resolution - 0.01).abs() < 1e-12, "{}", figures.resolution);
+        // the upper one of 28 pairs
+        assert!((figures.resolution - 0.0101).abs() < 1e-12, "{}", figures.resolution);
         // seven orders call it slower, each over three windows of at least six rounds
         let expected = FalseWins { decisions: 168, at_zero: 21, at_default: 0, at_resolution: 0 };
         assert_eq!(figures.false_wins, expected);
