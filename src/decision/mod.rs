@@ -23,7 +23,7 @@ pub use evidence::{anytime_interval, slower};
 pub use judge::{CandidateVerdict, Judgement, Outcome, judge};
 pub use noise::Noise;
 pub use paired::{Round, log_ratios, paired_ratios};
-pub use race::{DropReason, Dropped, Settled, Standing, race};
+pub use race::{DropReason, Dropped, Settled, Standing, is_look, race};
 pub use resolution::Resolution;
 pub use rules::DecisionRules;
 pub use sentinel::{Disturbance, disturbance};

@@ -73,7 +73,13 @@ pub(super) fn counted<'a>(rounds: &'a [Round], disturbance: &Disturbance, baseli
     rounds.map(|(_, round)| round).filter(|round| round.sample_ns(baseline).is_some()).collect()
 }
 
-/// Looks at every round in turn.
+/// Whether the race is looked at after so many rounds: after each of the first eight, then whenever an eighth more was
+/// measured.
+pub fn is_look(rounds: usize) -> bool {
+    rounds.checked_ilog2().is_some_and(|power| power < 3 || rounds.is_multiple_of(1 << (power - 3)))
+}
+
+/// Looks at the rounds in turn.
 ///
 /// `competing` are the candidates with programs of their own that did not fail, the baseline among them. The probability
 /// that the one which is in truth the fastest is ever dropped as slower is at most `1 - confidence`: each other one may
@@ -83,7 +89,7 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
     let counted = counted(rounds, &disturbance, baseline);
     let mut contenders = competing.to_vec();
     let mut dropped = BTreeMap::new();
-    for look in 1..=counted.len() {
+    for look in (1..=counted.len()).filter(|&look| is_look(look)) {
         let seen = counted.get(..look).unwrap_or_default();
         let field = Field { seen, baseline, competing: competing.len(), rules };
         let Some(leader) = field.leader(&contenders) else { continue };

@@ -9,7 +9,8 @@ use crate::timer::CacheState;
 /// Settings of a tuning run. Only what is decided depends on `rules`; only how much is measured on the rest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuneOptions {
-    /// The most interleaved rounds of one invocation that count; a race that is settled ends before.
+    /// Interleaved rounds of one invocation that count. A race that is settled ends before; one that is not goes on for as
+    /// long as so many runs of every candidate would take, since those that were dropped left time.
     pub rounds: u32,
     /// Time for the rounds of one invocation, if there is a limit.
     pub budget: Option<Duration>,
@@ -21,9 +22,10 @@ pub struct TuneOptions {
     pub force: bool,
     /// Seed of the order inside a round; inputs have the seeds of their own names.
     pub seed: u64,
-    /// Runs in a round are repeated until those of the fastest candidate last about this long, nanoseconds.
+    /// Where a whole round is one profile, runs in it are repeated until those of the fastest candidate last about this
+    /// long, nanoseconds.
     pub sample_ns: u64,
-    /// The most runs of one candidate in one round.
+    /// The most runs of one candidate in such a round.
     pub max_runs: u32,
     /// What every timed run finds in the caches.
     pub cache_state: CacheState,
