@@ -114,14 +114,14 @@ fn ctrl_c_keeps_what_is_found() {
     let mut child =
         command(&cache).args(arguments).arg(&plugin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let found = lines.any(|line| line.contains("[2/4] matmul: round 20 of at most 100"));
-    assert!(found, "the second program was not reached");
+    let found = lines.any(|line| line.contains("[3/4] large-matmul: round 20 of at most 100"));
+    assert!(found, "the third program was not reached");
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
     std::thread::spawn(move || lines.for_each(drop));
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((names(&document), &document["interrupted"]), (vec!["elementwise"], &json!(true)));
+    assert_eq!((names(&document), &document["interrupted"]), (vec!["elementwise", "matmul"], &json!(true)));
     assert!(cache.join(FILE).exists());
 }
 
