@@ -148,7 +148,9 @@ fn the_main_job_refuses_what_cannot_be_told() {
     replay_of_a_fifth(&replay);
     let timer = format!("replay:{}", replay.display());
     let module = module();
-    let tune = |more: &[&str]| run(&cache, &[&[module.as_str(), "--timer", &timer, "--no-persist"], more].concat());
+    let tune = |more: &[&str]| {
+        run(&cache, &[&[module.as_str(), "--timer", &timer, "--no-persist", "--rounds", "6"], more].concat())
+    };
     let statuses = |result: &Value| -> Vec<String> {
         result["operations"].as_array().unwrap().iter().map(|o| o["status"].as_str().unwrap().to_owned()).collect()
     };
