@@ -173,7 +173,8 @@ impl Measuring<'_, '_> {
     /// Where the race stands after all rounds, those of earlier runs included.
     fn standing(&self) -> Standing {
         let rounds = self.rounds.to_decision(self.job.candidates.len(), self.identity.baseline);
-        race(&rounds, &self.rounds.competing(self.identity), self.identity.baseline, &self.options.rules)
+        let rules = self.options.rules_for(&rounds, self.identity.baseline);
+        race(&rounds, &self.rounds.competing(self.identity), self.identity.baseline, &rules)
     }
 
     /// Candidates that are neither out nor another one's program, the baseline included.

@@ -6,6 +6,7 @@
 
 mod blame;
 mod commit;
+mod copies;
 mod devices;
 mod error;
 mod event;
@@ -20,6 +21,7 @@ mod rounds;
 mod run;
 mod spent;
 
+pub use copies::{Copies, CopiesError, measure_copies};
 pub use devices::run_on_devices;
 pub use error::TuneError;
 pub use event::Event;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::decision::DecisionRules;
+use crate::decision::{DecisionRules, Resolution, Round};
+use crate::stats::median;
 use crate::timer::CacheState;
 
 /// Settings of a tuning run. Only what is decided depends on `rules`; only how much is measured on the rest.
@@ -15,6 +16,8 @@ pub struct TuneOptions {
     pub budget: Option<Duration>,
     /// What a winner must show.
     pub rules: DecisionRules,
+    /// What `selftest` found programs to differ from themselves on this device.
+    pub resolution: Resolution,
     /// Measure again what is already known.
     pub force: bool,
     /// Seed of the order inside a round; inputs have the seeds of their own names.
@@ -34,11 +37,21 @@ impl Default for TuneOptions {
             rounds: 20,
             budget: None,
             rules: DecisionRules::default(),
+            resolution: Resolution::default(),
             force: false,
             seed: 0,
             sample_ns: 300_000,
             max_runs: 50,
             cache_state: CacheState::Warm,
         }
+    }
+}
+
+impl TuneOptions {
+    /// The rules for one invocation, with the resolution that is known of programs of its baseline's duration.
+    pub(super) fn rules_for(&self, rounds: &[Round], baseline: usize) -> DecisionRules {
+        let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(baseline)).collect();
+        let known = median(&times).map_or(0.0, |ns| self.resolution.at(ns));
+        DecisionRules { resolution: self.rules.resolution.max(known), ..self.rules }
     }
 }

@@ -288,7 +288,8 @@ impl Autotuner<'_, '_> {
     fn judge(&self, identity: &JobIdentity, rounds: &JobRounds, incumbent: Option<usize>) -> Judgement {
         let candidates = identity.same_as.len();
         let (decided, competing) = (rounds.to_decision(candidates, identity.baseline), rounds.competing(identity));
-        judge(&decided, candidates, &competing, identity.baseline, incumbent, &self.options.rules)
+        let rules = self.options.rules_for(&decided, identity.baseline);
+        judge(&decided, candidates, &competing, identity.baseline, incumbent, &rules)
     }
 
     fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
