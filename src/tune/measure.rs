@@ -259,7 +259,7 @@ impl Measuring<'_, '_> {
             let none = more.is_empty();
             times.extend(more);
             let took = times.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
-            let is_slow = |best| times.iter().all(|&ns| ns as f64 > 2.0 * self.options.rules.cut_off * best as f64);
+            let is_slow = |best| times.iter().all(|&ns| ns as f64 > self.options.rules.cut_off * best as f64);
             if none || whole || took > WARM_NS || best.is_some_and(is_slow) || is_stationary(&times) {
                 break;
             }
