@@ -57,7 +57,8 @@ impl JobRounds {
     }
 
     /// One sample a candidate and round: the fastest of its runs, since what comes between only ever adds time. Candidates
-    /// that are out have none. The baseline at both ends of a round is its sentinel.
+    /// that are out have none. The baseline at both ends of a round is its sentinel; what it is compared by is its sample in
+    /// between, since a round's first runs come after a pause and are slower.
     pub(super) fn to_decision(&self, candidates: usize, baseline: usize) -> Vec<Round> {
         let to_round = |round: &RoundRecord| {
             let (inner, sentinel_ns) = match round.samples.as_slice() {
@@ -76,10 +77,6 @@ impl JobRounds {
                 if let (Some(slot), false) = (samples_ns.get_mut(sample.candidate), is_out) {
                     *slot = fastest(sample);
                 }
-            }
-            // three samples of the baseline: the middle one is the steadiest to compare with
-            if let (Some([begin, end]), Some(Some(own))) = (sentinel_ns, samples_ns.get_mut(baseline)) {
-                *own = own.clamp(begin.min(end), begin.max(end));
             }
             Round { epoch: round.epoch, samples_ns, sentinel_ns }
         };
@@ -117,7 +114,7 @@ mod tests {
         let decided = rounds.to_decision(2, 0);
         assert_eq!(
             (decided[2].samples_ns.as_slice(), decided[2].sentinel_ns),
-            (&[Some(6.0), Some(9.0)][..], Some([6.0, 8.0]))
+            (&[Some(5.0), Some(9.0)][..], Some([6.0, 8.0]))
         );
         // a round that was cut short has no end
         rounds.push(round(3, vec![sample(0, &[6]), sample(0, &[7]), sample(1, &[9])]));

@@ -14,10 +14,6 @@ use super::ffi::{
 use super::plugin::{Buffer, Client, PjrtError, call, data_of};
 use crate::array::{ArraySpec, DType};
 
-/// For so long a run is watched before the thread sleeps until its end. Being woken takes as long as a short program, and
-/// now this long, now that; watching longer would take a core from programs that use all of them.
-const WATCHED: Duration = Duration::from_micros(50);
-
 /// Largest optimized program that is asked for its signature; real ones are far below.
 const MAX_PROGRAM_BYTES: usize = 1 << 30;
 
@@ -201,11 +197,11 @@ impl Executable {
         Ok((code, String::from_utf8_lossy(format).into_owned()))
     }
 
-    /// Runs once: outputs, and the time from launch to completion.
-    pub(super) fn run(&self, call: &Call<'_>) -> Result<(Vec<Buffer>, Duration), PjrtError> {
+    /// Runs once: outputs, and the time from launch to completion, which is awaited awake for as long as `watched`.
+    pub(super) fn run(&self, call: &Call<'_>, watched: Duration) -> Result<(Vec<Buffer>, Duration), PjrtError> {
         let mut outputs = self.room();
         let start = Instant::now();
-        let result = self.launch(call, &mut outputs);
+        let result = self.launch(call, &mut outputs, watched);
         let elapsed = start.elapsed();
         let outputs = self.taken(&mut outputs).collect();
         result.map(|()| (outputs, elapsed))
@@ -213,7 +209,13 @@ impl Executable {
 
     /// Runs `batch` times, each to completion, and takes the time of all together. There is a call for each run, or one for
     /// all. Outputs that are not kept until the end are freed in between, as a program does that runs in a loop.
-    pub(super) fn run_batch(&self, calls: &[Call<'_>], batch: u32, keeps_outputs: bool) -> Result<Duration, PjrtError> {
+    pub(super) fn run_batch(
+        &self,
+        calls: &[Call<'_>],
+        batch: u32,
+        keeps_outputs: bool,
+        watched: Duration,
+    ) -> Result<Duration, PjrtError> {
         let batch = batch as usize;
         let mut outputs: Vec<Vec<*mut RawBuffer>> =
             (0..if keeps_outputs { batch } else { 1 }).map(|_| self.room()).collect();
@@ -222,7 +224,7 @@ impl Executable {
         for (run, call) in calls.iter().cycle().take(batch).enumerate() {
             let place = if keeps_outputs { run } else { 0 };
             let Some(outputs) = outputs.get_mut(place) else { break };
-            result = self.launch(call, outputs);
+            result = self.launch(call, outputs, watched);
             if !keeps_outputs {
                 self.taken(outputs).for_each(drop);
             }
@@ -246,8 +248,8 @@ impl Executable {
         taken.filter(|raw| !raw.is_null()).map(|raw| Buffer { client: Rc::clone(&self.client), raw })
     }
 
-    /// Runs once and waits for the end; `outputs` is what [`room`](Self::room) gave.
-    fn launch(&self, call: &Call<'_>, outputs: &mut [*mut RawBuffer]) -> Result<(), PjrtError> {
+    /// Runs once and waits for the end, awake for as long as `watched`; `outputs` is what [`room`](Self::room) gave.
+    fn launch(&self, call: &Call<'_>, outputs: &mut [*mut RawBuffer], watched: Duration) -> Result<(), PjrtError> {
         let output_list = outputs.as_mut_ptr();
         let argument_list = call.arguments.as_ptr();
         let mut event: *mut RawEvent = ptr::null_mut();
@@ -265,7 +267,7 @@ impl Executable {
         // SAFETY: one device; the lists have one entry for it, as long as the program's arguments (the caller
         // checked the signature) and outputs, and outlive the event awaited below.
         unsafe { call!(self.client.plugin, loaded_executable_execute, &mut arguments) }.and_then(|()| {
-            self.client.plugin.watch_event(event, WATCHED);
+            self.client.plugin.watch_event(event, watched);
             self.client.plugin.await_event(event)
         })
     }

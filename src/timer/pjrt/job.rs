@@ -12,6 +12,10 @@ use crate::array::ArraySpec;
 use crate::timer::model::{CacheState, Failure, FailureKind};
 use crate::timer::protocol::{BeginParams, Input};
 
+/// A run that is shorter is awaited awake, for so long.
+const SHORT_RUN: Duration = Duration::from_micros(100);
+const WATCHED: Duration = Duration::from_millis(1);
+
 /// The most bytes that outputs of a batch may take together to be kept to its end, outside the timed region: more would push
 /// the program's own data out of the caches.
 const MAX_KEPT_BYTES: u64 = 256 << 10;
@@ -26,6 +30,8 @@ pub(super) struct Job {
     candidates: BTreeMap<usize, Candidate>,
     /// Where caches are to be cold.
     flush: Option<Flush>,
+    /// The fastest run of any candidate so far.
+    fastest: Cell<Duration>,
 }
 
 /// A candidate that is loaded.
@@ -55,7 +61,14 @@ impl Job {
             CacheState::Warm => None,
             CacheState::Cold => Some(Flush::of(client, device).map_err(|error| device_failure(&error))?),
         };
-        Ok(Self { client: Rc::clone(client), device, inputs, candidates: BTreeMap::new(), flush })
+        Ok(Self {
+            client: Rc::clone(client),
+            device,
+            inputs,
+            candidates: BTreeMap::new(),
+            flush,
+            fastest: Cell::new(Duration::MAX),
+        })
     }
 
     /// Adds a candidate, or puts it in the place of one before it.
@@ -88,7 +101,16 @@ impl Job {
         if let Some(flush) = flush {
             flush.run().map_err(|error| device_failure(&error))?;
         }
-        executable.run(&call).map_err(execute_failure)
+        let (outputs, elapsed) = executable.run(&call, self.watched()).map_err(execute_failure)?;
+        self.fastest.set(self.fastest.get().min(elapsed));
+        Ok((outputs, elapsed))
+    }
+
+    /// For how long a run is awaited awake. Being woken takes as long as a short program, and now this long, now that. It is
+    /// the same for all candidates of a job: else the one that is watched would look faster. Where runs are longer the
+    /// core is left to the programs.
+    fn watched(&self) -> Duration {
+        if self.fastest.get() < SHORT_RUN { WATCHED } else { Duration::ZERO }
     }
 
     /// Whether so many runs can be timed together; the inner error says why they are to be timed one by one.
@@ -114,7 +136,7 @@ impl Job {
         let calls: Vec<Call<'_>> = fresh.iter().map(|fresh| self.call(fresh)).collect();
         let keeps_outputs = output_bytes.saturating_mul(u64::from(batch)) <= MAX_KEPT_BYTES;
         let executable = &self.find(candidate)?.executable;
-        let elapsed = executable.run_batch(&calls, batch, keeps_outputs).map_err(execute_failure)?;
+        let elapsed = executable.run_batch(&calls, batch, keeps_outputs, self.watched()).map_err(execute_failure)?;
         let count = u128::from(batch.max(1));
         Ok(u64::try_from((elapsed.as_nanos() + count / 2) / count).unwrap_or(u64::MAX))
     }

@@ -1,6 +1,7 @@
 //! Whether a plugin's profiler tells the device time of executions: tried on two trivial programs, not believed.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::executable::{Call, Executable};
 use super::plugin::{Buffer, Client, PjrtError, one_line};
@@ -58,7 +59,7 @@ fn trial(
     let [add, multiply] = programs;
     let programs = [add?, multiply?];
     let run = |program: usize| match programs.get(program) {
-        Some(program) => program.run(&Call::new([(&input, false)])).map(drop),
+        Some(program) => program.run(&Call::new([(&input, false)]), Duration::ZERO).map(drop),
         None => Ok(()),
     };
     // a first run loads code onto the device, and is not profiled
