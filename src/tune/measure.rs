@@ -245,7 +245,8 @@ impl Measuring<'_, '_> {
             }
         }
         self.timer.cut_off(best.map(longest_run));
-        Ok(fastest.into_iter().map(|own| self.sampling(own, best)).collect())
+        let is_baseline = |candidate| candidate == self.identity.baseline;
+        Ok(fastest.into_iter().enumerate().map(|(index, own)| self.sampling(own, best, is_baseline(index))).collect())
     }
 
     /// The first runs of one candidate; one far slower than the best so far is as warm as it need be.
@@ -268,13 +269,14 @@ impl Measuring<'_, '_> {
     }
 
     /// The same for all that can win, since the fastest of more runs is faster.
-    fn sampling(&self, own: Option<u64>, best: Option<u64>) -> Sampling {
+    fn sampling(&self, own: Option<u64>, best: Option<u64>, is_baseline: bool) -> Sampling {
         let (Some(own), Some(best)) = (own, best) else { return ONE_RUN };
         // every run with cold caches costs a flush, and a batch would warm them
         let is_cold = !self.options.cache_state.is_warm();
         let clock = self.timer.clock_resolution_ns().filter(|_| !is_cold).unwrap_or(0);
         let batch = clock.saturating_mul(CLOCK_PARTS).div_ceil(best).clamp(1, MAX_BATCH);
-        if own as f64 > self.options.rules.cut_off * best as f64 {
+        // the machine may have been slower in the one's warm-up than in the other's
+        if !is_baseline && own as f64 > self.options.rules.cut_off.powi(3) * best as f64 {
             return Sampling { runs: 1, batch: batch as u32, run_ns: 0 };
         }
         let runs = if self.timer.measures_rounds() && !is_cold {
