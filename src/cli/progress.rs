@@ -43,7 +43,8 @@ impl Progress {
                 self.plain(&format!("{}: searching {configs} configs{sample}", self.head));
             }
             Event::Evaluated { done, of, best } => {
-                let best = best.map_or_else(String::new, |best| format!(", the best at {best:.3} of the baseline's time"));
+                let best =
+                    best.map_or_else(String::new, |best| format!(", the best at {best:.3} of the baseline's time"));
                 self.advance(SEARCHING, *done as u64, of.unwrap_or(*done) as u64);
                 if let Some(bar) = &self.bar {
                     bar.set_prefix(format!("{}{best}", self.head));

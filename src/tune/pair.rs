@@ -55,8 +55,9 @@ impl Autotuner<'_, '_> {
                 JobRounds::from_history(history)
             }
         };
-        // a race would end where it is settled; here each config is to have as many rounds as any other
-        let rules = DecisionRules { min_rounds: usize::MAX, ..self.options.rules };
+        // a race ends where it is settled and drops what is slower; here each config has as many rounds as any other, but for
+        // those that take a multiple of the baseline's time
+        let rules = DecisionRules { min_rounds: usize::MAX, confidence: 1.0, ..self.options.rules };
         let options = TuneOptions { rounds: wanted, budget: None, rules, ..self.options.clone() };
         let wants_more = {
             let (_, standing) = standing(&rounds, &identity, &options.rules);

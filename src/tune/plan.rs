@@ -82,8 +82,13 @@ mod tests {
             recorded_at: 0,
             recorder: String::new(),
         };
-        let mut planned =
-            PlannedInvocation { invocation: Arc::new(invocation), labels: vec![], how: String::new(), flags: vec![], space: None };
+        let mut planned = PlannedInvocation {
+            invocation: Arc::new(invocation),
+            labels: vec![],
+            how: String::new(),
+            flags: vec![],
+            space: None,
+        };
         let text = r#"{"schema":1,"op":"op","parameters":{"block":[1,2,4,8]},"constraints":["block < 8"],"baseline":{"block":1}}"#;
         planned.extend_from(&CandidateSpace::parse("op.json", text).unwrap());
         let configs: Vec<_> = planned.invocation.candidates.iter().map(|c| c.config.to_string()).collect();

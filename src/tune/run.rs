@@ -18,8 +18,8 @@ use super::rounds::JobRounds;
 use super::searching::{Course, Race};
 use super::spent::{Spent, nanoseconds};
 use super::{
-    AutotuningResult, ConfigTime, Event, Ledger, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status, TuneError,
-    TuneOptions,
+    AutotuningResult, ConfigTime, Event, Ledger, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status,
+    TuneError, TuneOptions,
 };
 
 /// Tunes planned invocations on one timer's device.

@@ -86,9 +86,10 @@ impl Autotuner<'_, '_> {
             return self.searched_before(invocation, digest, identity.key, entry, result);
         }
         let begin = Instant::now();
-        let choices = Choices::new(planned, self.timer.builds_programs(), self.options.seed).or_else(|error| {
+        let builds_programs = self.timer.builds_programs();
+        let choices = Choices::new(planned, builds_programs, self.options.seed).or_else(|error| {
             result.flags.push(format!("the search space cannot be searched: {error}"));
-            Choices::new(&PlannedInvocation { space: None, ..planned.clone() }, false, self.options.seed)
+            Choices::new(&PlannedInvocation { space: None, ..planned.clone() }, builds_programs, self.options.seed)
         });
         let mut choices = match choices {
             Ok(choices) => choices,
@@ -337,8 +338,8 @@ impl Search {
         configs.sort();
         configs.dedup();
         let first = self.first_failure.as_ref().filter(|_| self.searched.failed == self.searched.evaluations);
-        let all_failed =
-            first.map(|first| format!("all {} configs that were tried failed, the first {first}", self.searched.failed));
+        let all_failed = first
+            .map(|first| format!("all {} configs that were tried failed, the first {first}", self.searched.failed));
         let raced = only(invocation, std::iter::once(invocation.baseline.clone()).chain(configs));
         Race { invocation: Arc::new(raced), search: Some(digest), all_failed }
     }
