@@ -420,6 +420,15 @@ fn up_to_sixty_four_are_raced_as_they_are() {
     assert_eq!((operation.search, operation.candidates.len(), timer.jobs.len()), (None, 64, 1));
 }
 
+#[test]
+fn where_a_call_can_have_one_job_only_the_first_configs_are_raced() {
+    let mut timer = FormulaTimer::new(bowl);
+    timer.has_one_job_a_call = true;
+    let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &options(Kind::Auto, 5));
+    assert_eq!((&operation.search, operation.candidates.len(), timer.jobs.len()), (&None, 64, 1));
+    assert!(operation.flags[0].starts_with("64 of its configs are tried and none is searched for"), "{operation:?}");
+}
+
 /// 10^12 points of which one in a thousand holds; the first constraint that is checked reads the last parameter.
 #[test]
 fn a_space_of_a_million_million_points_is_searched() {

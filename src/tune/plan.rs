@@ -29,6 +29,17 @@ pub struct PlannedInvocation {
 pub const MAX_RACED: usize = 64;
 
 impl PlannedInvocation {
+    /// What can be raced where nothing can be searched: all that is recorded, and of the space as many configs as there is room.
+    pub(super) fn without_search(&self) -> Invocation {
+        let mut invocation = self.invocation.as_ref().clone();
+        let room = MAX_RACED.saturating_sub(own_programs(&invocation).len());
+        let known: BTreeSet<&Config> = self.invocation.candidates.iter().map(|candidate| &candidate.config).collect();
+        let of_space = self.space.iter().flat_map(|space| space.configs()).map_while(Result::ok);
+        let added = of_space.filter(|config| !known.contains(config)).take(room);
+        invocation.candidates.extend(added.map(|config| Candidate { config, program: None, not_lowered: None }));
+        invocation
+    }
+
     /// Adds the configs of a search space behind the recorded ones, without programs: for a timer that
     /// [builds them](crate::timer::Timer::builds_programs). Configs that are recorded are not added again. A space with which
     /// there are more than [`MAX_RACED`] is kept, to be searched.

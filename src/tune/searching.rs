@@ -72,6 +72,12 @@ impl Autotuner<'_, '_> {
         if is_small || is_not_run || !has_baseline {
             return Ok(Race::of_all(Arc::clone(invocation)));
         }
+        if self.timer.has_one_job_a_call() {
+            let raced = planned.without_search();
+            let (tried, why) = (raced.candidates.len(), "profiles are kept or read for one race of each call");
+            result.flags.push(format!("{tried} of its configs are tried and none is searched for: {why}"));
+            return Ok(Race::of_all(Arc::new(raced)));
+        }
         let alone = only(invocation, [invocation.baseline.clone()]);
         let Ok(identity) = JobIdentity::new(&alone, &*self.timer, self.options.cache_state) else {
             return Ok(Race::of_all(Arc::clone(invocation)));

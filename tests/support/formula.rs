@@ -29,6 +29,7 @@ pub struct FormulaTimer {
     /// The configs of each job that was begun, but for the first, which is the baseline.
     pub jobs: Vec<Vec<Config>>,
     pub calls: u64,
+    pub has_one_job_a_call: bool,
     pub restarts: u64,
     job: Option<Job>,
 }
@@ -44,6 +45,7 @@ impl FormulaTimer {
             is_wrong: |_| false,
             jobs: Vec::new(),
             calls: 0,
+            has_one_job_a_call: false,
             restarts: 0,
             job: None,
         }
@@ -81,6 +83,10 @@ impl Timer for FormulaTimer {
 
     fn builds_programs(&self) -> bool {
         true
+    }
+
+    fn has_one_job_a_call(&self) -> bool {
+        self.has_one_job_a_call
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
