@@ -13,7 +13,7 @@ use crate::cache::{CacheKey, Entry, Tier};
 use crate::config::Config;
 use crate::digest::FieldHasher;
 use crate::registry::{Invocation, NotRunnable};
-use crate::search::{Budget, Outcome, Plan, Prior, start};
+use crate::search::{Budget, NoSpace, Outcome, Plan, Prior, start};
 use crate::stats::median;
 
 use super::choices::{Choices, only};
@@ -91,35 +91,52 @@ impl Autotuner<'_, '_> {
         {
             return self.searched_before(invocation, digest, identity.key, entry, result);
         }
+        if let Err(error) = self.options.search.budget.check(None) {
+            result.reason = error.to_string();
+            return Ok(Course::Over(None));
+        }
         let begin = Instant::now();
-        let builds_programs = self.timer.builds_programs();
-        let choices = Choices::new(planned, builds_programs, self.options.seed).or_else(|error| {
-            result.flags.push(format!("the search space cannot be searched: {error}"));
-            Choices::new(&PlannedInvocation { space: None, ..planned.clone() }, builds_programs, self.options.seed)
-        });
-        let mut choices = match choices {
+        let choices = match self.choices(planned, &mut result.flags) {
             Ok(choices) => choices,
             Err(error) => {
                 result.reason = error.to_string();
                 return Ok(Course::Over(None));
             }
         };
-        if choices.space.count() <= MAX_RACED {
-            result.spent.searching_ns = nanoseconds(begin.elapsed());
+        let course = if choices.space.count() <= MAX_RACED {
             let known: Vec<&Config> = invocation.candidates.iter().map(|candidate| &candidate.config).collect();
             let added = choices.configs().filter(|config| !known.contains(&config));
             let all: Vec<Config> = known.iter().map(|&config| config.clone()).chain(added).collect();
-            return Ok(Race::of_all(Arc::new(only(invocation, all))));
-        }
-        let mut search = self.begin_search(place, invocation, &choices);
-        let ended = match self.options.search.budget.check(None) {
-            Ok(()) => self.search(invocation, &mut choices, &identity.key, &mut search),
-            Err(error) => {
-                result.reason = error.to_string();
-                return Ok(Course::Over(None));
-            }
+            Ok(Race::of_all(Arc::new(only(invocation, all))))
+        } else {
+            let cached = cached.map(|(entry, _)| entry.config.clone());
+            self.search(place, invocation, choices, (&identity.key, cached, digest), result)
         };
         result.spent.searching_ns = nanoseconds(begin.elapsed());
+        course
+    }
+
+    /// The configs to choose from: without the space where that cannot be searched.
+    fn choices(&self, planned: &PlannedInvocation, flags: &mut Vec<String>) -> Result<Choices, NoSpace> {
+        let builds_programs = self.timer.builds_programs();
+        Choices::new(planned, builds_programs, self.options.seed).or_else(|error| {
+            let Some(_) = &planned.space else { return Err(error) };
+            flags.push(format!("the search space cannot be searched: {error}"));
+            Choices::new(&PlannedInvocation { space: None, ..planned.clone() }, builds_programs, self.options.seed)
+        })
+    }
+
+    /// Searches, and says what came of it.
+    fn search(
+        &mut self,
+        place: Place,
+        invocation: &Invocation,
+        mut choices: Choices,
+        (key, cached, digest): (&CacheKey, Option<Config>, String),
+        result: &mut OperationResult,
+    ) -> Result<Course, TuneError> {
+        let mut search = self.begin_search(place, invocation, &choices);
+        let ended = self.run_search(invocation, &mut choices, key, &mut search);
         search.searched.configs = choices.space.count();
         search.searched.ended = match &ended {
             Ok(ended) => *ended,
@@ -128,7 +145,6 @@ impl Autotuner<'_, '_> {
         };
         let course = match ended {
             Ok(_) => {
-                let cached = cached.map(|(entry, _)| entry.config.clone());
                 Ok(Course::Race(search.to_race(invocation, &choices, cached, self.options.search.finalists, digest)))
             }
             Err(Ended::Interrupted) => {
@@ -209,7 +225,7 @@ impl Autotuner<'_, '_> {
         Search { told: told.into_iter().collect(), pairs: HashMap::new(), first_failure: None, searched }
     }
 
-    fn search(
+    fn run_search(
         &mut self,
         invocation: &Invocation,
         choices: &mut Choices,

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use autotune_lowered::array::{ArraySpec, Fill};
 use autotune_lowered::candidates::CandidateSpace;
@@ -31,6 +32,8 @@ pub struct FormulaTimer {
     pub calls: u64,
     pub has_one_job_a_call: bool,
     pub restarts: u64,
+    /// Nanoseconds inside the timer.
+    pub spent: Arc<AtomicU64>,
     job: Option<Job>,
 }
 
@@ -47,6 +50,7 @@ impl FormulaTimer {
             calls: 0,
             has_one_job_a_call: false,
             restarts: 0,
+            spent: Arc::default(),
             job: None,
         }
     }
@@ -90,9 +94,11 @@ impl Timer for FormulaTimer {
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        let begin = Instant::now();
         assert!(job.inputs.iter().all(|input| input.path.exists()), "the inputs are there");
         self.jobs.push(job.candidates.iter().skip(1).map(|candidate| candidate.config.clone()).collect());
         self.job = Some(job.clone());
+        self.spent.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -108,10 +114,12 @@ impl Timer for FormulaTimer {
     }
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+        let begin = Instant::now();
         let config = self.call(candidate, "outputs")?;
         let path = self.job.as_ref().unwrap().scratch.join(format!("out-{candidate}"));
         let value: f32 = if (self.is_wrong)(&config) { 2.0 } else { 1.0 };
         std::fs::write(&path, value.to_le_bytes().repeat(4)).unwrap();
+        self.spent.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
         Ok(vec![OutputArray { spec: "f32[4]".parse().unwrap(), path }])
     }
 
