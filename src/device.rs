@@ -68,6 +68,9 @@ pub struct Environment {
     /// `XLA_FLAGS` in force, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub xla_flags: Vec<String>,
+    /// What those flags say of XLA's own autotuning at compile time, on GPU platforms: see [`xla_autotuning`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xla_autotuning: Option<String>,
 }
 
 impl Environment {
@@ -84,9 +87,65 @@ impl Environment {
         compare("platform version", self.platform_version.clone(), other.platform_version.clone());
         compare("driver", text(&self.driver), text(&other.driver));
         compare("plugin digest", short(&self.plugin_digest), short(&other.plugin_digest));
+        // what is said of XLA's autotuning follows from the flags
         compare("XLA flags", self.xla_flags.join(" "), other.xla_flags.join(" "));
         found
     }
+}
+
+/// Whether XLA compiles for this platform by measuring kernels on the device.
+fn autotunes(platform: &str) -> bool {
+    matches!(platform, "cuda" | "rocm" | "gpu")
+}
+
+/// The value of a flag, without its name: the last one counts. A flag alone is `true`.
+fn flag<'a>(flags: &'a [String], name: &str) -> Option<&'a str> {
+    flags.iter().rev().find_map(|flag| {
+        let rest = flag.trim_start_matches('-').strip_prefix(name)?;
+        if rest.is_empty() { Some("true") } else { rest.strip_prefix('=') }
+    })
+}
+
+fn is_on(value: Option<&str>) -> bool {
+    value.is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
+}
+
+/// What `XLA_FLAGS` say of XLA's own autotuning, which measures kernels on the device as a program is compiled: `level 4
+/// (XLA's default)`, `level 0` where it is off, `level 4 (XLA's default), cached in DIR`. `None` on platforms without one.
+///
+/// Names, levels and defaults are those of `xla/debug_options_flags.cc` in openxla/xla.
+pub fn xla_autotuning(platform: &str, flags: &[String]) -> Option<String> {
+    if !autotunes(platform) {
+        return None;
+    }
+    let mut text = match flag(flags, "xla_gpu_autotune_level") {
+        Some(level) => format!("level {level}"),
+        None => "level 4 (XLA's default)".to_owned(),
+    };
+    let named = |name: &str| flag(flags, name).filter(|value| !value.is_empty());
+    if let Some(file) = named("xla_gpu_load_autotune_results_from") {
+        text.push_str(&format!(", results from {file}"));
+    }
+    if is_on(flag(flags, "xla_gpu_require_complete_aot_autotune_results")) {
+        text.push_str(", no others");
+    }
+    // the second one is the name in newer versions
+    for name in ["xla_gpu_per_fusion_autotune_cache_dir", "xla_gpu_experimental_autotuner_cache_dir"] {
+        if let Some(folder) = named(name) {
+            text.push_str(&format!(", cached in {folder}"));
+            if let Some(mode) = named("xla_gpu_experimental_autotune_cache_mode") {
+                text.push_str(&format!(" (mode {})", mode.to_ascii_lowercase()));
+            }
+        }
+    }
+    Some(text)
+}
+
+/// Whether XLA may measure kernels on the device as it compiles. A cache does not keep it from that: what is not there yet
+/// is measured.
+pub fn xla_measures(platform: &str, flags: &[String]) -> bool {
+    let off = flag(flags, "xla_gpu_autotune_level").is_some_and(|level| level.parse() == Ok(0));
+    autotunes(platform) && !off && !is_on(flag(flags, "xla_gpu_require_complete_aot_autotune_results"))
 }
 
 /// A device as a plugin shows it: who it is and what software surrounds it.
@@ -196,6 +255,37 @@ mod tests {
             DeviceIdentity { platform: "cuda".into(), device_kind: "NVIDIA H200".into(), hardware: BTreeMap::new() };
         assert!(matches!(MatchMode::Kind.compare(&ours, &gpu), DeviceMatch::Miss(_)));
         assert!(matches!(MatchMode::Any.compare(&ours, &gpu), DeviceMatch::Flagged(_)));
+    }
+
+    #[test]
+    fn flags_say_how_xla_autotunes() {
+        let told = |flags: &str| {
+            let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(xla_autotuning("cpu", &flags), None);
+            assert!(!xla_measures("cpu", &flags));
+            (xla_autotuning("cuda", &flags).unwrap(), xla_measures("cuda", &flags))
+        };
+        for (flags, text, measures) in [
+            ("", "level 4 (XLA's default)", true),
+            ("--xla_gpu_autotune_levels=0 --xla_gpu_autotune_level_of=0", "level 4 (XLA's default)", true),
+            ("--xla_gpu_autotune_level=0", "level 0", false),
+            ("--xla_gpu_autotune_level=0 --xla_gpu_autotune_level=2", "level 2", true),
+            (
+                "--xla_gpu_per_fusion_autotune_cache_dir=/c --xla_gpu_experimental_autotune_cache_mode=READ",
+                "level 4 (XLA's default), cached in /c (mode read)",
+                true,
+            ),
+            ("--xla_gpu_experimental_autotuner_cache_dir=/c", "level 4 (XLA's default), cached in /c", true),
+            ("--xla_gpu_per_fusion_autotune_cache_dir=", "level 4 (XLA's default)", true),
+            (
+                "--xla_gpu_load_autotune_results_from=/r.txt --xla_gpu_require_complete_aot_autotune_results",
+                "level 4 (XLA's default), results from /r.txt, no others",
+                false,
+            ),
+            ("--xla_gpu_require_complete_aot_autotune_results=false", "level 4 (XLA's default)", true),
+        ] {
+            assert_eq!(told(flags), (text.to_owned(), measures), "{flags}");
+        }
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub mod tune;
 
 #[cfg(feature = "tuner")]
 pub mod report;
+#[cfg(feature = "tuner")]
+pub mod selftest;
 
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -40,6 +40,25 @@ impl Place {
         format!("replay:{}", path.display())
     }
 
+    /// The same, with times that scatter so much, and differ so little, that no number of rounds settles anything.
+    fn restless_replay(&self) -> String {
+        let path = self.0.path().join("restless.json");
+        write_replay(&example().join("registry"), &path);
+        let mut recording: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        for invocation in recording["invocations"].as_array_mut().unwrap() {
+            for (n, candidate) in invocation["candidates"].as_array_mut().unwrap().iter_mut().enumerate() {
+                // a multiplicative generator: 7 is a primitive root of 1009
+                let times = (0..504_u64).scan(n as u64 + 1, |state, _| {
+                    *state = *state * 7 % 1009;
+                    Some(10_000_000 + *state * 10_000)
+                });
+                candidate["epochs"] = serde_json::json!([times.collect::<Vec<_>>()]);
+            }
+        }
+        fs::write(&path, recording.to_string()).unwrap();
+        format!("replay:{}", path.display())
+    }
+
     fn run(&self, arguments: &[&str]) -> Run {
         run(&self.0.path().join("cache"), arguments)
     }
@@ -204,7 +223,8 @@ fn a_full_disk_loses_nothing() {
     }
     // enough to open everything (sled takes half a MiB), not enough for the rounds
     fs::write(&filler, &bytes[..bytes.len() - (700 << 10)]).unwrap();
-    let full = run(&cache, &[&module(), "--timer", &timer, "--rounds", "2000"]);
+    let restless = place.restless_replay();
+    let full = run(&cache, &[&module(), "--timer", &restless, "--rounds", "2000", "--min-improvement", "0"]);
     expect(&full, CACHE_TROUBLE, &["space"]);
     assert!(full.stdout.contains("not begun"), "what was decided before is printed: {}", full.stdout);
     fs::remove_file(&filler).unwrap();

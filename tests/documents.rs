@@ -68,6 +68,17 @@ fn every_member_of_the_json_is_documented() {
             assert!(text.contains(&format!("`{name}`")), "{arguments:?}: docs/json.md does not say what `{name}` is");
         }
     }
+    let Some(plugin) = plugin() else { return };
+    let small =
+        ["selftest", "--copies", "2", "--rounds", "6", "--format", "json", "--plugin", plugin.to_str().unwrap()];
+    let run = run(&cache, &small);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let mut found = BTreeSet::new();
+    members(&run.json(), &mut found);
+    let section = text.split("## `selftest`").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+    for name in found {
+        assert!(section.contains(&format!("`{name}`")), "docs/json.md does not say what `{name}` of `selftest` is");
+    }
 }
 
 #[test]

@@ -29,6 +29,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("measure", 4),
     ("tune", 4),
     ("report", 5),
+    ("selftest", 5),
     ("cli", 6),
 ];
 

@@ -48,6 +48,7 @@ impl Place {
             xla_flags: None,
             metric: None,
             executables: self.folder.path().join("executables"),
+            compile_jobs: None,
             limits: Limits { measure: Duration::from_secs(20), ..Limits::default() },
         }
     }
@@ -440,6 +441,164 @@ fn what_the_compiler_refuses_costs_one_candidate() {
     }
 }
 
+/// The same program so often, each with a digest of its own.
+fn distinct(job: &mut Job, folder: &Path) {
+    for (index, candidate) in job.candidates.iter_mut().enumerate() {
+        let file = candidate.program.as_mut().unwrap();
+        let text = format!("{}\n// {index}\n", fs::read_to_string(&file.path).unwrap());
+        file.path = folder.join(format!("distinct-{index}.mlir"));
+        fs::write(&file.path, &text).unwrap();
+        file.program.digest = Digest::of(text.as_bytes());
+    }
+}
+
+#[test]
+fn one_that_kills_its_compiler_among_expected_ones_fails_alone() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let inputs = vec![
+            place.input("a", "f32[4]", &f32s(&[1.0; 4]), false),
+            place.input("b", "f32[4]", &f32s(&[2.0; 4]), false),
+        ];
+        let mut job = place.job(&["add.mlir"; 6], inputs);
+        distinct(&mut job, place.folder.path());
+        let file = job.candidates[2].program.as_mut().unwrap();
+        let deep = format!("func.func @main(%a: {}i1{}) {{ return }}", "tuple<".repeat(50_000), ">".repeat(50_000));
+        fs::write(&file.path, &deep).unwrap();
+        file.program.digest = Digest::of(deep.as_bytes());
+        let options = PjrtOptions { compile_jobs: Some(2), ..place.options(&plugin) };
+        let mut timer = PjrtTimer::start(&options).unwrap();
+        timer.begin(&job).unwrap();
+        timer.expect(&[0, 1, 2, 3, 4, 5, 99]).unwrap();
+        for candidate in 0..6 {
+            let prepared = timer.prepare(candidate);
+            if candidate == 2 {
+                let failure = prepared.unwrap_err();
+                assert_eq!(failure.kind, FailureKind::Compile);
+                assert!(failure.message.contains("SIGSEGV") || failure.message.contains("SIGABRT"), "{failure}");
+                continue;
+            }
+            let prepared = prepared.unwrap();
+            assert!(!prepared.reused && prepared.compile_ns > 0, "{candidate}: {prepared:?}");
+            // a compilation that uses no processor would be a wonder, one that uses a hundred too
+            assert!(prepared.cpu_ns > prepared.compile_ns / 100, "{prepared:?}");
+            assert!(prepared.cpu_ns < prepared.compile_ns.saturating_mul(100), "{prepared:?}");
+            assert_eq!(fs::read(&timer.outputs(candidate).unwrap()[0].path).unwrap(), f32s(&[3.0; 4]));
+        }
+        assert_eq!(timer.epoch(), 1, "the measuring worker was never touched");
+        timer.end();
+        // ended with most of it not begun
+        fs::remove_dir_all(&options.executables).unwrap();
+        fs::create_dir_all(options.executables.join("executables-v1")).unwrap();
+        timer.begin(&job).unwrap();
+        timer.expect(&[0, 1, 3, 4, 5]).unwrap();
+        timer.end();
+        timer.begin(&job).unwrap();
+        assert!(!timer.prepare(5).unwrap().reused, "dropped with the job before");
+    }
+}
+
+/// A program in the place of this one, which writes down every line that workers are sent and answer, before it goes on.
+fn overheard(folder: &Path) -> (PathBuf, PathBuf) {
+    use std::os::unix::fs::PermissionsExt;
+
+    let (path, log) = (folder.join("overheard"), folder.join("lines"));
+    let real = env!("CARGO_BIN_EXE_autotune-lowered");
+    let hear = "while IFS= read -r line; do printf '%s\\n' \"$line\" >> \"$LOG\"; printf '%s\\n' \"$line\"; done";
+    let script = format!(
+        "#!/bin/sh\nif [ $2 = exec ]; then exec {real} \"$@\"; fi\nLOG='{}'\n{{ {hear}; }} | {real} \"$@\" | {{ {hear}; }}\n",
+        log.display()
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    (path, log)
+}
+
+#[test]
+fn nothing_is_compiled_during_a_measurement_nor_what_is_kept() {
+    for plugin in plugins().into_iter().take(1) {
+        let place = Place::new();
+        let (exe, log) = overheard(place.folder.path());
+        let options = PjrtOptions { exe, compile_jobs: Some(2), ..place.options(&plugin) };
+        let mut timer = PjrtTimer::start(&options).unwrap();
+        let inputs = vec![place.input("x", "f32[1024]", &f32s(&[1.0; 1024]), false)];
+        let mut job = place.job(&["idle.mlir"; 8], inputs);
+        distinct(&mut job, place.folder.path());
+        timer.begin(&job).unwrap();
+        let all: Vec<usize> = (0..8).collect();
+        timer.expect(&all).unwrap();
+        for candidate in 0..8 {
+            timer.prepare(candidate).unwrap();
+            // six are queued or being compiled when this is first asked for
+            assert_eq!(timer.measure(candidate, 3).unwrap().len(), 3);
+            timer.outputs(candidate).unwrap();
+        }
+        timer.end();
+        timer.begin(&job).unwrap();
+        timer.expect(&all).unwrap();
+        assert!(all.iter().all(|&candidate| timer.prepare(candidate).unwrap().reused));
+        let lines = fs::read_to_string(&log).unwrap();
+        let (mut compiling, mut most, mut compiled, mut measuring) = (0, 0, 0, 0);
+        for line in lines.lines() {
+            if line.contains(r#""method":"compile""#) {
+                (compiling, compiled) = (compiling + 1, compiled + 1);
+                most = most.max(compiling);
+                assert_eq!(measuring, 0, "{line}");
+            } else if line.contains(r#""serialized":"#) {
+                compiling -= 1;
+            } else if line.contains(r#""method":"measure""#) || line.contains(r#""method":"outputs""#) {
+                measuring += 1;
+                assert_eq!(compiling, 0, "{line}");
+            } else if line.contains(r#""samples_ns":"#) || line.contains(r#""outputs":"#) {
+                measuring -= 1;
+            }
+        }
+        assert_eq!((compiling, measuring, compiled), (0, 0, 8), "{lines}");
+        assert_eq!(most, 2, "side by side");
+        assert_eq!(
+            lines.matches(r#""method":"hello""#).count(),
+            3,
+            "one that measures and two that compile, once each"
+        );
+    }
+}
+
+#[test]
+fn a_compile_worker_that_does_not_start_leaves_its_programs_to_the_others() {
+    use std::os::unix::fs::PermissionsExt;
+
+    for plugin in plugins().into_iter().take(1) {
+        let place = Place::new();
+        let real = env!("CARGO_BIN_EXE_autotune-lowered");
+        let run = |name: &str, dies: &str| {
+            let (exe, count) = (place.folder.path().join(name), place.folder.path().join(format!("{name}-starts")));
+            // a folder can be made once: the first to come is number 1, the next number 2
+            let script = format!(
+                "#!/bin/sh\nif [ $2 = exec ]; then exec {real} \"$@\"; fi\nn=1\nwhile ! mkdir '{}'-$n 2>/dev/null; do n=$((n + 1)); done\nif {dies}; then echo no luck >&2; exit 1; fi\nexec {real} \"$@\"\n",
+                count.display()
+            );
+            fs::write(&exe, script).unwrap();
+            fs::set_permissions(&exe, fs::Permissions::from_mode(0o755)).unwrap();
+            let executables = place.folder.path().join(format!("{name}-executables"));
+            let options = PjrtOptions { exe, executables, compile_jobs: Some(2), ..place.options(&plugin) };
+            let mut timer = PjrtTimer::start(&options).unwrap();
+            let inputs = vec![place.input("x", "f32[1024]", &f32s(&[1.0; 1024]), false)];
+            let mut job = place.job(&["idle.mlir"; 4], inputs);
+            distinct(&mut job, place.folder.path());
+            timer.begin(&job).unwrap();
+            timer.expect(&[0, 1, 2, 3]).unwrap();
+            (0..4).map(|candidate| timer.prepare(candidate).map(drop)).collect::<Vec<_>>()
+        };
+        // number 1 measures
+        assert!(run("second", "[ $n = 2 ]").iter().all(Result::is_ok));
+        for outcome in run("all", "[ $n != 1 ]") {
+            let failure = outcome.unwrap_err();
+            assert_eq!(failure.kind, FailureKind::Device, "{failure}");
+            assert!(failure.message.contains("no luck"), "{failure}");
+        }
+    }
+}
+
 #[test]
 fn what_is_no_plugin_is_said_in_one_line() {
     let place = Place::new();
@@ -479,6 +638,20 @@ fn flags_that_a_plugin_dies_of_are_taken_away_and_told() {
         timer.prepare(0).unwrap();
         timer.restart(&[]).unwrap();
         assert_eq!(timer.measure(0, 2).unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn a_file_of_flags_is_told_by_what_it_holds() {
+    for plugin in plugins().into_iter().take(1) {
+        let place = Place::new();
+        let file = place.folder.path().join("flags");
+        fs::write(&file, "--xla_cpu_enable_fast_math=true\n--xla_cpu_enable_fast_math=false").unwrap();
+        let flags = Some(file.to_str().unwrap().to_owned());
+        let devices = probe(&PjrtOptions { xla_flags: flags, ..place.options(&plugin) }).unwrap();
+        let environment = &devices[0].environment;
+        assert_eq!(environment.xla_flags, ["--xla_cpu_enable_fast_math=true", "--xla_cpu_enable_fast_math=false"]);
+        assert_eq!(environment.xla_autotuning, None, "a CPU has none");
     }
 }
 

@@ -40,6 +40,7 @@ fn start(folder: &Path, plugin: &Path) -> PjrtTimer {
         client_options: Vec::new(),
         xla_flags: None,
         metric: None,
+        compile_jobs: None,
         executables: folder.join("executables"),
         limits: Limits::default(),
     };

@@ -100,6 +100,7 @@ impl Simulated {
             xla_flags: None,
             metric: None,
             executables: self.folder.path().join("executables"),
+            compile_jobs: None,
             limits: Limits::default(),
         }
     }

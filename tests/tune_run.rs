@@ -72,8 +72,8 @@ fn more_rounds_add_to_those_that_are_there() {
     let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
     let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     // so restless that eight rounds settle nothing
-    let mut timer = ScriptedTimer::new(&[10 * MS, 9 * MS]);
-    timer.wobble = 60;
+    let mut timer = ScriptedTimer::new(&[100 * MS, 98 * MS]);
+    timer.wobble = 100;
     tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions { rounds: 8, ..options() }, None).unwrap();
     let result =
         tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions { rounds: 12, ..options() }, None).unwrap();

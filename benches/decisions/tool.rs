@@ -85,6 +85,7 @@ pub(crate) fn timer(options: &Options, executables: &Path) -> PjrtTimer {
         client_options: Vec::new(),
         xla_flags: None,
         metric: None,
+        compile_jobs: Some(1),
         executables: executables.to_owned(),
         limits: Limits { compile: Duration::from_secs(120), ..Limits::default() },
     });

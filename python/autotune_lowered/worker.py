@@ -498,9 +498,20 @@ def fingerprint(device):
         "environment": {
             "platform_version": client.platform_version,
             "plugin": "jaxlib %s" % jax.lib.__version__,
-            "xla_flags": sorted(os.environ.get("XLA_FLAGS", "").split()),
+            "xla_flags": xla_flags(os.environ.get("XLA_FLAGS", "")),
         },
     }
+
+
+def xla_flags(text):
+    """Flags by name, those of one name in their order, since the last counts. What begins with no dash names a file of them."""
+    if text.strip() and not text.lstrip().startswith("-"):
+        try:
+            with open(text) as file:
+                text = file.read(1 << 20)
+        except OSError:
+            pass
+    return sorted(text.split(), key=lambda flag: flag.partition("=")[0])
 
 
 def cpu_model(path="/proc/cpuinfo"):

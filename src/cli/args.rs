@@ -63,6 +63,8 @@ pub(super) enum Command {
     Profile(ProfileCommand),
     /// Time one program's kernels under a profiler (docs/profiles.md)
     Measure(MeasureArgs),
+    /// Run programs against themselves: what this machine can tell apart (docs/decisions.md)
+    Selftest(SelftestArgs),
     /// Make benchmark figures again (docs/search.md)
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -180,9 +182,13 @@ pub(super) struct LimitArgs {
     /// Seconds after which a call to a worker counts as hung
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
-    /// MiB of memory that a worker may use [default: three quarters of the machine's]
+    /// MiB of memory that a worker may use, each on its own [default: three quarters of the machine's]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
     pub memory_limit: Option<u64>,
+    /// Programs that `--timer pjrt` compiles at once, each in a worker of its own [default: one a core, at most 8; 1 where
+    /// XLA's own autotuning measures on the device as it compiles]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub compile_jobs: Option<u16>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -586,6 +592,36 @@ pub(super) struct MeasureArgs {
     /// What runs the program: `jax` or `jax:PYTHON`, `pjrt` where the plugin has a profiler, `command:CMD`
     #[arg(long, value_name = "TIMER", default_value = "jax")]
     pub timer: String,
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SelftestArgs {
+    /// Programs, StableHLO text or bytecode or a serialized HloModuleProto [default: four of its own]
+    #[arg(value_name = "PROGRAM")]
+    pub programs: Vec<PathBuf>,
+    /// How often each program is loaded
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=16))]
+    pub copies: u32,
+    /// Interleaved rounds that count; none is spared
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100))]
+    pub rounds: u32,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    /// What times the programs: `pjrt`, `jax` or `jax:PYTHON`, `command:CMD`; the figures are for tuning with the same
+    #[arg(long, value_name = "TIMER", default_value = "pjrt")]
+    pub timer: String,
+    /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
+    #[arg(long, value_enum)]
+    pub metric: Option<MetricArg>,
+    /// What every run finds in the caches of the device
+    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
+    pub cache_state: CacheStateArg,
     #[command(flatten)]
     pub plugin: PluginArgs,
     #[command(flatten)]

@@ -76,6 +76,9 @@ fn describe(index: usize, device: &DeviceFingerprint, out: &mut dyn Write) -> Re
     if !environment.xla_flags.is_empty() {
         writeln!(out, "    XLA flags  {}", environment.xla_flags.join(" "))?;
     }
+    if let Some(autotuning) = &environment.xla_autotuning {
+        writeln!(out, "    autotuning {autotuning} (XLA's own, as it compiles)")?;
+    }
     Ok(())
 }
 
@@ -105,6 +108,7 @@ pub(super) fn options(args: &PluginArgs, plugin: &FoundPlugin, limits: Limits) -
         device: args.device,
         client_options: args.client_options.clone(),
         executables: std::env::temp_dir(),
+        compile_jobs: None,
         xla_flags: None,
         metric: None,
         limits,

@@ -16,6 +16,7 @@ mod progress;
 mod registry;
 mod run;
 mod scan;
+mod selftest;
 mod tune;
 mod worker;
 

@@ -14,6 +14,8 @@ pub(super) struct Progress {
     bar: Option<ProgressBar>,
     on_terminal: bool,
     head: String,
+    /// With how many candidates the operation began.
+    programs: usize,
 }
 
 const COMPILING: &str = "{prefix} compiling {bar:24} {pos}/{len} candidates, {eta} left";
@@ -23,7 +25,7 @@ const MEASURING: &str = "{prefix} measuring {bar:24} {pos}/{len} rounds, {per_se
 impl Progress {
     /// Draws between the lines of `bars`.
     pub(super) fn new(bars: MultiProgress) -> Self {
-        Self { bars, bar: None, on_terminal: io::stderr().is_terminal(), head: String::new() }
+        Self { bars, bar: None, on_terminal: io::stderr().is_terminal(), head: String::new(), programs: 0 }
     }
 
     /// Draws one event.
@@ -31,6 +33,7 @@ impl Progress {
         match event {
             Event::Started { index, of, name, programs, rounds_kept } => {
                 self.head = format!("[{}/{of}] {name}", index + 1);
+                self.programs = *programs;
                 let kept = match rounds_kept {
                     0 => String::new(),
                     kept => format!(", {kept} rounds kept from before"),
@@ -62,12 +65,14 @@ impl Progress {
             }
             Event::Round { done, of, contenders } => {
                 self.advance(MEASURING, u64::from(*done), u64::from(*of));
-                if let Some(bar) = &self.bar {
+                let is_smaller = *contenders < self.programs;
+                if let (Some(bar), true) = (&self.bar, is_smaller) {
                     bar.set_prefix(format!("{} ({contenders} left)", self.head));
                 }
                 // five lines an operation are enough where nothing can be redrawn
                 if done % of.div_ceil(5) == 0 || done == of {
-                    self.plain(&format!("{}: round {done} of at most {of}, {contenders} candidates left", self.head));
+                    let left = if is_smaller { format!(", {contenders} candidates left") } else { String::new() };
+                    self.plain(&format!("{}: round {done} of at most {of}{left}", self.head));
                 }
             }
             Event::Failed { config, failure } => {
@@ -75,12 +80,17 @@ impl Progress {
             }
             Event::Restarted { reason } => self.line(&format!("{}: worker started again after {reason}", self.head)),
             Event::Finished(result) => {
-                if let Some(bar) = self.bar.take() {
-                    bar.finish_and_clear();
-                }
+                self.clear();
                 self.line(&finished(result));
             }
             Event::Note(note) => self.line(note),
+        }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
         }
     }
 

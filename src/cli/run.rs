@@ -7,7 +7,9 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::fault::Fault;
-use super::{bench, cache, candidates, device, logging, measure, meta, profile, registry, scan, tune, worker};
+use super::{
+    bench, cache, candidates, device, logging, measure, meta, profile, registry, scan, selftest, tune, worker,
+};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -23,6 +25,7 @@ pub fn main() -> ExitCode {
         Some(Command::Candidates(command)) => candidates::run(command, &mut out),
         Some(Command::Cache(command)) => cache::run(command, &mut out),
         Some(Command::Measure(args)) => measure::run(args, &mut out),
+        Some(Command::Selftest(args)) => selftest::run(args, &bars, &mut out),
         Some(Command::Profile(command)) => profile::run(command, &mut out),
         Some(Command::Bench(command)) => bench::run(command, &mut out),
         Some(Command::Worker(command)) => {

@@ -27,7 +27,7 @@ use crate::tune::{
 use super::args::{ByNameArg, DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
 use super::fault::Fault;
 use super::progress::Progress;
-use super::{cache, candidates, device, exit, registry, scan};
+use super::{cache, candidates, device, exit, registry, scan, selftest};
 
 /// Tunes a module and prints the result.
 pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
@@ -57,6 +57,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let Some(timer) = timers.first() else { return Err(Fault::new(exit::USAGE, "`--devices` names no device")) };
     let of_timer = timer.notes().to_vec();
     let builds_programs = timer.builds_programs();
+    let (resolution, of_selftest) = selftest::known_resolution(&args.cache, &**timer, args.cache_state.into());
     let by_name = match args.by_name {
         ByNameArg::Few => ByName::Few,
         ByNameArg::All => ByName::All,
@@ -81,6 +82,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let options = TuneOptions {
         rounds: args.rounds,
         rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
+        resolution,
         budget: args.budget,
         force: args.force,
         cache_state: args.cache_state.into(),
@@ -111,7 +113,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let Some((mut result, stopped_by)) = outcome else { return Ok(exit::FINE) };
     result.missed = missed(&scan, &matching);
     result.notes.splice(0..0, notes(&scan, &registry, ledger.notes()));
-    result.notes.extend(of_timer);
+    result.notes.extend(of_timer.into_iter().chain(of_selftest));
     print(&result, args, out)?;
     out.flush()?;
     if let Some(error) = stopped_by {
@@ -137,7 +139,7 @@ fn registry_folder(args: &TuneArgs, module: &Path) -> Result<PathBuf, Fault> {
 }
 
 /// Set by the first Ctrl-C or SIGTERM; a second one ends the process at once.
-fn cancel_flag() -> Result<Arc<AtomicBool>, Fault> {
+pub(super) fn cancel_flag() -> Result<Arc<AtomicBool>, Fault> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         let code = i32::from(exit::INTERRUPTED);
@@ -231,6 +233,7 @@ fn start(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, F
             let plugin = device::first_plugin(args.plugin)?;
             let mut options = device::options(args.plugin, &plugin, limits(args.limits))?;
             executables.clone_into(&mut options.executables);
+            options.compile_jobs = args.limits.compile_jobs.map(usize::from);
             options.metric = metric(args.metric);
             Ok(Box::new(PjrtTimer::start(&options).map_err(Fault::device)?))
         }
@@ -365,7 +368,7 @@ fn close(result: &AutotuningResult, folder: Option<&Path>) {
 }
 
 /// One line on stderr, which is no warning.
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     // stderr may be gone; there is nobody left to tell
     let _ = writeln!(std::io::stderr(), "{}", line.replace(char::is_control, " "));
 }

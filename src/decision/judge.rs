@@ -102,7 +102,9 @@ pub fn judge(
     for (index, verdict) in verdicts.iter_mut().enumerate() {
         if let Some(verdict) = verdict {
             let tied = |loss: f64| loss.exp() <= 1.0 + standing.resolution;
-            verdict.tied_with_best = index == best || field.difference(index, best).is_some_and(tied);
+            // who was dropped was slower beyond doubt, and by how much is not known as well
+            let is_left = verdict.dropped.is_none();
+            verdict.tied_with_best = index == best || (is_left && field.difference(index, best).is_some_and(tied));
         }
     }
     let beats = |index: usize| field.beats(index, &standing.noise, standing.resolution);

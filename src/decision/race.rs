@@ -14,6 +14,9 @@ use super::sentinel::{Disturbance, disturbance};
 /// Rounds without a usable time after which a candidate is out.
 const MAX_WITHOUT_TIME: usize = 3;
 
+/// Rounds that cut a candidate off; in fewer ones it must be slower by a power of the multiple.
+const CUT_OFF_ROUNDS: usize = 3;
+
 /// Why a candidate is measured no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -73,7 +76,13 @@ pub(super) fn counted<'a>(rounds: &'a [Round], disturbance: &Disturbance, baseli
     rounds.map(|(_, round)| round).filter(|round| round.sample_ns(baseline).is_some()).collect()
 }
 
-/// Looks at every round in turn.
+/// Whether the race is looked at after so many rounds: after each of the first eight, then whenever an eighth more was
+/// measured.
+pub fn is_look(rounds: usize) -> bool {
+    rounds.checked_ilog2().is_some_and(|power| power < 3 || rounds.is_multiple_of(1 << (power - 3)))
+}
+
+/// Looks at the rounds in turn.
 ///
 /// `competing` are the candidates with programs of their own that did not fail, the baseline among them. The probability
 /// that the one which is in truth the fastest is ever dropped as slower is at most `1 - confidence`: each other one may
@@ -83,7 +92,7 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
     let counted = counted(rounds, &disturbance, baseline);
     let mut contenders = competing.to_vec();
     let mut dropped = BTreeMap::new();
-    for look in 1..=counted.len() {
+    for look in (1..=counted.len()).filter(|&look| is_look(look)) {
         let seen = counted.get(..look).unwrap_or_default();
         let field = Field { seen, baseline, competing: competing.len(), rules };
         let Some(leader) = field.leader(&contenders) else { continue };
@@ -114,9 +123,9 @@ fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Opt
         return (tried.count() >= MAX_WITHOUT_TIME).then_some(DropReason::NoTime);
     }
     let cut_off = field.rules.cut_off.max(1.0).ln();
-    let all_above = |limit: f64| differences.iter().all(|difference| *difference > limit);
-    // one round may have been disturbed, but not so much
-    if all_above(if differences.len() > 1 { cut_off } else { 2.0 * cut_off }) {
+    // one or two rounds may have been disturbed, but not by so much
+    let limit = cut_off * CUT_OFF_ROUNDS.saturating_sub(differences.len() - 1).max(1) as f64;
+    if differences.iter().all(|difference| *difference > limit) {
         return Some(DropReason::CutOff);
     }
     let others = field.competing.saturating_sub(1).max(1) as f64;

@@ -20,6 +20,6 @@ pub struct DecisionRules {
 
 impl Default for DecisionRules {
     fn default() -> Self {
-        Self { min_improvement: 0.02, confidence: 0.95, min_rounds: 6, resolution: 0.0, cut_off: 3.0 }
+        Self { min_improvement: 0.02, confidence: 0.95, min_rounds: 6, resolution: 0.0, cut_off: 2.0 }
     }
 }

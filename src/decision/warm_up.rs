@@ -3,9 +3,9 @@
 /// Runs that must agree.
 const LAST: usize = 3;
 /// How far the slowest of them may be above the fastest.
-const WITHIN: f64 = 1.1;
+const WITHIN: f64 = 1.2;
 /// After so many runs a program is taken as it is.
-const MOST: usize = 10;
+const MOST: usize = 6;
 
 /// Whether a program runs as it will go on running: its last runs agree, none of them the fastest by far, or there were
 /// enough of them.
@@ -26,8 +26,8 @@ mod tests {
     fn first_runs_are_left_behind_and_nothing_lasts_for_ever() {
         assert!(!is_stationary(&[]) && !is_stationary(&[5, 5]));
         assert!(!is_stationary(&[90, 10, 10]) && is_stationary(&[90, 10, 10, 11]));
-        assert!(!is_stationary(&[100, 90, 80]), "it still gets faster");
-        assert!(is_stationary(&[10, 100, 10, 100, 10, 100, 10, 100, 10, 100]));
+        assert!(!is_stationary(&[100, 90, 70]), "it still gets faster");
+        assert!(!is_stationary(&[10, 100, 10, 100, 10]) && is_stationary(&[10, 100, 10, 100, 10, 100]));
         assert!(is_stationary(&[0, 0, 0]));
     }
 }

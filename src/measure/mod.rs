@@ -3,11 +3,13 @@
 //! [`measure`] compiles a program with a timer that gives profiles, makes its inputs from what it takes, and runs it
 //! under one profile. What comes out is a [`crate::profile::Measurement`] with how it was made.
 
+mod copies;
 mod error;
 mod inputs;
 mod program;
 mod run;
 
+pub use copies::job_of_copies;
 pub use error::MeasureError;
 pub use inputs::{Made, MadeInput};
 pub use program::MeasuredProgram;

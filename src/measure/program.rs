@@ -45,16 +45,21 @@ impl MeasuredProgram {
         Ok(Self { bytes, format, donates })
     }
 
-    /// A program of our own.
-    pub(super) fn of_text(text: &str) -> Self {
+    /// A program of our own, as StableHLO text, that writes nothing over its arguments.
+    pub fn of_text(text: &str) -> Self {
         Self { bytes: text.as_bytes().to_vec(), format: ProgramFormat::StablehloText, donates: false }
+    }
+
+    /// Digest of its bytes.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.bytes)
     }
 
     /// Writes it where a worker reads it.
     pub(super) fn write(&self, folder: &Path, name: &str) -> Result<ProgramFile, MeasureError> {
         let path = folder.join(format!("{name}.{}", self.format.extension()));
         write_file(&path, &self.bytes)?;
-        let digest = Digest::of(&self.bytes);
+        let digest = self.digest();
         // one program is compared with no other
         let program = Program { format: self.format, digest, semantic_digest: digest, custom_calls: Vec::new() };
         Ok(ProgramFile { path, program })

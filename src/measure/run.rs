@@ -75,7 +75,7 @@ pub fn measure(
     Ok(measured)
 }
 
-fn job(file: &ProgramFile, inputs: Vec<InputArray>, cache_state: CacheState, scratch: &Path) -> Job {
+pub(super) fn job(file: &ProgramFile, inputs: Vec<InputArray>, cache_state: CacheState, scratch: &Path) -> Job {
     Job {
         op_id: "measure@v1".to_owned(),
         call_key: file.program.digest.to_short(),

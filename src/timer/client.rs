@@ -382,6 +382,13 @@ impl WorkerClient {
         self.gone
     }
 
+    /// A handle of the supervisor's process, which never means another one: to end it from another thread.
+    pub(crate) fn process_handle(&self) -> io::Result<std::os::fd::OwnedFd> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("a process id out of range"))?;
+        Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+    }
+
     /// What the worker wrote to stderr: the first 8 KiB and the last 64.
     pub fn stderr(&self) -> String {
         self.tail.to_text()

@@ -12,7 +12,7 @@ use super::model::{
 use super::profiled::{ProfiledRound, default_metric};
 use super::protocol::{LoadParams, ProgramRef, capability};
 use crate::array::ArraySpec;
-use crate::device::DeviceFingerprint;
+use crate::device::{DeviceFingerprint, xla_autotuning};
 
 /// Drives one worker of someone else's.
 pub struct CommandTimer {
@@ -66,7 +66,12 @@ impl CommandTimer {
         let mut client = WorkerClient::spawn(&worker, &limits)?;
         let hello = client.hello(&limits)?;
         let device = hello.devices.get(hello.device).cloned();
-        let device = device.ok_or_else(|| Failure::new(FailureKind::Device, "the worker shows no device"))?;
+        let mut device = device.ok_or_else(|| Failure::new(FailureKind::Device, "the worker shows no device"))?;
+        if script.is_some() {
+            // what compiles for JAX is XLA
+            device.environment.xla_autotuning =
+                xla_autotuning(&device.identity.platform, &device.environment.xla_flags);
+        }
         let from_profile = hello.can(capability::PROFILE);
         let metric = match metric {
             Some(Metric::Elapsed) if from_profile => {
@@ -155,7 +160,7 @@ impl Timer for CommandTimer {
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let params = self.load_params(candidate)?;
         let loaded = self.bench.load(params)?;
-        Ok(Prepared { compile_ns: loaded.compile_ns, reused: false })
+        Ok(Prepared { compile_ns: loaded.compile_ns, cpu_ns: loaded.cpu_ns, reused: false })
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {

@@ -235,6 +235,9 @@ impl Failure {
 pub struct Prepared {
     /// Time of the compilation, nanoseconds; zero when the executable was kept from before.
     pub compile_ns: u64,
+    /// Processor time of the whole worker in it, nanoseconds; zero where the timer cannot tell.
+    #[serde(default, skip_serializing_if = "super::protocol::is_zero")]
+    pub cpu_ns: u64,
     /// Whether the executable came from the store of executables.
     pub reused: bool,
 }

@@ -256,6 +256,9 @@ pub struct Signature {
 pub struct Compiled {
     /// Time of the compilation, nanoseconds.
     pub compile_ns: u64,
+    /// Processor time of the whole worker in it, nanoseconds; zero where the worker does not tell.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cpu_ns: u64,
     /// `false` where the executable cannot be written to a file after all: `load` must be given the program.
     #[serde(default = "yes")]
     pub serialized: bool,
@@ -268,12 +271,21 @@ fn yes() -> bool {
     true
 }
 
+// serde hands over a reference
+#[allow(clippy::trivially_copy_pass_by_ref)]
+pub(super) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// The answer to `load`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Loaded {
     /// Time of the compilation, nanoseconds; zero where there was none.
     #[serde(default)]
     pub compile_ns: u64,
+    /// Processor time of the whole worker in it, nanoseconds; zero where the worker does not tell.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cpu_ns: u64,
     /// What the program takes, where the worker can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,

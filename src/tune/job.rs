@@ -11,7 +11,7 @@ use crate::timer::{CacheState, Failure, FailureKind, InputArray, Job, JobCandida
 use super::TuneError;
 
 /// Changes when samples of older versions must not be mixed with this version's.
-const MEASURING_VERSION: &str = "job-v1";
+const MEASURING_VERSION: &str = "job-v2";
 
 /// What a job is, before any file of it is written.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::decision::{Standing, is_stationary, race};
+use crate::decision::{Standing, is_look, is_stationary, race};
 use crate::samples::{CandidateSamples, Record, RoundRecord};
 use crate::timer::{Failure, FailureKind, Job, Timer};
 
@@ -16,8 +16,12 @@ use super::rounds::JobRounds;
 use super::spent::{Spent, nanoseconds};
 use super::{Event, Ledger, TuneError, TuneOptions};
 
-/// Fewest runs of a candidate in a round: the faster one counts.
-const MIN_RUNS: u32 = 2;
+/// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
+const RUNS: u32 = 3;
+/// Time that a race may take in any case, of the programs' own: it costs nothing beside their compilation.
+const LEAST_TIME_NS: u64 = 150_000_000;
+/// How many times the rounds asked for there may be, where a race that is not settled has time left.
+const MOST_ROUNDS: usize = 20;
 /// Runs of a candidate before the first round, where one profile holds them all.
 const PROFILED_WARM_UP: u32 = 3;
 /// A program that ran for so long is warm.
@@ -36,9 +40,11 @@ const LEAST_AWAITED: Duration = Duration::from_secs(1);
 struct Sampling {
     runs: u32,
     batch: u32,
+    /// Time of one run in the warm-up; 0 for one that cannot win.
+    run_ns: u64,
 }
 
-const ONE_RUN: Sampling = Sampling { runs: 1, batch: 1 };
+const ONE_RUN: Sampling = Sampling { runs: 1, batch: 1, run_ns: 0 };
 
 fn longest_run(best_ns: u64) -> Duration {
     Duration::from_nanos(best_ns.saturating_mul(FAR_SLOWER)).max(LEAST_AWAITED)
@@ -81,6 +87,8 @@ pub(super) struct Measuring<'a, 'e> {
     pub(super) forgiven: BTreeSet<usize>,
     /// Whether a round without a culprit was tried again before.
     pub(super) round_forgiven: bool,
+    /// Whether there are as many rounds as asked for and no more, whatever is settled.
+    pub(super) is_exact: bool,
     /// Where the time goes.
     pub(super) spent: &'a mut Spent,
 }
@@ -120,18 +128,30 @@ impl Measuring<'_, '_> {
         let first_epoch = self.timer.epoch();
         let mut measured = 0;
         // every restart takes at least one candidate out or uses up its second chance; disturbed rounds are measured again
-        let mut attempts = self.options.rounds as usize * 3 / 2 + 2 * self.job.candidates.len();
+        let is_short = self.is_exact || self.timer.measures_rounds();
+        let most = self.options.rounds as usize * if is_short { 1 } else { MOST_ROUNDS };
+        let mut attempts = most * 3 / 2 + 2 * self.job.candidates.len();
+        let one_run_each = sampling.iter().fold(0, |sum: u64, sampling| sum.saturating_add(sampling.run_ns));
+        let time = u64::from(self.options.rounds).saturating_mul(one_run_each).max(LEAST_TIME_NS);
+        let time = time.saturating_add(self.spent.running_ns);
+        let (mut standing, mut failures) = (self.standing(), self.rounds.failures.len());
         loop {
-            let standing = self.standing();
-            let active = standing.contenders;
+            // in between the looks nobody leaves the race but who fails
+            let count = self.rounds.count();
+            if self.is_exact
+                || is_look(count as usize)
+                || count == self.options.rounds
+                || failures != self.rounds.failures.len()
+            {
+                (standing, failures) = (self.standing(), self.rounds.failures.len());
+            }
+            let active = standing.contenders.clone();
             let lone = active.len() < 2 && self.identity.distinct().len() > 1;
             let late = self.options.budget.is_some_and(|budget| begin.elapsed() >= budget);
-            if standing.settled.is_some()
-                || standing.rounds >= self.options.rounds as usize
-                || lone
-                || late
-                || attempts == 0
-            {
+            let enough = standing.rounds >= self.options.rounds as usize
+                && (standing.rounds >= most || self.spent.running_ns >= time);
+            let is_settled = standing.settled.is_some() && !self.is_exact;
+            if is_settled || enough || lone || late || attempts == 0 {
                 return Ok(measured);
             }
             attempts -= 1;
@@ -149,8 +169,8 @@ impl Measuring<'_, '_> {
             match fault {
                 None => {
                     measured += 1;
-                    let done = u32::try_from(standing.rounds + 1).unwrap_or(u32::MAX);
-                    (self.on_event)(Event::Round { done, of: self.options.rounds, contenders: active.len() });
+                    let done = self.rounds.count();
+                    (self.on_event)(Event::Round { done, of: self.options.rounds.max(done), contenders: active.len() });
                 }
                 Some(Fault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
                 Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,
@@ -161,7 +181,8 @@ impl Measuring<'_, '_> {
     /// Where the race stands after all rounds, those of earlier runs included.
     fn standing(&self) -> Standing {
         let rounds = self.rounds.to_decision(self.job.candidates.len(), self.identity.baseline);
-        race(&rounds, &self.rounds.competing(self.identity), self.identity.baseline, &self.options.rules)
+        let rules = self.options.rules_for(&rounds, self.identity.baseline);
+        race(&rounds, &self.rounds.competing(self.identity), self.identity.baseline, &rules)
     }
 
     /// Candidates that are neither out nor another one's program, the baseline included.
@@ -194,6 +215,7 @@ impl Measuring<'_, '_> {
             }
             match outcome {
                 Ok(prepared) => {
+                    self.spent.compile_cpu_ns = self.spent.compile_cpu_ns.saturating_add(prepared.cpu_ns);
                     let config = self.config(candidate);
                     (self.on_event)(Event::Prepared { config: &config, done: done + 1, of, reused: prepared.reused });
                 }
@@ -245,7 +267,7 @@ impl Measuring<'_, '_> {
             let none = more.is_empty();
             times.extend(more);
             let took = times.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
-            let is_slow = |best| times.iter().all(|&ns| ns as f64 > 2.0 * self.options.rules.cut_off * best as f64);
+            let is_slow = |best| times.iter().all(|&ns| ns as f64 > self.options.rules.cut_off * best as f64);
             if none || whole || took > WARM_NS || best.is_some_and(is_slow) || is_stationary(&times) {
                 break;
             }
@@ -261,11 +283,15 @@ impl Measuring<'_, '_> {
         let clock = self.timer.clock_resolution_ns().filter(|_| !is_cold).unwrap_or(0);
         let batch = clock.saturating_mul(CLOCK_PARTS).div_ceil(best).clamp(1, MAX_BATCH);
         if own as f64 > self.options.rules.cut_off * best as f64 {
-            return Sampling { runs: 1, batch: batch as u32 };
+            return Sampling { runs: 1, batch: batch as u32, run_ns: 0 };
         }
-        let most = u64::from(if is_cold { MIN_RUNS } else { self.options.max_runs.max(MIN_RUNS) });
-        let runs = self.options.sample_ns.div_ceil(best.saturating_mul(batch)).clamp(u64::from(MIN_RUNS), most);
-        Sampling { runs: runs as u32, batch: batch as u32 }
+        let runs = if self.timer.measures_rounds() && !is_cold {
+            // what a profile costs does not grow with the runs in it
+            self.options.sample_ns.div_ceil(best).clamp(u64::from(RUNS), u64::from(self.options.max_runs.max(RUNS)))
+        } else {
+            u64::from(RUNS)
+        };
+        Sampling { runs: runs as u32, batch: batch as u32, run_ns: own }
     }
 
     /// Measures each candidate once, in an order of its own for every round, between two samples of the baseline.
@@ -289,7 +315,7 @@ impl Measuring<'_, '_> {
             return self.whole_round(&launches);
         }
         let mut samples = Vec::with_capacity(launches.len());
-        for (candidate, Sampling { runs, batch }) in launches {
+        for (candidate, Sampling { runs, batch, .. }) in launches {
             self.check_cancelled()?;
             let measured = match batch {
                 0 | 1 => self.timer.measure(candidate, runs),

@@ -8,6 +8,7 @@
 mod blame;
 mod choices;
 mod commit;
+mod copies;
 mod devices;
 mod error;
 mod event;
@@ -25,6 +26,7 @@ mod searched;
 mod searching;
 mod spent;
 
+pub use copies::{Copies, CopiesError, measure_copies};
 pub use devices::run_on_devices;
 pub use error::TuneError;
 pub use event::Event;

@@ -2,26 +2,31 @@
 
 use std::time::Duration;
 
-use crate::decision::DecisionRules;
+use crate::decision::{DecisionRules, Resolution, Round};
 use crate::search::{Budget, Kind};
+use crate::stats::median;
 use crate::timer::CacheState;
 
 /// Settings of a tuning run. Only what is decided depends on `rules`; only how much is measured on the rest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuneOptions {
-    /// The most interleaved rounds of one invocation that count; a race that is settled ends before.
+    /// Interleaved rounds of one invocation that count. A race that is settled ends before; one that is not goes on for as
+    /// long as so many runs of every candidate would take, since those that were dropped left time.
     pub rounds: u32,
     /// Time for the rounds of one invocation, if there is a limit.
     pub budget: Option<Duration>,
     /// What a winner must show.
     pub rules: DecisionRules,
+    /// What `selftest` found programs to differ from themselves on this device.
+    pub resolution: Resolution,
     /// Measure again what is already known.
     pub force: bool,
     /// Seed of the order inside a round and of searches; inputs have the seeds of their own names.
     pub seed: u64,
-    /// Runs in a round are repeated until those of the fastest candidate last about this long, nanoseconds.
+    /// Where a whole round is one profile, runs in it are repeated until those of the fastest candidate last about this
+    /// long, nanoseconds.
     pub sample_ns: u64,
-    /// The most runs of one candidate in one round.
+    /// The most runs of one candidate in such a round.
     pub max_runs: u32,
     /// What every timed run finds in the caches.
     pub cache_state: CacheState,
@@ -56,6 +61,7 @@ impl Default for TuneOptions {
             rounds: 20,
             budget: None,
             rules: DecisionRules::default(),
+            resolution: Resolution::default(),
             force: false,
             seed: 0,
             sample_ns: 300_000,
@@ -63,5 +69,14 @@ impl Default for TuneOptions {
             cache_state: CacheState::Warm,
             search: SearchOptions::default(),
         }
+    }
+}
+
+impl TuneOptions {
+    /// The rules for one invocation, with the resolution that is known of programs of its baseline's duration.
+    pub(super) fn rules_for(&self, rounds: &[Round], baseline: usize) -> DecisionRules {
+        let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(baseline)).collect();
+        let known = median(&times).map_or(0.0, |ns| self.resolution.at(ns));
+        DecisionRules { resolution: self.rules.resolution.max(known), ..self.rules }
     }
 }

@@ -50,9 +50,9 @@ impl Autotuner<'_, '_> {
         let before = pair.asked.saturating_mul(each);
         pair.asked += 1;
         let wanted = before.saturating_add(each);
-        // a race ends where it is settled and drops what is slower; here each config has as many rounds as any other, but for
-        // those that take a multiple of the baseline's time
-        let rules = DecisionRules { min_rounds: usize::MAX, confidence: 1.0, ..self.options.rules };
+        // a race drops what is slower; here each config has as many rounds as any other, but for those that take a multiple of
+        // the baseline's time
+        let rules = DecisionRules { confidence: 1.0, ..self.options.rules };
         let options = TuneOptions { rounds: wanted, budget: None, rules, ..self.options.clone() };
         let (mut rounds, is_known) = match pair.rounds.take() {
             Some(rounds) => (rounds, true),
@@ -73,7 +73,14 @@ impl Autotuner<'_, '_> {
             let mut spent = Spent::default();
             let mut is_told =
                 |event: &Event<'_>| matches!(event, Event::Failed { .. } | Event::Restarted { .. } | Event::Note(_));
-            self.measure_at(workplace, &options, &mut is_told, (invocation, &identity), &mut rounds, &mut spent)?;
+            self.measure_at(
+                workplace,
+                (&options, true),
+                &mut is_told,
+                (invocation, &identity),
+                &mut rounds,
+                &mut spent,
+            )?;
         }
         let told = told(&rounds, &identity, &rules, before as usize..wanted as usize).map_err(Ended::Failed)?;
         pair.rounds = Some(rounds);

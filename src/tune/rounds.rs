@@ -77,6 +77,10 @@ impl JobRounds {
                     *slot = fastest(sample);
                 }
             }
+            // three samples of the baseline: the middle one is the steadiest to compare with
+            if let (Some([begin, end]), Some(Some(own))) = (sentinel_ns, samples_ns.get_mut(baseline)) {
+                *own = own.clamp(begin.min(end), begin.max(end));
+            }
             Round { epoch: round.epoch, samples_ns, sentinel_ns }
         };
         self.rounds.iter().map(to_round).collect()
@@ -108,12 +112,12 @@ mod tests {
         assert_eq!((rounds.next_round(), rounds.next_epoch()), (2, 2));
         assert_eq!(rounds.to_decision(2, 0)[0].samples_ns, [Some(5.0), Some(10.0)]);
         assert_eq!(rounds.to_decision(2, 0)[0].sentinel_ns, None);
-        let whole = vec![sample(0, &[6]), sample(0, &[7]), sample(1, &[9]), sample(0, &[8])];
+        let whole = vec![sample(0, &[6]), sample(0, &[5]), sample(1, &[9]), sample(0, &[8])];
         rounds.push(round(2, whole));
         let decided = rounds.to_decision(2, 0);
         assert_eq!(
             (decided[2].samples_ns.as_slice(), decided[2].sentinel_ns),
-            (&[Some(7.0), Some(9.0)][..], Some([6.0, 8.0]))
+            (&[Some(6.0), Some(9.0)][..], Some([6.0, 8.0]))
         );
         // a round that was cut short has no end
         rounds.push(round(3, vec![sample(0, &[6]), sample(0, &[7]), sample(1, &[9])]));

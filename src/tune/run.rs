@@ -269,14 +269,14 @@ impl Autotuner<'_, '_> {
         let workplace = Workplace::new(invocation, self.registry)?.map_err(Ended::Failed)?;
         spent.inputs_ns = nanoseconds(begin.elapsed());
         let options = self.options;
-        self.measure_at(&workplace, options, &mut |_| true, (invocation, identity), rounds, spent)
+        self.measure_at(&workplace, (options, false), &mut |_| true, (invocation, identity), rounds, spent)
     }
 
     /// The same in a folder that is there, with other options and only the events that are wanted.
     pub(super) fn measure_at(
         &mut self,
         workplace: &Workplace,
-        options: &TuneOptions,
+        (options, is_exact): (&TuneOptions, bool),
         is_told: &mut dyn FnMut(&Event<'_>) -> bool,
         (invocation, identity): (&Invocation, &JobIdentity),
         rounds: &mut JobRounds,
@@ -310,6 +310,7 @@ impl Autotuner<'_, '_> {
             rounds,
             forgiven: Default::default(),
             round_forgiven: false,
+            is_exact,
             spent,
         }
         .run()
@@ -318,7 +319,8 @@ impl Autotuner<'_, '_> {
     fn judge(&self, identity: &JobIdentity, rounds: &JobRounds, incumbent: Option<usize>) -> Judgement {
         let candidates = identity.same_as.len();
         let (decided, competing) = (rounds.to_decision(candidates, identity.baseline), rounds.competing(identity));
-        judge(&decided, candidates, &competing, identity.baseline, incumbent, &self.options.rules)
+        let rules = self.options.rules_for(&decided, identity.baseline);
+        judge(&decided, candidates, &competing, identity.baseline, incumbent, &rules)
     }
 
     pub(super) fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {

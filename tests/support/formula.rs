@@ -104,7 +104,7 @@ impl Timer for FormulaTimer {
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         self.call(candidate, "prepare")?;
-        Ok(Prepared { compile_ns: 1, reused: false })
+        Ok(Prepared { compile_ns: 1, cpu_ns: 0, reused: false })
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {

@@ -142,7 +142,7 @@ impl Timer for ScriptedTimer {
         if self.job.as_ref().unwrap().candidates[candidate].program.is_none() {
             return Err(Failure::new(FailureKind::NoProgram, "no program"));
         }
-        Ok(Prepared { compile_ns: 1, reused: false })
+        Ok(Prepared { compile_ns: 1, cpu_ns: 0, reused: false })
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {

@@ -1,22 +1,25 @@
 //! Device fingerprints: what a client tells of its devices, and what the machine tells of itself.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 
 use super::plugin::{Client, DeviceDescription, PjrtError};
-use crate::device::{DeviceFingerprint, DeviceIdentity, Environment};
+use crate::device::{DeviceFingerprint, DeviceIdentity, Environment, xla_autotuning};
 
 /// The fingerprint of every device of a client. The plugin's digest is left to who started the worker.
 pub(super) fn fingerprints(client: &Client, plugin: &Path) -> Result<Vec<DeviceFingerprint>, PjrtError> {
     let platform = client.platform_name()?.to_lowercase();
+    let xla_flags = xla_flags();
     let environment = Environment {
         platform_version: as_jax_has_it(&platform, client.platform_version()?),
         driver: driver_version(&platform),
         plugin: plugin.file_name().map(|name| name.to_string_lossy().into_owned()),
         plugin_digest: None,
         plugin_api: Some(client.plugin.version().to_owned()),
-        xla_flags: xla_flags(),
+        xla_autotuning: xla_autotuning(&platform, &xla_flags),
+        xla_flags,
     };
     (0..client.device_count())
         .map(|index| {
@@ -109,10 +112,24 @@ fn nvidia_driver(text: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// Largest file of flags that is read.
+const MAX_FLAGS_BYTES: u64 = 1 << 20;
+
+/// The flags in force. As `xla/parse_flags_from_env.cc` has it, what begins with no dash names a file of them.
 fn xla_flags() -> Vec<String> {
     let text = std::env::var("XLA_FLAGS").unwrap_or_default();
+    if text.trim_start().is_empty() || text.trim_start().starts_with('-') {
+        return by_name(&text);
+    }
+    let mut inside = String::new();
+    let read = File::open(&text).and_then(|file| file.take(MAX_FLAGS_BYTES).read_to_string(&mut inside));
+    by_name(if read.is_ok() { &inside } else { &text })
+}
+
+/// Sorted by name; of one flag the last value counts, so that their order stays.
+fn by_name(text: &str) -> Vec<String> {
     let mut flags: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-    flags.sort();
+    flags.sort_by(|one, other| one.split('=').next().cmp(&other.split('=').next()));
     flags
 }
 
@@ -132,6 +149,12 @@ mod tests {
         assert_eq!(cpu_model_in("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"), "arm 0x41 0xd0c");
         let driver = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs)\nGCC version:  gcc 12.2\n";
         assert_eq!(nvidia_driver(driver).unwrap(), "570.86.15");
+    }
+
+    #[test]
+    fn flags_are_sorted_and_the_last_of_one_name_stays_the_last() {
+        let flags = by_name(" --xla_b=1 --xla_a_level=4\n--xla_a=true --xla_a_level=0 ");
+        assert_eq!(flags, ["--xla_a=true", "--xla_a_level=4", "--xla_a_level=0", "--xla_b=1"]);
     }
 
     #[test]

@@ -14,6 +14,10 @@ use super::ffi::{
 use super::plugin::{Buffer, Client, PjrtError, call, data_of};
 use crate::array::{ArraySpec, DType};
 
+/// For so long a run is watched before the thread sleeps until its end. Being woken takes as long as a short program, and
+/// now this long, now that; watching longer would take a core from programs that use all of them.
+const WATCHED: Duration = Duration::from_micros(50);
+
 /// Largest optimized program that is asked for its signature; real ones are far below.
 const MAX_PROGRAM_BYTES: usize = 1 << 30;
 
@@ -260,8 +264,10 @@ impl Executable {
         arguments.device_complete_events = &raw mut event;
         // SAFETY: one device; the lists have one entry for it, as long as the program's arguments (the caller
         // checked the signature) and outputs, and outlive the event awaited below.
-        unsafe { call!(self.client.plugin, loaded_executable_execute, &mut arguments) }
-            .and_then(|()| self.client.plugin.await_event(event))
+        unsafe { call!(self.client.plugin, loaded_executable_execute, &mut arguments) }.and_then(|()| {
+            self.client.plugin.watch_event(event, WATCHED);
+            self.client.plugin.await_event(event)
+        })
     }
 }
 

@@ -53,6 +53,7 @@ arguments! {
     }
     ErrorCodeArgs { error: *const RawError = ptr::null(), code: c_int = 0 }
     EventArgs { event: *mut RawEvent = ptr::null_mut() }
+    EventReadyArgs { event: *mut RawEvent = ptr::null_mut(), is_ready: bool = false }
     ClientCreateArgs {
         create_options: *const NamedValue = ptr::null(),
         num_options: usize = 0,
@@ -235,7 +236,8 @@ pub(super) struct Api {
     pub(super) plugin_initialize: Option<Fn<EmptyArgs>>,
     _unused_0: [Option<Unused>; 1],
     pub(super) event_destroy: Option<Fn<EventArgs>>,
-    _unused_1: [Option<Unused>; 2],
+    pub(super) event_is_ready: Option<Fn<EventReadyArgs>>,
+    _unused_1: [Option<Unused>; 1],
     pub(super) event_await: Option<Fn<EventArgs>>,
     _unused_2: [Option<Unused>; 1],
     pub(super) client_create: Option<Fn<ClientCreateArgs>>,

@@ -4,6 +4,8 @@ mod cold;
 #[allow(missing_docs, unreachable_pub)]
 #[rustfmt::skip]
 mod compile_options;
+mod compiler;
+mod compilers;
 mod custom_call;
 mod device;
 mod discover;

@@ -6,12 +6,13 @@ use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use super::ffi::{
     Api, BufferArgs, ClientArgs, ClientCreateArgs, ClientDevicesArgs, ClientTextArgs, DescriptionAttributesArgs,
     DescriptionIdArgs, DescriptionTextArgs, DeviceDescriptionArgs, EmptyArgs, ErrorArgs, ErrorCodeArgs,
-    ErrorMessageArgs, EventArgs, Fn, NamedValue, NamedValueUnion, RawBuffer, RawClient, RawDevice, RawError, RawEvent,
-    named_value_kind,
+    ErrorMessageArgs, EventArgs, EventReadyArgs, Fn, NamedValue, NamedValueUnion, RawBuffer, RawClient, RawDevice,
+    RawError, RawEvent, named_value_kind,
 };
 
 /// Major version of the API whose layouts `ffi` holds.
@@ -175,6 +176,23 @@ impl Plugin {
     }
 
     /// Waits for an event and frees it; null is an event that has happened.
+    /// Looks at an event until it is there or the time is over: whoever sleeps is woken late. Not every plugin lets one look.
+    pub(super) fn watch_event(&self, event: *mut RawEvent, most: Duration) {
+        if event.is_null() || self.api.event_is_ready.is_none() {
+            return;
+        }
+        let start = Instant::now();
+        while start.elapsed() < most {
+            let mut arguments = EventReadyArgs::new();
+            arguments.event = event;
+            // SAFETY: the event is alive: who awaits it afterwards destroys it.
+            if unsafe { call!(self, event_is_ready, &mut arguments) }.is_err() || arguments.is_ready {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
     pub(super) fn await_event(&self, event: *mut RawEvent) -> Result<(), PjrtError> {
         if event.is_null() {
             return Ok(());

@@ -10,8 +10,9 @@
 //! | header | JSON: `{"payload_digest": SHA-256, "payload_bytes": n, "signature": …}` |
 //! | payload | what the plugin gave, to the file's end |
 //!
-//! A file is written under another name, synced and renamed. Whatever is not as described, a flipped byte included,
-//! is no file: the program is compiled again. Nothing here is worth more than the time to make it.
+//! A file is written under another name and renamed. Whatever is not as described, a flipped byte included, is no file: the
+//! program is compiled again. Nothing here is worth more than the time to make it, so nothing is synced: what a power cut
+//! leaves of a file has not the digest of its header.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -71,6 +72,7 @@ pub(super) struct Kept {
 }
 
 /// The folder.
+#[derive(Debug, Clone)]
 pub(super) struct ExecutableStore {
     folder: PathBuf,
 }
@@ -107,7 +109,6 @@ impl ExecutableStore {
         file.write_all(&header)?;
         let offset = file.stream_position()?;
         io::copy(&mut File::open(payload)?, &mut file)?;
-        file.as_file().sync_all()?;
         let path = self.path(key);
         file.persist(&path).map_err(|error| error.error)?;
         Ok(Kept { executable: ExecutableRef { path, offset }, signature })

@@ -1,15 +1,18 @@
-//! The `pjrt` timer: an expendable worker compiles, another one loads every executable and measures.
+//! The `pjrt` timer: expendable workers compile side by side, another one loads every executable and measures. Nothing is
+//! measured while anything is compiled.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::compiler::{CompileTask, CompileWorker, CompiledTask, as_compile_failure};
+use super::compilers::Compilers;
 use super::device::cpu_features;
 use super::flags::without_fatal;
 use super::options::compile_options;
 use super::store::{ExecutableKey, ExecutableStore, Kept};
 use crate::array::ArraySpec;
-use crate::device::DeviceFingerprint;
+use crate::device::{DeviceFingerprint, xla_measures};
 use crate::digest::Digest;
 use crate::timer::bench::{Bench, check_signature};
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
@@ -18,7 +21,7 @@ use crate::timer::model::{
     Failure, FailureKind, Job, Metric, OutputArray, Prepared, ProgramFile, Source, Timer, means, runs_of_batches,
 };
 use crate::timer::profiled::{ProfiledRound, default_metric};
-use crate::timer::protocol::{Call, CompileParams, Compiled, ExecutableRef, Hello, LoadParams, ProgramRef, capability};
+use crate::timer::protocol::{Hello, LoadParams, ProgramRef, capability};
 
 /// How to start a [`PjrtTimer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +41,10 @@ pub struct PjrtOptions {
     pub metric: Option<Metric>,
     /// Folder of the kept executables.
     pub executables: PathBuf,
-    /// Limits of both workers.
+    /// How many programs are compiled at once. Unless told: one for each core, eight at most, on a CPU, and on a GPU where
+    /// XLA's own autotuning measures nothing as it compiles; else one, since such measurements would disturb each other.
+    pub compile_jobs: Option<usize>,
+    /// Limits of every worker, each on its own.
     pub limits: Limits,
 }
 
@@ -62,6 +68,19 @@ impl PjrtOptions {
     }
 }
 
+/// Most programs that are compiled at once unless told.
+const MAX_COMPILE_JOBS: usize = 8;
+
+fn default_compile_jobs(device: &DeviceFingerprint) -> usize {
+    let platform = device.identity.platform.as_str();
+    let quiet_gpu =
+        device.environment.xla_autotuning.is_some() && !xla_measures(platform, &device.environment.xla_flags);
+    if platform != "cpu" && !quiet_gpu {
+        return 1;
+    }
+    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_COMPILE_JOBS)
+}
+
 /// Tells a worker to leave the plugin's profiler alone.
 const NO_PROFILER: &str = "--no-profiler";
 
@@ -77,10 +96,7 @@ fn without_profiler(command: &WorkerCommand) -> WorkerCommand {
 /// Times programs on a device of a PJRT plugin. The plugin is loaded in worker processes only.
 pub struct PjrtTimer {
     bench: Bench,
-    /// Of the compile worker.
-    command: WorkerCommand,
-    limits: Limits,
-    compiler: Option<WorkerClient>,
+    compilers: Compilers<CompileWorker>,
     store: ExecutableStore,
     plugin_digest: Digest,
     device: DeviceFingerprint,
@@ -97,11 +113,10 @@ impl PjrtTimer {
     /// again without them, which [`notes`](Self::notes) tells.
     pub fn start(options: &PjrtOptions) -> Result<Self, Failure> {
         let device_failure = |message: String| Failure::new(FailureKind::Device, message);
-        let plugin_digest = digest_of_plugin(&options.plugin)?;
         let store = ExecutableStore::open(&options.executables).map_err(|error| {
             device_failure(format!("{}: no folder for executables: {error}", options.executables.display()))
         })?;
-        let (command, client, hello) = start_worker(options)?;
+        let (plugin_digest, (command, client, hello)) = start_and_digest(options)?;
         let mut device = hello
             .devices
             .get(hello.device)
@@ -119,14 +134,17 @@ impl PjrtTimer {
         };
         device.environment.plugin_digest = Some(plugin_digest);
         let in_place = !hello.can(capability::COMPILE);
+        let compile_jobs = options.compile_jobs.unwrap_or_else(|| default_compile_jobs(&device));
+        let compilers = {
+            let (command, limits, store) = (without_profiler(&command), options.limits.clone(), store.clone());
+            Compilers::new(compile_jobs, move || CompileWorker::start(&command, &limits, &store))
+        };
         Ok(Self {
             in_place,
             notes: hello.notes.clone(),
-            bench: Bench::new(command.clone(), options.limits.clone(), client, hello),
-            command: without_profiler(&command),
+            bench: Bench::new(command, options.limits.clone(), client, hello),
+            compilers,
             metric,
-            limits: options.limits.clone(),
-            compiler: None,
             store,
             plugin_digest,
             device,
@@ -148,52 +166,31 @@ impl PjrtTimer {
         }
     }
 
-    /// Compiles in the compile worker, which is started where there is none and dies alone. `None` where the plugin
-    /// cannot serialize.
+    fn task(&self, candidate: usize, program: &ProgramFile, key: ExecutableKey) -> Result<CompileTask, Failure> {
+        let payload = scratch(&self.job)?.join(format!("candidate-{candidate}.exe"));
+        Ok(CompileTask { candidate, program: program_ref(program), key, payload })
+    }
+
+    /// Compiles in a worker that dies alone: what was expected is under way already.
     fn compile(
         &mut self,
         candidate: usize,
         program: &ProgramFile,
-        key: &ExecutableKey,
-    ) -> Result<Option<(Kept, u64)>, Failure> {
-        let payload = scratch(&self.job)?.join(format!("candidate-{candidate}.exe"));
-        let mut compiler = match self.compiler.take() {
-            Some(compiler) => compiler,
-            None => {
-                let mut compiler = WorkerClient::spawn(&self.command, &self.limits)?;
-                compiler.hello(&self.limits)?;
-                compiler
-            }
-        };
-        let call =
-            Call::Compile(CompileParams { candidate, program: program_ref(program), executable: payload.clone() });
-        let compiled: Compiled = match compiler.request(call, self.limits.compile) {
-            Ok(compiled) => compiled,
-            Err(failure) => {
-                // one that only refused the program is as good as before
-                if !compiler.is_gone() {
-                    self.compiler = Some(compiler);
-                }
-                return Err(as_compile_failure(failure));
-            }
-        };
-        self.compiler = Some(compiler);
-        if !compiled.serialized {
-            return Ok(None);
+        key: ExecutableKey,
+    ) -> Result<CompiledTask, Failure> {
+        let task = self.task(candidate, program, key)?;
+        self.compilers.submit([(candidate, task)])?;
+        let nothing = || Err(Failure::new(FailureKind::Device, "a compilation was dropped"));
+        self.compilers.take(candidate).unwrap_or_else(nothing).map_err(as_compile_failure)
+    }
+
+    /// Nothing is compiled from here on: what is measured has the machine for itself.
+    fn quiet(&mut self) {
+        self.compilers.hold();
+        if self.device.identity.platform != "cpu" {
+            // each holds a client, and with it memory of the device that is measured
+            self.compilers.retire();
         }
-        let kept = match self.store.keep(key, &payload, compiled.signature.clone()) {
-            Ok(kept) => {
-                let _ = std::fs::remove_file(&payload);
-                kept
-            }
-            Err(error) => {
-                // a full or missing folder costs the next run a compilation, and this one nothing
-                tracing::warn!("the executable of candidate {candidate} was not kept: {error}");
-                let executable = ExecutableRef { path: payload, offset: 0 };
-                Kept { executable, signature: compiled.signature }
-            }
-        };
-        Ok(Some((kept, compiled.compile_ns)))
     }
 
     fn load_params(&self, candidate: usize) -> Result<(ProgramFile, LoadParams), Failure> {
@@ -220,17 +217,24 @@ impl PjrtTimer {
     /// The measuring worker compiles: its request names the candidate that is to blame if it dies.
     fn compile_in_place(&mut self, params: LoadParams) -> Result<Prepared, Failure> {
         let loaded = self.bench.load(params)?;
-        Ok(Prepared { compile_ns: loaded.compile_ns, reused: false })
+        Ok(Prepared { compile_ns: loaded.compile_ns, cpu_ns: loaded.cpu_ns, reused: false })
     }
-}
 
-/// The compile worker's death is the program's failure, not one of the measuring worker, which goes on.
-fn as_compile_failure(failure: Failure) -> Failure {
-    match failure.kind {
-        FailureKind::Crash | FailureKind::Timeout | FailureKind::Memory | FailureKind::Protocol => {
-            Failure::new(FailureKind::Compile, format!("{}: {}", failure.kind, failure.message))
+    /// What was just compiled is loaded; a plugin whose executables are of no use compiles where it measures.
+    fn load_compiled(&mut self, params: LoadParams, compiled: CompiledTask) -> Result<Prepared, Failure> {
+        let CompiledTask { kept, compile_ns, cpu_ns } = compiled;
+        if let Some(kept) = kept {
+            match self.load_kept(params.clone(), kept) {
+                Ok(()) => return Ok(Prepared { compile_ns, cpu_ns, reused: false }),
+                // fresh and refused: what this plugin serializes is of no use
+                Err(failure) if failure.kind == FailureKind::Compile => {}
+                Err(failure) => return Err(failure),
+            }
         }
-        _ => failure,
+        self.in_place = true;
+        self.compilers.clear();
+        self.compilers.retire();
+        self.compile_in_place(params)
     }
 }
 
@@ -246,12 +250,26 @@ fn digest_of_plugin(plugin: &Path) -> Result<Digest, Failure> {
     })
 }
 
+/// The plugin's digest, taken while its first worker starts, and that worker.
+fn start_and_digest(options: &PjrtOptions) -> Result<(Digest, (WorkerCommand, WorkerClient, Hello)), Failure> {
+    std::thread::scope(|scope| {
+        let digest = std::thread::Builder::new().spawn_scoped(scope, || digest_of_plugin(&options.plugin));
+        let started = start_worker(options);
+        let digest = match digest.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(digest)) => digest,
+            // no thread could be had
+            _ => digest_of_plugin(&options.plugin),
+        };
+        // a file that cannot be read is the better reason
+        Ok((digest?, started?))
+    })
+}
+
 /// Every device that a plugin shows, as a worker with the given options sees them.
 pub fn probe(options: &PjrtOptions) -> Result<Vec<DeviceFingerprint>, Failure> {
-    let plugin_digest = digest_of_plugin(&options.plugin)?;
     // to see a device its profiler is not needed
     let options = &PjrtOptions { metric: Some(Metric::Elapsed), ..options.clone() };
-    let (_, client, hello) = start_worker(options)?;
+    let (plugin_digest, (_, client, hello)) = start_and_digest(options)?;
     client.shutdown(&options.limits);
     let mut devices = hello.devices;
     for device in &mut devices {
@@ -323,6 +341,8 @@ impl Timer for PjrtTimer {
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        // candidates are numbered anew
+        self.compilers.clear();
         self.bench.revive()?;
         self.job = Some(job.clone());
         self.bench.begin(job)
@@ -331,10 +351,15 @@ impl Timer for PjrtTimer {
     fn signature(&mut self, candidate: usize) -> Result<Option<Vec<ArraySpec>>, Failure> {
         let (program, params) = self.load_params(candidate)?;
         if !self.in_place {
-            let key = self.key(&program);
-            let kept = match self.store.find(&key) {
-                Some(kept) => Some(kept),
-                None => self.compile(candidate, &program, &key)?.map(|(kept, _)| kept),
+            let kept = match self.compilers.take(candidate) {
+                Some(outcome) => outcome.map_err(as_compile_failure)?.kept,
+                None => {
+                    let key = self.key(&program);
+                    match self.store.find(&key) {
+                        Some(kept) => Some(kept),
+                        None => self.compile(candidate, &program, key)?.kept,
+                    }
+                }
             };
             if let Some(signature) = kept.and_then(|kept| kept.signature) {
                 return Ok(Some(signature.parameters));
@@ -343,41 +368,50 @@ impl Timer for PjrtTimer {
         self.bench.signature(params)
     }
 
+    fn expect(&mut self, candidates: &[usize]) -> Result<(), Failure> {
+        if self.in_place {
+            return Ok(());
+        }
+        let mut tasks = Vec::new();
+        for &candidate in candidates {
+            // what cannot be compiled at all is told when it is prepared
+            let Ok((program, _)) = self.load_params(candidate) else { continue };
+            let key = self.key(&program);
+            if self.store.find(&key).is_none() {
+                tasks.push((candidate, self.task(candidate, &program, key)?));
+            }
+        }
+        // so is what keeps the pool from compiling
+        let _ = self.compilers.submit(tasks);
+        Ok(())
+    }
+
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let (program, params) = self.load_params(candidate)?;
         if self.in_place {
             return self.compile_in_place(params);
         }
+        if let Some(outcome) = self.compilers.take(candidate) {
+            return self.load_compiled(params, outcome.map_err(as_compile_failure)?);
+        }
         let key = self.key(&program);
         if let Some(kept) = self.store.find(&key) {
             match self.load_kept(params.clone(), kept) {
-                Ok(()) => return Ok(Prepared { compile_ns: 0, reused: true }),
+                Ok(()) => return Ok(Prepared { reused: true, ..Prepared::default() }),
                 // a plugin may refuse what it wrote itself: then the program decides
                 Err(failure) if failure.kind == FailureKind::Compile => {}
                 Err(failure) => return Err(failure),
             }
         }
-        match self.compile(candidate, &program, &key)? {
-            Some((kept, compile_ns)) => match self.load_kept(params.clone(), kept) {
-                Ok(()) => Ok(Prepared { compile_ns, reused: false }),
-                // fresh and refused: what this plugin serializes is of no use
-                Err(failure) if failure.kind == FailureKind::Compile => {
-                    self.in_place = true;
-                    self.compile_in_place(params)
-                }
-                Err(failure) => Err(failure),
-            },
-            None => {
-                self.in_place = true;
-                self.compile_in_place(params)
-            }
-        }
+        let compiled = self.compile(candidate, &program, key)?;
+        self.load_compiled(params, compiled)
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
         if self.measures_rounds() {
             return self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default());
         }
+        self.quiet();
         self.bench.measure(candidate, runs)
     }
 
@@ -399,6 +433,7 @@ impl Timer for PjrtTimer {
 
     fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
         if !self.measures_rounds() {
+            self.quiet();
             return launches.iter().map(|&(candidate, runs)| self.bench.measure(candidate, runs)).collect();
         }
         Ok(self.profile_round(launches)?.durations(self.metric))
@@ -410,11 +445,13 @@ impl Timer for PjrtTimer {
             return Err(Failure::new(FailureKind::Device, format!("the timer `pjrt` takes no profiles here: {why}")));
         }
         let folder = scratch(&self.job)?;
+        self.quiet();
         self.bench.profile_round(launches, folder)
     }
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
         let folder = scratch(&self.job)?;
+        self.quiet();
         self.bench.outputs(candidate, folder)
     }
 
@@ -428,7 +465,8 @@ impl Timer for PjrtTimer {
 
     fn end(&mut self) {
         self.job = None;
-        self.compiler = None;
+        // the workers stay for the next job; one that compiles what nobody wants any more does not
+        self.compilers.clear();
         self.bench.end();
     }
 }

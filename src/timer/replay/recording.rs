@@ -215,7 +215,7 @@ impl Timer for ReplayTimer {
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let recorded = self.call(candidate, Method::Prepare)?;
         self.loaded.insert(candidate);
-        Ok(Prepared { compile_ns: recorded.compile_ns, reused: false })
+        Ok(Prepared { compile_ns: recorded.compile_ns, cpu_ns: 0, reused: false })
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
@@ -338,7 +338,7 @@ mod tests {
         let mut timer = ReplayTimer::open(&path).unwrap();
         assert_eq!((timer.name(), timer.source()), (format!("replay:{}", path.display()).as_str(), Source::Replay));
         timer.begin(&job(folder.path(), &[128, 64, 256, 512])).unwrap();
-        assert_eq!(timer.prepare(1), Ok(Prepared { compile_ns: 5, reused: false }));
+        assert_eq!(timer.prepare(1), Ok(Prepared { compile_ns: 5, cpu_ns: 0, reused: false }));
         assert_eq!(timer.measure(1, 2).unwrap(), [9, 8]);
         assert_eq!(timer.measure(1, 3).unwrap(), [7, 9, 8]);
         let outputs = timer.outputs(1).unwrap();

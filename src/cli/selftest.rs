@@ -1,0 +1,233 @@
+//! `selftest`: what this machine can tell, from programs run against themselves.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use indicatif::MultiProgress;
+use serde::Serialize;
+
+use crate::cache::FolderLock;
+use crate::decision::Resolution;
+use crate::device::DeviceIdentity;
+use crate::report::{Grid, format_ns, format_part, write_json};
+use crate::selftest::{
+    Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
+};
+use crate::timer::{CacheState, Timer};
+use crate::tune::CopiesError;
+
+use super::args::{CacheArgs, Format, SelftestArgs};
+use super::fault::Fault;
+use super::progress::Progress;
+use super::tune::{TimerChoice, cancel_flag, say, start_timer};
+use super::{cache, exit};
+
+/// Runs the programs against themselves, keeps their figures and prints them.
+pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
+    if args.timer.starts_with("replay:") {
+        let message = "`--timer replay:…` runs no program: only a device can say what it tells apart";
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    let programs = if args.programs.is_empty() {
+        SelftestProgram::own()
+    } else {
+        let opened = args.programs.iter().map(|path| SelftestProgram::open(path));
+        opened.collect::<Result<_, _>>().map_err(Fault::input)?
+    };
+    let cancel = cancel_flag()?;
+    let folder = cache::folder(&args.cache)?;
+    // held to the end: a tuner beside this would be measured along with it
+    let lock = FolderLock::acquire(&folder)?;
+    let scratch = tempfile::tempdir()
+        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
+    let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };
+    let mut timer = start_timer(&choice, &folder.join("executables-v1"))?;
+    let options =
+        SelftestOptions { copies: args.copies as usize, rounds: args.rounds, cache_state: args.cache_state.into() };
+    let mut progress = Progress::new(bars.clone());
+    let mut document = Document::new(args, &*timer);
+    let mut worst = exit::FINE;
+    let mut points = Vec::new();
+    for (index, program) in programs.iter().enumerate() {
+        let place = (index, programs.len());
+        let mut draw = |event: crate::tune::Event<'_>| progress.draw(&event);
+        // files of one program never meet those of another
+        let own = scratch.path().join(index.to_string());
+        std::fs::create_dir(&own)
+            .map_err(|error| Fault::device(format!("cannot write to `{}`: {error}", own.display())))?;
+        let found = selftest(&mut *timer, program, place, &options, &own, &cancel, &mut draw);
+        progress.clear();
+        match found {
+            Ok(figures) => points.push(Point {
+                program: program.name.clone(),
+                digest: program.program.digest(),
+                measured_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+                tool: document.tool.clone(),
+                figures,
+            }),
+            Err(SelftestError::Copies(CopiesError::Interrupted)) => {
+                document.interrupted = true;
+                break;
+            }
+            Err(error) => {
+                worst = worst.max(exit_code(&error, !args.programs.is_empty()));
+                let reason = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+                document.failed.push(Failed { program: program.name.clone(), reason });
+            }
+        }
+    }
+    timer.end();
+    if let ([failed], true, false) = (document.failed.as_slice(), points.is_empty(), document.interrupted) {
+        return Err(Fault::new(worst, format!("`{}`: {}", failed.program, failed.reason)));
+    }
+    if !points.is_empty() {
+        keep(&mut document, &Setting::of(&*timer, options.cache_state), &points, &lock)?;
+    }
+    document.programs = points;
+    match args.format.format {
+        Format::Json => write_json(out, &document)?,
+        Format::Table => write_table(out, &document)?,
+    }
+    out.flush()?;
+    close(&document);
+    Ok(match (document.interrupted, document.programs.is_empty()) {
+        (true, _) => exit::INTERRUPTED,
+        (false, true) => worst,
+        (false, false) if document.failed.is_empty() => exit::FINE,
+        (false, false) => exit::SOME_FAILED,
+    })
+}
+
+fn exit_code(error: &SelftestError, of_user: bool) -> u8 {
+    match error {
+        SelftestError::Program(error) if of_user && error.is_of_input() => exit::BAD_INPUT,
+        _ => exit::DEVICE_TROUBLE,
+    }
+}
+
+/// Adds the figures to the folder's.
+fn keep(document: &mut Document, setting: &Setting, points: &[Point], lock: &FolderLock) -> Result<(), Fault> {
+    let (mut stored, note) = Stored::read(lock.folder());
+    document.notes.extend(note);
+    stored.add(setting, points.to_vec());
+    stored.write(lock)?;
+    document.kept_in = Some(lock.folder().join(SELFTEST_FILE));
+    Ok(())
+}
+
+/// What is known of this timer's device and what is around it, and where from, in one line.
+pub(super) fn known_resolution(args: &CacheArgs, timer: &dyn Timer, state: CacheState) -> (Resolution, Vec<String>) {
+    // a tuner that keeps nothing may run where there is no folder at all
+    let Ok(folder) = cache::folder(args) else { return Default::default() };
+    let (stored, damage) = Stored::read(&folder);
+    if let Some(note) = &damage {
+        tracing::warn!("{note}");
+    }
+    let resolution = stored.resolution(&Setting::of(timer, state));
+    let mut notes: Vec<String> = damage.into_iter().collect();
+    let points = resolution.points();
+    if !points.is_empty() {
+        let point = |&(ns, part): &(f64, f64)| format!("{} at {}", format_part(part), format_ns(ns));
+        let points: Vec<String> = points.iter().map(point).collect();
+        notes.push(format!("`selftest` found what can be told apart here: {}", points.join(", ")));
+    } else if !stored.is_empty() {
+        notes.push(
+            "the figures of `selftest` are of another device, software, timer, metric or state of the caches and are not used".to_owned(),
+        );
+    }
+    (resolution, notes)
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: u32,
+    tool: String,
+    device: DeviceIdentity,
+    timer: String,
+    source: String,
+    metric: String,
+    cache_state: CacheState,
+    copies: u32,
+    rounds: u32,
+    programs: Vec<Point>,
+    failed: Vec<Failed>,
+    kept_in: Option<PathBuf>,
+    notes: Vec<String>,
+    interrupted: bool,
+}
+
+#[derive(Serialize)]
+struct Failed {
+    program: String,
+    reason: String,
+}
+
+impl Document {
+    fn new(args: &SelftestArgs, timer: &dyn Timer) -> Self {
+        let Setting { device, timer: name, source, metric, cache_state } = Setting::of(timer, args.cache_state.into());
+        Self {
+            schema: 1,
+            tool: concat!("autotune-lowered ", env!("CARGO_PKG_VERSION")).to_owned(),
+            device: device.identity,
+            timer: name,
+            source,
+            metric,
+            cache_state,
+            copies: args.copies,
+            rounds: args.rounds,
+            programs: Vec::new(),
+            failed: Vec::new(),
+            kept_in: None,
+            notes: timer.notes().to_vec(),
+            interrupted: false,
+        }
+    }
+}
+
+fn write_table(out: &mut dyn Write, document: &Document) -> std::io::Result<()> {
+    let headings =
+        ["program", ">time", ">can be told", ">rounds claim", ">between copies", ">between rounds", ">false wins"];
+    let mut grid = Grid::new(&headings);
+    for Point { program, figures, .. } in &document.programs {
+        let wins = &figures.false_wins;
+        grid.row([
+            program.clone(),
+            format_ns(figures.median_ns),
+            format_part(figures.resolution),
+            format_part(figures.claimed),
+            format_part(figures.between_copies),
+            format_part(figures.between_rounds),
+            format!("{} of {}", wins.at_zero, wins.decisions),
+        ]);
+        if wins.at_zero > 0 {
+            let (at_default, at_resolution) = (wins.at_default, wins.at_resolution);
+            let can = format_part(figures.resolution);
+            grid.line(&format!("of these {at_default} by more than 2 %, {at_resolution} by more than {can}"));
+        }
+        match figures.rounds_set_aside {
+            0 => {}
+            1 => grid.line("one disturbed round does not count"),
+            more => grid.line(&format!("{more} disturbed rounds do not count")),
+        }
+    }
+    for Failed { program, reason } in &document.failed {
+        let mut cells = vec![program.clone()];
+        cells.resize(headings.len(), "—".to_owned());
+        grid.row(cells);
+        grid.line(reason);
+    }
+    if grid.is_empty() { writeln!(out, "nothing was measured") } else { grid.write(out) }
+}
+
+/// The last lines on stderr: what the tuner makes of it.
+fn close(document: &Document) {
+    let Document { device, timer, metric, copies, rounds, .. } = document;
+    for note in document.notes.iter().filter(|note| note.contains(SELFTEST_FILE)) {
+        tracing::warn!("{note}");
+    }
+    if let Some(file) = document.kept_in.as_deref().map(Path::display) {
+        say(&format!("{copies} copies of each program, {rounds} rounds, on {device} with `{timer}` ({metric})"));
+        say(&format!("in `{file}`; the tuner calls nothing better by less than what can be told"));
+    }
+}

@@ -1,0 +1,40 @@
+//! One program as several candidates of a job.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::error::MeasureError;
+use super::inputs::make;
+use super::program::MeasuredProgram;
+use super::run::job;
+use crate::array::ArraySpec;
+use crate::config::Config;
+use crate::timer::{CacheState, Job, JobCandidate, Timer};
+
+/// A job of `copies` candidates with the same program, each to be loaded by itself. The inputs are made from `parameters`,
+/// or where those are not known from what the timer says that the program takes.
+pub fn job_of_copies(
+    timer: &mut dyn Timer,
+    program: &MeasuredProgram,
+    parameters: Option<&[ArraySpec]>,
+    copies: usize,
+    cache_state: CacheState,
+    scratch: &Path,
+) -> Result<Job, MeasureError> {
+    let file = program.write(scratch, "program")?;
+    let specs = match parameters {
+        Some(specs) => specs.to_vec(),
+        None => {
+            timer.begin(&job(&file, Vec::new(), cache_state, scratch))?;
+            let specs = timer.signature(0)?;
+            specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?
+        }
+    };
+    let (inputs, _) = make(&specs, None, program.donates, scratch)?;
+    let copy = |number: usize| {
+        let name = Map::from_iter([("copy".to_owned(), Value::from(number))]);
+        JobCandidate { config: Config::new(name), program: Some(file.clone()) }
+    };
+    Ok(Job { candidates: (0..copies).map(copy).collect(), ..job(&file, inputs, cache_state, scratch) })
+}

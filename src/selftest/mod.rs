@@ -1,0 +1,15 @@
+//! A program against itself: how often the tuner would call a copy of it better, and the least difference that can be told.
+//!
+//! [`selftest`] loads one program several times and measures the copies as the tuner measures candidates, in all rounds.
+//! [`Figures`] are what those rounds say of the machine, and [`Stored`] keeps them in a cache folder, by device,
+//! software, timer and metric. The tuner takes the resolution from there ([`crate::decision::Resolution`]).
+
+mod figures;
+mod program;
+mod run;
+mod store;
+
+pub use figures::{FalseWins, Figures};
+pub use program::SelftestProgram;
+pub use run::{SelftestError, SelftestOptions, selftest};
+pub use store::{Point, SELFTEST_FILE, Setting, Stored};

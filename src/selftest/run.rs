@@ -1,0 +1,62 @@
+//! From a program to its figures.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use super::figures::Figures;
+use super::program::SelftestProgram;
+use crate::measure::{MeasureError, job_of_copies};
+use crate::timer::{CacheState, Failure, Timer};
+use crate::tune::{CopiesError, Event, TuneOptions, measure_copies};
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SelftestOptions {
+    /// How often each program is loaded, at least twice.
+    pub copies: usize,
+    /// Rounds that count, at least six.
+    pub rounds: u32,
+    /// What every run finds in the caches.
+    pub cache_state: CacheState,
+}
+
+/// Why a program has no figures.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SelftestError {
+    /// The program or its inputs.
+    #[error(transparent)]
+    Program(#[from] MeasureError),
+    /// The copies, or the worker that runs them.
+    #[error(transparent)]
+    Copies(#[from] CopiesError),
+    /// One copy failed where the others ran.
+    #[error("a copy of the program failed where others ran: {0}")]
+    Copy(Failure),
+    /// The samples are no times.
+    #[error("too few rounds hold usable times of every copy: zero, negative and endless ones are none")]
+    NoTimes,
+}
+
+/// Measures one program against itself. `index` and `of` say which program it is of how many, for who draws the events.
+pub fn selftest(
+    timer: &mut dyn Timer,
+    program: &SelftestProgram,
+    (index, of): (usize, usize),
+    options: &SelftestOptions,
+    scratch: &Path,
+    cancel: &AtomicBool,
+    on_event: &mut dyn FnMut(Event<'_>),
+) -> Result<Figures, SelftestError> {
+    let name = program.name.clone();
+    on_event(Event::Started { index, of, name, programs: options.copies, rounds_kept: 0 });
+    let SelftestOptions { copies, rounds, cache_state } = *options;
+    let parameters = program.parameters.as_deref();
+    let job = job_of_copies(timer, &program.program, parameters, copies, cache_state, scratch)?;
+    let tune = TuneOptions { rounds, cache_state, ..TuneOptions::default() };
+    let copies = measure_copies(timer, &job, &tune, cancel, on_event)?;
+    if let Some(failure) = copies.failures.into_values().next() {
+        return Err(SelftestError::Copy(failure));
+    }
+    Figures::of(&copies.rounds, options.copies).ok_or(SelftestError::NoTimes)
+}

@@ -1,0 +1,308 @@
+//! The figures of a cache folder: one small file of JSON.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::figures::Figures;
+use crate::cache::{FolderLock, StoreError};
+use crate::decision::Resolution;
+use crate::device::DeviceFingerprint;
+use crate::digest::Digest;
+use crate::timer::{CacheState, Timer};
+
+/// Name of the file inside a cache folder.
+pub const SELFTEST_FILE: &str = "selftest-v1.json";
+
+/// Version of the file.
+const SCHEMA: u32 = 1;
+/// Largest file that is read.
+const MAX_BYTES: u64 = 4 << 20;
+/// Most settings that are kept; the one that was measured longest ago goes.
+const MAX_SETTINGS: usize = 64;
+/// Most programs of one setting, likewise.
+const MAX_POINTS: usize = 32;
+
+/// What figures belong to: those of another device, other software, another timer, metric or state of the caches say nothing here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// The device and the software around it.
+    pub device: DeviceFingerprint,
+    /// Name of the timer.
+    pub timer: String,
+    /// Its clock.
+    pub source: String,
+    /// What of an execution is its duration.
+    pub metric: String,
+    /// What every run found in the caches.
+    #[serde(default, skip_serializing_if = "CacheState::is_warm")]
+    pub cache_state: CacheState,
+}
+
+impl Setting {
+    /// That of a timer.
+    pub fn of(timer: &dyn Timer, cache_state: CacheState) -> Self {
+        Self {
+            device: timer.device().clone(),
+            timer: timer.name().to_owned(),
+            source: timer.source().to_string(),
+            metric: timer.metric().to_string(),
+            cache_state,
+        }
+    }
+}
+
+/// The figures of one program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Its name; for people only.
+    pub program: String,
+    /// Digest of its bytes.
+    pub digest: Digest,
+    /// When it was measured, seconds since 1970.
+    pub measured_at: u64,
+    /// Program and version that measured it.
+    pub tool: String,
+    /// What was found.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct OfSetting {
+    #[serde(flatten)]
+    setting: Setting,
+    points: Vec<Point>,
+}
+
+impl OfSetting {
+    fn measured_at(&self) -> u64 {
+        self.points.iter().map(|point| point.measured_at).max().unwrap_or(0)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    schema: u32,
+    entries: Vec<OfSetting>,
+}
+
+/// All figures of a cache folder.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stored {
+    entries: Vec<OfSetting>,
+}
+
+impl Stored {
+    /// Reads a folder's figures. What cannot be used is as good as absent, and the note says why.
+    pub fn read(folder: &Path) -> (Self, Option<String>) {
+        let path = folder.join(SELFTEST_FILE);
+        match read(&path) {
+            Ok(entries) => (Self { entries }, None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (Self::default(), None),
+            Err(error) => {
+                let why = error.to_string().replace(char::is_control, " ");
+                let note = format!("`{}` is left out: {why}; `selftest` makes it again", path.display());
+                (Self::default(), Some(note))
+            }
+        }
+    }
+
+    /// Whether there are no figures at all.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The programs of a setting.
+    pub fn points(&self, setting: &Setting) -> &[Point] {
+        self.entries.iter().find(|entry| entry.setting == *setting).map_or(&[], |entry| &entry.points)
+    }
+
+    /// What they say together.
+    pub fn resolution(&self, setting: &Setting) -> Resolution {
+        let points = self.points(setting).iter();
+        Resolution::new(points.map(|point| (point.figures.median_ns, point.figures.resolution)))
+    }
+
+    /// Adds figures; those of the same program under the same setting go.
+    pub fn add(&mut self, setting: &Setting, new: Vec<Point>) {
+        let place = self.entries.iter().position(|entry| entry.setting == *setting);
+        let mut points = place.map(|place| self.entries.swap_remove(place).points).unwrap_or_default();
+        points.retain(|old| new.iter().all(|point| point.digest != old.digest));
+        points.extend(new);
+        // stable: of those of one second the ones added last stay
+        points.sort_by_key(|point| point.measured_at);
+        points.drain(..points.len().saturating_sub(MAX_POINTS));
+        self.entries.sort_by_key(OfSetting::measured_at);
+        self.entries.drain(..(self.entries.len() + 1).saturating_sub(MAX_SETTINGS));
+        self.entries.push(OfSetting { setting: setting.clone(), points });
+    }
+
+    /// Writes the figures of the folder that is locked; what was there before is whole until then.
+    pub fn write(&self, lock: &FolderLock) -> Result<(), StoreError> {
+        let folder = lock.folder();
+        let path = folder.join(SELFTEST_FILE);
+        let document = Document { schema: SCHEMA, entries: self.entries.clone() };
+        write(folder, &path, &document).map_err(|source| StoreError::Io {
+            action: "write the figures of selftest to",
+            path: path.clone(),
+            source,
+        })
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<OfSetting>> {
+    let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    // a pipe might never end
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(wrong("it is no regular file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(wrong(format!("it is larger than {} MiB", MAX_BYTES >> 20)));
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        schema: u32,
+    }
+    let damaged = |error: serde_json::Error| wrong(format!("it is damaged: {error}"));
+    let Version { schema } = serde_json::from_slice(&bytes).map_err(damaged)?;
+    if schema != SCHEMA {
+        return Err(wrong(format!("it is of schema {schema}, this version knows {SCHEMA}")));
+    }
+    let Document { entries, .. } = serde_json::from_slice(&bytes).map_err(damaged)?;
+    for point in entries.iter().flat_map(|entry| &entry.points) {
+        let Figures { median_ns, resolution, .. } = point.figures;
+        if Resolution::new([(median_ns, resolution)]).points().is_empty() {
+            return Err(wrong(format!("it is damaged: a resolution of {resolution} at {median_ns} ns")));
+        }
+    }
+    Ok(entries)
+}
+
+fn write(folder: &Path, path: &Path, document: &Document) -> io::Result<()> {
+    // the umask applies, as to the other files of the folder
+    let everyone = Permissions::from_mode(0o666);
+    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
+    serde_json::to_writer_pretty(&mut temporary, document)?;
+    temporary.write_all(b"\n")?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map_err(|error| error.error)?;
+    match File::open(folder)?.sync_all() {
+        // some network file systems have no sync for folders
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FalseWins;
+    use super::*;
+    use crate::device::{DeviceIdentity, Environment};
+
+    fn setting(timer: &str) -> Setting {
+        let identity =
+            DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };
+        Setting {
+            device: DeviceFingerprint { identity, environment: Environment::default() },
+            timer: timer.to_owned(),
+            source: "host-wall".to_owned(),
+            metric: "elapsed".to_owned(),
+            cache_state: CacheState::Warm,
+        }
+    }
+
+    fn point(program: &str, measured_at: u64, median_ns: f64, resolution: f64) -> Point {
+        let false_wins = FalseWins { decisions: 6, at_zero: 1, at_default: 0, at_resolution: 0 };
+        let figures = Figures {
+            copies: 2,
+            rounds: 20,
+            rounds_set_aside: 0,
+            median_ns,
+            resolution,
+            claimed: 0.001,
+            between_rounds: 0.01,
+            between_copies: 0.0,
+            false_wins,
+        };
+        Point {
+            program: program.to_owned(),
+            digest: Digest::of(program.as_bytes()),
+            measured_at,
+            tool: "tests".to_owned(),
+            figures,
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_belongs_to_its_setting_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut stored, note) = Stored::read(folder.path());
+        assert!(stored.is_empty() && note.is_none());
+        stored.add(&setting("pjrt"), vec![point("a", 5, 1e3, 0.05), point("b", 5, 1e6, 0.01)]);
+        stored.add(&setting("jax"), vec![point("a", 6, 2e3, 0.2)]);
+        // measured again
+        stored.add(&setting("pjrt"), vec![point("a", 7, 1e3, 0.03)]);
+        let lock = FolderLock::acquire(folder.path()).unwrap();
+        stored.write(&lock).unwrap();
+        assert_eq!(Stored::read(folder.path()), (stored.clone(), None));
+        assert_eq!(stored.resolution(&setting("pjrt")), Resolution::new([(1e3, 0.03), (1e6, 0.01)]));
+        let mut other = setting("pjrt");
+        other.device.environment.xla_flags = vec!["--xla_cpu_enable_fast_math=true".into()];
+        assert_eq!(stored.resolution(&other), Resolution::default());
+        let cold = Setting { cache_state: CacheState::Cold, ..setting("pjrt") };
+        assert_eq!(stored.resolution(&cold), Resolution::default());
+        assert_eq!(stored.resolution(&Setting { metric: "span".into(), ..setting("pjrt") }), Resolution::default());
+    }
+
+    #[test]
+    fn the_oldest_go_where_there_are_too_many() {
+        let mut stored = Stored::default();
+        for n in 0..70 {
+            stored.add(&setting(&n.to_string()), vec![point("a", 100 - n, 1e3, 0.05)]);
+        }
+        assert_eq!(stored.entries.len(), MAX_SETTINGS);
+        assert!(stored.points(&setting("3")).len() == 1 && stored.points(&setting("64")).is_empty());
+        assert_eq!(stored.points(&setting("69")).len(), 1, "what was just measured stays");
+        stored.add(&setting("69"), (0..40).map(|n| point(&n.to_string(), n, 1e3, 0.05)).collect());
+        let points = stored.points(&setting("69"));
+        assert_eq!((points.len(), points[0].program.as_str()), (MAX_POINTS, "9"));
+    }
+
+    #[test]
+    fn damage_is_absence_with_a_note() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(SELFTEST_FILE);
+        let lock = FolderLock::acquire(folder.path()).unwrap();
+        let mut stored = Stored::default();
+        stored.add(&setting("pjrt"), vec![point("a", 5, 1e3, 0.05)]);
+        stored.write(&lock).unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        assert!(whole.contains("\"schema\": 1") && whole.contains("0.05"), "{whole}");
+        let texts = [
+            String::new(),
+            whole[..whole.len() / 2].to_owned(),
+            whole.replace("\"schema\": 1", "\"schema\": 2"),
+            whole.replace("0.05", "1e999"),
+            whole.replace("0.05", "-0.05"),
+            whole.replace("1000.0", "0.0"),
+            "[".repeat(10_000),
+            format!("{}{whole}", " ".repeat(MAX_BYTES as usize)),
+        ];
+        for text in texts {
+            std::fs::write(&path, &text).unwrap();
+            let (read, note) = Stored::read(folder.path());
+            let note = note.unwrap_or_else(|| panic!("{text:.80}"));
+            assert!(read.is_empty() && note.contains(SELFTEST_FILE) && !note.contains('\n'), "{note}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(Stored::read(folder.path()).1.unwrap().contains("no regular file"));
+        assert!(stored.write(&lock).unwrap_err().to_string().contains("write the figures"));
+    }
+}

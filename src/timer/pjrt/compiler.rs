@@ -1,0 +1,97 @@
+//! A worker process that compiles programs, and what is kept of them.
+
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+
+use super::compilers::{Compiler, Stop};
+use super::store::{ExecutableKey, ExecutableStore, Kept};
+use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
+use crate::timer::model::{Failure, FailureKind};
+use crate::timer::protocol::{Call, CompileParams, Compiled, ExecutableRef, ProgramRef};
+
+/// One program to compile.
+#[derive(Debug, Clone)]
+pub(super) struct CompileTask {
+    pub(super) candidate: usize,
+    pub(super) program: ProgramRef,
+    pub(super) key: ExecutableKey,
+    /// Where the worker writes the executable, before it is kept.
+    pub(super) payload: PathBuf,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct CompiledTask {
+    /// `None` where the plugin cannot serialize.
+    pub(super) kept: Option<Kept>,
+    pub(super) compile_ns: u64,
+    pub(super) cpu_ns: u64,
+}
+
+/// A worker that measures nothing and is expendable.
+pub(super) struct CompileWorker {
+    client: WorkerClient,
+    limits: Limits,
+    store: ExecutableStore,
+}
+
+impl CompileWorker {
+    pub(super) fn start(command: &WorkerCommand, limits: &Limits, store: &ExecutableStore) -> Result<Self, Failure> {
+        let client = WorkerClient::spawn(command, limits)?;
+        Ok(Self { client, limits: limits.clone(), store: store.clone() })
+    }
+}
+
+impl Compiler for CompileWorker {
+    type Task = CompileTask;
+    type Output = CompiledTask;
+
+    fn greet(&mut self) -> Result<(), Failure> {
+        self.client.hello(&self.limits).map(drop)
+    }
+
+    fn compile(&mut self, task: &CompileTask) -> Result<CompiledTask, Failure> {
+        let CompileTask { candidate, program, key, payload } = task.clone();
+        let call = Call::Compile(CompileParams { candidate, program, executable: payload.clone() });
+        let compiled: Compiled = self.client.request(call, self.limits.compile)?;
+        let Compiled { compile_ns, cpu_ns, serialized, signature } = compiled;
+        if !serialized {
+            return Ok(CompiledTask { kept: None, compile_ns, cpu_ns });
+        }
+        let kept = match self.store.keep(&key, &payload, signature.clone()) {
+            Ok(kept) => {
+                let _ = std::fs::remove_file(&payload);
+                kept
+            }
+            Err(error) => {
+                // a full or missing folder costs the next run a compilation, and this one nothing
+                tracing::warn!("the executable of candidate {candidate} was not kept: {error}");
+                Kept { executable: ExecutableRef { path: payload, offset: 0 }, signature }
+            }
+        };
+        Ok(CompiledTask { kept: Some(kept), compile_ns, cpu_ns })
+    }
+
+    fn is_gone(&self) -> bool {
+        self.client.is_gone()
+    }
+
+    fn stop(&self) -> Option<Stop> {
+        let handle = self.client.process_handle().ok()?;
+        Some(Box::new(move || {
+            // the supervisor's end is the worker's, by its parent-death signal
+            let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
+        }))
+    }
+}
+
+/// A compile worker's death is the program's failure, not one of the measuring worker, which goes on.
+pub(super) fn as_compile_failure(failure: Failure) -> Failure {
+    match failure.kind {
+        FailureKind::Crash | FailureKind::Timeout | FailureKind::Memory | FailureKind::Protocol => {
+            Failure::new(FailureKind::Compile, format!("{}: {}", failure.kind, failure.message))
+        }
+        _ => failure,
+    }
+}

@@ -1,0 +1,332 @@
+//! Programs compiled side by side: each by a worker process of its own, driven by a thread of its own.
+//!
+//! Programs are begun in the order in which they were handed in, save that one somebody waits for comes next. While the
+//! pool is held nothing is begun: a compilation takes cores, or the device, away from whatever is measured.
+//!
+//! A worker stays from program to program and from job to job. One that dies takes its program along and nothing else.
+//! A worker may be started by one thread and ended by another: its supervisor watches the process that it was started
+//! by, not the thread, and sets the parent-death signal from its own only thread.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::timer::model::{Failure, FailureKind};
+
+/// Ends a compiler from another thread.
+pub(super) type Stop = Box<dyn Fn() + Send>;
+
+/// One that compiles a program at a time.
+pub(super) trait Compiler: Send + 'static {
+    /// What it is handed.
+    type Task: Clone + Send + 'static;
+    /// What it gives.
+    type Output: Send + 'static;
+
+    /// Makes it ready; a failure is no program's.
+    fn greet(&mut self) -> Result<(), Failure>;
+    /// Compiles a program.
+    fn compile(&mut self, task: &Self::Task) -> Result<Self::Output, Failure>;
+    /// Whether it is of no more use.
+    fn is_gone(&self) -> bool;
+    /// How it is ended while it compiles.
+    fn stop(&self) -> Option<Stop>;
+}
+
+/// How a compiler is started.
+type Start<C> = Box<dyn Fn() -> Result<C, Failure> + Send + Sync>;
+type Outcome<C> = Result<<C as Compiler>::Output, Failure>;
+
+/// The pool.
+pub(super) struct Compilers<C: Compiler> {
+    shared: Arc<Shared<C>>,
+    threads: Vec<JoinHandle<()>>,
+    jobs: usize,
+}
+
+struct Shared<C: Compiler> {
+    start: Start<C>,
+    state: Mutex<State<C>>,
+    changed: Condvar,
+}
+
+struct State<C: Compiler> {
+    /// Candidates that nobody has begun, with their programs.
+    queue: VecDeque<(usize, C::Task)>,
+    running: Vec<Running>,
+    done: BTreeMap<usize, Outcome<C>>,
+    idle: Vec<C>,
+    /// Threads that take from the queue.
+    hands: usize,
+    held: bool,
+    closing: bool,
+    /// Counts the times that everything was dropped: what was begun before is of no use after.
+    round: u64,
+}
+
+impl<C: Compiler> State<C> {
+    /// Whether what was begun in this round is of use still.
+    fn wants(&self, round: u64) -> bool {
+        self.round == round && !self.closing
+    }
+}
+
+struct Running {
+    candidate: usize,
+    hand: usize,
+    stop: Option<Stop>,
+}
+
+/// What became of one attempt.
+enum Attempt<C: Compiler> {
+    Ended(C, Outcome<C>),
+    /// No compiler could be started.
+    NotStarted(Failure),
+    /// Dropped before it began.
+    Dropped,
+}
+
+impl<C: Compiler> Shared<C> {
+    fn lock(&self) -> MutexGuard<'_, State<C>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State<C>>) -> MutexGuard<'a, State<C>> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread's life.
+    fn work(&self, hand: usize) {
+        let mut state = self.lock();
+        loop {
+            if state.closing {
+                state.hands -= 1;
+                return;
+            }
+            let next = if state.held { None } else { state.queue.pop_front() };
+            let Some((candidate, task)) = next else {
+                state = self.wait(state);
+                continue;
+            };
+            state.running.push(Running { candidate, hand, stop: None });
+            let round = state.round;
+            let idle = state.idle.pop();
+            drop(state);
+            // a thread that is gone without a word would be waited for in vain
+            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(hand, round, idle, &task)));
+            let attempt = attempt.unwrap_or_else(|_| {
+                Attempt::NotStarted(Failure::new(FailureKind::Device, "a thread that compiles broke down"))
+            });
+            state = self.lock();
+            let mut leaves = false;
+            match attempt {
+                Attempt::Ended(compiler, outcome) => {
+                    // one that was told to stop may have answered just before
+                    if state.round != round || compiler.is_gone() {
+                        // it counts as running until its process is gone
+                        drop(state);
+                        drop(compiler);
+                        state = self.lock();
+                    } else {
+                        state.idle.push(compiler);
+                    }
+                    if state.round == round {
+                        state.done.insert(candidate, outcome);
+                    }
+                }
+                Attempt::NotStarted(failure) => {
+                    leaves = true;
+                    if state.round == round {
+                        state.queue.push_front((candidate, task));
+                    }
+                    if state.hands == 1 {
+                        // the last one tells why
+                        let queue = std::mem::take(&mut state.queue);
+                        state.done.extend(queue.into_iter().map(|(candidate, _)| (candidate, Err(failure.clone()))));
+                    }
+                }
+                Attempt::Dropped => {}
+            }
+            state.running.retain(|running| running.hand != hand);
+            self.changed.notify_all();
+            if leaves {
+                state.hands -= 1;
+                return;
+            }
+        }
+    }
+
+    fn attempt(&self, hand: usize, round: u64, idle: Option<C>, task: &C::Task) -> Attempt<C> {
+        let used = idle.is_some();
+        let mut compiler = match idle.map_or_else(|| self.begin(hand, round), |one| Ok(Some(one))) {
+            Ok(Some(compiler)) => compiler,
+            Ok(None) => return Attempt::Dropped,
+            Err(failure) => return Attempt::NotStarted(failure),
+        };
+        if !self.may_stop(hand, round, &compiler) {
+            return Attempt::Dropped;
+        }
+        let outcome = compiler.compile(task);
+        // one that had compiled before may have died of that: a program is blamed for what it does to a fresh one
+        let died = compiler.is_gone() && outcome.as_ref().is_err_and(is_death);
+        let once_more = used && died && self.lock().wants(round);
+        if !once_more {
+            return Attempt::Ended(compiler, outcome);
+        }
+        drop(compiler);
+        match self.begin(hand, round) {
+            Ok(Some(mut compiler)) => {
+                let outcome = compiler.compile(task);
+                Attempt::Ended(compiler, outcome)
+            }
+            Ok(None) => Attempt::Dropped,
+            Err(failure) => Attempt::NotStarted(failure),
+        }
+    }
+
+    /// A fresh compiler; `None` where its program is not wanted any more.
+    fn begin(&self, hand: usize, round: u64) -> Result<Option<C>, Failure> {
+        let mut compiler = (self.start)()?;
+        if !self.may_stop(hand, round, &compiler) {
+            return Ok(None);
+        }
+        match compiler.greet() {
+            Ok(()) => Ok(Some(compiler)),
+            // ended by us
+            Err(_) if !self.lock().wants(round) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Makes the compiler one that can be stopped; `false` where it should have been already.
+    fn may_stop(&self, hand: usize, round: u64, compiler: &C) -> bool {
+        let stop = compiler.stop();
+        let mut state = self.lock();
+        if let Some(running) = state.running.iter_mut().find(|running| running.hand == hand) {
+            running.stop = stop;
+        }
+        state.wants(round)
+    }
+}
+
+/// A time-out is no death: another one would cost as much again.
+fn is_death(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::Crash | FailureKind::Memory | FailureKind::Protocol | FailureKind::Device)
+}
+
+impl<C: Compiler> Compilers<C> {
+    /// A pool of up to `jobs` compilers. None is started before there is something to compile.
+    pub(super) fn new(jobs: usize, start: impl Fn() -> Result<C, Failure> + Send + Sync + 'static) -> Self {
+        let state = State {
+            queue: VecDeque::new(),
+            running: Vec::new(),
+            done: BTreeMap::new(),
+            idle: Vec::new(),
+            hands: 0,
+            held: false,
+            closing: false,
+            round: 0,
+        };
+        let shared = Shared { start: Box::new(start), state: Mutex::new(state), changed: Condvar::new() };
+        Self { shared: Arc::new(shared), threads: Vec::new(), jobs: jobs.max(1) }
+    }
+
+    /// Hands in programs to compile, the first one first.
+    pub(super) fn submit(&mut self, tasks: impl IntoIterator<Item = (usize, C::Task)>) -> Result<(), Failure> {
+        let mut state = self.shared.lock();
+        let State { queue, running, done, .. } = &mut *state;
+        for (candidate, task) in tasks {
+            let known = queue.iter().any(|(queued, _)| *queued == candidate)
+                || running.iter().any(|running| running.candidate == candidate)
+                || done.contains_key(&candidate);
+            if !known {
+                queue.push_back((candidate, task));
+            }
+        }
+        state.held = false;
+        self.shared.changed.notify_all();
+        let wanted = self.jobs.min(state.queue.len() + state.running.len());
+        while state.hands < wanted {
+            let shared = Arc::clone(&self.shared);
+            let hand = self.threads.len();
+            match std::thread::Builder::new().name(format!("compile-{hand}")).spawn(move || shared.work(hand)) {
+                Ok(thread) => self.threads.push(thread),
+                Err(error) if state.hands == 0 => {
+                    state.queue.clear();
+                    return Err(Failure::new(FailureKind::Device, format!("no thread to compile with: {error}")));
+                }
+                // fewer at once
+                Err(_) => break,
+            }
+            state.hands += 1;
+        }
+        Ok(())
+    }
+
+    /// What became of a candidate's program; waits for it, and lets it be the next one. `None` where it was not handed in.
+    pub(super) fn take(&mut self, candidate: usize) -> Option<Outcome<C>> {
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(outcome) = state.done.remove(&candidate) {
+                return Some(outcome);
+            }
+            if let Some(at) = state.queue.iter().position(|(queued, _)| *queued == candidate) {
+                if let Some(wanted) = state.queue.remove(at) {
+                    state.queue.push_front(wanted);
+                }
+                if std::mem::replace(&mut state.held, false) {
+                    self.shared.changed.notify_all();
+                }
+            } else if !state.running.iter().any(|running| running.candidate == candidate) {
+                return None;
+            }
+            state = self.shared.wait(state);
+        }
+    }
+
+    /// Begins nothing more and waits for what was begun. What is queued stays so until somebody asks for it, or hands in
+    /// more.
+    pub(super) fn hold(&self) {
+        let mut state = self.shared.lock();
+        state.held = true;
+        while !state.running.is_empty() {
+            state = self.shared.wait(state);
+        }
+    }
+
+    /// Ends the compilers that compile nothing.
+    pub(super) fn retire(&self) {
+        let idle = std::mem::take(&mut self.shared.lock().idle);
+        drop(idle);
+    }
+
+    /// Drops everything: what is queued is forgotten, what runs is ended, with its compiler.
+    pub(super) fn clear(&self) {
+        let mut state = self.shared.lock();
+        state.round += 1;
+        state.queue.clear();
+        state.done.clear();
+        for stop in state.running.iter().filter_map(|running| running.stop.as_ref()) {
+            stop();
+        }
+        while !state.running.is_empty() {
+            state = self.shared.wait(state);
+        }
+    }
+}
+
+impl<C: Compiler> Drop for Compilers<C> {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.clear();
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        self.retire();
+    }
+}
+
+#[cfg(test)]
+mod tests;

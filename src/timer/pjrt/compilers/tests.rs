@@ -1,0 +1,252 @@
+//! The pool with compilers that are no processes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+/// What a fake compiler does with a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Fine,
+    Refused,
+    Dies,
+    /// Dies of the programs before it.
+    DiesWhenUsed,
+    /// Waits for the gate.
+    Waits,
+    /// Waits for its end.
+    Hangs,
+    Panics,
+    /// Waits until so many compile at once.
+    Meets(usize),
+}
+
+#[derive(Default)]
+struct World {
+    begun: Mutex<Vec<Does>>,
+    starts: AtomicUsize,
+    at_once: Mutex<usize>,
+    gate: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl World {
+    fn open(&self) {
+        *self.gate.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+
+    fn starts(&self) -> usize {
+        self.starts.load(Ordering::Relaxed)
+    }
+
+    fn begun(&self) -> Vec<Does> {
+        self.begun.lock().unwrap().clone()
+    }
+}
+
+struct Fake {
+    world: Arc<World>,
+    compiled: usize,
+    gone: bool,
+    ended: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Compiler for Fake {
+    type Task = Does;
+    type Output = ();
+
+    fn greet(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn compile(&mut self, task: &Does) -> Result<(), Failure> {
+        let world = Arc::clone(&self.world);
+        world.begun.lock().unwrap().push(*task);
+        self.compiled += 1;
+        let crash = |fake: &mut Self| {
+            fake.gone = true;
+            Err(Failure::new(FailureKind::Crash, "died"))
+        };
+        match task {
+            Does::Fine => Ok(()),
+            Does::Refused => Err(Failure::new(FailureKind::Compile, "refused")),
+            Does::Panics => panic!("as a test has it"),
+            Does::Dies => crash(self),
+            Does::DiesWhenUsed if self.compiled > 1 => crash(self),
+            Does::DiesWhenUsed => Ok(()),
+            Does::Waits => {
+                let open = world.gate.lock().unwrap();
+                drop(world.changed.wait_while(open, |open| !*open).unwrap());
+                Ok(())
+            }
+            Does::Hangs => {
+                let (ended, changed) = &*Arc::clone(&self.ended);
+                drop(changed.wait_while(ended.lock().unwrap(), |ended| !*ended).unwrap());
+                crash(self)
+            }
+            Does::Meets(count) => {
+                let mut at_once = world.at_once.lock().unwrap();
+                *at_once += 1;
+                world.changed.notify_all();
+                drop(world.changed.wait_while(at_once, |at_once| *at_once < *count).unwrap());
+                Ok(())
+            }
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    fn stop(&self) -> Option<Stop> {
+        let ended = Arc::clone(&self.ended);
+        Some(Box::new(move || {
+            *ended.0.lock().unwrap() = true;
+            ended.1.notify_all();
+        }))
+    }
+}
+
+/// A pool whose compilers start, save those of the given numbers.
+fn pool(jobs: usize, unstartable: &'static [usize]) -> (Arc<World>, Compilers<Fake>) {
+    let world = Arc::new(World::default());
+    let inside = Arc::clone(&world);
+    let compilers = Compilers::new(jobs, move || {
+        let number = inside.starts.fetch_add(1, Ordering::Relaxed);
+        if unstartable.contains(&number) {
+            return Err(Failure::new(FailureKind::Device, format!("no start {number}")));
+        }
+        Ok(Fake { world: Arc::clone(&inside), compiled: 0, gone: false, ended: Arc::default() })
+    });
+    (world, compilers)
+}
+
+/// Waits without a clock until another thread has come so far.
+fn until(compilers: &Shared<Fake>, so_far: impl Fn(&State<Fake>) -> bool) {
+    while !so_far(&compilers.lock()) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn one_compiler_takes_programs_in_order_and_the_one_waited_for_next() {
+    let (world, mut pool) = pool(1, &[]);
+    pool.submit([(0, Does::Waits), (1, Does::Fine), (2, Does::Refused), (3, Does::Fine)]).unwrap();
+    let shared = Arc::clone(&pool.shared);
+    until(&shared, |state| state.running.len() == 1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until(&shared, |state| state.queue.front().is_some_and(|(candidate, _)| *candidate == 2));
+            world.open();
+        });
+        assert_eq!(pool.take(2).unwrap().unwrap_err().message, "refused");
+    });
+    for candidate in [3, 1, 0] {
+        pool.take(candidate).unwrap().unwrap();
+        assert!(pool.take(candidate).is_none(), "taken already");
+    }
+    assert_eq!(world.begun(), [Does::Waits, Does::Refused, Does::Fine, Does::Fine]);
+    assert_eq!(world.starts(), 1, "a refused program costs no compiler");
+}
+
+#[test]
+fn as_many_compile_at_once_as_there_are_jobs() {
+    let (world, mut pool) = pool(3, &[]);
+    // each waits for the two others
+    pool.submit((0..3).map(|candidate| (candidate, Does::Meets(3)))).unwrap();
+    for candidate in 0..3 {
+        pool.take(candidate).unwrap().unwrap();
+    }
+    assert_eq!(world.starts(), 3);
+}
+
+#[test]
+fn a_program_that_kills_its_compiler_fails_alone() {
+    let (world, mut pool) = pool(1, &[]);
+    let tasks = [Does::Fine, Does::Dies, Does::Fine, Does::DiesWhenUsed, Does::Fine];
+    pool.submit(tasks.into_iter().enumerate()).unwrap();
+    let failed: Vec<usize> = (0..tasks.len()).filter(|&candidate| pool.take(candidate).unwrap().is_err()).collect();
+    assert_eq!(failed, [1]);
+    // the first; two that died of the second program; one that died of use; the last
+    assert_eq!(world.starts(), 4);
+    assert_eq!(world.begun().iter().filter(|task| **task == Does::Dies).count(), 2, "blamed by a fresh one");
+}
+
+#[test]
+fn nothing_is_begun_while_the_pool_is_held() {
+    let (world, mut pool) = pool(2, &[]);
+    pool.submit([(0, Does::Waits), (1, Does::Waits), (2, Does::Fine), (3, Does::Fine)]).unwrap();
+    let shared = Arc::clone(&pool.shared);
+    until(&shared, |state| state.running.len() == 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until(&shared, |state| state.held);
+            world.open();
+        });
+        pool.hold();
+    });
+    // both threads found it held, or will
+    assert!(shared.lock().running.is_empty());
+    assert_eq!(world.begun(), [Does::Waits, Does::Waits]);
+    pool.take(0).unwrap().unwrap();
+    assert_eq!(world.begun().len(), 2, "what is done already begins nothing");
+    pool.take(3).unwrap().unwrap();
+    pool.take(2).unwrap().unwrap();
+    assert_eq!(world.starts(), 2);
+    pool.hold();
+    pool.retire();
+    pool.submit([(4, Does::DiesWhenUsed)]).unwrap();
+    pool.take(4).unwrap().unwrap();
+    assert_eq!(world.starts(), 3, "the others were retired");
+}
+
+#[test]
+fn one_that_cannot_be_started_leaves_its_program_to_the_others() {
+    let (world, mut pool) = pool(2, &[0]);
+    pool.submit((0..6).map(|candidate| (candidate, Does::Fine))).unwrap();
+    for candidate in 0..6 {
+        pool.take(candidate).unwrap().unwrap();
+    }
+    assert_eq!(world.begun().len(), 6);
+    until(&pool.shared, |state| state.hands <= 1 || world.starts() < 2);
+}
+
+#[test]
+fn where_none_can_be_started_each_program_tells_why_and_the_next_try_is_another_one() {
+    let (world, mut pool) = pool(2, &[0, 1]);
+    pool.submit((0..3).map(|candidate| (candidate, Does::Fine))).unwrap();
+    for candidate in 0..3 {
+        let failure = pool.take(candidate).unwrap().unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Device);
+        assert!(failure.message.starts_with("no start"), "{failure}");
+    }
+    pool.submit([(7, Does::Fine)]).unwrap();
+    pool.take(7).unwrap().unwrap();
+    assert_eq!(world.starts(), 3);
+    pool.submit([(8, Does::Panics)]).unwrap();
+    assert_eq!(pool.take(8).unwrap().unwrap_err().kind, FailureKind::Device);
+    pool.hold();
+}
+
+#[test]
+fn what_nobody_wants_any_more_is_ended_and_the_others_stay() {
+    let (world, mut pool) = pool(1, &[]);
+    pool.submit([(0, Does::Fine)]).unwrap();
+    pool.take(0).unwrap().unwrap();
+    pool.clear();
+    pool.submit([(0, Does::Fine)]).unwrap();
+    pool.take(0).unwrap().unwrap();
+    assert_eq!(world.starts(), 1, "it stayed from job to job");
+    pool.submit([(1, Does::Hangs), (2, Does::Fine)]).unwrap();
+    until(&pool.shared, |state| state.running.len() == 1);
+    pool.clear();
+    assert!(pool.take(1).is_none() && pool.take(2).is_none());
+    pool.submit([(2, Does::DiesWhenUsed)]).unwrap();
+    pool.take(2).unwrap().unwrap();
+    assert_eq!(world.starts(), 2);
+    // dropped while one hangs, it ends all the same
+    pool.submit([(3, Does::Hangs)]).unwrap();
+    until(&pool.shared, |state| state.running.len() == 1);
+    drop(pool);
+}

@@ -1,0 +1,96 @@
+//! Copies of one program against each other: rounds as the tuner takes them, but all of them, and nothing is decided.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use crate::cache::CacheKey;
+use crate::decision::{DecisionRules, Round};
+use crate::digest::Digest;
+use crate::timer::{Failure, Job, Timer};
+
+use super::job::JobIdentity;
+use super::measure::{Ended, Measuring};
+use super::rounds::JobRounds;
+use super::{Event, Ledger, Spent, TuneError, TuneOptions};
+
+/// Nobody leaves the race and nothing settles it. The cut-off is finite, since it becomes a time.
+const ALL_ROUNDS: DecisionRules =
+    DecisionRules { min_improvement: 0.0, confidence: 1.0, min_rounds: usize::MAX, resolution: 0.0, cut_off: 1e6 };
+
+/// What was measured of the copies.
+#[derive(Debug, Default)]
+pub struct Copies {
+    /// The rounds, with the first copy as their baseline.
+    pub rounds: Vec<Round>,
+    /// Copies that are out, and why.
+    pub failures: BTreeMap<usize, Failure>,
+    /// Where the time went.
+    pub spent: Spent,
+}
+
+/// Why there are no rounds.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CopiesError {
+    /// The program, or the worker.
+    #[error(transparent)]
+    Failed(Failure),
+    /// The user ended it.
+    #[error("ended by the user")]
+    Interrupted,
+    /// Nothing can go on.
+    #[error(transparent)]
+    Fatal(#[from] TuneError),
+}
+
+impl From<Ended> for CopiesError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Failed(failure) => Self::Failed(failure),
+            Ended::Interrupted => Self::Interrupted,
+            Ended::Fatal(error) => Self::Fatal(error),
+        }
+    }
+}
+
+/// Measures every candidate of a job in every round. Nothing is kept in any store.
+pub fn measure_copies(
+    timer: &mut dyn Timer,
+    job: &Job,
+    options: &TuneOptions,
+    cancel: &AtomicBool,
+    on_event: &mut dyn FnMut(Event<'_>),
+) -> Result<Copies, CopiesError> {
+    let identity = JobIdentity {
+        digest: Digest::of(job.call_key.as_bytes()),
+        key: CacheKey {
+            op_id: job.op_id.clone(),
+            call_key: job.call_key.clone(),
+            direction: job.direction,
+            device: timer.device().identity.clone(),
+        },
+        baseline: 0,
+        same_as: vec![None; job.candidates.len()],
+    };
+    let ledger = Ledger::in_memory(Vec::new());
+    let options = TuneOptions { rules: ALL_ROUNDS, resolution: Default::default(), ..options.clone() };
+    let mut rounds = JobRounds::default();
+    let mut spent = Spent::default();
+    Measuring {
+        timer,
+        ledger: &ledger,
+        options: &options,
+        cancel,
+        on_event,
+        identity: &identity,
+        job,
+        rounds: &mut rounds,
+        forgiven: Default::default(),
+        round_forgiven: false,
+        is_exact: false,
+        spent: &mut spent,
+    }
+    .run()?;
+    let decided = rounds.to_decision(job.candidates.len(), identity.baseline);
+    Ok(Copies { rounds: decided, failures: rounds.failures, spent })
+}
