@@ -47,7 +47,7 @@ pub struct Searched {
 }
 
 impl Searched {
-    /// One line: `searched 4096 configs: 128 tried (model, seed 0), 3 failed, the best at 0.62 of the baseline's time`.
+    /// One line: `searched 4096 configs: 128 tried (auto, seed 0), 3 failed (compile 3), before the race the best at 0.620 of the baseline's time`.
     pub fn to_line(&self) -> String {
         let of = if self.sampled { "a sample of " } else { "" };
         let (configs, strategy, seed) = (self.configs, &self.strategy, self.seed);
@@ -60,7 +60,7 @@ impl Searched {
             line += &format!(", {} failed ({})", self.failed, kinds.join(", "));
         }
         if let Some(best) = self.best_ratio {
-            line += &format!(", the best at {best:.3} of the baseline's time");
+            line += &format!(", before the race the best at {best:.3} of the baseline's time");
         }
         line + match self.ended {
             SearchEnd::Interrupted => "; ended by the user",
