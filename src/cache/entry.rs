@@ -82,6 +82,10 @@ pub struct Provenance {
     /// The baseline's, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_semantic_digest: Option<Digest>,
+    /// Digest of the search that found the configs which were measured: its space, strategy, seed and budget. Absent where
+    /// all configs were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<String>,
     /// Program and version that decided.
     pub tool: String,
     /// When, seconds since 1970.
@@ -97,6 +101,11 @@ impl Entry {
     /// The entry as JSON, as stores keep it.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Digest of the search that found it, where one did.
+    pub fn search(&self) -> Option<&str> {
+        self.provenance.as_ref()?.search.as_deref()
     }
 
     /// Baseline's time over this config's, with its interval; above one is faster.

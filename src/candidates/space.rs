@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 use super::expression::Expression;
 use super::file::{File, Head};
 use super::locate::{Step, line_and_column, offset};
-use crate::config::Config;
+use crate::config::{Config, canonical_json};
+use crate::digest::{Digest, FieldHasher};
 
 const SCHEMA: u64 = 1;
 const MAX_PARAMETERS: usize = 64;
@@ -125,6 +126,16 @@ impl CandidateSpace {
     /// The config in use without tuning.
     pub fn baseline(&self) -> &Config {
         &self.baseline
+    }
+
+    /// Digest of its text and of what is given: another one may hold other configs.
+    pub fn to_digest(&self) -> Digest {
+        let mut hasher = FieldHasher::new("space-v1");
+        hasher.field(self.text.as_bytes());
+        for (name, value) in &self.given {
+            hasher.field(name.as_bytes()).field(canonical_json(value).as_bytes());
+        }
+        hasher.finish()
     }
 
     /// The parameters in the order in which they vary, with their values.

@@ -7,7 +7,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use crate::device::MatchMode;
+use crate::search::{Budget, Kind};
 use crate::timer::CacheState;
+use crate::tune::SearchOptions;
 
 use super::bench::BenchCommand;
 use super::exit;
@@ -241,6 +243,8 @@ pub(super) struct TuneArgs {
     /// Time for the rounds of each operation; what is not settled by then is decided by what was measured
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub budget: Option<Duration>,
+    #[command(flatten)]
+    pub search: SearchArgs,
     /// Part of the baseline's time that a config must save to replace it
     #[arg(long, value_name = "PART", default_value_t = 0.02, value_parser = part)]
     pub min_improvement: f64,
@@ -254,6 +258,43 @@ pub(super) struct TuneArgs {
     pub dry_run: bool,
     #[command(flatten)]
     pub format: FormatArg,
+}
+
+/// How to search the configs of an operation where there are too many to race them all.
+#[derive(Debug, Clone, Args)]
+pub(super) struct SearchArgs {
+    /// Who says which config to try next where an operation has more than 64: auto, model, genetic, halving, random or
+    /// exhaustive (docs/search.md)
+    #[arg(long = "search", value_name = "STRATEGY", default_value = "auto", value_parser = strategy)]
+    pub strategy: Kind,
+    /// The most configs of each operation that a search tries; the best of them are raced [default: 128, or any number
+    /// with --search-seconds]
+    #[arg(long = "search-evaluations", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub evaluations: Option<u32>,
+    /// The most time that a search of one operation takes
+    #[arg(long = "search-seconds", value_name = "SECONDS", value_parser = seconds)]
+    pub time: Option<Duration>,
+    /// Seed of searches and of the order inside rounds
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+}
+
+impl SearchArgs {
+    /// As the tuner takes it.
+    pub(super) fn options(&self) -> SearchOptions {
+        let default = SearchOptions::default();
+        let evaluations = self.evaluations.map(|evaluations| evaluations as usize);
+        let evaluations = evaluations.or(default.budget.evaluations.filter(|_| self.time.is_none()));
+        SearchOptions { kind: self.strategy, budget: Budget { evaluations, time: self.time }, ..default }
+    }
+}
+
+/// A search strategy by its name.
+pub(super) fn strategy(text: &str) -> Result<Kind, String> {
+    Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        format!("expected one of {}", known.join(", "))
+    })
 }
 
 /// Devices by number, each once.

@@ -19,6 +19,7 @@ pub(super) struct Progress {
 }
 
 const COMPILING: &str = "{prefix} compiling {bar:24} {pos}/{len} candidates, {eta} left";
+const SEARCHING: &str = "{prefix} searching {bar:24} {pos}/{len} configs, {eta} left";
 const MEASURING: &str = "{prefix} measuring {bar:24} {pos}/{len} rounds, {per_sec}";
 
 impl Progress {
@@ -38,6 +39,23 @@ impl Progress {
                     kept => format!(", {kept} rounds kept from before"),
                 };
                 self.plain(&format!("{}: {programs} programs{kept}", self.head));
+            }
+            Event::Searching { index, of, name, configs, sampled } => {
+                self.head = format!("[{}/{of}] {name}", index + 1);
+                let sample = if *sampled { ", a sample of more" } else { "" };
+                self.plain(&format!("{}: searching {configs} configs{sample}", self.head));
+            }
+            Event::Evaluated { done, of, best } => {
+                let best =
+                    best.map_or_else(String::new, |best| format!(", the best at {best:.3} of the baseline's time"));
+                self.advance(SEARCHING, *done as u64, of.unwrap_or(*done) as u64);
+                if let Some(bar) = &self.bar {
+                    bar.set_prefix(format!("{}{best}", self.head));
+                }
+                if done % of.unwrap_or(100).div_ceil(5).max(1) == 0 || Some(*done) == *of {
+                    let of = of.map_or_else(String::new, |of| format!(" of {of}"));
+                    self.plain(&format!("{}: {done}{of} configs tried{best}", self.head));
+                }
             }
             Event::Prepared { done, of, .. } => {
                 self.advance(COMPILING, *done as u64, *of as u64);

@@ -86,6 +86,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         budget: args.budget,
         force: args.force,
         cache_state: args.cache_state.into(),
+        seed: args.search.seed,
+        search: args.search.options(),
         ..TuneOptions::default()
     };
     // one for each device: each draws its own bar
@@ -308,6 +310,7 @@ fn plan(scan: &Scan, matching: &Matching) -> Vec<PlannedInvocation> {
             labels: matched.labels.iter().filter_map(|label| scan.labels.get(label.index).cloned()).collect(),
             how: how.join("; "),
             flags: matched.flags.clone(),
+            space: None,
         }
     });
     planned.collect()
@@ -345,7 +348,10 @@ fn print(result: &AutotuningResult, args: &TuneArgs, out: &mut dyn Write) -> Res
 fn close(result: &AutotuningResult, folder: Option<&Path>) {
     let rounds: u32 = result.operations.iter().map(|operation| operation.rounds_measured).sum();
     let decided = result.operations.iter().filter(|operation| operation.status.is_decided()).count();
+    let searches = result.operations.iter().filter_map(|operation| operation.search.as_ref());
+    let tried: usize = searches.map(|search| search.evaluations - search.reused).sum();
     let what = match (rounds, decided) {
+        _ if tried > 0 => format!("{tried} configs tried, {rounds} rounds measured"),
         (0, 0) => "nothing was measured".to_owned(),
         (0, _) => "nothing new, nothing measured; `--force` measures again".to_owned(),
         _ => format!("{rounds} rounds measured"),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::config::{Config, canonical_json};
 use crate::label::{Direction, Evidence};
-use crate::tune::{AutotuningResult, CandidateStatus, ConfigTime, OperationResult, Status};
+use crate::tune::{AutotuningResult, CandidateStatus, ConfigTime, OperationResult, Searched, Status};
 
 use super::{Grid, format_ns, format_part, format_ratio};
 
@@ -73,6 +73,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
             lines.push(format!("tied with {others} other config{}{within}", if others == 1 { "" } else { "s" }));
         }
     }
+    lines.extend(operation.search.as_ref().map(Searched::to_line));
     match operation.rounds_set_aside {
         0 => {}
         1 => lines.push("one disturbed round was measured again".to_owned()),

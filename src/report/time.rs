@@ -13,6 +13,7 @@ pub fn time_line(spent: &Spent) -> Option<String> {
     let mut parts = vec![
         ("compiling", spent.compile_ns, beside(spent.compile_cpu_ns, "of processor time")),
         ("measuring", spent.measuring_ns, beside(spent.running_ns, "in the programs")),
+        ("searching", spent.searching_ns, String::new()),
         ("warming up", spent.warm_up_ns, String::new()),
         ("comparing outputs", spent.checking_ns, String::new()),
         ("inputs", spent.inputs_ns, String::new()),
@@ -36,10 +37,11 @@ mod tests {
             compile_cpu_ns: 1_500_000_000,
             measuring_ns: 3_000_000_000,
             running_ns: 2_000_000_000,
+            searching_ns: 2_000_000_000,
             inputs_ns: 1_000_000,
             ..Spent::default()
         };
-        let line = "4.00 s: measuring 3.00 s (2.00 s in the programs), compiling 1.00 s (1.50 s of processor time)";
+        let line = "6.00 s: measuring 3.00 s (2.00 s in the programs), searching 2.00 s, compiling 1.00 s (1.50 s of processor time)";
         assert_eq!(time_line(&spent).as_deref(), Some(line));
         assert_eq!(time_line(&Spent::default()), None);
     }

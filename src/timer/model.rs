@@ -279,6 +279,12 @@ pub trait Timer: Send {
         false
     }
 
+    /// Whether it can have one job of each call only, since what it reads or writes is kept by calls: no other can be begun
+    /// to search for configs.
+    fn has_one_job_a_call(&self) -> bool {
+        false
+    }
+
     /// Starts a job: inputs are loaded. A job before it ends.
     fn begin(&mut self, job: &Job) -> Result<(), Failure>;
 

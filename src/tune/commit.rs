@@ -21,6 +21,7 @@ pub(super) fn entry_of(
     rounds: &JobRounds,
     timer: &dyn Timer,
     cache_state: CacheState,
+    search: Option<String>,
 ) -> Option<Entry> {
     if judgement.outcome == Outcome::Undecided {
         return None;
@@ -54,6 +55,7 @@ pub(super) fn entry_of(
                 .collect(),
             semantic_digest: semantic(judgement.winner),
             baseline_semantic_digest: semantic(identity.baseline),
+            search,
             tool: TOOL.to_owned(),
             decided_at: now,
         }),

@@ -87,6 +87,7 @@ pub fn measure_copies(
         rounds: &mut rounds,
         forgiven: Default::default(),
         round_forgiven: false,
+        is_exact: false,
         spent: &mut spent,
     }
     .run()?;

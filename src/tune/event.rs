@@ -22,6 +22,28 @@ pub enum Event<'a> {
         /// Rounds that the sample log already holds.
         rounds_kept: u32,
     },
+    /// A search for the configs to race begins.
+    Searching {
+        /// Which invocation, from zero.
+        index: usize,
+        /// Of how many.
+        of: usize,
+        /// `op@vN:key`.
+        name: String,
+        /// Configs to choose from.
+        configs: usize,
+        /// Whether these are a sample of more.
+        sampled: bool,
+    },
+    /// A config was tried, or known from before.
+    Evaluated {
+        /// How many were.
+        done: usize,
+        /// How many will be, as far as that is known.
+        of: Option<usize>,
+        /// The best ratio to the baseline so far.
+        best: Option<f64>,
+    },
     /// A candidate's executable is ready.
     Prepared {
         /// Its config.

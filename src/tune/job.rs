@@ -1,7 +1,6 @@
 //! From a recorded invocation to a job: what makes its samples comparable, and the files that a worker needs.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use crate::cache::CacheKey;
 use crate::device::DeviceFingerprint;
@@ -70,6 +69,13 @@ impl JobIdentity {
     }
 }
 
+/// The candidates of an invocation with programs of their own, whoever builds those that are not recorded.
+pub(super) fn own_programs(invocation: &Invocation) -> Vec<usize> {
+    let baseline = invocation.candidates.iter().position(|candidate| candidate.config == invocation.baseline);
+    let same_as = shared_programs(invocation, baseline.unwrap_or(0));
+    same_as.iter().enumerate().filter(|(_, same)| same.is_none()).map(|(index, _)| index).collect()
+}
+
 /// The baseline stands for its program; among the others the first does.
 fn shared_programs(invocation: &Invocation, baseline: usize) -> Vec<Option<usize>> {
     let mut first: HashMap<Digest, usize> = HashMap::new();
@@ -97,24 +103,41 @@ pub(super) struct Materialized {
     pub(super) unusable: Vec<(usize, Failure)>,
 }
 
-/// Writes the inputs once and checks the programs. The inner error costs this invocation, the outer one the run.
+/// A folder with an invocation's inputs, for one job after the other, until it is dropped.
+pub(super) struct Workplace {
+    scratch: tempfile::TempDir,
+    inputs: Vec<InputArray>,
+}
+
+impl Workplace {
+    /// Writes the inputs. The inner error costs this invocation, the outer one the run.
+    pub(super) fn new(invocation: &Invocation, registry: &Registry) -> Result<Result<Self, Failure>, TuneError> {
+        let scratch = tempfile::Builder::new()
+            .prefix("autotune-lowered-")
+            .tempdir()
+            .map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
+        let mut inputs = Vec::with_capacity(invocation.arguments.len());
+        for (index, argument) in invocation.arguments.iter().enumerate() {
+            let bytes = match registry.argument_bytes(invocation, index) {
+                Ok(bytes) => bytes,
+                Err(error) => return Ok(Err(Failure::new(FailureKind::Signature, error.to_string()))),
+            };
+            let path = scratch.path().join(format!("input-{index}.bin"));
+            std::fs::write(&path, bytes).map_err(|source| TuneError::Scratch { path: path.clone(), source })?;
+            let (name, spec) = (argument.name.clone(), argument.spec.clone());
+            inputs.push(InputArray { name, spec, path, donated: argument.donated });
+        }
+        Ok(Ok(Self { scratch, inputs }))
+    }
+}
+
+/// Checks the programs and makes a job of them.
 pub(super) fn materialize(
     invocation: &Invocation,
     registry: &Registry,
     cache_state: CacheState,
-    scratch: &Path,
-) -> Result<Result<Materialized, Failure>, TuneError> {
-    let mut inputs = Vec::with_capacity(invocation.arguments.len());
-    for (index, argument) in invocation.arguments.iter().enumerate() {
-        let bytes = match registry.argument_bytes(invocation, index) {
-            Ok(bytes) => bytes,
-            Err(error) => return Ok(Err(Failure::new(FailureKind::Signature, error.to_string()))),
-        };
-        let path = scratch.join(format!("input-{index}.bin"));
-        std::fs::write(&path, bytes).map_err(|source| TuneError::Scratch { path: path.clone(), source })?;
-        let (name, spec) = (argument.name.clone(), argument.spec.clone());
-        inputs.push(InputArray { name, spec, path, donated: argument.donated });
-    }
+    workplace: &Workplace,
+) -> Materialized {
     let checked: Vec<Result<Option<ProgramFile>, RegistryError>> = invocation
         .candidates
         .iter()
@@ -148,11 +171,11 @@ pub(super) fn materialize(
         op_id: invocation.op_id.clone(),
         call_key: invocation.call_key.clone(),
         direction: invocation.direction,
-        inputs,
+        inputs: workplace.inputs.clone(),
         candidates,
         recipe: invocation.static_arguments.get("recipe").cloned(),
         cache_state,
-        scratch: scratch.to_owned(),
+        scratch: workplace.scratch.path().to_owned(),
     };
-    Ok(Ok(Materialized { job, unusable }))
+    Materialized { job, unusable }
 }

@@ -87,6 +87,8 @@ pub(super) struct Measuring<'a, 'e> {
     pub(super) forgiven: BTreeSet<usize>,
     /// Whether a round without a culprit was tried again before.
     pub(super) round_forgiven: bool,
+    /// Whether there are as many rounds as asked for and no more, whatever is settled.
+    pub(super) is_exact: bool,
     /// Where the time goes.
     pub(super) spent: &'a mut Spent,
 }
@@ -126,7 +128,8 @@ impl Measuring<'_, '_> {
         let first_epoch = self.timer.epoch();
         let mut measured = 0;
         // every restart takes at least one candidate out or uses up its second chance; disturbed rounds are measured again
-        let most = self.options.rounds as usize * if self.timer.measures_rounds() { 1 } else { MOST_ROUNDS };
+        let is_short = self.is_exact || self.timer.measures_rounds();
+        let most = self.options.rounds as usize * if is_short { 1 } else { MOST_ROUNDS };
         let mut attempts = most * 3 / 2 + 2 * self.job.candidates.len();
         let one_run_each = sampling.iter().fold(0, |sum: u64, sampling| sum.saturating_add(sampling.run_ns));
         let time = u64::from(self.options.rounds).saturating_mul(one_run_each).max(LEAST_TIME_NS);
@@ -135,7 +138,11 @@ impl Measuring<'_, '_> {
         loop {
             // in between the looks nobody leaves the race but who fails
             let count = self.rounds.count();
-            if is_look(count as usize) || count == self.options.rounds || failures != self.rounds.failures.len() {
+            if self.is_exact
+                || is_look(count as usize)
+                || count == self.options.rounds
+                || failures != self.rounds.failures.len()
+            {
                 (standing, failures) = (self.standing(), self.rounds.failures.len());
             }
             let active = standing.contenders.clone();
@@ -143,7 +150,8 @@ impl Measuring<'_, '_> {
             let late = self.options.budget.is_some_and(|budget| begin.elapsed() >= budget);
             let enough = standing.rounds >= self.options.rounds as usize
                 && (standing.rounds >= most || self.spent.running_ns >= time);
-            if standing.settled.is_some() || enough || lone || late || attempts == 0 {
+            let is_settled = standing.settled.is_some() && !self.is_exact;
+            if is_settled || enough || lone || late || attempts == 0 {
                 return Ok(measured);
             }
             attempts -= 1;

@@ -1,10 +1,12 @@
 //! The walk itself: plan, compile, measure in rounds, decide, commit.
 //!
 //! [`Autotuner`] takes matched invocations one at a time. Each becomes a job ([`crate::timer::Job`]) whose digest says
-//! which samples are comparable; rounds that the sample log already holds of that job are not measured again. What
+//! which samples are comparable; rounds that the sample log already holds of that job are not measured again. Where there are
+//! more configs than can be raced, a search finds those that are: each config it asks for is a job of two, beside the baseline. What
 //! happens is told as [`Event`]s; what came of it is an [`AutotuningResult`].
 
 mod blame;
+mod choices;
 mod commit;
 mod copies;
 mod devices;
@@ -15,10 +17,13 @@ mod ledger;
 mod measure;
 mod options;
 mod outputs;
+mod pair;
 mod plan;
 mod result;
 mod rounds;
 mod run;
+mod searched;
+mod searching;
 mod spent;
 
 pub use copies::{Copies, CopiesError, measure_copies};
@@ -26,10 +31,11 @@ pub use devices::run_on_devices;
 pub use error::TuneError;
 pub use event::Event;
 pub use ledger::Ledger;
-pub use options::TuneOptions;
-pub use plan::{MAX_FROM_SPACE, PlannedInvocation};
+pub use options::{SearchOptions, TuneOptions};
+pub use plan::{MAX_RACED, PlannedInvocation};
 pub use result::{
     AutotuningResult, CandidateResult, CandidateStatus, ConfigTime, MissedLabel, OperationResult, RESULT_SCHEMA, Status,
 };
 pub use run::Autotuner;
+pub use searched::{SearchEnd, Searched};
 pub use spent::Spent;

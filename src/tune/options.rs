@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::decision::{DecisionRules, Resolution, Round};
+use crate::search::{Budget, Kind};
 use crate::stats::median;
 use crate::timer::CacheState;
 
@@ -20,7 +21,7 @@ pub struct TuneOptions {
     pub resolution: Resolution,
     /// Measure again what is already known.
     pub force: bool,
-    /// Seed of the order inside a round; inputs have the seeds of their own names.
+    /// Seed of the order inside a round and of searches; inputs have the seeds of their own names.
     pub seed: u64,
     /// Where a whole round is one profile, runs in it are repeated until those of the fastest candidate last about this
     /// long, nanoseconds.
@@ -29,6 +30,29 @@ pub struct TuneOptions {
     pub max_runs: u32,
     /// What every timed run finds in the caches.
     pub cache_state: CacheState,
+    /// How to search where there are too many configs to race them all.
+    pub search: SearchOptions,
+}
+
+/// Settings of a search, which finds the configs that are raced where there are more than
+/// [`MAX_RACED`](super::MAX_RACED).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchOptions {
+    /// Who says which config comes next.
+    pub kind: Kind,
+    /// How many configs are tried, and for how long. At least one is tried.
+    pub budget: Budget,
+    /// Rounds in which a config that is tried runs beside the baseline.
+    pub rounds: u32,
+    /// The best configs that are raced afterwards.
+    pub finalists: usize,
+}
+
+impl Default for SearchOptions {
+    fn default() -> Self {
+        let budget = Budget { evaluations: Some(128), time: None };
+        Self { kind: Kind::Auto, budget, rounds: 1, finalists: 15 }
+    }
 }
 
 impl Default for TuneOptions {
@@ -43,6 +67,7 @@ impl Default for TuneOptions {
             sample_ns: 300_000,
             max_runs: 50,
             cache_state: CacheState::Warm,
+            search: SearchOptions::default(),
         }
     }
 }

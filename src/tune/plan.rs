@@ -8,6 +8,8 @@ use crate::config::Config;
 use crate::hlo::FoundLabel;
 use crate::registry::{Candidate, Invocation};
 
+use super::job::own_programs;
+
 /// One invocation to tune and how it came here.
 #[derive(Debug, Clone)]
 pub struct PlannedInvocation {
@@ -19,28 +21,46 @@ pub struct PlannedInvocation {
     pub how: String,
     /// What to know about the match, such as another device's recording.
     pub flags: Vec<String>,
+    /// The space that is to be searched besides, where it is too large to race all its configs.
+    pub space: Option<Arc<CandidateSpace>>,
 }
 
-/// Configs of a search space that are tried beside the recorded ones, at most.
-pub const MAX_FROM_SPACE: usize = 64;
+/// Configs of one call that are all raced; where there are more, a search finds those that are.
+pub const MAX_RACED: usize = 64;
 
 impl PlannedInvocation {
+    /// What can be raced where nothing can be searched: all that is recorded, and of the space as many configs as there is room.
+    pub(super) fn without_search(&self) -> Invocation {
+        let mut invocation = self.invocation.as_ref().clone();
+        let room = MAX_RACED.saturating_sub(own_programs(&invocation).len());
+        let known: BTreeSet<&Config> = self.invocation.candidates.iter().map(|candidate| &candidate.config).collect();
+        let of_space = self.space.iter().flat_map(|space| space.configs()).map_while(Result::ok);
+        let added = of_space.filter(|config| !known.contains(config)).take(room);
+        invocation.candidates.extend(added.map(|config| Candidate { config, program: None, not_lowered: None }));
+        invocation
+    }
+
     /// Adds the configs of a search space behind the recorded ones, without programs: for a timer that
-    /// [builds them](crate::timer::Timer::builds_programs). Configs that are recorded are not added again.
+    /// [builds them](crate::timer::Timer::builds_programs). Configs that are recorded are not added again. A space with which
+    /// there are more than [`MAX_RACED`] is kept, to be searched.
     pub fn extend_from(&mut self, space: &CandidateSpace) {
         let known: BTreeSet<&Config> = self.invocation.candidates.iter().map(|candidate| &candidate.config).collect();
+        let room = MAX_RACED.saturating_sub(own_programs(&self.invocation).len());
         let mut added = Vec::new();
-        for config in space.configs() {
+        let mut walk = space.configs();
+        while let Some(config) = walk.next() {
             match config {
                 Ok(config) if known.contains(&config) => {}
-                Ok(_) if added.len() == MAX_FROM_SPACE => {
-                    self.flags.push(format!("the search space has more configs; {MAX_FROM_SPACE} of them are tried"));
-                    break;
+                Ok(config) if added.len() < room => {
+                    added.push(Candidate { config, program: None, not_lowered: None });
                 }
-                Ok(config) => added.push(Candidate { config, program: None, not_lowered: None }),
-                Err(error) => {
+                Err(error) if !walk.gave_up() => {
                     self.flags.push(format!("the search space ends early: {error}"));
                     break;
+                }
+                Ok(_) | Err(_) => {
+                    self.space = Some(Arc::new(space.clone()));
+                    return;
                 }
             }
         }
@@ -73,8 +93,13 @@ mod tests {
             recorded_at: 0,
             recorder: String::new(),
         };
-        let mut planned =
-            PlannedInvocation { invocation: Arc::new(invocation), labels: vec![], how: String::new(), flags: vec![] };
+        let mut planned = PlannedInvocation {
+            invocation: Arc::new(invocation),
+            labels: vec![],
+            how: String::new(),
+            flags: vec![],
+            space: None,
+        };
         let text = r#"{"schema":1,"op":"op","parameters":{"block":[1,2,4,8]},"constraints":["block < 8"],"baseline":{"block":1}}"#;
         planned.extend_from(&CandidateSpace::parse("op.json", text).unwrap());
         let configs: Vec<_> = planned.invocation.candidates.iter().map(|c| c.config.to_string()).collect();

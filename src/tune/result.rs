@@ -12,7 +12,7 @@ use crate::label::{Direction, Evidence};
 use crate::stats::Interval;
 use crate::timer::Failure;
 
-use super::Spent;
+use super::{Searched, Spent};
 
 /// Version of the results' JSON.
 pub const RESULT_SCHEMA: u32 = 1;
@@ -149,6 +149,9 @@ pub struct OperationResult {
     /// Configs that cannot be told from the best.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tie_set: Vec<Config>,
+    /// How the candidates were found, where there were too many configs to race them all and they were searched in this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<Searched>,
     /// Every candidate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<CandidateResult>,

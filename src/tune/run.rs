@@ -12,13 +12,14 @@ use crate::samples::{CandidateRecord, JobRecord, Record};
 use crate::timer::{Failure, FailureKind, Timer};
 
 use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
-use super::job::{JobIdentity, Materialized, materialize};
+use super::job::{JobIdentity, Materialized, Workplace, materialize, own_programs};
 use super::measure::{Ended, Measuring};
 use super::rounds::JobRounds;
+use super::searching::{Course, Race};
 use super::spent::{Spent, nanoseconds};
 use super::{
-    AutotuningResult, ConfigTime, Event, Ledger, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status, TuneError,
-    TuneOptions,
+    AutotuningResult, ConfigTime, Event, Ledger, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status,
+    TuneError, TuneOptions,
 };
 
 /// Tunes planned invocations on one timer's device.
@@ -35,6 +36,16 @@ pub struct Autotuner<'a, 'e> {
     pub cancel: &'a AtomicBool,
     /// Told what happens.
     pub on_event: &'a mut (dyn FnMut(Event<'_>) + Send + 'e),
+}
+
+/// An entry that is in force, and its key.
+pub(super) type Decided = Option<(CacheKey, Arc<Entry>)>;
+
+/// Where an invocation stands in the plan.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) index: usize,
+    pub(super) of: usize,
 }
 
 /// What came of one planned invocation.
@@ -81,7 +92,12 @@ impl Autotuner<'_, '_> {
             operation.status = Status::Interrupted;
             "ended before it was begun".clone_into(&mut operation.reason);
         } else {
-            match self.tune(index, plan.len(), &planned.invocation, &mut operation) {
+            let place = Place { index, of: plan.len() };
+            let done = self.course(place, planned, &mut operation).and_then(|course| match course {
+                Course::Race(race) => self.tune(place, &race, &mut operation),
+                Course::Over(known) => Ok(known),
+            });
+            match done {
                 Ok(decided) => {
                     entry = decided;
                     published = self.ledger.publish_if_due();
@@ -109,7 +125,12 @@ impl Autotuner<'_, '_> {
                 }
                 _ => {
                     operation.status = Status::Planned;
-                    operation.reason = format!("{} candidates", planned.invocation.candidates.len());
+                    operation.reason = match own_programs(&planned.invocation).len() {
+                        many if planned.space.is_some() || many > MAX_RACED => {
+                            format!("a search over more than {MAX_RACED} configs")
+                        }
+                        _ => format!("{} candidates", planned.invocation.candidates.len()),
+                    };
                 }
             }
             result.operations.push(operation);
@@ -133,13 +154,8 @@ impl Autotuner<'_, '_> {
         }
     }
 
-    fn tune(
-        &mut self,
-        index: usize,
-        of: usize,
-        invocation: &Arc<Invocation>,
-        result: &mut OperationResult,
-    ) -> Result<Option<(CacheKey, Arc<Entry>)>, TuneError> {
+    fn tune(&mut self, place: Place, race: &Race, result: &mut OperationResult) -> Result<Decided, TuneError> {
+        let (Place { index, of }, invocation) = (place, &*race.invocation);
         // a missing program is the timer's to judge: some build programs themselves
         if let Err(reason @ NotRunnable::ValuesUnknown(_)) = invocation.runnable() {
             result.status = Status::ValuesUnknown;
@@ -225,13 +241,14 @@ impl Autotuner<'_, '_> {
         if distinct.len() == 1 && invocation.candidates.len() > 1 {
             "every candidate is the same program".clone_into(&mut result.reason);
         }
-        let Some(entry) = entry_of(invocation, &identity, &judgement, &rounds, &*self.timer, self.options.cache_state)
-        else {
-            return Ok(None);
-        };
-        if let Some(old) =
-            cached.filter(|old| same_job(old) && old.config == entry.config && result.rounds_measured == 0)
-        {
+        if let Some(reason) = race.all_failed.as_ref().filter(|_| judgement.outcome == Outcome::BaselineKept) {
+            result.reason.clone_from(reason);
+        }
+        let (cache_state, search) = (self.options.cache_state, race.search.clone());
+        let entry = entry_of(invocation, &identity, &judgement, &rounds, &*self.timer, cache_state, search);
+        let Some(entry) = entry else { return Ok(None) };
+        let is_same = |old: &Entry| old.config == entry.config && old.search() == entry.search();
+        if let Some(old) = cached.filter(|old| same_job(old) && is_same(old) && result.rounds_measured == 0) {
             return Ok(Some(known_before(result, identity.key, &old)));
         }
         let entry = Arc::new(entry);
@@ -249,19 +266,32 @@ impl Autotuner<'_, '_> {
         spent: &mut Spent,
     ) -> Result<u32, Ended> {
         let begin = Instant::now();
-        let scratch = tempfile::Builder::new()
-            .prefix("autotune-lowered-")
-            .tempdir()
-            .map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
-        let Materialized { job, unusable } =
-            match materialize(invocation, self.registry, self.options.cache_state, scratch.path())? {
-                Ok(materialized) => materialized,
-                Err(failure) => return Err(Ended::Failed(failure)),
-            };
+        let workplace = Workplace::new(invocation, self.registry)?.map_err(Ended::Failed)?;
         spent.inputs_ns = nanoseconds(begin.elapsed());
+        let options = self.options;
+        self.measure_at(&workplace, (options, false), &mut |_| true, (invocation, identity), rounds, spent)
+    }
+
+    /// The same in a folder that is there, with other options and only the events that are wanted.
+    pub(super) fn measure_at(
+        &mut self,
+        workplace: &Workplace,
+        (options, is_exact): (&TuneOptions, bool),
+        is_told: &mut dyn FnMut(&Event<'_>) -> bool,
+        (invocation, identity): (&Invocation, &JobIdentity),
+        rounds: &mut JobRounds,
+        spent: &mut Spent,
+    ) -> Result<u32, Ended> {
+        let outer = &mut *self.on_event;
+        let mut on_event = |event: Event<'_>| {
+            if is_told(&event) {
+                outer(event);
+            }
+        };
+        let Materialized { job, unusable } = materialize(invocation, self.registry, options.cache_state, workplace);
         for (candidate, failure) in unusable {
             if let Some(candidate) = job.candidates.get(candidate) {
-                (self.on_event)(Event::Failed { config: &candidate.config, failure: &failure });
+                on_event(Event::Failed { config: &candidate.config, failure: &failure });
             }
             rounds.failures.insert(candidate, failure);
         }
@@ -272,14 +302,15 @@ impl Autotuner<'_, '_> {
         Measuring {
             timer: &mut *self.timer,
             ledger: self.ledger,
-            options: self.options,
+            options,
             cancel: self.cancel,
-            on_event: &mut *self.on_event,
+            on_event: &mut on_event,
             identity,
             job: &job,
             rounds,
             forgiven: Default::default(),
             round_forgiven: false,
+            is_exact,
             spent,
         }
         .run()
@@ -292,11 +323,11 @@ impl Autotuner<'_, '_> {
         judge(&decided, candidates, &competing, identity.baseline, incumbent, &rules)
     }
 
-    fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
+    pub(super) fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
         Ok(self.ledger.cache().entry(key)?)
     }
 
-    fn job_record(&self, invocation: &Invocation, identity: &JobIdentity) -> JobRecord {
+    pub(super) fn job_record(&self, invocation: &Invocation, identity: &JobIdentity) -> JobRecord {
         JobRecord {
             job: identity.digest,
             device: self.timer.device().clone(),
@@ -338,6 +369,7 @@ pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
         speed_up: None,
         speed_up_interval: None,
         tie_set: Vec::new(),
+        search: None,
         candidates: Vec::new(),
         rounds_measured: 0,
         rounds_kept: 0,
@@ -348,14 +380,14 @@ pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
     }
 }
 
-fn known_before(result: &mut OperationResult, key: CacheKey, entry: &Arc<Entry>) -> (CacheKey, Arc<Entry>) {
+pub(super) fn known_before(result: &mut OperationResult, key: CacheKey, entry: &Arc<Entry>) -> (CacheKey, Arc<Entry>) {
     fill_from_entry(result, entry);
     result.status = Status::Cached;
     "known from before; nothing was measured (`--force` measures again)".clone_into(&mut result.reason);
     (key, Arc::clone(entry))
 }
 
-fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> String {
+pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> String {
     let of_baseline = rounds.failures.get(&identity.baseline);
     let first = of_baseline.or_else(|| rounds.failures.values().next());
     match (of_baseline, first) {

@@ -17,6 +17,8 @@ pub struct Spent {
     pub checking_ns: u64,
     /// Runs before the first round.
     pub warm_up_ns: u64,
+    /// Searching a space for the configs to race: everything that was done for it, which no other part counts.
+    pub searching_ns: u64,
     /// Rounds.
     pub measuring_ns: u64,
     /// Workers started again after failures.
@@ -30,8 +32,15 @@ pub struct Spent {
 impl Spent {
     /// All of it.
     pub fn total(&self) -> Duration {
-        let parts =
-            [self.inputs_ns, self.compile_ns, self.checking_ns, self.warm_up_ns, self.measuring_ns, self.waiting_ns];
+        let parts = [
+            self.inputs_ns,
+            self.compile_ns,
+            self.checking_ns,
+            self.warm_up_ns,
+            self.searching_ns,
+            self.measuring_ns,
+            self.waiting_ns,
+        ];
         Duration::from_nanos(parts.into_iter().fold(0, u64::saturating_add))
     }
 }
@@ -43,6 +52,7 @@ impl AddAssign for Spent {
             (&mut self.compile_ns, other.compile_ns),
             (&mut self.checking_ns, other.checking_ns),
             (&mut self.warm_up_ns, other.warm_up_ns),
+            (&mut self.searching_ns, other.searching_ns),
             (&mut self.measuring_ns, other.measuring_ns),
             (&mut self.waiting_ns, other.waiting_ns),
             (&mut self.compile_cpu_ns, other.compile_cpu_ns),

@@ -180,7 +180,13 @@ impl Timer for ScriptedTimer {
 }
 
 pub fn planned(invocation: &Arc<Invocation>) -> Vec<PlannedInvocation> {
-    vec![PlannedInvocation { invocation: Arc::clone(invocation), labels: vec![], how: "test".into(), flags: vec![] }]
+    vec![PlannedInvocation {
+        invocation: Arc::clone(invocation),
+        labels: vec![],
+        how: "test".into(),
+        flags: vec![],
+        space: None,
+    }]
 }
 
 /// Runs the tuner; `cancel_after` counts finished rounds.

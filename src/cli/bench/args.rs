@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::cli::args::FormatArg;
+use crate::cli::args::{FormatArg, strategy};
 use crate::search::Kind;
 
 #[derive(Debug, Subcommand)]
@@ -22,7 +22,7 @@ pub(in crate::cli) struct SearchArgs {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) seeds: u64,
     /// Only this strategy: auto, model, genetic, halving, random or exhaustive; may be given again
-    #[arg(long = "strategy", value_name = "NAME", value_parser = kind)]
+    #[arg(long = "strategy", value_name = "NAME", value_parser = strategy)]
     pub(super) strategies: Vec<Kind>,
     /// The axis ends where random search is this far from the median to the best time
     #[arg(long, value_name = "SHARE", default_value_t = crate::search::CUT_OFF, value_parser = share)]
@@ -39,13 +39,6 @@ pub(in crate::cli) struct SearchArgs {
     pub(super) peer_seconds: u32,
     #[command(flatten)]
     pub(super) format: FormatArg,
-}
-
-fn kind(text: &str) -> Result<Kind, String> {
-    Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-        format!("expected one of {}", known.join(", "))
-    })
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -190,6 +190,10 @@ impl Timer for KeepingTimer {
         self.timer.builds_programs()
     }
 
+    fn has_one_job_a_call(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         if self.index.invocations.iter().any(|invocation| invocation.is_of(job)) {
             let message = format!("holds profiles of {}:{} already; keep these elsewhere", job.op_id, job.call_key);

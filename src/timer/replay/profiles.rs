@@ -305,6 +305,10 @@ impl Timer for ProfileReplay {
         self.index.builds_programs
     }
 
+    fn has_one_job_a_call(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         self.end();
         let found = self.index.invocations.iter().enumerate().find(|(_, invocation)| invocation.is_of(job));

@@ -1,0 +1,124 @@
+//! One config beside the baseline: what a search is told of it, measured only where the sample log does not say.
+
+use std::ops::Range;
+
+use crate::decision::{DecisionRules, Round, Standing, paired_ratios, race};
+use crate::registry::Invocation;
+use crate::samples::Record;
+use crate::search::Outcome;
+use crate::stats::median;
+use crate::timer::{Failure, FailureKind};
+
+use super::job::{JobIdentity, Workplace};
+use super::measure::Ended;
+use super::rounds::JobRounds;
+use super::{Autotuner, Event, Spent, TuneOptions};
+
+/// What a config of a job of two did.
+pub(super) struct Tried {
+    pub(super) outcome: Outcome,
+    /// Whether it was measured for that.
+    pub(super) is_new: bool,
+    /// The kind of its failure and why, where it failed.
+    pub(super) failure: Option<(String, String)>,
+}
+
+/// A job of two over all times that a search asks for it.
+#[derive(Default)]
+pub(super) struct Pair {
+    rounds: Option<JobRounds>,
+    /// How often it was asked for.
+    asked: u32,
+}
+
+impl Autotuner<'_, '_> {
+    /// Tries the second candidate of an invocation of two, whose first is the baseline. The `n`-th time it is told its
+    /// `n`-th rounds, so that a strategy which asks again learns how a config's times scatter, in a resumed run too.
+    pub(super) fn try_pair(
+        &mut self,
+        invocation: &Invocation,
+        workplace: &Workplace,
+        pair: &mut Pair,
+    ) -> Result<Tried, Ended> {
+        let identity = JobIdentity::new(invocation, &*self.timer, self.options.cache_state)
+            .map_err(|reason| Ended::Failed(Failure::new(FailureKind::Protocol, reason)))?;
+        if identity.distinct().len() < 2 {
+            // the baseline under another name
+            return Ok(Tried { outcome: Outcome::Time(1.0), is_new: false, failure: None });
+        }
+        let each = self.options.search.rounds.max(1);
+        let before = pair.asked.saturating_mul(each);
+        pair.asked += 1;
+        let wanted = before.saturating_add(each);
+        // a race drops what is slower; here each config has as many rounds as any other, but for those that take a multiple of
+        // the baseline's time
+        let rules = DecisionRules { confidence: 1.0, ..self.options.rules };
+        let options = TuneOptions { rounds: wanted, budget: None, rules, ..self.options.clone() };
+        let (mut rounds, is_known) = match pair.rounds.take() {
+            Some(rounds) => (rounds, true),
+            None if self.options.force => (JobRounds::default(), false),
+            None => {
+                let history = self.ledger.history(identity.digest)?;
+                let is_known = history.job.is_some();
+                (JobRounds::from_history(history), is_known)
+            }
+        };
+        let (_, standing) = standing_of(&rounds, &identity, &rules);
+        let is_new = standing.contenders.len() > 1 && standing.rounds < wanted as usize;
+        if is_new {
+            if !is_known {
+                self.ledger.append(&Record::Job(Box::new(self.job_record(invocation, &identity))))?;
+            }
+            // what is measured here is counted as searching
+            let mut spent = Spent::default();
+            let mut is_told =
+                |event: &Event<'_>| matches!(event, Event::Failed { .. } | Event::Restarted { .. } | Event::Note(_));
+            self.measure_at(
+                workplace,
+                (&options, true),
+                &mut is_told,
+                (invocation, &identity),
+                &mut rounds,
+                &mut spent,
+            )?;
+        }
+        let told = told(&rounds, &identity, &rules, before as usize..wanted as usize).map_err(Ended::Failed)?;
+        pair.rounds = Some(rounds);
+        Ok(Tried { is_new, ..told })
+    }
+}
+
+/// What these rounds say of the one of two that is not the baseline; an error where the baseline is at fault.
+fn told(rounds: &JobRounds, identity: &JobIdentity, rules: &DecisionRules, of: Range<usize>) -> Result<Tried, Failure> {
+    let (baseline, config) = (identity.baseline, 1 - identity.baseline.min(1));
+    if let Some(failure) = rounds.failures.get(&baseline) {
+        let message = format!("the baseline failed: {}; `--force` tries again", failure.message);
+        return Err(Failure::new(failure.kind, message));
+    }
+    let failed = |kind: String, message: &str| {
+        Ok(Tried { outcome: Outcome::Failed, is_new: false, failure: Some((kind, message.to_owned())) })
+    };
+    if let Some(failure) = rounds.failures.get(&config) {
+        return failed(failure.kind.to_string(), &failure.message);
+    }
+    let (decided, standing) = standing_of(rounds, identity, rules);
+    let is_counted = |index: &usize| !standing.disturbance.set_aside.contains(index);
+    let counted: Vec<&Round> =
+        decided.iter().enumerate().filter(|(index, _)| is_counted(index)).map(|(_, round)| round).collect();
+    if counted.iter().all(|round| round.sample_ns(baseline).is_none()) {
+        let message = "the baseline gave no usable time: zero, negative or none at all";
+        return Err(Failure::new(FailureKind::Execute, message));
+    }
+    let ratios = paired_ratios(counted, config, baseline);
+    let own = ratios.get(of.start.min(ratios.len())..of.end.min(ratios.len()));
+    match own.and_then(median).or_else(|| median(&ratios)).map_or(Outcome::Failed, Outcome::of) {
+        Outcome::Failed => failed("no-time".to_owned(), "its samples are no times: zero, negative or none"),
+        outcome => Ok(Tried { outcome, is_new: false, failure: None }),
+    }
+}
+
+fn standing_of(rounds: &JobRounds, identity: &JobIdentity, rules: &DecisionRules) -> (Vec<Round>, Standing) {
+    let decided = rounds.to_decision(identity.same_as.len(), identity.baseline);
+    let standing = race(&decided, &rounds.competing(identity), identity.baseline, rules);
+    (decided, standing)
+}

@@ -1,0 +1,368 @@
+//! What is raced of an invocation: all of its configs, or where there are too many those that a search finds.
+//!
+//! A strategy of [`crate::search`] asks for a config; it is measured as a job of its own, beside the baseline
+//! ([`super::pair`]), and the strategy is told the ratio. All of that is in the sample log under the job of two: whoever asks
+//! again, a run that was killed or another strategy, is told what the log holds. The best are raced as ever.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::cache::{CacheKey, Entry, Tier};
+use crate::config::Config;
+use crate::digest::FieldHasher;
+use crate::registry::{Invocation, NotRunnable};
+use crate::search::{Budget, NoSpace, Outcome, Plan, Prior, start};
+use crate::stats::median;
+
+use super::choices::{Choices, only};
+use super::job::{JobIdentity, Workplace, own_programs};
+use super::measure::Ended;
+use super::pair::{Pair, Tried};
+use super::run::{Decided, Place, known_before};
+use super::spent::nanoseconds;
+use super::{Autotuner, Event, MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
+
+/// What is to be done for an invocation.
+pub(super) enum Course {
+    /// Its candidates are raced.
+    Race(Race),
+    /// It is over: known from before, or ended, as the result says.
+    Over(Decided),
+}
+
+/// Candidates to race, and how they came to be these.
+pub(super) struct Race {
+    pub(super) invocation: Arc<Invocation>,
+    /// Digest of the search that found them.
+    pub(super) search: Option<String>,
+    /// Why nothing but the baseline is left, where all that was tried failed.
+    pub(super) all_failed: Option<String>,
+}
+
+impl Race {
+    fn of_all(invocation: Arc<Invocation>) -> Course {
+        Course::Race(Self { invocation, search: None, all_failed: None })
+    }
+}
+
+/// What a search has come to so far.
+struct Search {
+    /// What the strategy was told, in that order.
+    told: Vec<(usize, Outcome)>,
+    pairs: HashMap<usize, Pair>,
+    first_failure: Option<String>,
+    searched: Searched,
+}
+
+impl Autotuner<'_, '_> {
+    /// Says what is to be raced, and searches for it where that is not all there is.
+    pub(super) fn course(
+        &mut self,
+        place: Place,
+        planned: &PlannedInvocation,
+        result: &mut OperationResult,
+    ) -> Result<Course, TuneError> {
+        let invocation = &planned.invocation;
+        let recorded = own_programs(invocation).len();
+        let is_small = planned.space.is_none() && recorded <= MAX_RACED;
+        let is_not_run = matches!(invocation.runnable(), Err(NotRunnable::ValuesUnknown(_)));
+        let has_baseline = invocation.candidates.iter().any(|candidate| candidate.config == invocation.baseline);
+        if is_small || is_not_run || !has_baseline {
+            return Ok(Race::of_all(Arc::clone(invocation)));
+        }
+        if self.timer.has_one_job_a_call() {
+            let raced = planned.without_search();
+            let (tried, why) = (raced.candidates.len(), "profiles are kept or read for one race of each call");
+            result.flags.push(format!("{tried} of its configs are tried and none is searched for: {why}"));
+            return Ok(Race::of_all(Arc::new(raced)));
+        }
+        let alone = only(invocation, [invocation.baseline.clone()]);
+        let Ok(identity) = JobIdentity::new(&alone, &*self.timer, self.options.cache_state) else {
+            return Ok(Race::of_all(Arc::clone(invocation)));
+        };
+        let digest = self.search_digest(&identity, planned);
+        let cached = self.cached(&identity.key)?;
+        if let Some((entry, tier)) = &cached
+            && !self.options.force
+            && *tier != Tier::Seed
+            && entry.search() == Some(digest.as_str())
+        {
+            return self.searched_before(invocation, digest, identity.key, entry, result);
+        }
+        if let Err(error) = self.options.search.budget.check(None) {
+            result.reason = error.to_string();
+            return Ok(Course::Over(None));
+        }
+        let begin = Instant::now();
+        let choices = match self.choices(planned, &mut result.flags) {
+            Ok(choices) => choices,
+            Err(error) => {
+                result.reason = error.to_string();
+                return Ok(Course::Over(None));
+            }
+        };
+        let course = if choices.space.count() <= MAX_RACED {
+            let known: Vec<&Config> = invocation.candidates.iter().map(|candidate| &candidate.config).collect();
+            let added = choices.configs().filter(|config| !known.contains(&config));
+            let all: Vec<Config> = known.iter().map(|&config| config.clone()).chain(added).collect();
+            Ok(Race::of_all(Arc::new(only(invocation, all))))
+        } else {
+            let cached = cached.map(|(entry, _)| entry.config.clone());
+            self.search(place, invocation, choices, (&identity.key, cached, digest), result)
+        };
+        result.spent.searching_ns = nanoseconds(begin.elapsed());
+        course
+    }
+
+    /// The configs to choose from: without the space where that cannot be searched.
+    fn choices(&self, planned: &PlannedInvocation, flags: &mut Vec<String>) -> Result<Choices, NoSpace> {
+        let builds_programs = self.timer.builds_programs();
+        Choices::new(planned, builds_programs, self.options.seed).or_else(|error| {
+            let Some(_) = &planned.space else { return Err(error) };
+            flags.push(format!("the search space cannot be searched: {error}"));
+            Choices::new(&PlannedInvocation { space: None, ..planned.clone() }, builds_programs, self.options.seed)
+        })
+    }
+
+    /// Searches, and says what came of it.
+    fn search(
+        &mut self,
+        place: Place,
+        invocation: &Invocation,
+        mut choices: Choices,
+        (key, cached, digest): (&CacheKey, Option<Config>, String),
+        result: &mut OperationResult,
+    ) -> Result<Course, TuneError> {
+        let mut search = self.begin_search(place, invocation, &choices);
+        let ended = self.run_search(invocation, &mut choices, key, &mut search);
+        search.searched.configs = choices.space.count();
+        search.searched.ended = match &ended {
+            Ok(ended) => *ended,
+            Err(Ended::Interrupted) => SearchEnd::Interrupted,
+            Err(_) => SearchEnd::Failed,
+        };
+        let course = match ended {
+            Ok(_) => {
+                Ok(Course::Race(search.to_race(invocation, &choices, cached, self.options.search.finalists, digest)))
+            }
+            Err(Ended::Interrupted) => {
+                result.status = Status::Interrupted;
+                "ended by the user; what was tried is kept".clone_into(&mut result.reason);
+                Ok(Course::Over(None))
+            }
+            Err(Ended::Failed(failure)) => {
+                result.reason = failure.to_string();
+                result.failure = Some(failure);
+                Ok(Course::Over(None))
+            }
+            Err(Ended::Fatal(error)) => Err(error),
+        };
+        result.search = Some(search.searched);
+        course
+    }
+
+    /// The race that the same search led to; its samples may be judged by other rules now.
+    fn searched_before(
+        &self,
+        invocation: &Invocation,
+        digest: String,
+        key: CacheKey,
+        entry: &Arc<Entry>,
+        result: &mut OperationResult,
+    ) -> Result<Course, TuneError> {
+        let job = entry.provenance.as_ref().map(|provenance| provenance.job);
+        let record = job.map(|job| self.ledger.history(job)).transpose()?.and_then(|history| history.job);
+        let Some(record) = record else {
+            return Ok(Course::Over(Some(known_before(result, key, entry))));
+        };
+        let raced = only(invocation, record.candidates.into_iter().map(|candidate| candidate.config));
+        Ok(Course::Race(Race { invocation: Arc::new(raced), search: Some(digest), all_failed: None }))
+    }
+
+    /// What makes two searches the same: what makes samples comparable, the configs, and how they are searched.
+    fn search_digest(&self, identity: &JobIdentity, planned: &PlannedInvocation) -> String {
+        let options = &self.options.search;
+        let mut hasher = FieldHasher::new("search-v1");
+        hasher.field(identity.digest.as_bytes());
+        for candidate in &planned.invocation.candidates {
+            hasher.field(candidate.config.as_str().as_bytes());
+            let program = candidate.program.as_ref().map(|program| program.semantic_digest);
+            hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
+        }
+        let space = planned.space.as_ref().map(|space| space.to_digest());
+        hasher.field(space.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
+        let (evaluations, time) = (options.budget.evaluations, options.budget.time);
+        let how = format!(
+            "{} {} {evaluations:?} {time:?} {} {}",
+            options.kind.name(),
+            self.options.seed,
+            options.rounds,
+            options.finalists
+        );
+        hasher.field(how.as_bytes()).finish().to_string()
+    }
+
+    fn begin_search(&mut self, Place { index, of }: Place, invocation: &Invocation, choices: &Choices) -> Search {
+        let (configs, sampled) = (choices.space.count(), choices.is_sample);
+        let name = format!("{}:{}", invocation.op_id, invocation.call_key);
+        (self.on_event)(Event::Searching { index, of, name, configs, sampled });
+        let searched = Searched {
+            strategy: self.options.search.kind.name().to_owned(),
+            seed: self.options.seed,
+            configs,
+            sampled,
+            evaluations: 0,
+            reused: 0,
+            failed: 0,
+            failures: BTreeMap::new(),
+            best_ratio: None,
+            ended: SearchEnd::Budget,
+        };
+        // that the baseline takes its own time need not be measured
+        let told = choices.space.find(&invocation.baseline).map(|point| (point, Outcome::Time(1.0)));
+        Search { told: told.into_iter().collect(), pairs: HashMap::new(), first_failure: None, searched }
+    }
+
+    fn run_search(
+        &mut self,
+        invocation: &Invocation,
+        choices: &mut Choices,
+        key: &CacheKey,
+        search: &mut Search,
+    ) -> Result<SearchEnd, Ended> {
+        let workplace = Workplace::new(invocation, self.registry)?.map_err(Ended::Failed)?;
+        let options = &self.options.search;
+        let priors = self.priors(key)?;
+        let begin = Instant::now();
+        loop {
+            let plan = Plan {
+                space: &choices.space,
+                seed: self.options.seed,
+                budget: options.budget.evaluations,
+                priors: &priors,
+            };
+            let mut strategy = start(options.kind, &plan);
+            for &(point, outcome) in &search.told {
+                strategy.tell(point, outcome);
+            }
+            loop {
+                if self.cancel.load(Ordering::Relaxed) {
+                    return Err(Ended::Interrupted);
+                }
+                let is_spent = search.left(&options.budget, begin.elapsed()) == Some(0);
+                if is_spent && search.searched.evaluations > 0 {
+                    return Ok(SearchEnd::Budget);
+                }
+                let Some(point) = strategy.ask() else { return Ok(SearchEnd::Exhausted) };
+                let config = choices.space.config(point);
+                let tried = if config == invocation.baseline {
+                    Tried { outcome: Outcome::Time(1.0), is_new: false, failure: None }
+                } else {
+                    let pair = only(invocation, [invocation.baseline.clone(), config.clone()]);
+                    self.try_pair(&pair, &workplace, search.pairs.entry(point).or_default())?
+                };
+                strategy.tell(point, tried.outcome);
+                search.take(point, &config, tried);
+                let (done, best) = (search.searched.evaluations, search.searched.best_ratio);
+                let left = search.left(&options.budget, begin.elapsed());
+                let of = left.map(|left| done.saturating_add(left).min(choices.space.count()).max(done));
+                (self.on_event)(Event::Evaluated { done, of, best });
+                if choices.grows_after(search.told.len()) {
+                    break;
+                }
+            }
+            drop(strategy);
+            let best: Vec<usize> = search.ranked().into_iter().map(|(_, point)| point).collect();
+            choices.grow(&best);
+        }
+    }
+
+    /// What is cached of the same operation, whatever the call, the device and the direction: the nearest first, and
+    /// the entries themselves before what is tied with them.
+    fn priors(&self, key: &CacheKey) -> Result<Vec<Prior>, TuneError> {
+        let mut entries = self.ledger.cache().entries()?;
+        entries.retain(|(other, ..)| other.op_id == key.op_id);
+        entries.sort_by_key(|(other, ..)| {
+            (other.device != key.device, other.direction != key.direction, other.call_key != key.call_key)
+        });
+        let best = entries.iter().map(|(_, entry, _)| &entry.config);
+        let tied = entries.iter().filter_map(|(_, entry, _)| entry.provenance.as_ref());
+        let mut priors: Vec<Prior> = Vec::new();
+        for config in best.chain(tied.flat_map(|provenance| &provenance.tie_set)) {
+            if !priors.iter().any(|prior| prior.config == *config) {
+                priors.push(Prior { config: config.clone(), relative: 1.0 });
+            }
+        }
+        Ok(priors)
+    }
+}
+
+impl Search {
+    fn take(&mut self, point: usize, config: &Config, tried: Tried) {
+        self.told.push((point, tried.outcome));
+        self.searched.evaluations += 1;
+        self.searched.reused += usize::from(!tried.is_new);
+        if let Outcome::Time(ratio) = tried.outcome {
+            self.searched.best_ratio = Some(self.searched.best_ratio.map_or(ratio, |best| best.min(ratio)));
+        }
+        if let Some((kind, message)) = tried.failure {
+            self.first_failure.get_or_insert_with(|| format!("{} with {kind}: {message}", config.to_brief()));
+            self.searched.failed += 1;
+            *self.searched.failures.entry(kind).or_default() += 1;
+        }
+    }
+
+    /// How many evaluations there will be yet, where that is known. What the log held costs next to nothing, and says nothing of
+    /// what measuring costs.
+    fn left(&self, budget: &Budget, spent: Duration) -> Option<usize> {
+        let Searched { evaluations, reused, .. } = &self.searched;
+        let by_count = budget.evaluations.map(|budget| budget.saturating_sub(*evaluations));
+        let by_time = Budget { evaluations: None, ..*budget }.left(evaluations - reused, spent);
+        by_count.into_iter().chain(by_time).min()
+    }
+
+    /// The points that have a time, each with the median of its ratios, the best first.
+    fn ranked(&self) -> Vec<(f64, usize)> {
+        let mut ratios: BTreeMap<usize, Option<Vec<f64>>> = BTreeMap::new();
+        for &(point, outcome) in &self.told {
+            let of_point = ratios.entry(point).or_insert_with(|| Some(Vec::new()));
+            match (outcome, of_point) {
+                (Outcome::Time(ratio), Some(ratios)) => ratios.push(ratio),
+                (_, of_point) => *of_point = None,
+            }
+        }
+        let known = ratios.into_iter().filter_map(|(point, ratios)| Some((median(&ratios?)?, point)));
+        let mut ranked: Vec<(f64, usize)> = known.collect();
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        ranked
+    }
+
+    /// The baseline, what is cached, and the best, in an order that does not depend on their times: the same ones are the
+    /// same job.
+    fn to_race(
+        &self,
+        invocation: &Invocation,
+        choices: &Choices,
+        cached: Option<Config>,
+        finalists: usize,
+        digest: String,
+    ) -> Race {
+        let is_known = |config: &Config| {
+            invocation.candidates.iter().any(|candidate| candidate.config == *config)
+                || choices.space.find(config).is_some()
+        };
+        let best = self.ranked().into_iter().map(|(_, point)| choices.space.config(point));
+        let best = best.filter(|config| *config != invocation.baseline).take(finalists);
+        let mut configs: Vec<Config> = best.chain(cached.filter(is_known)).collect();
+        configs.retain(|config| *config != invocation.baseline);
+        configs.sort();
+        configs.dedup();
+        let first = self.first_failure.as_ref().filter(|_| self.searched.failed == self.searched.evaluations);
+        let all_failed = first
+            .map(|first| format!("all {} configs that were tried failed, the first {first}", self.searched.failed));
+        let raced = only(invocation, std::iter::once(invocation.baseline.clone()).chain(configs));
+        Race { invocation: Arc::new(raced), search: Some(digest), all_failed }
+    }
+}

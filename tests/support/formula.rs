@@ -1,0 +1,207 @@
+//! A timer that builds every program and takes its times from a formula of the config. Simulated: no device.
+
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use autotune_lowered::array::{ArraySpec, Fill};
+use autotune_lowered::candidates::CandidateSpace;
+use autotune_lowered::config::Config;
+use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
+use autotune_lowered::label::Direction;
+use autotune_lowered::registry::{Argument, Candidate, Invocation, Registry, Target};
+use autotune_lowered::timer::{Failure, Job, OutputArray, Prepared, Source, Timer};
+use autotune_lowered::tune::{
+    Autotuner, AutotuningResult, Event, Ledger, OperationResult, PlannedInvocation, TuneOptions,
+};
+
+/// What a config does when one of the timer's methods is called for it.
+pub type Behaviour = Box<dyn FnMut(&Config, &str) -> Result<(), Failure> + Send>;
+
+pub struct FormulaTimer {
+    pub device: DeviceFingerprint,
+    pub ns: fn(&Config) -> u64,
+    pub behaviour: Behaviour,
+    /// Whose outputs are wrong.
+    pub is_wrong: fn(&Config) -> bool,
+    /// The configs of each job that was begun, but for the first, which is the baseline.
+    pub jobs: Vec<Vec<Config>>,
+    pub calls: u64,
+    pub has_one_job_a_call: bool,
+    pub restarts: u64,
+    /// Nanoseconds inside the timer.
+    pub spent: Arc<AtomicU64>,
+    job: Option<Job>,
+}
+
+impl FormulaTimer {
+    pub fn new(ns: fn(&Config) -> u64) -> Self {
+        let identity =
+            DeviceIdentity { platform: "cpu".into(), device_kind: "formula".into(), hardware: BTreeMap::new() };
+        Self {
+            device: DeviceFingerprint { identity, environment: Environment::default() },
+            ns,
+            behaviour: Box::new(|_, _| Ok(())),
+            is_wrong: |_| false,
+            jobs: Vec::new(),
+            calls: 0,
+            has_one_job_a_call: false,
+            restarts: 0,
+            spent: Arc::default(),
+            job: None,
+        }
+    }
+
+    pub fn behaving(mut self, behaviour: impl FnMut(&Config, &str) -> Result<(), Failure> + Send + 'static) -> Self {
+        self.behaviour = Box::new(behaviour);
+        self
+    }
+
+    /// The configs that were tried one by one, in that order.
+    pub fn tried(&self) -> Vec<Config> {
+        self.jobs.iter().filter(|job| job.len() == 1).map(|job| job[0].clone()).collect()
+    }
+
+    fn call(&mut self, candidate: usize, method: &str) -> Result<Config, Failure> {
+        self.calls += 1;
+        let config = self.job.as_ref().unwrap().candidates[candidate].config.clone();
+        (self.behaviour)(&config, method).map(|()| config)
+    }
+}
+
+impl Timer for FormulaTimer {
+    fn name(&self) -> &str {
+        "formula"
+    }
+
+    fn source(&self) -> Source {
+        Source::HostWall
+    }
+
+    fn device(&self) -> &DeviceFingerprint {
+        &self.device
+    }
+
+    fn builds_programs(&self) -> bool {
+        true
+    }
+
+    fn has_one_job_a_call(&self) -> bool {
+        self.has_one_job_a_call
+    }
+
+    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        let begin = Instant::now();
+        assert!(job.inputs.iter().all(|input| input.path.exists()), "the inputs are there");
+        self.jobs.push(job.candidates.iter().skip(1).map(|candidate| candidate.config.clone()).collect());
+        self.job = Some(job.clone());
+        self.spent.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
+        self.call(candidate, "prepare")?;
+        Ok(Prepared { compile_ns: 1, cpu_ns: 0, reused: false })
+    }
+
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        let config = self.call(candidate, "measure")?;
+        let base = (self.ns)(&config);
+        Ok((0..u64::from(runs)).map(|run| base + base / 1000 * ((self.calls * 7 + run * 3) % 5)).collect())
+    }
+
+    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+        let begin = Instant::now();
+        let config = self.call(candidate, "outputs")?;
+        let path = self.job.as_ref().unwrap().scratch.join(format!("out-{candidate}"));
+        let value: f32 = if (self.is_wrong)(&config) { 2.0 } else { 1.0 };
+        std::fs::write(&path, value.to_le_bytes().repeat(4)).unwrap();
+        self.spent.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        Ok(vec![OutputArray { spec: "f32[4]".parse().unwrap(), path }])
+    }
+
+    fn epoch(&self) -> u32 {
+        self.restarts as u32
+    }
+
+    fn restart(&mut self, _without: &[usize]) -> Result<(), Failure> {
+        self.restarts += 1;
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.job = None;
+    }
+}
+
+/// A call whose only recorded config is the baseline, with a space to extend it.
+pub fn planned(call_key: &str, space: &CandidateSpace) -> PlannedInvocation {
+    let baseline = space.baseline().clone();
+    let invocation = Invocation {
+        target: Target::Platform("cpu".into()),
+        op_id: "op@v1".into(),
+        call_key: call_key.into(),
+        direction: Direction::Forward,
+        arguments: vec![Argument {
+            name: "x".into(),
+            spec: "f32[4]".parse::<ArraySpec>().unwrap(),
+            fill: Fill::Normal { scale: 1.0 },
+            donated: false,
+        }],
+        static_arguments: BTreeMap::new(),
+        baseline: baseline.clone(),
+        candidates: vec![Candidate { config: baseline, program: None, not_lowered: None }],
+        recorded_on: None,
+        recorded_at: 1,
+        recorder: "tests".into(),
+    };
+    let mut planned = PlannedInvocation {
+        invocation: Arc::new(invocation),
+        labels: vec![],
+        how: "test".into(),
+        flags: vec![],
+        space: None,
+    };
+    planned.extend_from(space);
+    planned
+}
+
+/// Runs the tuner; `on_evaluated` is told how many configs were tried and may set the flag that ends the run.
+pub fn tune_with(
+    plan: &[PlannedInvocation],
+    timer: &mut dyn Timer,
+    ledger: &Ledger,
+    options: &TuneOptions,
+    mut on_evaluated: impl FnMut(usize, &AtomicBool) + Send,
+) -> AutotuningResult {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = Registry::create_or_open(folder.path()).unwrap();
+    let cancel = AtomicBool::new(false);
+    let mut on_event = |event: Event<'_>| {
+        if let Event::Evaluated { done, .. } = event {
+            on_evaluated(done, &cancel);
+        }
+    };
+    let mut tuner = Autotuner { registry: &registry, timer, ledger, options, cancel: &cancel, on_event: &mut on_event };
+    let (result, error) = tuner.run(plan);
+    assert!(error.is_none(), "{error:?}");
+    result
+}
+
+pub fn tune_one(
+    planned: &PlannedInvocation,
+    timer: &mut dyn Timer,
+    ledger: &Ledger,
+    options: &TuneOptions,
+) -> OperationResult {
+    let mut result = tune_with(std::slice::from_ref(planned), timer, ledger, options, |_, _| {});
+    result.operations.remove(0)
+}
+
+/// Ends the run after so many configs.
+pub fn after(count: usize) -> impl FnMut(usize, &AtomicBool) + Send {
+    move |done, cancel| cancel.store(done >= count, Ordering::Relaxed)
+}
