@@ -48,12 +48,18 @@ impl Field<'_> {
         noise.deviation() * MEDIAN_WIDTH / (n.max(1) as f64).sqrt()
     }
 
+    /// How much further than one median the luckiest of all is from the truth: the normal quantile of 1 - p/m is about
+    /// the root of z² + 2 ln m, z that of 1 - p.
+    fn best_of_many(&self) -> f64 {
+        (1.0 + 2.0 * (self.competing.saturating_sub(1).max(1) as f64).ln() / (2.576 * 2.576)).sqrt()
+    }
+
     /// Whether a candidate is called better than the baseline: by the minimum improvement, by more than can be told
     /// apart, and beyond doubt.
     pub(super) fn beats(&self, candidate: usize, noise: &Noise, resolution: f64) -> bool {
         let gains = self.differences(self.baseline, candidate);
         // the one is a part of the baseline's time, the other a ratio that may be any number above one
-        let least = (-(1.0 - self.rules.min_improvement).ln()).max(resolution.ln_1p());
+        let least = (-(1.0 - self.rules.min_improvement).ln()).max(resolution.ln_1p() * self.best_of_many());
         candidate != self.baseline
             && gains.len() >= self.rules.min_rounds.max(1)
             && median(&gains).is_some_and(|gain| gain >= least)

@@ -57,8 +57,7 @@ impl JobRounds {
     }
 
     /// One sample a candidate and round: the fastest of its runs, since what comes between only ever adds time. Candidates
-    /// that are out have none. The baseline at both ends of a round is its sentinel; what it is compared by is its sample in
-    /// between, since a round's first runs come after a pause and are slower.
+    /// that are out have none. The baseline at both ends of a round is its sentinel.
     pub(super) fn to_decision(&self, candidates: usize, baseline: usize) -> Vec<Round> {
         let to_round = |round: &RoundRecord| {
             let (inner, sentinel_ns) = match round.samples.as_slice() {
@@ -77,6 +76,10 @@ impl JobRounds {
                 if let (Some(slot), false) = (samples_ns.get_mut(sample.candidate), is_out) {
                     *slot = fastest(sample);
                 }
+            }
+            // of the baseline's three samples the middle one: all others are compared with it
+            if let (Some([begin, end]), Some(Some(own))) = (sentinel_ns, samples_ns.get_mut(baseline)) {
+                *own = own.clamp(begin.min(end), begin.max(end));
             }
             Round { epoch: round.epoch, samples_ns, sentinel_ns }
         };
@@ -114,7 +117,7 @@ mod tests {
         let decided = rounds.to_decision(2, 0);
         assert_eq!(
             (decided[2].samples_ns.as_slice(), decided[2].sentinel_ns),
-            (&[Some(5.0), Some(9.0)][..], Some([6.0, 8.0]))
+            (&[Some(6.0), Some(9.0)][..], Some([6.0, 8.0]))
         );
         // a round that was cut short has no end
         rounds.push(round(3, vec![sample(0, &[6]), sample(0, &[7]), sample(1, &[9])]));
