@@ -238,7 +238,7 @@ fn operations_are_shared_among_devices() {
     assert_eq!(result["operations"].as_array().unwrap().len(), 4);
     for operation in result["operations"].as_array().unwrap() {
         // six rounds of two programs side by side on two cores need not tell them apart; each was measured
-        assert_eq!(operation["rounds_measured"], 6, "{operation}");
+        assert!(operation["rounds_measured"].as_u64() >= Some(6), "{operation}");
     }
     for (list, expected) in [("0,0", "no list of devices"), ("1-0", "no list"), ("a", "no list"), ("0,7", "device 7")] {
         let refused = run(&cache, &[&module, "--plugin", &plugin, "--devices", list]);
