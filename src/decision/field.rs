@@ -57,12 +57,17 @@ impl Field<'_> {
     /// Whether a candidate is called better than the baseline: by the minimum improvement, by more than can be told
     /// apart, and beyond doubt.
     pub(super) fn beats(&self, candidate: usize, noise: &Noise, resolution: f64) -> bool {
+        self.seems_better(candidate, resolution)
+            && slower(&self.differences(self.baseline, candidate), noise) * WIN_ERROR >= self.competing as f64
+    }
+
+    /// The same but for the doubt.
+    pub(super) fn seems_better(&self, candidate: usize, resolution: f64) -> bool {
         let gains = self.differences(self.baseline, candidate);
         // the one is a part of the baseline's time, the other a ratio that may be any number above one
         let least = (-(1.0 - self.rules.min_improvement).ln()).max(resolution.ln_1p() * self.best_of_many());
         candidate != self.baseline
             && gains.len() >= self.rules.min_rounds.max(1)
             && median(&gains).is_some_and(|gain| gain >= least)
-            && slower(&gains, noise) * WIN_ERROR >= self.competing as f64
     }
 }

@@ -61,6 +61,8 @@ pub struct Standing {
     pub dropped: BTreeMap<usize, Dropped>,
     /// Why no further round is needed, if so.
     pub settled: Option<Settled>,
+    /// Whether the leader seems to beat the baseline but not beyond doubt: more rounds would tell.
+    pub is_in_doubt: bool,
     /// Rounds that count of the contender that has the fewest.
     pub rounds: usize,
     /// What the baseline's repetitions tell.
@@ -113,7 +115,9 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
     let resolution = field.half_width(&noise, of_leader).exp_m1().max(rules.resolution);
     let settled = leader.and_then(|leader| settled(&field, &contenders, leader, &noise, resolution));
     let rounds = contenders.iter().map(|&candidate| field.differences(candidate, baseline).len()).min().unwrap_or(0);
-    Standing { contenders, leader, dropped, settled, rounds, disturbance, resolution, noise }
+    let is_in_doubt =
+        leader.is_some_and(|leader| field.seems_better(leader, resolution) && !field.beats(leader, &noise, resolution));
+    Standing { contenders, leader, dropped, settled, is_in_doubt, rounds, disturbance, resolution, noise }
 }
 
 fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Option<DropReason> {

@@ -20,6 +20,8 @@ use super::{Event, Ledger, TuneError, TuneOptions};
 const RUNS: u32 = 3;
 /// Time that a race may take in any case, of the programs' own: it costs nothing beside their compilation.
 const LEAST_TIME_NS: u64 = 150_000_000;
+/// How many times that time where a winner is in sight but in doubt.
+const IN_DOUBT: u64 = 4;
 /// How many times the rounds asked for there may be, where a race that is not settled has time left.
 const MOST_ROUNDS: usize = 20;
 /// Runs of a candidate before the first round, where one profile holds them all.
@@ -148,6 +150,7 @@ impl Measuring<'_, '_> {
             let active = standing.contenders.clone();
             let lone = active.len() < 2 && self.identity.distinct().len() > 1;
             let late = self.options.budget.is_some_and(|budget| begin.elapsed() >= budget);
+            let time = if standing.is_in_doubt { time.saturating_mul(IN_DOUBT) } else { time };
             let enough = standing.rounds >= self.options.rounds as usize
                 && (standing.rounds >= most || self.spent.running_ns >= time);
             let is_settled = standing.settled.is_some() && !self.is_exact;
