@@ -166,7 +166,7 @@ fn a_killed_run_loses_no_written_round_and_goes_on() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
-    let mut child = started(&cache, &plugin, "[2/4] blocked_matmul@v1:97c0056ebd3eafab: round 2 of at most 10");
+    let mut child = started(&cache, &plugin, "[2/4] blocked_matmul@v1:97c0056ebd3eafab: round 2 of 10");
     child.kill().unwrap();
     child.wait().unwrap();
 
@@ -188,7 +188,7 @@ fn ctrl_c_ends_with_what_is_decided() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
-    let child = started(&cache, &plugin, "[2/4] blocked_matmul@v1:97c0056ebd3eafab: round 2 of at most 10");
+    let child = started(&cache, &plugin, "[2/4] blocked_matmul@v1:97c0056ebd3eafab: round 2 of 10");
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));

@@ -64,15 +64,17 @@ impl Progress {
                 }
             }
             Event::Round { done, of, contenders } => {
-                self.advance(MEASURING, u64::from(*done), u64::from(*of));
+                self.advance(MEASURING, u64::from(*done), u64::from(*of.max(done)));
                 let is_smaller = *contenders < self.programs;
                 if let (Some(bar), true) = (&self.bar, is_smaller) {
                     bar.set_prefix(format!("{} ({contenders} left)", self.head));
                 }
-                // five lines an operation are enough where nothing can be redrawn
-                if done % of.div_ceil(5) == 0 || done == of {
+                // five lines an operation are enough where nothing can be redrawn, and few more where it goes on
+                let step = if done <= of { of.div_ceil(5) } else { 2 * of };
+                if done % step.max(1) == 0 || done == of {
+                    let of = if done <= of { format!(" of {of}") } else { ", not settled yet".to_owned() };
                     let left = if is_smaller { format!(", {contenders} candidates left") } else { String::new() };
-                    self.plain(&format!("{}: round {done} of at most {of}{left}", self.head));
+                    self.plain(&format!("{}: round {done}{of}{left}", self.head));
                 }
             }
             Event::Failed { config, failure } => {

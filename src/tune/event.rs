@@ -71,7 +71,7 @@ pub enum Event<'a> {
     Round {
         /// Rounds done.
         done: u32,
-        /// The most rounds that there will be.
+        /// The rounds asked for; a race that is not settled by then may go on.
         of: u32,
         /// Candidates that were measured in it.
         contenders: usize,

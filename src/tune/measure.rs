@@ -173,7 +173,7 @@ impl Measuring<'_, '_> {
                 None => {
                     measured += 1;
                     let done = self.rounds.count();
-                    (self.on_event)(Event::Round { done, of: self.options.rounds.max(done), contenders: active.len() });
+                    (self.on_event)(Event::Round { done, of: self.options.rounds, contenders: active.len() });
                 }
                 Some(Fault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
                 Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,
