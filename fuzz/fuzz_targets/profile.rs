@@ -12,14 +12,16 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(execution.start_ps <= execution.end_ps);
         if execution.layout != Layout::ModuleLines {
             assert!(execution.busy_ps <= execution.span_ps);
-            let total: u64 = execution.operations.iter().map(|operation| operation.total_ps).fold(0, u64::saturating_add);
+            let total: u64 =
+                execution.operations.iter().map(|operation| operation.total_ps).fold(0, u64::saturating_add);
             assert!(execution.busy_ps <= total);
         }
     }
     for plane in space.planes() {
         for semantics in [Semantics::Seed, Semantics::Mended] {
             let regex = regex::bytes::Regex::new("e").ok();
-            let profiler = Profiler { prefix_filter: String::new(), event_filter_regex: regex, ..Profiler::new(semantics) };
+            let profiler =
+                Profiler { prefix_filter: String::new(), event_filter_regex: regex, ..Profiler::new(semantics) };
             let timings = profiler.timings(plane, &time);
             assert!(timings.samples.values().flatten().all(|seconds| *seconds >= 0.0));
         }

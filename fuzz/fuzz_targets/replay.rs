@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use autotune_lowered::registry::Direction;
 use autotune_lowered::timer::replay::{ProfileIndex, Recording};
-use autotune_lowered::timer::{Job, JobCandidate, ReplayTimer, Timer};
+use autotune_lowered::timer::{CacheState, Job, JobCandidate, ReplayTimer, Timer};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         .iter()
         .take(4)
         .map(|invocation| Job {
-                recipe: None,
+            recipe: None,
             op_id: invocation.op_id.clone(),
             call_key: invocation.call_key.clone(),
             direction: Direction::Forward,
@@ -34,6 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
                 .take(8)
                 .map(|candidate| JobCandidate { config: candidate.config.clone(), program: None })
                 .collect(),
+            cache_state: CacheState::Warm,
             scratch: FOLDER.path().to_owned(),
         })
         .collect();

@@ -383,6 +383,7 @@ impl WorkerClient {
     }
 
     /// A handle of the supervisor's process, which never means another one: to end it from another thread.
+    #[cfg(feature = "pjrt")]
     pub(crate) fn process_handle(&self) -> io::Result<std::os::fd::OwnedFd> {
         let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("a process id out of range"))?;
