@@ -36,7 +36,8 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
         assert!(number("median_ns") > 1000.0 && (0.0..4.0).contains(&number("resolution")), "{point}");
         assert!(number("claimed") > 0.0 && number("rounds") >= 6.0 && number("copies") == 3.0, "{point}");
         let wins = &point["false_wins"];
-        assert_eq!(wins["decisions"], 6, "{point}");
+        // the six pairs over all rounds, and over each half where a short program had time for more rounds
+        assert!([6, 18].contains(&wins["decisions"].as_u64().unwrap()), "{point}");
         assert!(wins["at_default"].as_u64() <= wins["at_zero"].as_u64(), "{point}");
     }
     let kept: Value = serde_json::from_slice(&fs::read(cache.join(FILE)).unwrap()).unwrap();
