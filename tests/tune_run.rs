@@ -354,3 +354,31 @@ fn a_run_publishes_what_it_decided_and_says_where_it_cannot() {
         matches!(result.notes.as_slice(), [note] if note.contains("not published") && note.contains(SNAPSHOT_FILE))
     );
 }
+
+#[test]
+fn a_budget_too_small_for_the_fewest_rounds_decides_nothing_and_more_time_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+    let hasty = TuneOptions { budget: Some(std::time::Duration::from_nanos(1)), ..options() };
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &hasty, None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!((operation.status, operation.rounds_measured), (Status::Failed, 0));
+    assert!(operation.reason.contains("0 rounds in the budget of 1ns, 6 are needed"), "{}", operation.reason);
+    assert!(ledger.cache().memory().entries().unwrap().is_empty());
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1));
+}
+
+#[test]
+fn times_that_are_none_keep_the_baseline_or_decide_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
+    for (ns, status) in [([10 * MS, 0], Status::BaselineKept), ([0, 10 * MS], Status::Failed)] {
+        let ledger = Ledger::in_memory(vec![]);
+        let mut timer = ScriptedTimer::new(&ns);
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+        assert_eq!(result.operations[0].status, status, "{ns:?}: {}", result.operations[0].reason);
+    }
+}
