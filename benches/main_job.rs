@@ -58,8 +58,8 @@ fn main_job(runs: usize) {
         force.push(timed(|| tune(&["--force"])));
         nothing.push(timed(|| tune(&[])));
     }
-    row("first run: 24 programs compiled, 4 × 20 rounds", &first);
-    row("`--force`: executables kept, 4 × 20 rounds", &force);
+    row("first run: 24 programs compiled, 4 races", &first);
+    row("`--force`: executables kept, 4 races", &force);
     row("nothing new", &nothing);
 }
 
