@@ -370,7 +370,9 @@ fn a_hang_costs_one_candidate() {
         assert_eq!(timer.measure(1, 3).unwrap().len(), 3);
         let failure = timer.measure(0, 1).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Timeout);
-        assert_eq!(failure.message, "no answer to `measure` within 700ms, the time limit of a call");
+        // a plugin may say anything while it hangs
+        let expected = "no answer to `measure` within 700ms, the time limit of a call";
+        assert!(failure.message.starts_with(expected), "{failure}");
         assert!(failure.needs_restart());
         assert_eq!(timer.measure(1, 1).unwrap_err().kind, FailureKind::Device, "gone until restarted");
         timer.restart(&[0]).unwrap();

@@ -98,6 +98,17 @@ fn a_crash_is_named_by_its_signal_and_its_last_words() {
 }
 
 #[test]
+fn what_a_worker_warned_of_earlier_is_no_reason() {
+    let (kind, message) = costs_one_candidate("warned-hang", limits());
+    let expected = "no answer to `measure` within 600ms, the time limit of a call";
+    assert_eq!((kind, message.as_str()), (FailureKind::Timeout, expected));
+    let (kind, message) = costs_one_candidate("warned-segv", limits());
+    assert_eq!((kind, message.as_str()), (FailureKind::Crash, "the worker died of SIGSEGV during `measure`"));
+    let (_, message) = costs_one_candidate("warned-abort", limits());
+    assert!(message.contains("its stderr: F0000 thunk.cc:7] Check failed"), "{message}");
+}
+
+#[test]
 fn a_hang_ends_at_the_limit() {
     for mode in ["hang", "spin", "flood"] {
         let start = Instant::now();

@@ -81,10 +81,14 @@ impl WorkerCommand {
 struct Tail {
     head: Vec<u8>,
     bytes: VecDeque<u8>,
+    /// Of all that was pushed, how much the current request found here.
+    earlier: usize,
+    pushed: usize,
 }
 
 impl Tail {
     fn push(&mut self, bytes: &[u8]) {
+        self.pushed += bytes.len();
         let to_head = HEAD_BYTES.saturating_sub(self.head.len()).min(bytes.len());
         let (head, bytes) = bytes.split_at(to_head);
         self.head.extend_from_slice(head);
@@ -97,15 +101,28 @@ impl Tail {
         let (front, back) = self.bytes.as_slices();
         String::from_utf8_lossy(&[&self.head, front, back].concat()).into_owned()
     }
+
+    /// What came since the current request was sent.
+    fn to_recent_text(&self) -> String {
+        let (front, back) = self.bytes.as_slices();
+        let kept = [&self.head, front, back].concat();
+        let recent = kept.len().saturating_sub(self.pushed - self.earlier);
+        String::from_utf8_lossy(kept.get(recent..).unwrap_or_default()).into_owned()
+    }
 }
 
 /// The line of a worker's stderr that most likely says why it died: stack traces follow the reason.
 pub(crate) fn telling_line(stderr: &str) -> Option<String> {
+    let said = || stderr.lines().rev().find(|line| !line.trim().is_empty() && !is_chatter(line));
+    reason_line(stderr).or_else(|| Some(one_line(said()?, 300)))
+}
+
+/// The last line that names a reason of dying.
+fn reason_line(stderr: &str) -> Option<String> {
     const REASONS: [&str; 7] =
         ["Check failed", "Unknown flag", "panicked at", "terminate called", "Fatal", "FATAL", "Error: "];
-    let lines = || stderr.lines().rev().filter(|line| !line.trim().is_empty());
-    let reason = lines().find(|line| REASONS.iter().any(|reason| line.contains(reason)));
-    Some(one_line(reason.or_else(|| lines().find(|line| !is_chatter(line)))?, 300))
+    let line = stderr.lines().rev().find(|line| REASONS.iter().any(|reason| line.contains(reason)))?;
+    Some(one_line(line, 300))
 }
 
 /// JSON holds paths in UTF-8 alone; no candidate can help that.
@@ -239,6 +256,8 @@ impl WorkerClient {
         if self.gone {
             return Err(Failure::new(FailureKind::Device, "the worker is gone: it must be restarted"));
         }
+        self.drain_stderr();
+        self.tail.earlier = self.tail.pushed;
         let deadline = Instant::now() + limit;
         let mut unsent = bytes;
         let mut scanned = 0;
@@ -367,11 +386,13 @@ impl WorkerClient {
         self.ended(kind, message)
     }
 
-    /// Makes sure that the worker is gone; the failure carries the end of its stderr.
+    /// Makes sure that the worker is gone; the failure carries what it said of the reason: the warnings that it gave
+    /// before this request explain nothing.
     fn ended(&mut self, kind: FailureKind, message: String) -> Failure {
         self.drain_stderr();
         self.kill();
-        match telling_line(&self.tail.to_text()) {
+        let said = telling_line(&self.tail.to_recent_text());
+        match said.or_else(|| reason_line(&self.tail.to_text())) {
             Some(line) => Failure::new(kind, format!("{message}; its stderr: {line}")),
             None => Failure::new(kind, message),
         }
