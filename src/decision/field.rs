@@ -43,6 +43,16 @@ impl Field<'_> {
         Noise::of(self.seen, contenders, leader)
     }
 
+    /// The noise that keeps contenders from being told apart; that of all where only one and the baseline are left.
+    pub(super) fn noise_of_contest(&self, contenders: &[usize], leader: usize) -> Noise {
+        let besides = |candidate: &usize| *candidate != self.baseline && *candidate != leader;
+        let others: Vec<usize> = contenders.iter().copied().filter(besides).collect();
+        if others.is_empty() || leader == self.baseline {
+            return self.noise(contenders, leader);
+        }
+        Noise::between(self.seen, &others, leader)
+    }
+
     /// How far a median over `n` rounds may be from the truth.
     pub(super) fn half_width(&self, noise: &Noise, n: usize) -> f64 {
         noise.deviation() * MEDIAN_WIDTH / (n.max(1) as f64).sqrt()

@@ -21,10 +21,17 @@ pub struct Noise {
 impl Noise {
     /// The noise of some candidates' differences to another one, and of the baseline to itself inside rounds.
     pub fn of(rounds: &[&Round], candidates: &[usize], leader: usize) -> Self {
-        let mut changes: Vec<f64> = rounds.iter().filter_map(|round| round.swing()).map(f64::abs).collect();
-        for &candidate in candidates.iter().filter(|candidate| **candidate != leader) {
-            changes.extend(changes_of(&log_ratios(rounds.iter().copied(), candidate, leader)));
-        }
+        let swings = rounds.iter().filter_map(|round| round.swing()).map(f64::abs);
+        Self::sorted(swings.chain(changes_between(rounds, candidates, leader)).collect())
+    }
+
+    /// The noise of some candidates' differences to another one alone: programs that use several cores may scatter ten
+    /// times as much as the baseline beside them.
+    pub(super) fn between(rounds: &[&Round], candidates: &[usize], leader: usize) -> Self {
+        Self::sorted(changes_between(rounds, candidates, leader).collect())
+    }
+
+    fn sorted(mut changes: Vec<f64>) -> Self {
         changes.sort_unstable_by(|a, b| b.total_cmp(a));
         Self { changes }
     }
@@ -52,6 +59,11 @@ impl Noise {
         }
         thresholds
     }
+}
+
+fn changes_between(rounds: &[&Round], candidates: &[usize], leader: usize) -> impl Iterator<Item = f64> {
+    let others = candidates.iter().copied().filter(move |&candidate| candidate != leader);
+    others.flat_map(move |candidate| changes_of(&log_ratios(rounds.iter().copied(), candidate, leader)))
 }
 
 fn changes_of(differences: &[f64]) -> Vec<f64> {

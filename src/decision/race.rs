@@ -111,9 +111,10 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
     let field = Field { seen: &counted, baseline, competing: competing.len(), rules };
     let leader = field.leader(&contenders);
     let noise = leader.map(|leader| field.noise(&contenders, leader)).unwrap_or_default();
+    let contest = leader.map(|leader| field.noise_of_contest(&contenders, leader)).unwrap_or_default();
     let of_leader = leader.map_or(0, |leader| field.differences(leader, baseline).len());
-    let resolution = field.half_width(&noise, of_leader).exp_m1().max(rules.resolution);
-    let settled = leader.and_then(|leader| settled(&field, &contenders, leader, &noise, resolution));
+    let resolution = field.half_width(&contest, of_leader).exp_m1().max(rules.resolution);
+    let settled = leader.and_then(|leader| settled(&field, &contenders, leader, [&noise, &contest], resolution));
     let rounds = contenders.iter().map(|&candidate| field.differences(candidate, baseline).len()).min().unwrap_or(0);
     let is_in_doubt =
         leader.is_some_and(|leader| field.seems_better(leader, resolution) && !field.beats(leader, &noise, resolution));
@@ -136,7 +137,13 @@ fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Opt
     (slower(&differences, noise) * (1.0 - field.rules.confidence) >= others).then_some(DropReason::Slower)
 }
 
-fn settled(field: &Field<'_>, contenders: &[usize], leader: usize, noise: &Noise, resolution: f64) -> Option<Settled> {
+fn settled(
+    field: &Field<'_>,
+    contenders: &[usize],
+    leader: usize,
+    [noise, contest]: [&Noise; 2],
+    resolution: f64,
+) -> Option<Settled> {
     let (baseline, rules) = (field.baseline, field.rules);
     let others = || contenders.iter().copied().filter(|&candidate| candidate != baseline && candidate != leader);
     // the least that a candidate's time over another one's may be in truth, as a logarithm
@@ -144,7 +151,7 @@ fn settled(field: &Field<'_>, contenders: &[usize], leader: usize, noise: &Noise
         let differences = field.differences(candidate, to);
         let enough = differences.len() >= rules.min_rounds.max(1);
         let middle = crate::stats::median(&differences).filter(|_| enough)?;
-        Some(middle - field.half_width(noise, differences.len()))
+        Some(middle - field.half_width(contest, differences.len()))
     };
     let cannot_be_faster = |candidate: usize, to: usize| {
         least(candidate, to).is_some_and(|least| least >= (1.0 - rules.min_improvement).ln())

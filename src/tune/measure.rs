@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::decision::{Standing, is_look, is_stationary, race};
+use crate::decision::{Settled, Standing, is_look, is_stationary, race};
 use crate::samples::{CandidateSamples, Record, RoundRecord};
 use crate::timer::{Failure, FailureKind, Job, Timer};
 
@@ -20,8 +20,14 @@ use super::{Event, Ledger, TuneError, TuneOptions};
 const RUNS: u32 = 3;
 /// Time that a race may take in any case, of the programs' own: it costs nothing beside their compilation.
 const LEAST_TIME_NS: u64 = 150_000_000;
-/// How many times that time where a winner is in sight but in doubt.
+/// How many times that time where ties are coarse: it tells configs apart that would be called equal one day and not the
+/// next.
+const COARSE_TIMES: u64 = 8;
+/// Ties are coarse where the resolution is above this and the minimum improvement.
+const COARSE: f64 = 0.05;
+/// How many times the time of the rounds asked for where a winner is in sight but in doubt, and how many times the least.
 const IN_DOUBT: u64 = 4;
+const IN_DOUBT_LEAST: u64 = 10;
 /// How many times the rounds asked for there may be, where a race that is not settled has time left.
 const MOST_ROUNDS: usize = 20;
 /// Runs of a candidate before the first round, where one profile holds them all.
@@ -134,8 +140,8 @@ impl Measuring<'_, '_> {
         let most = self.options.rounds as usize * if is_short { 1 } else { MOST_ROUNDS };
         let mut attempts = most * 3 / 2 + 2 * self.job.candidates.len();
         let one_run_each = sampling.iter().fold(0, |sum: u64, sampling| sum.saturating_add(sampling.run_ns));
-        let time = u64::from(self.options.rounds).saturating_mul(one_run_each).max(LEAST_TIME_NS);
-        let time = time.saturating_add(self.spent.running_ns);
+        let asked = u64::from(self.options.rounds).saturating_mul(one_run_each);
+        let before = self.spent.running_ns;
         let (mut standing, mut failures) = (self.standing(), self.rounds.failures.len());
         loop {
             // in between the looks nobody leaves the race but who fails
@@ -150,10 +156,17 @@ impl Measuring<'_, '_> {
             let active = standing.contenders.clone();
             let lone = active.len() < 2 && self.identity.distinct().len() > 1;
             let late = self.options.budget.is_some_and(|budget| begin.elapsed() >= budget);
-            let time = if standing.is_in_doubt { time.saturating_mul(IN_DOUBT) } else { time };
-            let enough = standing.rounds >= self.options.rounds as usize
-                && (standing.rounds >= most || self.spent.running_ns >= time);
-            let is_settled = standing.settled.is_some() && !self.is_exact;
+            let time = if standing.is_in_doubt {
+                asked.saturating_mul(IN_DOUBT).max(IN_DOUBT_LEAST * LEAST_TIME_NS)
+            } else {
+                asked.max(if self.is_coarse(&standing) { COARSE_TIMES } else { 1 } * LEAST_TIME_NS)
+            };
+            let is_over = standing.rounds >= most || self.spent.running_ns.saturating_sub(before) >= time;
+            let enough = standing.rounds >= self.options.rounds as usize && is_over;
+            let is_settled = match standing.settled {
+                Some(Settled::Tied) => is_short || is_over || !self.is_coarse(&standing),
+                settled => settled.is_some(),
+            } && !self.is_exact;
             if is_settled || enough || lone || late || attempts == 0 {
                 return Ok(measured);
             }
@@ -179,6 +192,12 @@ impl Measuring<'_, '_> {
                 Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,
             }
         }
+    }
+
+    /// Whether configs are left that are told apart only roughly.
+    fn is_coarse(&self, standing: &Standing) -> bool {
+        let others = standing.contenders.iter().filter(|&&candidate| candidate != self.identity.baseline);
+        others.count() > 1 && standing.resolution > self.options.rules.min_improvement.max(COARSE)
     }
 
     /// Where the race stands after all rounds, those of earlier runs included.
