@@ -3,9 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use crate::cache::StoreError;
+use crate::decision::Round;
 use crate::device::MatchMode;
 use crate::label::Evidence;
 use crate::registry::NotRunnable;
+use crate::stats::median;
 use crate::timer::{Failure, FailureKind};
 use crate::tune::{Autotuner, CopiesError, Event, PlannedInvocation, Shard, Spent, TuneError};
 
@@ -33,29 +35,21 @@ pub struct Gate<'g, 'a, 'e> {
     pub on_checked: &'g mut dyn FnMut(&OperationCheck),
 }
 
-/// Where an operation stands before anything is measured.
-enum Course {
-    /// There is nothing to measure.
-    Over,
-    /// The entry is measured.
-    Measure(Expected),
-}
-
 impl Gate<'_, '_, '_> {
     /// Checks every planned invocation of the shard. What fails costs one operation; an error stops the check and stands
     /// beside what was found before it.
     pub fn run(&mut self, plan: &[PlannedInvocation]) -> (CheckResult, Option<TuneError>) {
         let mut result = self.nothing_yet();
-        let mut courses = Vec::new();
+        let mut courses = Vec::with_capacity(plan.len());
         for planned in plan {
             let mut operation = draft(planned);
             match self.course(planned, &mut operation) {
-                Ok(course) => courses.push((planned, operation, course)),
+                Ok(expected) => courses.push((planned, operation, expected)),
                 Err(error) => return (result, Some(error.into())),
             }
         }
         // of the whole module, so that its shards together keep to the error
-        result.compared = courses.iter().filter(|(.., course)| matches!(course, Course::Measure(_))).count();
+        result.compared = courses.iter().filter(|(.., expected)| expected.is_some()).count();
         result.odds_needed = result.compared.max(1) as f64 / self.false_alarms;
         let is_mine = |planned: &PlannedInvocation| {
             let invocation = &planned.invocation;
@@ -64,8 +58,8 @@ impl Gate<'_, '_, '_> {
         courses.retain(|(planned, ..)| is_mine(planned));
         let of = courses.len();
         let mut stopped_by = None;
-        for (index, (planned, mut operation, course)) in courses.into_iter().enumerate() {
-            if let Course::Measure(expected) = course {
+        for (index, (planned, mut operation, expected)) in courses.into_iter().enumerate() {
+            if let Some(expected) = expected {
                 if stopped_by.is_some() {
                     "not begun: the check was stopped by an error".clone_into(&mut operation.reason);
                 } else if self.tuner.cancel.load(Ordering::Relaxed) {
@@ -114,8 +108,12 @@ impl Gate<'_, '_, '_> {
         }
     }
 
-    /// Looks up what is cached, and says at once where there is nothing to measure.
-    fn course(&self, planned: &PlannedInvocation, operation: &mut OperationCheck) -> Result<Course, StoreError> {
+    /// Looks up what is cached; nothing where there is nothing to measure, which the operation then says.
+    fn course(
+        &self,
+        planned: &PlannedInvocation,
+        operation: &mut OperationCheck,
+    ) -> Result<Option<Expected>, StoreError> {
         let invocation = &planned.invocation;
         let timer = &*self.tuner.timer;
         let (op_id, key, direction) = (&invocation.op_id, &invocation.call_key, Some(invocation.direction));
@@ -125,7 +123,7 @@ impl Gate<'_, '_, '_> {
             Err(reason) => {
                 operation.verdict = Verdict::Missing;
                 operation.reason = reason;
-                return Ok(Course::Over);
+                return Ok(None);
             }
         };
         operation.stale.clone_from(&expected.stale);
@@ -139,14 +137,14 @@ impl Gate<'_, '_, '_> {
             operation.verdict = if expected.stale.is_empty() { Verdict::Holds } else { Verdict::Stale };
             operation.reason =
                 format!("it is the baseline's {what}: there is nothing to lose and nothing was measured");
-            return Ok(Course::Over);
+            return Ok(None);
         }
         // a missing program is the timer's to judge: some build programs themselves
         if let Err(reason @ NotRunnable::ValuesUnknown(_)) = invocation.runnable() {
             operation.reason = reason.to_string();
-            return Ok(Course::Over);
+            return Ok(None);
         }
-        Ok(Course::Measure(expected))
+        Ok(Some(expected))
     }
 
     /// Measures until it is clear, in at most [`MOST_SERIES`] series: one that shows no change is enough.
@@ -198,10 +196,10 @@ impl Gate<'_, '_, '_> {
         Ok(())
     }
 
-    fn limits(&self, rounds: &[crate::decision::Round], expected: &Expected, compared: usize) -> Limits {
+    fn limits(&self, rounds: &[Round], expected: &Expected, compared: usize) -> Limits {
         let options = self.tuner.options;
         let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(0)).collect();
-        let known = crate::stats::median(&times).map_or(0.0, |ns| options.resolution.at(ns));
+        let known = median(&times).map_or(0.0, |ns| options.resolution.at(ns));
         let margin = margin(options.rules.min_improvement, options.rules.resolution.max(known), compared);
         Limits::new(expected.interval(), margin)
     }
