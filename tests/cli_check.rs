@@ -1,7 +1,7 @@
 //! `check` as CI starts it: verdicts, exit codes, JUnit and annotations. Times are simulated by `replay` or played by a
 //! worker.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 #[path = "support/program.rs"]
 mod program;
@@ -304,6 +304,41 @@ fn a_worker_of_ones_own_is_measured_again_in_a_second_process() {
     assert_eq!(ended.code, i32::from(exit::INTERRUPTED), "{}", ended.stderr);
     let result = ended.json();
     assert_eq!((&result["interrupted"], &result["operations"][0]["verdict"]), (&json!(true), &json!("failed")));
+}
+
+/// On a real runtime: an entry that promises a hundredth of the baseline's time, which nothing keeps.
+#[test]
+fn the_real_runtime_is_asked_in_two_processes() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::tuned();
+    let only = "blocked_matmul@v1:4a92df18023cfca8";
+    let file = place.path("entries.json");
+    let export = ["cache", "export", "--format", "json", file.to_str().unwrap()];
+    assert_eq!(run(&place.path("cache"), &export).code, 0);
+    let mut entries: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let device = run(&place.path("none"), &["device", "--plugin", plugin.to_str().unwrap(), "--format", "json"]).json();
+    let device = &device["plugins"][0]["devices"][0];
+    for entry in entries["entries"].as_array_mut().unwrap() {
+        entry["device"] = device["identity"].clone();
+        let provenance = &mut entry["provenance"];
+        provenance["environment"] = device["environment"].clone();
+        provenance["source"] = json!("host-wall");
+        provenance["ratio"] = json!(0.01);
+        provenance["interval"] = json!({"low": 0.009, "high": 0.011, "confidence": 0.95});
+    }
+    fs::write(&file, entries.to_string()).unwrap();
+    let cache = place.path("promised");
+    assert_eq!(run(&cache, &["cache", "import", "--format", "json", file.to_str().unwrap()]).code, 0);
+    let module = module();
+    let arguments = ["check", &module, "--only", only, "--plugin", plugin.to_str().unwrap(), "--format", "json"];
+    let check = run(&cache, &arguments);
+    assert_eq!(check.code, REGRESSED, "{}", check.stderr);
+    let operation = &check.json()["operations"][0];
+    // of forty rounds a busy machine may disturb some once too often
+    let rounds = operation["rounds"].as_u64().unwrap();
+    assert!(operation["processes"] == 2 && (12..=40).contains(&rounds), "{operation}");
+    assert!(operation["stale"].is_null() && operation["ratio"].as_f64().unwrap() > 0.02, "{operation}");
+    assert!(operation["baseline_ns"].as_f64().unwrap() > 1000.0, "{operation}");
 }
 
 /// A result with every verdict, whose names and reasons are these.
