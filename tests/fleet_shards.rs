@@ -8,6 +8,7 @@ mod program;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -224,6 +225,20 @@ fn a_label_that_nobody_recorded_is_told_by_one_part() {
     let talk =
         all_at_once((0..3).map(|part| place.shell(&format!("examples/fleet/tune-part.sh {part} 3"), &own)).collect());
     assert_eq!(talk.iter().filter(|talk| talk.contains("trying again would not help")).count(), 1, "{talk:?}");
+}
+
+/// What a queue does to a job whose time is up.
+#[test]
+fn a_part_that_is_ended_lets_the_tuner_end() {
+    let place = Place::new();
+    let stub = "trap 'echo ended; exit 130' TERM\necho started\nwhile :; do read -r -t 60 <> <(:) || :; done";
+    place.program("autotune-lowered", stub);
+    let mut child = place.shell("exec examples/fleet/tune-part.sh 0 1", &example_variables()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("started"));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+    assert_eq!(lines.next().as_deref(), Some("ended"));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 /// A queue that runs each task at once, as Slurm would: from a copy of the script, in the folder it was submitted from.

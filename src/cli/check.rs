@@ -182,7 +182,7 @@ fn write_table(out: &mut dyn Write, result: &CheckResult) -> std::io::Result<()>
             operation.interval.map_or_else(dash, |interval| format!("{:.3}–{:.3}", interval.low, interval.high)),
         ]);
         if operation.verdict != Verdict::Holds || operation.ratio.is_none() {
-            grid.line(&format!("{}: {}", operation.verdict.name(), operation.reason));
+            grid.line(&operation.reason);
         }
         for line in operation.stale.iter().chain(&operation.flags) {
             grid.line(&format!("note: {line}"));

@@ -1,7 +1,7 @@
 //! The regression check: cached configs measured again beside their baselines.
 //!
 //! [`Gate`] looks up what is cached for each planned call, measures it again as the tuner measures, and says what became
-//! of it ([`Verdict`]). It changes no cache: only samples are kept. [`look`] is the pure part: rounds in, change and odds
+//! of it ([`Verdict`]). It changes no cache: only samples are kept. [`look()`] is the pure part: rounds in, change and odds
 //! out; `docs/fleet.md` says what the verdicts mean and how often an alarm is false. [`write_junit`] and
 //! [`write_annotations`] tell the result to CI.
 
