@@ -45,6 +45,8 @@ pub mod measure;
 pub mod tune;
 
 #[cfg(feature = "tuner")]
+pub mod gate;
+#[cfg(feature = "tuner")]
 pub mod report;
 #[cfg(feature = "tuner")]
 pub mod selftest;

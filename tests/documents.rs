@@ -49,6 +49,7 @@ fn every_member_of_the_json_is_documented() {
     let measure = ["measure", "tests/data/timer/add.mlir", "--mode", "kernels", "--per-kernel", "--iterations", "4"];
     for arguments in [
         &[module.as_str(), "--timer", &timer][..],
+        &["check", &module, "--timer", &timer],
         &["scan", &module],
         &["cache", "ls"],
         &["registry", "ls", &registry],

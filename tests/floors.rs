@@ -28,6 +28,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("timer", 3),
     ("measure", 4),
     ("tune", 4),
+    ("gate", 5),
     ("report", 5),
     ("selftest", 5),
     ("cli", 6),

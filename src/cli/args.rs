@@ -12,7 +12,9 @@ use crate::timer::CacheState;
 use crate::tune::SearchOptions;
 
 use super::bench::BenchCommand;
+use super::check::CheckArgs;
 use super::exit;
+use super::plan::PlanArgs;
 
 /// An offline autotuner for lowered HLO computations.
 #[derive(Debug, Parser)]
@@ -61,6 +63,8 @@ pub(super) enum Command {
     /// Read profiles that JAX or XLA wrote (docs/profiles.md)
     #[command(subcommand)]
     Profile(ProfileCommand),
+    /// Measure cached configs again and fail where one regressed: a gate for CI (docs/fleet.md)
+    Check(CheckArgs),
     /// Time one program's kernels under a profiler (docs/profiles.md)
     Measure(MeasureArgs),
     /// Run programs against themselves: what this machine can tell apart (docs/decisions.md)
@@ -197,9 +201,8 @@ pub(super) struct TuneArgs {
     /// these, or `-` for standard input
     #[arg(value_name = "MODULE")]
     pub module: Option<PathBuf>,
-    /// Folder of recorded invocations [default: `registry` beside the module]
-    #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
-    pub registry: Option<PathBuf>,
+    #[command(flatten)]
+    pub plan: PlanArgs,
     #[command(flatten)]
     pub cache: CacheArgs,
     /// Keep results in memory and in the output only
@@ -226,17 +229,6 @@ pub(super) struct TuneArgs {
     /// Folder of search spaces that go before those shipped; they feed workers that build programs themselves
     #[arg(long, value_name = "DIR")]
     pub candidates: Option<PathBuf>,
-    /// Whose recordings may stand for this device's: exact, kind or any
-    #[arg(long = "match", value_name = "MODE", default_value = "exact")]
-    pub match_mode: MatchMode,
-    /// Only this operation (`op@vN`), or this call of it (`op@vN:key`); may be given again
-    #[arg(long, value_name = "OP[:KEY]")]
-    pub only: Vec<String>,
-    /// What to do with a label that only kept its operation's name
-    #[arg(long, value_enum, default_value_t = ByNameArg::Few)]
-    pub by_name: ByNameArg,
-    #[command(flatten)]
-    pub labels: LabelArgs,
     /// The most interleaved rounds of each operation, six at least; what is settled before takes fewer
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: u32,
@@ -317,7 +309,7 @@ fn device_list(text: &str) -> Result<DeviceList, String> {
 }
 
 /// A part of one: at least zero, below one.
-fn part(text: &str) -> Result<f64, String> {
+pub(super) fn part(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..1.0).contains(&value) => Ok(value),
         _ => Err("expected a number of at least 0 and below 1, such as 0.02".to_owned()),
@@ -325,7 +317,7 @@ fn part(text: &str) -> Result<f64, String> {
 }
 
 /// A time in seconds above zero.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds above zero, such as 30 or 0.5".to_owned())
 }

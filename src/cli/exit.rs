@@ -16,6 +16,8 @@ pub const BAD_INPUT: u8 = 4;
 pub const DEVICE_TROUBLE: u8 = 5;
 /// The cache cannot be used: locked by another process, unwritable, full disk.
 pub const CACHE_TROUBLE: u8 = 6;
+/// A cached config regressed, is no better than the baseline any more, or fails.
+pub const REGRESSED: u8 = 7;
 /// The run was ended by Ctrl-C; what was decided is committed.
 pub const INTERRUPTED: u8 = 130;
 
@@ -28,5 +30,6 @@ pub const TABLE: &[(u8, &str)] = &[
     (BAD_INPUT, "an input cannot be used, or stdout cannot be written"),
     (DEVICE_TROUBLE, "the plugin, device or worker cannot be used"),
     (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable or full"),
+    (REGRESSED, "`check`: a cached config regressed, is no longer better than the baseline, or fails"),
     (INTERRUPTED, "ended by Ctrl-C; what was decided is kept"),
 ];

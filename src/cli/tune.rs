@@ -12,37 +12,29 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::decision::DecisionRules;
 use crate::hlo::Scan;
 use crate::label::split_op_id;
-use crate::matching::{ByName, Matching, match_labels};
-use crate::registry::{Invocation, Registry};
 use crate::report::{time_line, write_json, write_result};
 use crate::timer::pjrt::{HOST_CLOCK, PjrtTimer};
 use crate::timer::{
     CommandTimer, Failure, FailureKind, KeepingTimer, Limits, Metric, ProfileReplay, ReplayTimer, Source, Timer,
 };
 use crate::tune::{
-    Autotuner, AutotuningResult, Event, Ledger, MissedLabel, OperationResult, PlannedInvocation, Spent, Status,
-    TuneOptions, run_on_devices,
+    Autotuner, AutotuningResult, Event, Ledger, OperationResult, Spent, Status, TuneOptions, run_on_devices,
 };
 
-use super::args::{ByNameArg, DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
+use super::args::{DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
 use super::fault::Fault;
 use super::progress::Progress;
-use super::{cache, candidates, device, exit, registry, scan, selftest};
+use super::{cache, candidates, device, exit, plan, selftest};
 
 /// Tunes a module and prints the result.
 pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let Some(module) = &args.module else {
         return Err(Fault::new(exit::USAGE, "name a module, or see `--help`"));
     };
-    let scan = scan::scan_module(module, &args.labels)?;
-    scan::refuse_truncated(&scan, module)?;
-    for diagnosis in &scan.diagnosis {
-        tracing::warn!("{}: {}", diagnosis.code, diagnosis.message);
-    }
-    if scan.labels.is_empty() {
-        return nothing_matched(&scan, args, out);
-    }
-    let registry = registry::open(&registry_folder(args, module)?)?;
+    let source = match args.plan.read(module)? {
+        Ok(source) => source,
+        Err(scan) => return nothing_matched(&scan, args.format.format, out),
+    };
     let cancel = cancel_flag()?;
     // the cache comes first: a locked or broken one is known before a device is started
     let ledger = if args.no_persist || args.dry_run {
@@ -58,18 +50,12 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let of_timer = timer.notes().to_vec();
     let builds_programs = timer.builds_programs();
     let (resolution, of_selftest) = selftest::known_resolution(&args.cache, &**timer, args.cache_state.into());
-    let by_name = match args.by_name {
-        ByNameArg::Few => ByName::Few,
-        ByNameArg::All => ByName::All,
-    };
-    let matching = match_labels(&scan, &registry, &timer.device().identity, args.match_mode, by_name);
-    let mut plan = plan(&scan, &matching);
-    if !args.only.is_empty() {
-        plan.retain(|planned| args.only.iter().any(|only| is_named(only, &planned.invocation)));
-        if plan.is_empty() {
-            let message = format!("no operation to tune is called {}; `--dry-run` lists them", args.only.join(", "));
-            return Err(Fault::new(exit::NOTHING_MATCHED, message));
-        }
+    let (mut plan, missed) = args.plan.plan(&source, &timer.device().identity)?;
+    let of = plan.len();
+    plan.retain(|planned| args.plan.is_mine(&planned.invocation));
+    let of_shard = args.plan.shard_note(plan.len(), of);
+    if let Some(note) = &of_shard {
+        say(note);
     }
     if builds_programs {
         let spaces = candidates::spaces(args.candidates.as_deref())?;
@@ -97,7 +83,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         .iter_mut()
         .zip(&mut handlers)
         .map(|(timer, on_event)| Autotuner {
-            registry: &registry,
+            registry: &source.registry,
             timer: &mut **timer,
             ledger: &ledger,
             options: &options,
@@ -111,9 +97,9 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         tuners => run_on_devices(tuners, &plan),
     };
     let Some((mut result, stopped_by)) = outcome else { return Ok(exit::FINE) };
-    result.missed = missed(&scan, &matching);
-    result.notes.splice(0..0, notes(&scan, &registry, ledger.notes()));
-    result.notes.extend(of_timer.into_iter().chain(of_selftest));
+    result.missed = missed;
+    result.notes.splice(0..0, plan::notes(&source, ledger.notes()));
+    result.notes.extend(of_timer.into_iter().chain(of_selftest).chain(of_shard));
     print(&result, args, out)?;
     out.flush()?;
     if let Some(error) = stopped_by {
@@ -122,20 +108,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     if !args.dry_run {
         close(&result, ledger.root());
     }
-    Ok(exit_code(&result))
-}
-
-/// The registry: the one that is named, else `registry` beside the module.
-fn registry_folder(args: &TuneArgs, module: &Path) -> Result<PathBuf, Fault> {
-    if let Some(folder) = &args.registry {
-        return Ok(folder.clone());
-    }
-    let beside = module.parent().unwrap_or(Path::new("")).join("registry");
-    if beside.is_dir() {
-        return Ok(beside);
-    }
-    let message = format!("no registry: `{}` is not there; name one with `--registry DIR`", beside.display());
-    Err(Fault::new(exit::BAD_INPUT, message))
+    Ok(exit_code(&result, of > 0))
 }
 
 /// Set by the first Ctrl-C or SIGTERM; a second one ends the process at once.
@@ -295,47 +268,6 @@ fn keeping(args: &TuneArgs, timer: Box<dyn Timer>) -> Result<Box<dyn Timer>, Fau
     Ok(Box::new(timer))
 }
 
-/// Whether `op@vN` or `op@vN:key` names this call.
-fn is_named(name: &str, invocation: &Invocation) -> bool {
-    let rest = name.strip_prefix(&invocation.op_id);
-    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(':') == Some(&invocation.call_key))
-}
-
-fn plan(scan: &Scan, matching: &Matching) -> Vec<PlannedInvocation> {
-    let planned = matching.matched.iter().map(|matched| {
-        let mut how: Vec<String> = matched.labels.iter().map(|label| label.how.to_string()).collect();
-        how.dedup();
-        PlannedInvocation {
-            invocation: Arc::clone(&matched.invocation),
-            labels: matched.labels.iter().filter_map(|label| scan.labels.get(label.index).cloned()).collect(),
-            how: how.join("; "),
-            flags: matched.flags.clone(),
-            space: None,
-        }
-    });
-    planned.collect()
-}
-
-fn missed(scan: &Scan, matching: &Matching) -> Vec<MissedLabel> {
-    let missed = matching.missed.iter().filter_map(|missed| {
-        Some(MissedLabel {
-            op_id: missed.label.op_id.clone(),
-            call_key: missed.label.call_key.clone(),
-            evidence: scan.labels.get(missed.index)?.evidence,
-            reason: missed.text.clone(),
-        })
-    });
-    missed.collect()
-}
-
-fn notes(scan: &Scan, registry: &Registry, of_ledger: &[String]) -> Vec<String> {
-    let mut notes: Vec<String> =
-        scan.diagnosis.iter().map(|diagnosis| format!("{}: {}", diagnosis.code, diagnosis.message)).collect();
-    notes.extend(registry.problems().iter().map(ToString::to_string));
-    notes.extend(of_ledger.iter().cloned());
-    notes
-}
-
 fn print(result: &AutotuningResult, args: &TuneArgs, out: &mut dyn Write) -> Result<(), Fault> {
     match args.format.format {
         Format::Table => write_result(out, result)?,
@@ -373,24 +305,25 @@ pub(super) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", line.replace(char::is_control, " "));
 }
 
-fn nothing_matched(scan: &Scan, args: &TuneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    match args.format.format {
+pub(super) fn nothing_matched(scan: &Scan, format: Format, out: &mut dyn Write) -> Result<u8, Fault> {
+    match format {
         Format::Table => writeln!(out, "nothing to tune: the module holds no label")?,
         Format::Json => write_json(out, scan)?,
     }
     Ok(exit::NOTHING_MATCHED)
 }
 
-fn exit_code(result: &AutotuningResult) -> u8 {
+/// `is_matched` says whether the module matched anything: a shard of it may be empty.
+fn exit_code(result: &AutotuningResult, is_matched: bool) -> u8 {
     let undecided = |status: Status| !status.is_decided() && status != Status::Planned;
     let has_no_device = |operation: &OperationResult| {
         operation.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Device)
     };
     if result.interrupted {
         exit::INTERRUPTED
-    } else if result.operations.is_empty() {
+    } else if !is_matched {
         exit::NOTHING_MATCHED
-    } else if result.operations.iter().all(has_no_device) {
+    } else if !result.operations.is_empty() && result.operations.iter().all(has_no_device) {
         exit::DEVICE_TROUBLE
     } else if !result.missed.is_empty() || result.operations.iter().any(|operation| undecided(operation.status)) {
         exit::SOME_FAILED

@@ -14,7 +14,7 @@ use super::rounds::JobRounds;
 use super::{Event, Ledger, Spent, TuneError, TuneOptions};
 
 /// Nobody leaves the race and nothing settles it. The cut-off is finite, since it becomes a time.
-const ALL_ROUNDS: DecisionRules =
+pub(super) const ALL_ROUNDS: DecisionRules =
     DecisionRules { min_improvement: 0.0, confidence: 1.0, min_rounds: usize::MAX, resolution: 0.0, cut_off: 1e6 };
 
 /// What was measured of the copies.

@@ -146,6 +146,11 @@ impl Ledger {
         self.root.as_deref()
     }
 
+    /// Whether samples are kept: not in memory, and not where the folder is open for reading only.
+    pub fn keeps_samples(&self) -> bool {
+        self.log.is_some()
+    }
+
     /// What was found wrong at opening and what was done about it, one line each.
     pub fn notes(&self) -> &[String] {
         &self.notes

@@ -5,6 +5,7 @@
 //! more configs than can be raced, a search finds those that are: each config it asks for is a job of two, beside the baseline. What
 //! happens is told as [`Event`]s; what came of it is an [`AutotuningResult`].
 
+mod again;
 mod blame;
 mod choices;
 mod commit;
@@ -24,8 +25,10 @@ mod rounds;
 mod run;
 mod searched;
 mod searching;
+mod shard;
 mod spent;
 
+pub use again::Again;
 pub use copies::{Copies, CopiesError, measure_copies};
 pub use devices::run_on_devices;
 pub use error::TuneError;
@@ -38,4 +41,5 @@ pub use result::{
 };
 pub use run::Autotuner;
 pub use searched::{SearchEnd, Searched};
+pub use shard::{ParseShardError, Shard};
 pub use spent::Spent;

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Tunes one part of a module into a cache of its own: tune-part.sh PART PARTS [ARGUMENT…]
+#
+# MODULE and REGISTRY say what is tuned, CACHES is the folder for the parts' caches; arguments go to autotune-lowered. A
+# part that runs again measures only what it has not decided yet.
+set -euo pipefail
+
+part=$1 parts=$2
+shift 2
+: "${MODULE:?names the module}" "${REGISTRY:?names the folder of recordings}" "${CACHES:?names a folder for the caches}"
+mkdir -p "$CACHES"
+autotune-lowered "$MODULE" --registry "$REGISTRY" --shard "$part/$parts" --cache "$CACHES/part-$part-of-$parts" "$@" &
+tuner=$!
+# who ends this job ends the tuner, which keeps what it measured
+trap 'kill -TERM "$tuner"' INT TERM
+code=0
+wait "$tuner" || code=$?
+# a signal ends the waiting and not yet the tuner
+while kill -0 "$tuner" 2>/dev/null; do
+    code=0
+    wait "$tuner" || code=$?
+done
+if [ "$code" = 1 ]; then
+    echo "part $part of $parts: some calls are not tuned, as told above; trying again would not help" >&2
+    code=0
+fi
+exit "$code"

@@ -1,0 +1,276 @@
+//! `check`: cached configs measured again, as a gate for CI.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use indicatif::MultiProgress;
+
+use crate::decision::DecisionRules;
+use crate::gate::{CheckResult, Gate, OperationCheck, Verdict, write_annotations, write_junit};
+use crate::report::{Grid, format_ns, time_line, write_json};
+use crate::timer::FailureKind;
+use crate::tune::{Autotuner, Event, Spent, TuneOptions};
+
+use super::args::{CacheArgs, CacheStateArg, Format, FormatArg, LimitArgs, MetricArg, PluginArgs, part, seconds};
+use super::fault::Fault;
+use super::plan::PlanArgs;
+use super::progress::Progress;
+use super::tune::{TimerChoice, cancel_flag, nothing_matched, say, start_timer};
+use super::{cache, exit, plan, selftest};
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// The lowered module, as for tuning
+    #[arg(value_name = "MODULE")]
+    pub module: PathBuf,
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    /// What times the configs, as for tuning: `pjrt`, `jax` or `jax:PYTHON`, `command:CMD`, `replay:FILE`
+    #[arg(long, value_name = "TIMER", default_value = "pjrt")]
+    pub timer: String,
+    /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
+    #[arg(long, value_enum)]
+    pub metric: Option<MetricArg>,
+    /// What every timed run finds in the caches of the device
+    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
+    pub cache_state: CacheStateArg,
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+    /// Interleaved rounds that count of each cached config and its baseline; up to four times as many where it seems changed
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
+    pub rounds: u32,
+    /// Time for each such series of rounds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub budget: Option<Duration>,
+    /// The least change that matters, a part of the time; what `selftest` found this machine to tell apart counts besides
+    #[arg(long, value_name = "PART", default_value_t = 0.02, value_parser = part)]
+    pub min_improvement: f64,
+    /// How often a check may fail without reason: the probability over all of the module's operations together
+    #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = probability)]
+    pub false_alarms: f64,
+    /// Let pass what is not cached, or not recorded, as long as something is
+    #[arg(long)]
+    pub allow_missing: bool,
+    /// Also write the result as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Also tell the result on stderr in the words of a CI service
+    #[arg(long, value_enum)]
+    pub annotations: Option<AnnotationsArg>,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+/// A CI service that reads a step's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum AnnotationsArg {
+    /// Workflow commands of GitHub Actions
+    Github,
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        // below, odds would be beyond what rounds can show
+        Ok(value) if (1e-9..1.0).contains(&value) => Ok(value),
+        _ => Err("expected a number of at least 1e-9 and below 1, such as 0.01".to_owned()),
+    }
+}
+
+/// Checks a module's cached configs and prints what became of them.
+pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
+    // where the file cannot be written, that is known before anything is measured
+    let junit = args.junit.as_deref().map(JunitFile::create).transpose()?;
+    let source = match args.plan.read(&args.module)? {
+        Ok(source) => source,
+        Err(scan) => return nothing_matched(&scan, args.format.format, out),
+    };
+    let cancel = cancel_flag()?;
+    let ledger = cache::open_for_reading(&args.cache)?;
+    let scratch = tempfile::tempdir()
+        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
+    let own_folder = ledger.root().filter(|_| ledger.keeps_samples());
+    let executables = own_folder.map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
+    let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };
+    let mut timer = start_timer(&choice, &executables)?;
+    if timer.has_one_job_a_call() {
+        let message =
+            "profiles of an earlier run measure nothing again; name a timer that does, such as `--timer pjrt`";
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    let of_timer = timer.notes().to_vec();
+    let (resolution, of_selftest) = selftest::known_resolution(&args.cache, &*timer, args.cache_state.into());
+    let (plan, missed) = args.plan.plan(&source, &timer.device().identity)?;
+    let held = plan.iter().filter(|planned| args.plan.is_mine(&planned.invocation)).count();
+    let of_shard = args.plan.shard_note(held, plan.len());
+    if let Some(note) = &of_shard {
+        say(note);
+    }
+    let options = TuneOptions {
+        rounds: args.rounds,
+        rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
+        resolution,
+        budget: args.budget,
+        cache_state: args.cache_state.into(),
+        ..TuneOptions::default()
+    };
+    // two that draw: the tuner in the middle of an operation, the gate at its end
+    let progress = Mutex::new(Progress::new(bars.clone()));
+    let draw = || progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut on_event = |event: Event<'_>| draw().draw(&event);
+    let mut tuner = Autotuner {
+        registry: &source.registry,
+        timer: &mut *timer,
+        ledger: &ledger,
+        options: &options,
+        cancel: &cancel,
+        on_event: &mut on_event,
+    };
+    let mut on_checked = |operation: &OperationCheck| {
+        let mut progress = draw();
+        progress.clear();
+        let OperationCheck { op_id, call_key, verdict, reason, .. } = operation;
+        progress.draw(&Event::Note(format!("{op_id}:{call_key}: {}: {reason}", verdict.name())));
+    };
+    let (match_mode, false_alarms) = (args.plan.match_mode, args.false_alarms);
+    let shard = args.plan.shard;
+    let mut gate = Gate { tuner: &mut tuner, match_mode, shard, false_alarms, on_checked: &mut on_checked };
+    let (mut result, stopped_by) = gate.run(&plan);
+    result.missed = missed;
+    result.notes = plan::notes(&source, ledger.notes());
+    result.notes.extend(of_timer.into_iter().chain(of_selftest).chain(of_shard));
+    match args.format.format {
+        Format::Table => write_table(out, &result)?,
+        Format::Json => write_json(out, &result)?,
+    }
+    out.flush()?;
+    if let Some(junit) = junit {
+        junit.write(&result, args.allow_missing)?;
+    }
+    if args.annotations == Some(AnnotationsArg::Github) {
+        let module = args.module.to_str().filter(|module| *module != "-");
+        // stderr may be gone; there is nobody left to tell
+        let _ = write_annotations(&mut std::io::stderr().lock(), &result, module, args.allow_missing);
+    }
+    if let Some(error) = stopped_by {
+        return Err(error.into());
+    }
+    close(&result);
+    Ok(exit_code(&result, !plan.is_empty(), args))
+}
+
+fn write_table(out: &mut dyn Write, result: &CheckResult) -> std::io::Result<()> {
+    // the verdict first: no line begins with a name, which a CI service could take for a command
+    let mut grid = Grid::new(&["verdict", "operation", ">baseline", ">cached", ">was", ">ratio", "interval"]);
+    let dash = || "—".to_owned();
+    for operation in &result.operations {
+        let number = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
+        grid.row([
+            operation.verdict.name().to_owned(),
+            format!("{}:{} ({})", operation.op_id, operation.call_key, operation.direction),
+            operation.baseline_ns.map_or_else(dash, format_ns),
+            operation.config_ns.map_or_else(dash, format_ns),
+            number(operation.entry.as_ref().and_then(|entry| entry.ratio)),
+            number(operation.ratio),
+            operation.interval.map_or_else(dash, |interval| format!("{:.3}–{:.3}", interval.low, interval.high)),
+        ]);
+        if operation.verdict != Verdict::Holds || operation.ratio.is_none() {
+            grid.line(&operation.reason);
+        }
+        for line in operation.stale.iter().chain(&operation.flags) {
+            grid.line(&format!("note: {line}"));
+        }
+    }
+    for missed in &result.missed {
+        let name = format!("{}:{}", missed.op_id, missed.call_key.as_deref().unwrap_or("?"));
+        grid.row(["not recorded".to_owned(), name, dash(), dash(), dash(), dash(), dash()]);
+        grid.line(&format!("note: {}", missed.reason));
+    }
+    if grid.is_empty() { writeln!(out, "nothing to check") } else { grid.write(out) }
+}
+
+/// The last lines on stderr.
+fn close(result: &CheckResult) {
+    let mut spent = Spent::default();
+    for operation in &result.operations {
+        spent += operation.spent;
+    }
+    if let Some(line) = time_line(&spent) {
+        say(&line);
+    }
+    let counts = Verdict::ALL.into_iter().filter_map(|verdict| {
+        let count = result.operations.iter().filter(|operation| operation.verdict == verdict).count();
+        (count > 0).then(|| format!("{count} {}", verdict.name()))
+    });
+    let missed = (!result.missed.is_empty()).then(|| format!("{} not recorded", result.missed.len()));
+    let counts: Vec<String> = counts.chain(missed).collect();
+    let what = if counts.is_empty() { "nothing to check".to_owned() } else { counts.join(", ") };
+    say(&format!("{what}; an alarm needs odds of {:.0} in two processes", result.odds_needed));
+}
+
+/// `is_matched` says whether the module matched anything: a shard of it may be empty.
+fn exit_code(result: &CheckResult, is_matched: bool, args: &CheckArgs) -> u8 {
+    let all =
+        |wanted: fn(&OperationCheck) -> bool| !result.operations.is_empty() && result.operations.iter().all(wanted);
+    let has_no_device = |operation: &OperationCheck| {
+        operation.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Device)
+    };
+    let is_unchecked = |operation: &OperationCheck| match operation.verdict {
+        Verdict::Missing => !args.allow_missing,
+        verdict => verdict.is_unchecked(),
+    };
+    let is_nothing_cached = all(|operation| operation.verdict == Verdict::Missing);
+    if result.operations.iter().any(|operation| operation.verdict.is_alarm()) {
+        exit::REGRESSED
+    } else if result.interrupted {
+        exit::INTERRUPTED
+    } else if !is_matched || (is_nothing_cached && args.plan.shard.is_none()) {
+        // another module's cache, or a mistyped folder, must not pass for one that holds
+        exit::NOTHING_MATCHED
+    } else if all(has_no_device) {
+        exit::DEVICE_TROUBLE
+    } else if result.operations.iter().any(is_unchecked) || (!result.missed.is_empty() && !args.allow_missing) {
+        exit::SOME_FAILED
+    } else {
+        exit::FINE
+    }
+}
+
+/// A file that is there when it is whole.
+struct JunitFile<'a> {
+    path: &'a Path,
+    temporary: tempfile::NamedTempFile,
+}
+
+impl<'a> JunitFile<'a> {
+    fn create(path: &'a Path) -> Result<Self, Fault> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if path.is_dir() {
+            return Err(unwritable(path, &"it is a folder"));
+        }
+        let everyone = std::fs::Permissions::from_mode(0o666);
+        let temporary = std::fs::create_dir_all(folder)
+            .and_then(|()| tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder));
+        temporary.map(|temporary| Self { path, temporary }).map_err(|error| unwritable(path, &error))
+    }
+
+    fn write(self, result: &CheckResult, allow_missing: bool) -> Result<(), Fault> {
+        let Self { path, mut temporary } = self;
+        let mut bytes = Vec::new();
+        write_junit(&mut bytes, result, allow_missing)?;
+        let written = temporary.write_all(&bytes).and_then(|()| temporary.as_file().sync_all());
+        written.map_err(|error| unwritable(path, &error))?;
+        temporary.persist(path).map(drop).map_err(|error| unwritable(path, &error.error))
+    }
+}
+
+fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Fault {
+    Fault::input(format!("`{}`: cannot be written: {error}; name another file with `--junit`", path.display()))
+}

@@ -1,0 +1,120 @@
+//! The result as workflow commands of GitHub Actions, which the runner shows at the run and in a pull request.
+
+use std::io::{self, Write};
+
+use super::{CheckResult, OperationCheck, Verdict};
+
+/// How loudly something is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Error,
+    Warning,
+    Notice,
+}
+
+impl Level {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Notice => "notice",
+        }
+    }
+}
+
+/// Writes a command for each operation that is not simply as it was: errors for what closes the gate, warnings for what is
+/// stale, notices for the rest. What does harm comes first, since GitHub shows ten of each level a step. `module` is the file that they are
+/// attached to.
+pub fn write_annotations(
+    out: &mut dyn Write,
+    result: &CheckResult,
+    module: Option<&str>,
+    allow_missing: bool,
+) -> io::Result<()> {
+    let mut told: Vec<(Level, bool, &OperationCheck)> = result
+        .operations
+        .iter()
+        .filter_map(|operation| {
+            let level = match operation.verdict {
+                Verdict::Holds => return None,
+                Verdict::Regressed | Verdict::NotBetter | Verdict::Broken | Verdict::Failed => Level::Error,
+                Verdict::Missing if !allow_missing => Level::Error,
+                Verdict::Stale => Level::Warning,
+                Verdict::Faster | Verdict::Missing => Level::Notice,
+            };
+            Some((level, !operation.verdict.is_alarm(), operation))
+        })
+        .collect();
+    // stable: of one level in the module's order
+    told.sort_by_key(|&(level, is_harmless, _)| (level, is_harmless));
+    for (level, _, operation) in told {
+        let title = format!("{}:{} {}", operation.op_id, operation.call_key, operation.verdict.name());
+        let detail = std::iter::once(&operation.reason).chain(&operation.stale);
+        let message = detail.map(String::as_str).collect::<Vec<_>>().join("\n");
+        command(out, level, module, operation.line, &title, &message)?;
+    }
+    for missed in &result.missed {
+        let level = if allow_missing { Level::Notice } else { Level::Error };
+        let title = format!("{}:{} not recorded", missed.op_id, missed.call_key.as_deref().unwrap_or("?"));
+        command(out, level, module, None, &title, &missed.reason)?;
+    }
+    Ok(())
+}
+
+fn command(
+    out: &mut dyn Write,
+    level: Level,
+    module: Option<&str>,
+    line: Option<u64>,
+    title: &str,
+    message: &str,
+) -> io::Result<()> {
+    write!(out, "::{} ", level.name())?;
+    if let Some(file) = module {
+        write!(out, "file={},", property(file))?;
+        if let Some(line) = line {
+            write!(out, "line={line},")?;
+        }
+    }
+    writeln!(out, "title={}::{}", property(title), data(message))
+}
+
+/// A message: the runner ends it at a line break and turns `%25`, `%0D` and `%0A` back (`escapeData` in actions/toolkit,
+/// `packages/core/src/command.ts`).
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// A property, which ends at a comma or at two colons besides.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_name_ends_the_command() {
+        // what the runner's ActionCommand undoes, per cent last
+        let unescaped = |text: &str| {
+            let colons = text.replace("%0D", "\r").replace("%0A", "\n").replace("%3A", ":").replace("%2C", ",");
+            colons.replace("%25", "%")
+        };
+        for hostile in ["a,b=c", "x::error::y", "50%", "%3A", "%0A", "a\r\n::stop-commands::t", "", "ü\u{7f}"] {
+            let mut out = Vec::new();
+            command(&mut out, Level::Error, Some(hostile), Some(7), hostile, hostile).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            let line = text.strip_suffix('\n').unwrap();
+            assert!(!line.contains(['\n', '\r']), "{line:?}");
+            let (properties, message) = line.strip_prefix("::error ").unwrap().split_once("::").unwrap();
+            let parts: Vec<&str> = properties.split(',').collect();
+            assert_eq!(parts.len(), 3, "{line}");
+            for (part, name) in parts.iter().zip(["file=", "line=", "title="]) {
+                let expected = if name == "line=" { "7" } else { hostile };
+                assert_eq!(unescaped(part.strip_prefix(name).unwrap()), expected, "{line}");
+            }
+            assert_eq!(unescaped(message), hostile);
+        }
+    }
+}

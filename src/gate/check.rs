@@ -1,0 +1,285 @@
+//! The walk of a check: look up, measure again, say what became of it.
+
+use std::sync::atomic::Ordering;
+
+use crate::cache::StoreError;
+use crate::decision::Round;
+use crate::device::MatchMode;
+use crate::label::Evidence;
+use crate::registry::NotRunnable;
+use crate::stats::median;
+use crate::timer::{Failure, FailureKind};
+use crate::tune::{Autotuner, CopiesError, Event, PlannedInvocation, Shard, Spent, TuneError};
+
+use super::expected::{Expected, program_of};
+use super::look::{Change, Limits, Look, MIN_ROUNDS, look, margin};
+use super::{CHECK_SCHEMA, CheckResult, OperationCheck, Verdict};
+
+/// Series of rounds, each in a worker process of its own, after which a change that is still in doubt is none.
+const MOST_SERIES: u32 = 4;
+
+const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
+
+/// Checks cached configs on one timer's device.
+pub struct Gate<'g, 'a, 'e> {
+    /// Measures. Its ledger is asked and given samples, but for a decision; of its options `rounds` are those of a
+    /// series, and `rules.min_improvement` is the least change that matters.
+    pub tuner: &'g mut Autotuner<'a, 'e>,
+    /// Whose entries may stand for this device's.
+    pub match_mode: MatchMode,
+    /// The part of the plan that is checked here, if not all of it.
+    pub shard: Option<Shard>,
+    /// Probability that a check calls any of its configs regressed without being so, at most.
+    pub false_alarms: f64,
+    /// Told of each operation.
+    pub on_checked: &'g mut dyn FnMut(&OperationCheck),
+}
+
+impl Gate<'_, '_, '_> {
+    /// Checks every planned invocation of the shard. What fails costs one operation; an error stops the check and stands
+    /// beside what was found before it.
+    pub fn run(&mut self, plan: &[PlannedInvocation]) -> (CheckResult, Option<TuneError>) {
+        let mut result = self.nothing_yet();
+        let mut courses = Vec::with_capacity(plan.len());
+        for planned in plan {
+            let mut operation = draft(planned);
+            match self.course(planned, &mut operation) {
+                Ok(expected) => courses.push((planned, operation, expected)),
+                Err(error) => return (result, Some(error.into())),
+            }
+        }
+        // of the whole module, so that its shards together keep to the error
+        result.compared = courses.iter().filter(|(.., expected)| expected.is_some()).count();
+        result.odds_needed = result.compared.max(1) as f64 / self.false_alarms;
+        let is_mine = |planned: &PlannedInvocation| {
+            let invocation = &planned.invocation;
+            self.shard.is_none_or(|shard| shard.holds(&invocation.op_id, &invocation.call_key))
+        };
+        courses.retain(|(planned, ..)| is_mine(planned));
+        let of = courses.len();
+        let mut stopped_by = None;
+        for (index, (planned, mut operation, expected)) in courses.into_iter().enumerate() {
+            if let Some(expected) = expected {
+                if stopped_by.is_some() {
+                    "not begun: the check was stopped by an error".clone_into(&mut operation.reason);
+                } else if self.tuner.cancel.load(Ordering::Relaxed) {
+                    result.interrupted = true;
+                    "ended before it was begun".clone_into(&mut operation.reason);
+                } else {
+                    match self.measure((index, of), planned, &expected, &result, &mut operation) {
+                        Ok(()) => {}
+                        Err(CopiesError::Interrupted) => {
+                            result.interrupted = true;
+                            "ended by the user; nothing is said of it".clone_into(&mut operation.reason);
+                        }
+                        Err(CopiesError::Failed(failure)) => {
+                            operation.reason = failure.to_string();
+                            operation.failure = Some(failure);
+                        }
+                        Err(CopiesError::Fatal(error)) => {
+                            operation.reason = error.to_string();
+                            stopped_by = Some(error);
+                        }
+                    }
+                }
+            }
+            (self.on_checked)(&operation);
+            result.operations.push(operation);
+        }
+        (result, stopped_by)
+    }
+
+    fn nothing_yet(&self) -> CheckResult {
+        let timer = &self.tuner.timer;
+        CheckResult {
+            schema: CHECK_SCHEMA,
+            tool: TOOL.to_owned(),
+            device: timer.device().clone(),
+            timer: timer.name().to_owned(),
+            source: timer.source().to_string(),
+            metric: timer.metric().to_string(),
+            false_alarms: self.false_alarms,
+            compared: 0,
+            odds_needed: 0.0,
+            operations: Vec::new(),
+            missed: Vec::new(),
+            notes: Vec::new(),
+            interrupted: false,
+        }
+    }
+
+    /// Looks up what is cached; nothing where there is nothing to measure, which the operation then says.
+    fn course(
+        &self,
+        planned: &PlannedInvocation,
+        operation: &mut OperationCheck,
+    ) -> Result<Option<Expected>, StoreError> {
+        let invocation = &planned.invocation;
+        let timer = &*self.tuner.timer;
+        let (op_id, key, direction) = (&invocation.op_id, &invocation.call_key, Some(invocation.direction));
+        let lookup = self.tuner.ledger.cache().lookup(timer.device(), op_id, key, direction, self.match_mode)?;
+        let expected = match Expected::of(lookup, invocation, timer, self.tuner.options.cache_state) {
+            Ok(expected) => expected,
+            Err(reason) => {
+                operation.verdict = Verdict::Missing;
+                operation.reason = reason;
+                return Ok(None);
+            }
+        };
+        operation.stale.clone_from(&expected.stale);
+        operation.entry = Some(expected.entry.clone());
+        let config = &expected.entry.config;
+        let is_same_program = program_of(invocation, config)
+            .zip(program_of(invocation, &invocation.baseline))
+            .is_some_and(|(config, baseline)| config == baseline);
+        if *config == invocation.baseline || is_same_program {
+            let what = if *config == invocation.baseline { "config" } else { "program" };
+            operation.verdict = if expected.stale.is_empty() { Verdict::Holds } else { Verdict::Stale };
+            operation.reason =
+                format!("it is the baseline's {what}: there is nothing to lose and nothing was measured");
+            return Ok(None);
+        }
+        // a missing program is the timer's to judge: some build programs themselves
+        if let Err(reason @ NotRunnable::ValuesUnknown(_)) = invocation.runnable() {
+            operation.reason = reason.to_string();
+            return Ok(None);
+        }
+        Ok(Some(expected))
+    }
+
+    /// Measures until it is clear, in at most [`MOST_SERIES`] series: one that shows no change is enough.
+    fn measure(
+        &mut self,
+        (index, of): (usize, usize),
+        planned: &PlannedInvocation,
+        expected: &Expected,
+        result: &CheckResult,
+        operation: &mut OperationCheck,
+    ) -> Result<(), CopiesError> {
+        let config = &expected.entry.config;
+        let name = format!("{}:{}", operation.op_id, operation.call_key);
+        let mut again = self.tuner.again(&planned.invocation, config)?;
+        (self.tuner.on_event)(Event::Started { index, of, name, programs: 2, rounds_kept: 0 });
+        let mut series = 0;
+        let ended = loop {
+            let measured = self.tuner.measure_series(&mut again);
+            series += 1;
+            operation.spent = again.spent();
+            measured?;
+            if let Some(failure) = again.failure() {
+                break Err(failure.clone());
+            }
+            let rounds = again.rounds();
+            let limits = self.limits(&rounds, expected, result.compared);
+            operation.limit = Some(limits.slower);
+            let Some(seen) = look(&rounds, &limits) else { break Ok(None) };
+            let is_over = seen.change.is_none() || seen.is_proven(result.odds_needed) || series == MOST_SERIES;
+            if is_over {
+                break Ok(Some(seen));
+            }
+        };
+        match ended {
+            Err(failure) => {
+                operation.verdict = if is_its_own(&failure) { Verdict::Broken } else { Verdict::Failed };
+                operation.reason = failure.to_string();
+                operation.failure = Some(failure);
+            }
+            Ok(None) => {
+                let why = match self.tuner.options.budget {
+                    Some(budget) => format!("in the budget of {budget:?}: allow more time"),
+                    None => "count: its samples are no times, or the machine is too restless".to_owned(),
+                };
+                operation.reason = format!("fewer than {MIN_ROUNDS} rounds {why}");
+            }
+            Ok(Some(seen)) => self.fill(operation, &seen, expected, result.odds_needed),
+        }
+        Ok(())
+    }
+
+    fn limits(&self, rounds: &[Round], expected: &Expected, compared: usize) -> Limits {
+        let options = self.tuner.options;
+        let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(0)).collect();
+        let known = median(&times).map_or(0.0, |ns| options.resolution.at(ns));
+        let margin = margin(options.rules.min_improvement, options.rules.resolution.max(known), compared);
+        Limits::new(expected.interval(), margin)
+    }
+
+    /// Writes what was seen into the operation, and the verdict.
+    fn fill(&self, operation: &mut OperationCheck, seen: &Look, expected: &Expected, odds_needed: f64) {
+        operation.ratio = Some(seen.ratio);
+        operation.interval = Some(seen.interval);
+        operation.odds = seen.change.map(|_| seen.odds);
+        operation.baseline_ns = Some(seen.baseline_ns);
+        operation.config_ns = Some(seen.config_ns);
+        operation.rounds = seen.rounds;
+        operation.processes = seen.processes;
+        let was = match expected.entry.ratio.zip(expected.interval()) {
+            Some((ratio, interval)) => format!("was {ratio:.3} ({:.3}–{:.3})", interval.low, interval.high),
+            None => "what it was is not comparable".to_owned(),
+        };
+        let is = format!(
+            "takes {:.3} of the baseline's time ({:.3}–{:.3})",
+            seen.ratio, seen.interval.low, seen.interval.high
+        );
+        let limit = operation.limit.unwrap_or(1.0);
+        let least = 1.0 - self.tuner.options.rules.min_improvement;
+        let is_proven = seen.is_proven(odds_needed);
+        let (verdict, how) = match seen.change {
+            Some(Change::Slower) if is_proven && seen.ratio < least => {
+                (Verdict::Regressed, format!("beyond {limit:.3} beyond doubt"))
+            }
+            Some(Change::Slower) if is_proven => (Verdict::NotBetter, format!("beyond {limit:.3} beyond doubt")),
+            Some(Change::Faster) if is_proven => (Verdict::Faster, "tuning again may find more".to_owned()),
+            Some(Change::Slower) => (Verdict::Holds, "slower by its median, but not beyond doubt".to_owned()),
+            Some(Change::Faster) => (Verdict::Holds, "faster by its median, but not beyond doubt".to_owned()),
+            None if seen.interval.high > limit => {
+                (Verdict::Holds, format!("these rounds cannot tell whether it is below {limit:.3}"))
+            }
+            None => (Verdict::Holds, format!("below {limit:.3}")),
+        };
+        let is_stale = !verdict.is_alarm() && !expected.stale.is_empty();
+        operation.verdict = if is_stale { Verdict::Stale } else { verdict };
+        operation.reason = format!("{is}, {was}: {how}");
+    }
+}
+
+/// Whether a failure is the config's own and not of what is around it.
+fn is_its_own(failure: &Failure) -> bool {
+    matches!(
+        failure.kind,
+        FailureKind::Compile
+            | FailureKind::Crash
+            | FailureKind::Timeout
+            | FailureKind::Memory
+            | FailureKind::Execute
+            | FailureKind::WrongOutput
+    )
+}
+
+/// What is known of an operation before it is looked up.
+fn draft(planned: &PlannedInvocation) -> OperationCheck {
+    let invocation = &planned.invocation;
+    OperationCheck {
+        op_id: invocation.op_id.clone(),
+        call_key: invocation.call_key.clone(),
+        direction: invocation.direction,
+        evidence: planned.labels.iter().map(|label| label.evidence).max().unwrap_or(Evidence::Exact),
+        occurrences: planned.labels.iter().map(|label| label.occurrences).sum(),
+        line: planned.labels.iter().filter_map(|label| label.line).min(),
+        verdict: Verdict::Failed,
+        reason: String::new(),
+        entry: None,
+        stale: Vec::new(),
+        flags: planned.flags.clone(),
+        ratio: None,
+        interval: None,
+        limit: None,
+        odds: None,
+        baseline_ns: None,
+        config_ns: None,
+        rounds: 0,
+        processes: 0,
+        failure: None,
+        spent: Spent::default(),
+    }
+}

@@ -1,0 +1,97 @@
+//! What is cached for a call, and what of it can be held against new rounds.
+
+use crate::cache::{Entry, FlagKind, Hit, Lookup, Provenance};
+use crate::config::Config;
+use crate::digest::Digest;
+use crate::registry::Invocation;
+use crate::stats::Interval;
+use crate::timer::{CacheState, Timer};
+
+use super::CheckedEntry;
+
+/// An entry that applies to a call.
+pub(super) struct Expected {
+    pub(super) entry: CheckedEntry,
+    /// What is not as it was, one line each.
+    pub(super) stale: Vec<String>,
+}
+
+impl Expected {
+    /// What a look-up found; the reason of a miss otherwise.
+    pub(super) fn of(
+        lookup: Lookup,
+        invocation: &Invocation,
+        timer: &dyn Timer,
+        state: CacheState,
+    ) -> Result<Self, String> {
+        let hit = match lookup {
+            Lookup::Hit(hit) => hit,
+            Lookup::Miss(reason) => return Err(reason),
+        };
+        let Hit { key, entry, tier, flags } = *hit;
+        let mut stale: Vec<String> = Vec::new();
+        let mut is_comparable = true;
+        for flag in flags {
+            is_comparable &= flag.kind == FlagKind::StaleEnvironment;
+            stale.push(flag.detail);
+        }
+        if let Some(provenance) = &entry.provenance {
+            let others = other_measurement(provenance, &entry, invocation, timer, state);
+            is_comparable &= others.is_empty();
+            stale.extend(others);
+        }
+        let provenance = entry.provenance.as_ref();
+        let comparable = provenance.filter(|_| is_comparable);
+        let checked = CheckedEntry {
+            device: key.device,
+            tier,
+            config: entry.config.clone(),
+            ratio: comparable.map(|provenance| provenance.ratio),
+            interval: comparable.map(|provenance| provenance.interval),
+            decided_at: provenance.map(|provenance| provenance.decided_at),
+        };
+        Ok(Self { entry: checked, stale })
+    }
+
+    /// The interval that the ratio had, where it says something of the ratio now.
+    pub(super) fn interval(&self) -> Option<Interval> {
+        self.entry.interval
+    }
+}
+
+/// What makes the ratio of then another one than that of now, whatever the config does.
+fn other_measurement(
+    then: &Provenance,
+    entry: &Entry,
+    invocation: &Invocation,
+    timer: &dyn Timer,
+    state: CacheState,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut compare = |what: &str, then: &str, now: &str| {
+        if then != now {
+            found.push(format!("{what} `{then}` then, `{now}` now"));
+        }
+    };
+    compare("clock", &then.source, &timer.source().to_string());
+    compare("metric", &then.metric, &timer.metric().to_string());
+    compare("caches", then.cache_state.as_deref().unwrap_or("warm"), &state.to_string());
+    if then.baseline != invocation.baseline {
+        found.push(format!("the baseline was {}, it is {}", then.baseline.to_brief(), invocation.baseline.to_brief()));
+    }
+    let mut compare = |what: &str, then: Option<Digest>, config: &Config| {
+        let now = program_of(invocation, config);
+        if then.zip(now).is_some_and(|(then, now)| then != now) {
+            found.push(format!("the {what}'s program was another one"));
+        }
+    };
+    compare("config", then.semantic_digest, &entry.config);
+    compare("baseline", then.baseline_semantic_digest, &invocation.baseline);
+    found
+}
+
+/// The program of a config, as far as it was recorded.
+pub(super) fn program_of(invocation: &Invocation, config: &Config) -> Option<Digest> {
+    let candidate = invocation.candidates.iter().find(|candidate| candidate.config == *config)?;
+    Some(candidate.program.as_ref()?.semantic_digest)
+}

@@ -1,0 +1,142 @@
+//! Pure: the rounds of a config beside its baseline, and whether its ratio left what it was.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::decision::{Noise, Round, anytime_interval, disturbance, log_ratios, paired_ratios, slower};
+use crate::stats::{Interval, median};
+
+/// Candidates of every round: the baseline, and the config that is checked.
+const BASELINE: usize = 0;
+const CONFIG: usize = 1;
+/// Rounds without which nothing is said.
+pub const MIN_ROUNDS: usize = 6;
+/// Worker processes in each of which a change must show.
+const MIN_PROCESSES: usize = 2;
+/// Confidence of the interval that is reported.
+const CONFIDENCE: f64 = 0.95;
+/// The normal quantile of a confidence of 99%, two-sided.
+const QUANTILE_99: f64 = 2.576;
+
+/// Ratios to the baseline beyond which a config is not what it was.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Above: it is slower.
+    pub slower: f64,
+    /// Below: it is faster. None where no earlier ratio is comparable.
+    pub faster: Option<f64>,
+}
+
+impl Limits {
+    /// From the interval that the ratio had when it was decided, and a [`margin`]. A config that was a winner is slower
+    /// than it was at the latest where it is slower than the baseline; without an interval that is all there is.
+    pub fn new(stored: Option<Interval>, margin: f64) -> Self {
+        let usable = stored.filter(|stored| stored.low > 0.0 && stored.low <= stored.high && stored.high.is_finite());
+        let high = usable.map_or(1.0, |stored| stored.high.min(1.0));
+        Self { slower: high * margin.exp(), faster: usable.map(|stored| stored.low * (-margin).exp()) }
+    }
+}
+
+/// How far beyond an interval a ratio must be to have changed, as a logarithm: by the least change that matters, a part
+/// of one, and by more than a program differs from itself.
+///
+/// `resolution` is what `selftest` found 99% of the pairs of one program's copies to differ by at most. Two such
+/// differences meet here, then's and now's, and the luckiest of `compared` pairs differs by more than one does: the normal
+/// quantile of 1 - p/m is about the root of z² + 2 ln m, z that of 1 - p.
+pub fn margin(min_change: f64, resolution: f64, compared: usize) -> f64 {
+    let luckiest = (1.0 + 2.0 * (compared.max(1) as f64).ln() / (QUANTILE_99 * QUANTILE_99)).sqrt();
+    let placement = std::f64::consts::SQRT_2 * resolution.max(0.0).ln_1p() * luckiest;
+    (-(-min_change).ln_1p()).max(placement)
+}
+
+/// How a ratio changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// It is above what it was.
+    Slower,
+    /// It is below what it was.
+    Faster,
+}
+
+/// What the rounds so far say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Look {
+    /// Rounds that count.
+    pub rounds: usize,
+    /// Worker processes that they are of.
+    pub processes: usize,
+    /// Median of the baseline, nanoseconds.
+    pub baseline_ns: f64,
+    /// Median of the config, nanoseconds.
+    pub config_ns: f64,
+    /// Median of the config's time over the baseline's, round by round.
+    pub ratio: f64,
+    /// Interval of that median.
+    pub interval: Interval,
+    /// The change that every process shows by its median, if it is the same in all.
+    pub change: Option<Change>,
+    /// How strongly the rounds speak against "it did not change so": ratios of the odds. Without a change there is
+    /// nothing to speak against.
+    pub odds: f64,
+}
+
+impl Look {
+    /// Whether the change is beyond doubt: by the odds that are needed, and in a second process too, since what one
+    /// process's memory does to a program all of its rounds show.
+    pub fn is_proven(&self, odds_needed: f64) -> bool {
+        self.change.is_some() && self.processes >= MIN_PROCESSES && self.odds >= odds_needed
+    }
+}
+
+/// Looks at rounds of two candidates, the baseline first. Nothing where fewer than [`MIN_ROUNDS`] count.
+///
+/// The odds are those of [`slower`], a test martingale: if the config did not change, the probability that they ever
+/// reach x, however often one looks, is at most 1/x.
+pub fn look(rounds: &[Round], limits: &Limits) -> Option<Look> {
+    let set_aside = disturbance(rounds).set_aside;
+    let usable = |round: &Round| round.sample_ns(BASELINE).is_some() && round.sample_ns(CONFIG).is_some();
+    let counted: Vec<&Round> = rounds
+        .iter()
+        .enumerate()
+        .filter(|(index, round)| !set_aside.contains(index) && usable(round))
+        .map(|(_, round)| round)
+        .collect();
+    if counted.len() < MIN_ROUNDS {
+        return None;
+    }
+    let ratios = paired_ratios(counted.iter().copied(), CONFIG, BASELINE);
+    let differences = log_ratios(counted.iter().copied(), CONFIG, BASELINE);
+    let mut by_process: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (round, difference) in counted.iter().zip(&differences) {
+        by_process.entry(round.epoch).or_default().push(*difference);
+    }
+    let medians: Vec<f64> = by_process.values().filter_map(|differences| median(differences)).collect();
+    let (above, below) = (limits.slower.ln(), limits.faster.map(f64::ln));
+    let change = if medians.iter().all(|median| *median > above) {
+        Some(Change::Slower)
+    } else if below.is_some_and(|below| medians.iter().all(|median| *median < below)) {
+        Some(Change::Faster)
+    } else {
+        None
+    };
+    // how far each round is beyond the limit
+    let beyond: Option<Vec<f64>> = match (change, below) {
+        (Some(Change::Slower), _) => Some(differences.iter().map(|difference| difference - above).collect()),
+        (Some(Change::Faster), Some(below)) => Some(differences.iter().map(|difference| below - difference).collect()),
+        _ => None,
+    };
+    let noise = Noise::of(&counted, &[BASELINE, CONFIG], BASELINE);
+    let times = |candidate| counted.iter().filter_map(|round| round.sample_ns(candidate)).collect::<Vec<_>>();
+    Some(Look {
+        rounds: counted.len(),
+        processes: by_process.len(),
+        baseline_ns: median(&times(BASELINE))?,
+        config_ns: median(&times(CONFIG))?,
+        ratio: median(&ratios)?,
+        interval: anytime_interval(&ratios, CONFIDENCE)?,
+        change,
+        odds: beyond.map_or(1.0, |beyond| slower(&beyond, &noise).min(f64::MAX)),
+    })
+}

@@ -1,0 +1,185 @@
+//! What came of a check.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cache::Tier;
+use crate::config::Config;
+use crate::device::{DeviceFingerprint, DeviceIdentity};
+use crate::label::{Direction, Evidence};
+use crate::stats::Interval;
+use crate::timer::Failure;
+use crate::tune::{MissedLabel, Spent};
+
+/// Version of the check's JSON.
+pub const CHECK_SCHEMA: u32 = 1;
+
+/// What became of one cached config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Verdict {
+    /// Nothing speaks against it.
+    Holds,
+    /// Its ratio to the baseline is below what it was, beyond doubt: tuning again may find more.
+    Faster,
+    /// Nothing speaks against it, but it was decided under other software, by another clock or for other programs.
+    Stale,
+    /// Its ratio to the baseline is above what it was, beyond doubt; it still saves the minimum improvement.
+    Regressed,
+    /// The same, and it saves the minimum improvement no more.
+    NotBetter,
+    /// It fails where the baseline runs: it does not compile, crashes, hangs or computes something else.
+    Broken,
+    /// Nothing is cached for this call and device.
+    Missing,
+    /// It could not be measured.
+    Failed,
+}
+
+impl Verdict {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Holds,
+        Self::Faster,
+        Self::Stale,
+        Self::Regressed,
+        Self::NotBetter,
+        Self::Broken,
+        Self::Missing,
+        Self::Failed,
+    ];
+
+    /// The words for tables and titles.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Faster => "faster",
+            Self::Stale => "stale",
+            Self::Regressed => "regressed",
+            Self::NotBetter => "not better",
+            Self::Broken => "broken",
+            Self::Missing => "missing",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Whether the cached config does harm: what a gate is closed for.
+    pub fn is_alarm(self) -> bool {
+        matches!(self, Self::Regressed | Self::NotBetter | Self::Broken)
+    }
+
+    /// Whether nothing is known of the cached config, or there is none.
+    pub fn is_unchecked(self) -> bool {
+        matches!(self, Self::Missing | Self::Failed)
+    }
+}
+
+/// The entry that was checked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckedEntry {
+    /// The device that it was decided on.
+    pub device: DeviceIdentity,
+    /// Where it was found.
+    pub tier: Tier,
+    /// The config.
+    pub config: Config,
+    /// Median of its time over the baseline's when it was decided, where that is comparable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Interval of that ratio.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
+    /// When it was decided, seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_at: Option<u64>,
+}
+
+/// What came of one operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OperationCheck {
+    /// Operation, `name@vN`.
+    pub op_id: String,
+    /// Call key.
+    pub call_key: String,
+    /// What is cached.
+    pub direction: Direction,
+    /// Weakest evidence among the labels that led here.
+    pub evidence: Evidence,
+    /// Occurrences of those labels in the module.
+    pub occurrences: u64,
+    /// Line of the first of them, where the module has lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// One line that says why.
+    pub reason: String,
+    /// What is cached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<CheckedEntry>,
+    /// What is not as it was when the entry was decided, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stale: Vec<String>,
+    /// What to know about the match.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<String>,
+    /// Median of its time over the baseline's now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Interval of that ratio.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
+    /// The ratio above which it has regressed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<f64>,
+    /// How strongly the rounds speak for the change that they show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub odds: Option<f64>,
+    /// Median of the baseline now, nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_ns: Option<f64>,
+    /// Median of the cached config now, nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_ns: Option<f64>,
+    /// Rounds that count.
+    pub rounds: usize,
+    /// Worker processes that they are of.
+    pub processes: usize,
+    /// What failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// Where the time went.
+    #[serde(default)]
+    pub spent: Spent,
+}
+
+/// Everything that came of a check.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckResult {
+    /// Version of this schema: [`CHECK_SCHEMA`].
+    pub schema: u32,
+    /// Program and version.
+    pub tool: String,
+    /// The device that was measured on.
+    pub device: DeviceFingerprint,
+    /// Timer.
+    pub timer: String,
+    /// The samples' clock.
+    pub source: String,
+    /// What of an execution is its duration: `elapsed`, `span` or `busy`.
+    pub metric: String,
+    /// Probability that one of all these operations, or more, is called regressed without being so, at most.
+    pub false_alarms: f64,
+    /// Operations among which that probability is divided: all of the module's that are to be measured, whatever the shard.
+    pub compared: usize,
+    /// The odds that a change must have.
+    pub odds_needed: f64,
+    /// One an invocation.
+    pub operations: Vec<OperationCheck>,
+    /// Labels that led to none.
+    pub missed: Vec<MissedLabel>,
+    /// What was seen in the module, the stores and the timer.
+    pub notes: Vec<String>,
+    /// Whether the check was ended early.
+    pub interrupted: bool,
+}

@@ -1,0 +1,90 @@
+//! One config beside the baseline, measured anew whatever is known of it: what a check of a cached config asks for.
+
+use crate::config::Config;
+use crate::decision::Round;
+use crate::digest::FieldHasher;
+use crate::registry::Invocation;
+use crate::samples::Record;
+use crate::timer::{Failure, FailureKind};
+
+use super::choices::only;
+use super::copies::{ALL_ROUNDS, CopiesError};
+use super::job::{JobIdentity, Workplace};
+use super::rounds::JobRounds;
+use super::{Autotuner, Spent, TuneOptions};
+
+/// Candidates of the job: the baseline, and what is measured beside it.
+const BASELINE: usize = 0;
+const CONFIG: usize = 1;
+
+/// What was measured of one config beside the baseline.
+pub struct Again {
+    invocation: Invocation,
+    workplace: Workplace,
+    identity: JobIdentity,
+    rounds: JobRounds,
+    series: u32,
+    spent: Spent,
+}
+
+impl Again {
+    /// Whether both are one program: there is nothing to compare.
+    pub fn is_same_program(&self) -> bool {
+        self.identity.distinct().len() < 2
+    }
+
+    /// All rounds so far: candidate 0 is the baseline, candidate 1 the config.
+    pub fn rounds(&self) -> Vec<Round> {
+        self.rounds.to_decision(2, BASELINE)
+    }
+
+    /// What the config does wrong; none as long as it runs.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.rounds.failures.get(&CONFIG)
+    }
+
+    /// Where the time went.
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+}
+
+impl Autotuner<'_, '_> {
+    /// Gets everything ready to measure a config of an invocation beside its baseline.
+    ///
+    /// The samples go to the log under a job of their own: a check decides nothing, so neither a tuner nor a search takes
+    /// them for its own.
+    pub fn again(&self, invocation: &Invocation, config: &Config) -> Result<Again, CopiesError> {
+        let invocation = only(invocation, [invocation.baseline.clone(), config.clone()]);
+        let mut identity = JobIdentity::new(&invocation, &*self.timer, self.options.cache_state)
+            .map_err(|reason| CopiesError::Failed(Failure::new(FailureKind::Protocol, reason)))?;
+        identity.digest = FieldHasher::new("again-v1").field(identity.digest.as_bytes()).finish();
+        let workplace = Workplace::new(&invocation, self.registry)?.map_err(CopiesError::Failed)?;
+        let (rounds, spent) = (JobRounds::default(), Spent::default());
+        Ok(Again { invocation, workplace, identity, rounds, series: 0, spent })
+    }
+
+    /// Measures a series of rounds, as many as the options ask for. Each series after the first has a worker process of
+    /// its own, whose luck with memory is another one.
+    pub fn measure_series(&mut self, again: &mut Again) -> Result<(), CopiesError> {
+        if again.series == 0 {
+            let mut job = self.job_record(&again.invocation, &again.identity);
+            job.fresh = true;
+            self.ledger.append(&Record::Job(Box::new(job)))?;
+        } else {
+            self.timer.restart(&[]).map_err(CopiesError::Failed)?;
+        }
+        again.series += 1;
+        let rounds = self.options.rounds.saturating_mul(again.series);
+        let options = TuneOptions { rounds, rules: ALL_ROUNDS, resolution: Default::default(), ..self.options.clone() };
+        self.measure_at(
+            &again.workplace,
+            (&options, true),
+            &mut |_| true,
+            (&again.invocation, &again.identity),
+            &mut again.rounds,
+            &mut again.spent,
+        )?;
+        Ok(())
+    }
+}
