@@ -14,9 +14,11 @@ mod meta;
 mod profile;
 mod progress;
 mod registry;
+mod remote;
 mod run;
 mod scan;
 mod selftest;
+mod signature;
 mod tune;
 mod worker;
 

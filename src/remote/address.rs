@@ -30,6 +30,17 @@ pub(super) enum BucketKind {
     Azure,
 }
 
+impl BucketKind {
+    #[cfg(not(feature = "remote"))]
+    pub(super) fn scheme(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Google => "gs",
+            Self::Azure => "az",
+        }
+    }
+}
+
 const SCHEMES: &str = "`s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `https://…`, `http://…` or \
                        `file:///FOLDER`";
 
@@ -60,7 +71,9 @@ impl Address {
             "file" => {
                 let path = Path::new(rest);
                 if !path.is_absolute() || rest.contains(['%', '?', '#']) {
-                    return wrong("write `file://` and the folder's absolute path as it is, without `%`, `?` and `#`".to_owned());
+                    return wrong(
+                        "write `file://` and the folder's absolute path as it is, without `%`, `?` and `#`".to_owned(),
+                    );
                 }
                 Place::Folder(path.to_owned())
             }
@@ -75,7 +88,9 @@ impl Address {
                 let parts: Vec<&str> = prefix.split('/').filter(|part| !part.is_empty()).collect();
                 let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
                 if bucket.is_empty() || !bucket.chars().all(is_name) {
-                    return wrong(format!("it names no bucket; credentials come from the environment; write {SCHEMES}"));
+                    return wrong(format!(
+                        "it names no bucket; credentials come from the environment; write {SCHEMES}"
+                    ));
                 }
                 if parts.iter().any(|part| matches!(*part, "." | "..")) || prefix.contains(['%', '?', '#']) {
                     return wrong("its prefix must be without `.`, `..`, `%`, `?` and `#`".to_owned());
@@ -92,7 +107,8 @@ impl Address {
 
     /// The name of this machine's folder for it: what tells URLs apart goes in by digest only.
     pub fn to_folder_name(&self) -> String {
-        let slug: String = self.shown.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(60).collect();
+        let slug: String =
+            self.shown.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(60).collect();
         format!("{slug}-{}", Digest::of(self.full.as_bytes()).to_short())
     }
 
@@ -181,7 +197,8 @@ mod tests {
         assert_eq!(bucket("s3://b/a//c/"), (BucketKind::S3, "b".into(), "a/c".into()));
         assert_eq!(bucket("gs://b"), (BucketKind::Google, "b".into(), String::new()));
         assert!(matches!(place("file:///a b/c"), Ok(Place::Folder(path)) if path == Path::new("/a b/c")));
-        for url in ["file://host/a", "file://a", "ftp://x/y", "s3://", "s3://b/../c", "az://b/a?sig=1", "http://", "x"] {
+        for url in ["file://host/a", "file://a", "ftp://x/y", "s3://", "s3://b/../c", "az://b/a?sig=1", "http://", "x"]
+        {
             assert!(Address::parse(url).is_err(), "{url}");
         }
         assert!(Address::is_url("zz://x") && !Address::is_url("/a://b") && !Address::is_url("folder"));

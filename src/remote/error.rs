@@ -19,7 +19,9 @@ pub enum RemoteError {
         what: String,
     },
     /// A store that this program was built without.
-    #[error("this program was built without `{scheme}://` caches; build it with `cargo install --features remote`, or use `file://`")]
+    #[error(
+        "this program was built without `{scheme}://` caches; build it with `cargo install --features remote`, or use `file://`"
+    )]
     NotBuilt {
         /// The URL's scheme.
         scheme: &'static str,
@@ -51,7 +53,9 @@ pub enum RemoteError {
         reason: String,
     },
     /// An object is not what was published.
-    #[error("`{name}` of `{url}` is not to be believed: {what}; publish again with `autotune-lowered cache push --replace`")]
+    #[error(
+        "`{name}` of `{url}` is not to be believed: {what}; publish again with `autotune-lowered cache push --replace`"
+    )]
     Damaged {
         /// The URL.
         url: String,
@@ -61,7 +65,9 @@ pub enum RemoteError {
         what: String,
     },
     /// A manifest of a later program.
-    #[error("`{url}` has a manifest of schema {schema}, which this program does not read; use a newer autotune-lowered")]
+    #[error(
+        "`{url}` has a manifest of schema {schema}, which this program does not read; use a newer autotune-lowered"
+    )]
     Newer {
         /// The URL.
         url: String,
@@ -77,13 +83,17 @@ pub enum RemoteError {
         attempts: u32,
     },
     /// A place that can only be read.
-    #[error("`{url}` can only be read; publish to the bucket or folder behind it (`s3://`, `gs://`, `az://`, `file://`)")]
+    #[error(
+        "`{url}` can only be read; publish to the bucket or folder behind it (`s3://`, `gs://`, `az://`, `file://`)"
+    )]
     ReadOnly {
         /// The URL.
         url: String,
     },
     /// Plain text over a network.
-    #[error("`{url}` is not encrypted, anybody on the way could change it: use `https://`, or name the keys that must have signed with `--verify-key`")]
+    #[error(
+        "`{url}` is not encrypted, anybody on the way could change it: use `https://`, or name the keys that must have signed with `--verify-key`"
+    )]
     Plain {
         /// The URL.
         url: String,

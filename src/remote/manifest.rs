@@ -50,7 +50,11 @@ impl Manifest {
     }
 
     pub(super) fn from_bytes(bytes: &[u8], url: &str) -> Result<Self, RemoteError> {
-        let wrong = |what: String| RemoteError::Damaged { url: url.to_owned(), name: MANIFEST.to_owned(), what };
+        // what is wrong may be told in the store's own characters
+        let wrong = |what: String| {
+            let what = what.replace(char::is_control, " ");
+            RemoteError::Damaged { url: url.to_owned(), name: MANIFEST.to_owned(), what }
+        };
         let Versioned { schema } = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         if schema > SCHEMA {
             return Err(RemoteError::Newer { url: url.to_owned(), schema });

@@ -44,7 +44,7 @@ pub use address::Address;
 pub use error::RemoteError;
 pub use manifest::Manifest;
 pub use pull::Pulled;
-pub use push::{Published, Pushing};
+pub use push::{Published, Pushing, is_better, merge};
 
 use bucket::Bucket;
 

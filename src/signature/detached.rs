@@ -1,11 +1,13 @@
 //! A signature beside the file that it vouches for.
 
-use std::io;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use ed25519_dalek::{Signature as Ed25519, Signer};
 
-use super::key::{bytes_of, hex, read_plain};
+use super::key::{bytes_of, hex, io_error, read_plain};
 use super::{PrivateKey, PublicKeys, SignatureError};
 use crate::digest::Digest;
 
@@ -56,10 +58,29 @@ impl Signature {
             if words.next()? != WORD {
                 return None;
             }
-            let (key, digest, signature) = (bytes_of(words.next()?)?, bytes_of(words.next()?)?, bytes_of(words.next()?)?);
+            let (key, digest, signature) =
+                (bytes_of(words.next()?)?, bytes_of(words.next()?)?, bytes_of(words.next()?)?);
             words.next().is_none().then(|| Self { key, digest: Digest::from_bytes(digest), signature })
         };
         parse().ok_or_else(|| SignatureError::NotASignature { file: file.to_owned() })
+    }
+
+    /// Writes it beside the file that it vouches for, whole.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn write_beside(&self, file: &Path) -> Result<(), SignatureError> {
+        let path = signature_path(file);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let write = || -> io::Result<()> {
+            // the umask applies: a signature is there to be read by others
+            let everyone = fs::Permissions::from_mode(0o666);
+            let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
+            temporary.write_all(self.to_text().as_bytes())?;
+            temporary.as_file().sync_all()?;
+            temporary.persist(&path).map(drop).map_err(|error| error.error)
+        };
+        write().map_err(io_error("write the signature", &path))
     }
 
     /// Reads the signature that lies beside a file.

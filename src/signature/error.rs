@@ -45,6 +45,14 @@ pub enum SignatureError {
         /// What was to be signed.
         file: String,
     },
+    /// Signed until now.
+    #[error(
+        "what is published at `{file}` is signed; name the key with `--sign-key`, or nobody who checks will load it"
+    )]
+    KeyNeeded {
+        /// Where it is published.
+        file: String,
+    },
     /// Signed, by nobody who is trusted.
     #[error("`{file}` is signed by {key}, which is not among the keys of `{keys}`", keys = keys.display())]
     UnknownKey {

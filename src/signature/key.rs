@@ -55,7 +55,8 @@ impl PrivateKey {
     /// Where the file cannot be read, holds something else, or may be read by others than its owner.
     pub fn read(path: &Path) -> Result<Self, SignatureError> {
         let (text, mode) = read_text(path)?;
-        let seed = text.strip_suffix('\n').and_then(|line| bytes_of::<32>(line.strip_prefix(PRIVATE)?.strip_prefix(' ')?));
+        let seed =
+            text.strip_suffix('\n').and_then(|line| bytes_of::<32>(line.strip_prefix(PRIVATE)?.strip_prefix(' ')?));
         let Some(seed) = seed else {
             return Err(SignatureError::NotAKey { path: path.to_owned(), what: "private key" });
         };
