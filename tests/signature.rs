@@ -66,7 +66,8 @@ fn a_wrong_key_file_digest_or_byte_is_refused() {
     for at in 0..text.len() {
         let mut bytes = text.clone().into_bytes();
         bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
-        let checked = Signature::from_bytes(&bytes, "x").and_then(|read| read.check(signed_digest(), &ours_public, "x"));
+        let checked =
+            Signature::from_bytes(&bytes, "x").and_then(|read| read.check(signed_digest(), &ours_public, "x"));
         assert!(checked.is_err(), "byte {at}");
     }
     for wrong in [
@@ -97,7 +98,9 @@ fn keys_are_kept_to_their_owner_and_never_replaced() {
 
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     let exposed = PrivateKey::read(&path).unwrap_err();
-    assert!(matches!(exposed, SignatureError::Exposed { mode: 0o640, .. }) && exposed.to_string().contains("chmod 600"));
+    assert!(
+        matches!(exposed, SignatureError::Exposed { mode: 0o640, .. }) && exposed.to_string().contains("chmod 600")
+    );
     // one for the other
     assert!(matches!(PublicKeys::read(&path), Err(SignatureError::NotAKey { .. })));
     fs::set_permissions(&public, fs::Permissions::from_mode(0o600)).unwrap();

@@ -11,7 +11,7 @@ use super::manifest::{MANIFEST, MAX_SNAPSHOT_BYTES, snapshot_name};
 use super::{Manifest, Remote, RemoteError};
 use crate::cache::{CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore, write_snapshot};
 use crate::mapped_file::Mapping;
-use crate::signature::{PrivateKey, PublicKeys, Signature, SignatureError, signature_path};
+use crate::signature::{MAX_SIGNATURE_BYTES, PrivateKey, PublicKeys, Signature, SignatureError, signature_path};
 
 /// How often others may come first.
 const ATTEMPTS: u32 = 32;
@@ -87,10 +87,6 @@ impl Remote {
                 }
             }
         };
-        if !pushing.replace && manifest.is_some() && pushing.key.is_none() && signature_path(copy).exists() {
-            let file = self.address.to_string();
-            return Err(SignatureError::KeyNeeded { file }.into());
-        }
         let merged = merge(there, pushing.entries);
         let folder = copy.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(RemoteError::io("make the folder", folder))?;
@@ -108,6 +104,12 @@ impl Remote {
         }
         let signature = pushing.key.map(|key| Signature::sign(snapshot.digest(), key));
         let known = manifest.clone().filter(|manifest| manifest.digest == snapshot.digest());
+        if let (None, None, Some(previous)) = (&known, pushing.key, &manifest) {
+            let name = format!("{}.sig", previous.snapshot_name());
+            if self.read_small(&name, MAX_SIGNATURE_BYTES)?.is_some() {
+                return Err(SignatureError::KeyNeeded { file: self.address.to_string() }.into());
+            }
+        }
         let name = snapshot_name(snapshot.digest());
         if known.is_none() {
             self.bucket.put(&name, &file).map_err(self.trouble(&name))?;
