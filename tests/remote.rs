@@ -28,7 +28,8 @@ struct S3 {
 impl S3 {
     /// `None`, with the reason printed, where moto is not installed.
     fn start() -> Option<Self> {
-        let python = std::env::var_os("VIRTUAL_ENV").map_or_else(|| "python3".into(), |e| PathBuf::from(e).join("bin/python"));
+        let python =
+            std::env::var_os("VIRTUAL_ENV").map_or_else(|| "python3".into(), |e| PathBuf::from(e).join("bin/python"));
         let has_moto = Command::new(&python).args(["-c", "import moto.server, boto3"]).stderr(Stdio::null()).status();
         if !has_moto.is_ok_and(|status| status.success()) {
             eprintln!("skipped: `{}` has no moto; pip install -r tests/data/remote/moto.txt", python.display());
@@ -120,7 +121,13 @@ fn eight_processes_publish_to_a_bucket_at_once() {
     for (number, machine) in machines.iter().enumerate() {
         let entries: Vec<_> = (0..3).map(|call| entry(&format!("{number}-{call}"), 1, 1)).collect();
         snapshot(&machine.path("a.snapshot"), &entries);
-        children.push(machine.command(&["cache", "push", "s3://fleet/x", &machine.text("a.snapshot")]).spawn().unwrap());
+        children.push(
+            machine
+                .command(&["cache", "push", "s3://fleet/x", &machine.text("a.snapshot")])
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap(),
+        );
     }
     for mut child in children {
         assert!(child.wait().unwrap().success());
@@ -183,7 +190,11 @@ impl Server {
     }
 }
 
-fn serve(mut stream: TcpStream, answer: &impl Fn(&str, &str) -> Vec<u8>, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
+fn serve(
+    mut stream: TcpStream,
+    answer: &impl Fn(&str, &str) -> Vec<u8>,
+    seen: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let (mut head, mut length) = (String::new(), 0);
     loop {
@@ -207,7 +218,10 @@ fn serve(mut stream: TcpStream, answer: &impl Fn(&str, &str) -> Vec<u8>, seen: &
 }
 
 fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\netag: \"1\"\r\n{headers}content-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 {status}\r\nconnection: close\r\netag: \"1\"\r\n{headers}content-length: {}\r\n\r\n",
+        body.len()
+    );
     [head.as_bytes(), body].concat()
 }
 

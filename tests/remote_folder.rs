@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Stdio;
 
 use autotune_lowered::remote::{Address, Pushing, Remote};
 use program::*;
@@ -75,7 +76,13 @@ fn processes_that_publish_at_once_lose_nothing() {
     for (number, machine) in machines.iter().enumerate() {
         let entries: Vec<_> = (0..5).map(|call| entry(&format!("{number}-{call}"), number as u64, 1)).collect();
         snapshot(&machine.path("a.snapshot"), &entries);
-        children.push(machine.command(&["cache", "push", &url, &machine.text("a.snapshot")]).spawn().unwrap());
+        children.push(
+            machine
+                .command(&["cache", "push", &url, &machine.text("a.snapshot")])
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap(),
+        );
     }
     for mut child in children {
         assert!(child.wait().unwrap().success());

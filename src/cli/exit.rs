@@ -14,7 +14,7 @@ pub const NOTHING_MATCHED: u8 = 3;
 pub const BAD_INPUT: u8 = 4;
 /// The plugin, the device or its worker cannot be used.
 pub const DEVICE_TROUBLE: u8 = 5;
-/// The cache cannot be used: locked by another process, unwritable, full disk.
+/// The cache cannot be used: locked by another process, unwritable, full disk; a remote one out of reach, damaged, not signed.
 pub const CACHE_TROUBLE: u8 = 6;
 /// The run was ended by Ctrl-C; what was decided is committed.
 pub const INTERRUPTED: u8 = 130;
@@ -27,6 +27,6 @@ pub const TABLE: &[(u8, &str)] = &[
     (NOTHING_MATCHED, "no label, or none that matches a recorded invocation of this device"),
     (BAD_INPUT, "an input cannot be used, or stdout cannot be written"),
     (DEVICE_TROUBLE, "the plugin, device or worker cannot be used"),
-    (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable or full"),
+    (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable, full, out of reach or not to be believed"),
     (INTERRUPTED, "ended by Ctrl-C; what was decided is kept"),
 ];

@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::cache::{CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore};
 use crate::mapped_file::Mapping;
-use crate::remote::{Address, Pulled, Pushing, Remote, RemoteError};
+use crate::remote::{Address, Pulled, Pushing, Remote, RemoteError, merge};
 use crate::signature::{PrivateKey, PublicKeys};
 use crate::tune::Ledger;
 
@@ -183,11 +183,10 @@ impl SharedRun {
 /// Takes over what others decided better for calls that this folder has too: its own tiers hide the published one.
 fn adopt(ledger: &Ledger, published: &SnapshotStore) -> Result<(), Fault> {
     for (key, own) in ledger.own_entries()? {
-        if let Some(theirs) = published.get(&key)?
-            && theirs != own
-            && crate::remote::is_better(&theirs, &own)
-        {
-            ledger.commit(None, &key, &theirs)?;
+        let Some(theirs) = published.get(&key)?.filter(|theirs| *theirs != own) else { continue };
+        let merged = merge(vec![(key.clone(), theirs)], &[(key, Arc::clone(&own))])?;
+        for (key, entry) in merged.iter().filter(|(_, entry)| *entry != own) {
+            ledger.commit(None, key, entry)?;
         }
     }
     Ok(())
@@ -226,7 +225,7 @@ pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         let snapshot = Snapshot::open(path, Mapping::default())?;
         snapshot.verify()?;
         let more = SnapshotStore::new(snapshot).entries()?;
-        entries = crate::remote::merge(entries, &more);
+        entries = merge(entries, &more)?;
     }
     if entries.is_empty() {
         // a mistyped folder must not take the place of what others read

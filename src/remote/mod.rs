@@ -35,6 +35,7 @@ mod bucket;
 mod error;
 mod folder;
 mod manifest;
+mod merge;
 #[cfg(feature = "remote")]
 mod objects;
 mod pull;
@@ -43,8 +44,9 @@ mod push;
 pub use address::Address;
 pub use error::RemoteError;
 pub use manifest::Manifest;
+pub use merge::merge;
 pub use pull::Pulled;
-pub use push::{Published, Pushing, is_better, merge};
+pub use push::{Published, Pushing};
 
 use bucket::Bucket;
 

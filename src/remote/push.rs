@@ -1,6 +1,5 @@
 //! Publishing: merge with what is there, and swap the manifest.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
@@ -8,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::manifest::{MANIFEST, MAX_SNAPSHOT_BYTES, snapshot_name};
-use super::{Manifest, Remote, RemoteError};
+use super::{Manifest, Remote, RemoteError, merge};
 use crate::cache::{CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore, write_snapshot};
 use crate::mapped_file::Mapping;
 use crate::signature::{MAX_SIGNATURE_BYTES, PrivateKey, PublicKeys, Signature, SignatureError, signature_path};
@@ -87,7 +86,7 @@ impl Remote {
                 }
             }
         };
-        let merged = merge(there, pushing.entries);
+        let merged = merge(there, pushing.entries)?;
         let folder = copy.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(RemoteError::io("make the folder", folder))?;
         let scratch = tempfile::Builder::new()
@@ -138,25 +137,6 @@ impl Remote {
         let _ = fs::rename(&file, copy);
         Ok(Some(Published { manifest, was_there: false, attempts: attempt }))
     }
-}
-
-/// The entries of both, of two for one key the better one.
-pub fn merge(there: Vec<(CacheKey, Arc<Entry>)>, here: &[(CacheKey, Arc<Entry>)]) -> Vec<(CacheKey, Arc<Entry>)> {
-    let mut merged: BTreeMap<CacheKey, Arc<Entry>> = BTreeMap::new();
-    for (key, entry) in there.into_iter().chain(here.iter().cloned()) {
-        match merged.get(&key) {
-            Some(known) if !is_better(&entry, known) => {}
-            _ => drop(merged.insert(key, entry)),
-        }
-    }
-    merged.into_iter().collect()
-}
-
-/// Whether an entry goes before another one of its key: the later decision, then the text, so that the order of merging
-/// makes no difference.
-pub fn is_better(one: &Entry, other: &Entry) -> bool {
-    let rank = |entry: &Entry| (entry.provenance.as_ref().map_or(0, |from| from.decided_at), entry.to_text());
-    rank(one) > rank(other)
 }
 
 /// A number below a bound that no two processes share: it only spreads them out.
