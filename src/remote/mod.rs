@@ -50,7 +50,7 @@ pub use push::{Published, Pushing};
 
 use bucket::Bucket;
 
-/// An open remote cache.
+/// An open remote cache. It waits for its answers on a runtime of its own, so it is not for threads that run async tasks.
 #[derive(Debug)]
 pub struct Remote {
     address: Address,
