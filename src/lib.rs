@@ -26,6 +26,8 @@ pub mod decision;
 pub mod hlo;
 #[cfg(feature = "tuner")]
 pub mod profile;
+#[cfg(feature = "shared")]
+pub mod signature;
 
 pub mod cache;
 pub mod registry;
@@ -36,6 +38,8 @@ pub mod search;
 
 #[cfg(feature = "tuner")]
 pub mod matching;
+#[cfg(feature = "shared")]
+pub mod remote;
 #[cfg(feature = "tuner")]
 pub mod timer;
 

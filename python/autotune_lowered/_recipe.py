@@ -83,23 +83,42 @@ def _decoded(coded: Mapping[str, Any], place: Callable[[str], Any]) -> Any:
     if kind == "value":
         return held
     if kind == "enum":
-        return getattr(_class(held[0], held[1], _ENUM_PACKAGES), held[2])
+        found = _class(held[0], held[1], _ENUM_PACKAGES)
+        if not issubclass(found, enum.Enum):
+            raise ValueError(f"`{held[0]}.{held[1]}` is no enumeration")
+        return found[held[2]]
     if kind in ("tuple", "list"):
         return (tuple if kind == "tuple" else list)(_decoded(one, place) for one in held)
     if kind == "dict":
         return {name: _decoded(one, place) for name, one in held.items()}
     if kind == "dtype":
         # the scalar type, not the `dtype`: kernels compare with `jnp.float32`
-        return getattr(jnp, held)
+        found = getattr(jnp, held, None)
+        # `jax.numpy` has functions too, and some of them write files
+        if not isinstance(found, type) or _name_of_dtype(found) != held:
+            raise ValueError(f"a recipe's `{held}` is no element type")
+        return found
     raise ValueError(f"this version knows no `{kind}` in a recipe")
 
 
-def _class(module: str, name: str, packages: Sequence[str]) -> Any:
+def _name_of_dtype(found: type) -> str | None:
+    import numpy as np
+
+    try:
+        return np.dtype(found).name
+    except TypeError:
+        return None
+
+
+def _class(module: str, name: str, packages: Sequence[str]) -> type:
     if module.split(".")[0] not in packages:
         raise ValueError(f"a recipe must not import `{module}`")
-    found = importlib.import_module(module)
+    found: Any = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
+        found = getattr(found, part, None)
+        # a class of this very module: what the module has imported itself leads anywhere
+        if not isinstance(found, type) or found.__module__ != module:
+            raise ValueError(f"`{module}.{name}` is no class of that module")
     return found
 
 

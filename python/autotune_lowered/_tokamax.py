@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -19,6 +20,9 @@ from ._describe import one_line
 from ._recorder import is_lowering
 
 LOG = logging.getLogger("autotune_lowered")
+
+# what a stamp's types and functions may be of
+_PACKAGES = ("tokamax", "jax")
 
 _LOCK = threading.Lock()
 _ATTACHED: list[object] = []
@@ -111,10 +115,25 @@ def from_stamp(stamp: str) -> RecordedCall:
     import pydantic
     import tokamax
 
-    kind = json.loads(stamp)["op"]["__type"]
-    if kind.split(".")[0] != "tokamax":
-        raise ValueError(f"a recipe must not import `{kind}`")
+    parsed = json.loads(stamp)
+    if parsed["op"]["__type"].split(".")[0] != "tokamax":
+        raise ValueError(f"a recipe must not import `{parsed['op']['__type']}`")
+    _check_imports(parsed)
     return describe_call(*_scanned(stamp), pydantic.TypeAdapter(tokamax.BoundArguments).validate_json(stamp))
+
+
+def _check_imports(value: Any, is_type: bool = False) -> None:
+    """Tokamax imports what the types and functions of a stamp are called: only what is of it or of JAX may be."""
+    if isinstance(value, dict):
+        for name, held in value.items():
+            _check_imports(held, name == "__type")
+    elif isinstance(value, list):
+        for held in value:
+            _check_imports(held)
+    elif isinstance(value, str):
+        head = re.split(r"[.:]", value)[0]
+        if (is_type or re.fullmatch(r"[^\W\d]\w*([.:][^\W\d]\w*)+", value)) and head not in _PACKAGES:
+            raise ValueError(f"a recipe must not import `{value}`")
 
 
 @functools.lru_cache(maxsize=4096)

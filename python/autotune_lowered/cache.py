@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -145,6 +146,15 @@ def default_folder() -> pathlib.Path:
     return root / "autotune-lowered"
 
 
+def _url(path: str | os.PathLike[str] | None) -> str | None:
+    """The URL that a path is, without user, password and query."""
+    scheme, separator, rest = os.fspath(path or "").partition("://")
+    if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        return None
+    host, slash, place = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{place}"
+
+
 class Cache:
     """An open cache. It shows what was published when it was opened, and nothing refreshes by itself.
 
@@ -180,6 +190,8 @@ class Cache:
         Raises `CacheError` for a damaged file or one of a later version, `SnapshotMismatch` where the digest is another.
         """
         chosen = pathlib.Path(path) if path is not None else default_folder()
+        if url := _url(path if path is not None else os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR")):
+            raise CacheError(f"`{url}` is a URL: `autotune-lowered cache pull URL FILE` loads it, open the file")
         snapshot: pathlib.Path | None = chosen / _native.SNAPSHOT_FILE if chosen.is_dir() else chosen
         if not snapshot.exists():
             if path is not None and not chosen.is_dir() and chosen.suffix:

@@ -2,9 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::StoreError;
 
@@ -25,8 +26,10 @@ impl FolderLock {
         fs::create_dir_all(folder).map_err(StoreError::io("make the folder", folder))?;
         let path = folder.join("lock");
         let open_error = StoreError::io("open the lock file", &path);
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(open_error)?;
+        // what is written here must not go through a link to a file elsewhere
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(&path).map_err(open_error)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {

@@ -11,9 +11,9 @@
 //! `provenance` is optional. Files lie in any depth below the folder and end in `.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -107,12 +107,31 @@ pub fn write_seeds(folder: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<
 
 /// The operation of a seed file that is there.
 fn read_op_id(path: &Path) -> Option<String> {
-    serde_json::from_str::<SeedFile>(&fs::read_to_string(path).ok()?).ok().map(|file| file.op_id)
+    serde_json::from_str::<SeedFile>(&read_text(path).ok()?).ok().map(|file| file.op_id)
+}
+
+/// The text of a regular file of at most so many bytes as a seed file may have.
+fn read_text(path: &Path) -> io::Result<String> {
+    // a pipe would be waited for
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let mut text = String::new();
+    // taken, since the file may have grown after its size was asked
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        let message = format!("{} bytes are more than a seed file may have", metadata.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(text)
 }
 
 /// Takes over the entries of a file that is there, but for the calls that are written anew.
 fn keep_others(path: &Path, file: &mut SeedFile) -> Result<(), StoreError> {
-    let text = match fs::read_to_string(path) {
+    let text = match read_text(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         other => other.map_err(StoreError::io("read", path))?,
     };
@@ -187,16 +206,7 @@ impl SeedStore {
     }
 
     fn read_file(&mut self, path: &Path) -> Result<(), String> {
-        let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
-        let size = metadata.len();
-        // a pipe would be waited for
-        if !metadata.is_file() {
-            return Err("not a regular file".to_owned());
-        }
-        if size > MAX_FILE_BYTES {
-            return Err(format!("{size} bytes are more than a seed file may have"));
-        }
-        self.add_text(&fs::read_to_string(path).map_err(|error| error.to_string())?)
+        self.add_text(&read_text(path).map_err(|error| error.to_string())?)
     }
 
     /// Adds the entries of one seed file's text.

@@ -264,6 +264,9 @@ enum State {
 }
 
 fn check_state(root: &Path, folder: &Path) -> State {
+    if folder.is_symlink() {
+        return State::Wrong("it is a link".to_owned());
+    }
     let path = root.join(STATE_FILE);
     let state = match fs::metadata(&path).and_then(|metadata| match metadata.len() {
         0..=100 => fs::read_to_string(&path),

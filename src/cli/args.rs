@@ -15,6 +15,8 @@ use super::bench::BenchCommand;
 use super::check::CheckArgs;
 use super::exit;
 use super::plan::PlanArgs;
+use super::remote::{PullArgs, PushArgs};
+use super::signature::{KeygenArgs, SignArgs};
 
 /// An offline autotuner for lowered HLO computations.
 #[derive(Debug, Parser)]
@@ -158,12 +160,15 @@ pub(super) struct LabelArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct CacheArgs {
-    /// Cache folder [default: the platform's cache folder]
-    #[arg(long = "cache", value_name = "DIR", env = "AUTOTUNE_LOWERED_CACHE_DIR")]
+    /// Cache folder, or URL of a cache that machines share (docs/remote.md) [default: the platform's cache folder]
+    #[arg(long = "cache", value_name = "DIR|URL", env = "AUTOTUNE_LOWERED_CACHE_DIR")]
     pub folder: Option<PathBuf>,
     /// Folder of seed files that go before those shipped: best configs to read, never written
     #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_SEEDS")]
     pub seeds: Option<PathBuf>,
+    /// File of public keys, one of which must have signed what a URL has (docs/trust.md)
+    #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
+    pub verify_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -205,6 +210,9 @@ pub(super) struct TuneArgs {
     pub plan: PlanArgs,
     #[command(flatten)]
     pub cache: CacheArgs,
+    /// Private key that signs what is published at a URL (docs/trust.md)
+    #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY")]
+    pub sign_key: Option<PathBuf>,
     /// Keep results in memory and in the output only
     #[arg(long)]
     pub no_persist: bool,
@@ -469,6 +477,14 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
+    /// Load the snapshot that is published at a URL, unless it is here already; prints its digest and file
+    Pull(PullArgs),
+    /// Publish the cache at a URL, merged with what is there; prints the digest
+    Push(PushArgs),
+    /// Make a pair of keys that sign snapshots
+    Keygen(KeygenArgs),
+    /// Sign a snapshot
+    Sign(SignArgs),
     /// Make the sled cache again from the sample log
     Rebuild {
         #[command(flatten)]

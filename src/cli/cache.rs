@@ -13,18 +13,23 @@ use crate::tune::Ledger;
 use super::args::{CacheArgs, CacheCommand, Format};
 use super::fault::Fault;
 
-use super::{device, exchange, exit};
+use super::{device, exchange, exit, remote, signature};
 
-/// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder.
+/// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder; of a
+/// URL the folder that this machine has for it.
 pub(super) fn folder(args: &CacheArgs) -> Result<PathBuf, Fault> {
-    match &args.folder {
-        Some(folder) => Ok(folder.clone()),
-        None => etcetera::base_strategy::choose_native_strategy()
-            .map(|strategy| strategy.cache_dir().join("autotune-lowered"))
-            .map_err(|_| {
-                Fault::new(exit::CACHE_TROUBLE, "cannot find the home folder; name a cache with `--cache DIR`")
-            }),
+    match (remote::address(args)?, &args.folder) {
+        (Some(address), _) => remote::folder(&address),
+        (None, Some(folder)) => Ok(folder.clone()),
+        (None, None) => native_folder(),
     }
+}
+
+/// `autotune-lowered` in the platform's cache folder.
+pub(super) fn native_folder() -> Result<PathBuf, Fault> {
+    etcetera::base_strategy::choose_native_strategy()
+        .map(|strategy| strategy.cache_dir().join("autotune-lowered"))
+        .map_err(|_| Fault::new(exit::CACHE_TROUBLE, "cannot find the home folder; name a cache with `--cache DIR`"))
 }
 
 /// The read-only tiers: the user's seed files, then the shipped ones.
@@ -43,6 +48,9 @@ pub(super) fn seeds(args: &CacheArgs) -> Vec<Box<dyn ConfigStore>> {
 
 /// Opens a cache folder for look-ups only: another process may have it.
 pub(super) fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
+    if let Some(address) = remote::address(args)? {
+        return remote::open_for_reading(address, args);
+    }
     let ledger = Ledger::open_for_reading(&folder(args)?, || seeds(args))?;
     tell(&ledger);
     Ok(ledger)
@@ -50,12 +58,18 @@ pub(super) fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
 
 /// Opens the ledger of a cache folder and says on stderr what was wrong with it.
 pub(super) fn open(args: &CacheArgs) -> Result<Ledger, Fault> {
+    if let Some(address) = remote::address(args)? {
+        let message = format!(
+            "`{address}` is changed by publishing alone: change a folder, then `autotune-lowered cache push --replace {address}`"
+        );
+        return Err(Fault::new(exit::USAGE, message));
+    }
     let ledger = Ledger::open(&folder(args)?, seeds(args))?;
     tell(&ledger);
     Ok(ledger)
 }
 
-fn tell(ledger: &Ledger) {
+pub(super) fn tell(ledger: &Ledger) {
     for note in ledger.notes() {
         tracing::warn!("{note}");
     }
@@ -117,6 +131,10 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             writeln!(out, "{digest}  {}", path.display())?;
             tracing::info!("{} entries in `{}`", entries.len(), path.display());
         }
+        CacheCommand::Pull(args) => return remote::pull(args, out),
+        CacheCommand::Push(args) => return remote::push(args, out),
+        CacheCommand::Keygen(args) => return signature::keygen(args, out),
+        CacheCommand::Sign(args) => return signature::sign(args, out),
         CacheCommand::Export(args) => return exchange::export(args, out),
         CacheCommand::Import { format, path, fingerprint, cache } => {
             return exchange::import(*format, path, fingerprint.as_deref(), cache, out);

@@ -14,7 +14,7 @@ pub const NOTHING_MATCHED: u8 = 3;
 pub const BAD_INPUT: u8 = 4;
 /// The plugin, the device or its worker cannot be used.
 pub const DEVICE_TROUBLE: u8 = 5;
-/// The cache cannot be used: locked by another process, unwritable, full disk.
+/// The cache cannot be used: locked by another process, unwritable, full disk; a remote one out of reach, damaged, not signed.
 pub const CACHE_TROUBLE: u8 = 6;
 /// A cached config regressed, is no better than the baseline any more, or fails.
 pub const REGRESSED: u8 = 7;
@@ -29,7 +29,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (NOTHING_MATCHED, "no label, or none that matches a recorded invocation of this device"),
     (BAD_INPUT, "an input cannot be used, or stdout cannot be written"),
     (DEVICE_TROUBLE, "the plugin, device or worker cannot be used"),
-    (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable or full"),
+    (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable, full, out of reach or not to be believed"),
     (REGRESSED, "`check`: a cached config regressed, is no longer better than the baseline, or fails"),
     (INTERRUPTED, "ended by Ctrl-C; what was decided is kept"),
 ];

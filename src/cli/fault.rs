@@ -4,7 +4,9 @@ use std::fmt;
 use std::io;
 
 use crate::cache::{ExchangeError, StoreError};
+use crate::remote::RemoteError;
 use crate::samples::LogError;
+use crate::signature::SignatureError;
 use crate::tune::TuneError;
 
 use super::exit;
@@ -16,13 +18,15 @@ pub(super) struct Fault {
     pub(super) code: u8,
     /// The line; empty where nothing is to be said.
     pub(super) message: String,
+    /// Whether a store was out of reach, and may be there again later.
+    pub(super) is_away: bool,
 }
 
 impl Fault {
     /// A fault from its parts; line breaks become blanks.
     pub(super) fn new(code: u8, error: impl fmt::Display) -> Self {
         let message = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-        Self { code, message }
+        Self { code, message, is_away: false }
     }
 
     /// An input that cannot be used.
@@ -40,7 +44,7 @@ impl From<io::Error> for Fault {
     /// For writing to stdout: a reader that went away is no news.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            Self { code: exit::ALL_TUNED, message: String::new() }
+            Self { code: exit::ALL_TUNED, message: String::new(), is_away: false }
         } else {
             Self::new(exit::BAD_INPUT, format!("cannot write to stdout: {error}"))
         }
@@ -65,6 +69,31 @@ impl From<StoreError> for Fault {
 impl From<LogError> for Fault {
     fn from(error: LogError) -> Self {
         Self::new(exit::CACHE_TROUBLE, error)
+    }
+}
+
+impl From<SignatureError> for Fault {
+    fn from(error: SignatureError) -> Self {
+        match error {
+            SignatureError::Io { .. } | SignatureError::NotAKey { .. } | SignatureError::Exposed { .. } => {
+                Self::input(error)
+            }
+            _ => Self::new(exit::CACHE_TROUBLE, error),
+        }
+    }
+}
+
+impl From<RemoteError> for Fault {
+    fn from(error: RemoteError) -> Self {
+        match error {
+            RemoteError::Address { .. } | RemoteError::NotBuilt { .. } | RemoteError::Plain { .. } => {
+                Self::new(exit::USAGE, error)
+            }
+            RemoteError::ReadOnly { .. } => Self::new(exit::USAGE, error),
+            RemoteError::Nothing { .. } => Self::new(exit::NOTHING_MATCHED, error),
+            RemoteError::Signature(error) => error.into(),
+            error => Self { is_away: error.is_away(), ..Self::new(exit::CACHE_TROUBLE, error) },
+        }
     }
 }
 

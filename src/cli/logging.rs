@@ -15,8 +15,9 @@ pub(super) fn start(verbose: u8, colours: bool) -> MultiProgress {
         2 => "debug",
         _ => "trace",
     };
-    // sled talks of its own affairs at info
-    let default = format!("{level},sled=warn");
+    // sled talks of its own affairs at info, and what HTTP carries holds credentials
+    let default =
+        format!("{level},sled=warn,object_store=warn,reqwest=warn,hyper=warn,hyper_util=warn,h2=warn,rustls=warn");
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)

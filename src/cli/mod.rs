@@ -16,9 +16,11 @@ mod plan;
 mod profile;
 mod progress;
 mod registry;
+mod remote;
 mod run;
 mod scan;
 mod selftest;
+mod signature;
 mod tune;
 mod worker;
 

@@ -39,7 +39,7 @@ pub fn main() -> ExitCode {
     let done = done.and_then(|code| out.flush().map(|()| code).map_err(Fault::from));
     match done {
         Ok(code) => ExitCode::from(code),
-        Err(Fault { code, message }) => {
+        Err(Fault { code, message, .. }) => {
             if !message.is_empty() {
                 // stderr may be gone; there is nobody left to tell
                 let _ = writeln!(io::stderr(), "autotune-lowered: {message}");

@@ -24,7 +24,8 @@ use crate::tune::{
 use super::args::{DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
 use super::fault::Fault;
 use super::progress::Progress;
-use super::{cache, candidates, device, exit, plan, selftest};
+use super::remote::SharedRun;
+use super::{cache, candidates, device, exit, plan, remote, selftest};
 
 /// Tunes a module and prints the result.
 pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
@@ -37,10 +38,15 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     };
     let cancel = cancel_flag()?;
     // the cache comes first: a locked or broken one is known before a device is started
-    let ledger = if args.no_persist || args.dry_run {
-        Ledger::in_memory(cache::seeds(&args.cache))
-    } else {
-        cache::open(&args.cache)?
+    let (shared, ledger) = match remote::address(&args.cache)? {
+        Some(_) if args.no_persist || args.dry_run => (None, cache::open_for_reading(&args.cache)?),
+        Some(address) => {
+            let (shared, ledger) = SharedRun::open(address, &args.cache, args.sign_key.as_deref())?;
+            cache::tell(&ledger);
+            (Some(shared), ledger)
+        }
+        None if args.no_persist || args.dry_run => (None, Ledger::in_memory(cache::seeds(&args.cache))),
+        None => (None, cache::open(&args.cache)?),
     };
     let scratch = tempfile::tempdir()
         .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
@@ -102,9 +108,12 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     result.notes.extend(of_timer.into_iter().chain(of_selftest).chain(of_shard));
     print(&result, args, out)?;
     out.flush()?;
+    // also what a run decided that was stopped
+    let published = shared.map_or(Ok(()), |shared| shared.publish(&ledger));
     if let Some(error) = stopped_by {
         return Err(error.into());
     }
+    published?;
     if !args.dry_run {
         close(&result, ledger.root());
     }

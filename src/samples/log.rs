@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::Deserialize;
 
 use super::frame::{self, Damage, MAX_FRAME_BYTES};
@@ -73,7 +74,10 @@ impl SampleLog {
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let read_error = |source| LogError::Read { path: path.to_owned(), source };
         let write_error = |source| LogError::Write { path: path.to_owned(), source };
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(write_error)?;
+        // what is appended here must not go through a link to a file elsewhere
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let file = options.open(path).map_err(write_error)?;
         let (replay, end) = replay(path, &file)?;
         let needs_line_feed = end > 0 && {
             let mut last = [0_u8; 1];

@@ -206,8 +206,10 @@ impl Ledger {
 
     /// What this folder holds, without the tiers that are shipped.
     pub fn own_entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, TuneError> {
+        // a folder's snapshot tier is what others published; without a folder it is all there is
+        let is_own = |tier| tier != Tier::Seed && (tier != Tier::Snapshot || self.root.is_none());
         let entries = self.cache.entries()?.into_iter();
-        Ok(entries.filter(|(.., tier)| *tier != Tier::Seed).map(|(key, entry, _)| (key, entry)).collect())
+        Ok(entries.filter(|(.., tier)| is_own(*tier)).map(|(key, entry, _)| (key, entry)).collect())
     }
 
     /// Removes an entry, likewise; `false` where there is none that can be removed.

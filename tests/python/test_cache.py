@@ -132,6 +132,17 @@ def test_what_is_damaged_or_another_is_refused(folder):
         Cache.open(folder / "another.snapshot")
 
 
+def test_a_url_is_pulled_first(folder, monkeypatch):
+    for url in ["s3://bucket/x", "https://ann:p4ss@host/x?sig=s3cret"]:
+        with pytest.raises(CacheError, match="cache pull") as refused:
+            Cache.open(url)
+        assert not any(secret in str(refused.value) for secret in ["ann", "p4ss", "s3cret"])
+    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE_DIR", "s3://bucket/x")
+    with pytest.raises(CacheError, match="`s3://bucket/x` is a URL"):
+        Cache.open()
+    assert Cache.open(folder).digest
+
+
 def test_an_open_cache_never_changes(folder, run):
     cache = Cache.open(folder)
     key = next(entry.call_key for entry in cache if entry.op_id == FLASH and entry.tier == "snapshot")

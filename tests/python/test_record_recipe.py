@@ -107,13 +107,38 @@ def test_a_recipe_names_nothing_but_the_two_libraries(registries):
     recipe = record_of(without, GROUPED, "forward")["static_arguments"]["recipe"]
     for changed, message in (
         ({"module": "os", "class": "system"}, "must not import `os`"),
-        ({"class": "GroupedMatmulConfig"}, "no kernel"),
+        ({"class": "GroupedMatmulConfig"}, "no (kernel|class of that module)"),
         ({"kind": "other"}, "no recipe of the kind `other`"),
         ({"state": {"x": {"enum": ["subprocess", "Popen", "x"]}}}, "must not import `subprocess`"),
         ({"state": {"x": {"pickle": "…"}}}, "knows no `pickle`"),
+        # a state hides the methods of the kernel: nothing that can be called may come into it
+        ({"state": {"run": {"enum": ["jax._src.xla_bridge", "os", "system"]}}}, "no class of that module"),
+        ({"state": {"run": {"enum": ["ejkernel.ops", "Kernel", "run"]}}}, "no (class of that module|enumeration)"),
+        ({"state": {"run": {"dtype": "save"}}}, "`save` is no element type"),
+        ({"state": {"run": {"dtype": "ndarray"}}}, "`ndarray` is no element type"),
     ):
         with pytest.raises(ValueError, match=message):
             _recipe.build(recipe | changed, {}, "forward", {}, "cpu")
+
+
+def test_a_stamp_of_tokamax_imports_nothing_else():
+    from autotune_lowered import _tokamax
+
+    good = {
+        "__type": "tokamax._src.ops.x.X",
+        "activation": "jax._src.nn.functions.silu",
+        "scale": "0.5",
+        "rest": ["a b"],
+    }
+    _tokamax._check_imports(good)
+    for changed, message in (
+        ({"activation": "os.system"}, "`os.system`"),
+        ({"activation": "os:system"}, "`os:system`"),
+        ({"rest": [{"__type": "antigravity"}]}, "`antigravity`"),
+        ({"__type": "jaxx.X"}, "`jaxx.X`"),
+    ):
+        with pytest.raises(ValueError, match=f"must not import {message}"):
+            _tokamax._check_imports({"op": good | changed})
 
 
 def test_a_field_that_this_ejkernel_lacks_is_named(registries):

@@ -1,0 +1,244 @@
+//! `cache pull`, `cache push`, and `--cache URL`: caches that machines share.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+
+use crate::cache::{CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore};
+use crate::mapped_file::Mapping;
+use crate::remote::{Address, Pulled, Pushing, Remote, RemoteError, merge};
+use crate::signature::{PrivateKey, PublicKeys};
+use crate::tune::Ledger;
+
+use super::args::CacheArgs;
+use super::fault::Fault;
+use super::{cache, exit};
+
+/// This machine's copy of a URL's snapshot, in the URL's folder.
+const COPY_FILE: &str = "pulled-v1.snapshot";
+
+#[derive(Debug, Args)]
+pub(super) struct PullArgs {
+    /// Where it is published: s3://, gs://, az://, https://, http:// or file://
+    pub url: String,
+    /// Snapshot file to write [default: this machine's copy for the URL]
+    pub out: Option<PathBuf>,
+    /// File of public keys, one of which must have signed it
+    #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
+    pub verify_key: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PushArgs {
+    /// Where to publish: s3://, gs://, az:// or file://
+    pub url: String,
+    /// Snapshots to publish in place of the cache folder
+    pub snapshots: Vec<PathBuf>,
+    /// Private key to sign with
+    #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY")]
+    pub sign_key: Option<PathBuf>,
+    /// Put these entries in the place of what is published, and merge nothing
+    #[arg(long)]
+    pub replace: bool,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+}
+
+/// The URL that `--cache` names, where it is none of this machine's folders.
+pub(super) fn address(args: &CacheArgs) -> Result<Option<Address>, Fault> {
+    // a URL is text; a folder need not be
+    let text = args.folder.as_deref().and_then(Path::to_str).filter(|text| Address::is_url(text));
+    Ok(text.map(Address::parse).transpose()?)
+}
+
+/// The folder of this machine for a URL: its copy, and what is tuned here.
+pub(super) fn folder(address: &Address) -> Result<PathBuf, Fault> {
+    Ok(cache::native_folder()?.join("remote").join(address.to_folder_name()))
+}
+
+fn public_keys(path: Option<&Path>) -> Result<Option<PublicKeys>, Fault> {
+    Ok(path.map(PublicKeys::read).transpose()?)
+}
+
+fn private_key(path: Option<&Path>) -> Result<Option<PrivateKey>, Fault> {
+    Ok(path.map(PrivateKey::read).transpose()?)
+}
+
+fn tell(pulled: &Pulled) {
+    if let Some(note) = pulled.note() {
+        tracing::warn!("{note}");
+    }
+    if let Some(manifest) = &pulled.manifest {
+        let how = if pulled.fetched { "fetched" } else { "here already" };
+        tracing::info!("generation {}, {} entries, {how}", manifest.generation, manifest.entries);
+    }
+    if let Some(key) = &pulled.signed_by {
+        tracing::info!("signed by {key}");
+    }
+}
+
+/// Loads what a URL has in force, if anything.
+fn load(remote: &Remote, copy: &Path, keys: Option<&PublicKeys>) -> Result<Option<Snapshot>, Fault> {
+    match remote.pull(copy, keys) {
+        Ok(pulled) => {
+            tell(&pulled);
+            Ok(Some(pulled.snapshot))
+        }
+        Err(error @ RemoteError::Nothing { .. }) => {
+            tracing::warn!("{error}");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The tiers that look-ups have of a URL: what is published, and the seeds.
+pub(super) fn open_for_reading(address: Address, args: &CacheArgs) -> Result<Ledger, Fault> {
+    let copy = folder(&address)?.join(COPY_FILE);
+    let keys = public_keys(args.verify_key.as_deref())?;
+    let snapshot = load(&Remote::open(address)?, &copy, keys.as_ref())?;
+    let mut tiers: Vec<Box<dyn ConfigStore>> = Vec::new();
+    tiers.extend(snapshot.map(|snapshot| Box::new(SnapshotStore::new(snapshot)) as Box<dyn ConfigStore>));
+    tiers.extend(cache::seeds(args));
+    Ok(Ledger::in_memory(tiers))
+}
+
+/// A tuning run whose results are published when it ends.
+pub(super) struct SharedRun {
+    remote: Remote,
+    copy: PathBuf,
+    key: Option<PrivateKey>,
+    keys: Option<PublicKeys>,
+}
+
+impl SharedRun {
+    /// Opens the URL's folder of this machine above what is published.
+    pub(super) fn open(address: Address, args: &CacheArgs, sign_key: Option<&Path>) -> Result<(Self, Ledger), Fault> {
+        if address.is_read_only() {
+            return Err(RemoteError::ReadOnly { url: address.to_string() }.into());
+        }
+        let folder = folder(&address)?;
+        let run = Self {
+            copy: folder.join(COPY_FILE),
+            key: private_key(sign_key)?,
+            keys: public_keys(args.verify_key.as_deref())?,
+            remote: Remote::open(address)?,
+        };
+        let own = run.key.as_ref().map(PrivateKey::to_public_keys);
+        let mut tiers: Vec<Box<dyn ConfigStore>> = Vec::new();
+        let published = match load(&run.remote, &run.copy, run.keys.as_ref().or(own.as_ref())) {
+            Ok(snapshot) => snapshot,
+            // what is tuned is kept here and published when the store is back
+            Err(fault) if fault.is_away => {
+                tracing::warn!("{}; tuning without it", fault.message);
+                None
+            }
+            Err(fault) => return Err(fault),
+        };
+        let is_published = published.is_some();
+        tiers.extend(published.map(|snapshot| Box::new(SnapshotStore::new(snapshot)) as Box<dyn ConfigStore>));
+        tiers.extend(cache::seeds(args));
+        let ledger = Ledger::open(&folder, tiers)?;
+        if is_published {
+            let snapshot = Snapshot::open(&run.copy, Mapping::default())?;
+            adopt(&ledger, &SnapshotStore::new(snapshot))?;
+        }
+        Ok((run, ledger))
+    }
+
+    /// Publishes what this machine has decided.
+    pub(super) fn publish(&self, ledger: &Ledger) -> Result<(), Fault> {
+        let entries = ledger.own_entries()?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let pushing = Pushing { entries: &entries, key: self.key.as_ref(), keys: self.keys.as_ref(), replace: false };
+        match self.remote.push(&self.copy, pushing) {
+            Ok(published) if published.was_there => Ok(()),
+            Ok(published) => {
+                let manifest = published.manifest;
+                let (url, generation) = (self.remote.address(), manifest.generation);
+                super::tune::say(&format!(
+                    "published at `{url}`: generation {generation}, {} entries",
+                    manifest.entries
+                ));
+                Ok(())
+            }
+            Err(error) => {
+                let url = self.remote.address();
+                let mut fault = Fault::from(error);
+                fault.message = format!(
+                    "not published: {}; what was decided is kept here, `autotune-lowered cache push {url} --cache {url}` \
+                     publishes it",
+                    fault.message
+                );
+                Err(fault)
+            }
+        }
+    }
+}
+
+/// Takes over what others decided better for calls that this folder has too: its own tiers hide the published one.
+fn adopt(ledger: &Ledger, published: &SnapshotStore) -> Result<(), Fault> {
+    for (key, own) in ledger.own_entries()? {
+        let Some(theirs) = published.get(&key)?.filter(|theirs| *theirs != own) else { continue };
+        let merged = merge(vec![(key.clone(), theirs)], &[(key, Arc::clone(&own))])?;
+        for (key, entry) in merged.iter().filter(|(_, entry)| *entry != own) {
+            ledger.commit(None, key, entry)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs `cache pull`.
+pub(super) fn pull(args: &PullArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let address = Address::parse(&args.url)?;
+    let path = match &args.out {
+        Some(path) if path.is_dir() => {
+            let message = format!("`{}` is a folder; name the snapshot file to write", path.display());
+            return Err(Fault::new(exit::USAGE, message));
+        }
+        Some(path) => path.clone(),
+        None => folder(&address)?.join(COPY_FILE),
+    };
+    let keys = public_keys(args.verify_key.as_deref())?;
+    let pulled = Remote::open(address)?.pull(&path, keys.as_ref())?;
+    tell(&pulled);
+    writeln!(out, "{}  {}", pulled.snapshot.digest(), path.display())?;
+    Ok(exit::FINE)
+}
+
+/// Runs `cache push`.
+pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let address = Address::parse(&args.url)?;
+    let (key, keys) = (private_key(args.sign_key.as_deref())?, public_keys(args.cache.verify_key.as_deref())?);
+    let mut entries: Vec<(CacheKey, Arc<Entry>)> = Vec::new();
+    if args.snapshots.is_empty() {
+        // also of a URL's folder: what a run could not publish
+        let ledger = Ledger::open_for_reading(&cache::folder(&args.cache)?, Vec::new)?;
+        cache::tell(&ledger);
+        entries.extend(ledger.own_entries()?);
+    }
+    for path in &args.snapshots {
+        let snapshot = Snapshot::open(path, Mapping::default())?;
+        snapshot.verify()?;
+        let more = SnapshotStore::new(snapshot).entries()?;
+        entries = merge(entries, &more)?;
+    }
+    if entries.is_empty() {
+        // a mistyped folder must not take the place of what others read
+        let message = "there is nothing to publish: tune a module first, or name another cache with `--cache`";
+        return Err(Fault::new(exit::NOTHING_MATCHED, message));
+    }
+    let copy = folder(&address)?.join(COPY_FILE);
+    let remote = Remote::open(address)?;
+    let pushing = Pushing { entries: &entries, key: key.as_ref(), keys: keys.as_ref(), replace: args.replace };
+    let published = remote.push(&copy, pushing)?;
+    let manifest = &published.manifest;
+    let news = if published.was_there { ", as before" } else { "" };
+    tracing::info!("generation {}, {} entries{news}", manifest.generation, manifest.entries);
+    writeln!(out, "{}  {}", manifest.digest, remote.address())?;
+    Ok(exit::FINE)
+}

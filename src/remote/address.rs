@@ -1,0 +1,221 @@
+//! Where a remote cache is.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::RemoteError;
+use crate::digest::Digest;
+
+/// A remote cache's URL. What it prints holds neither user nor password nor query.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    pub(super) place: Place,
+    shown: String,
+    full: String,
+}
+
+/// Which store, and where in it.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    Folder(PathBuf),
+    Bucket { kind: BucketKind, bucket: String, prefix: String },
+    Web { url: String, user: Option<(String, String)>, encrypted: bool },
+}
+
+/// Whose buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BucketKind {
+    S3,
+    Google,
+    Azure,
+}
+
+impl BucketKind {
+    #[cfg(not(feature = "remote"))]
+    pub(super) fn scheme(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Google => "gs",
+            Self::Azure => "az",
+        }
+    }
+}
+
+const SCHEMES: &str = "`s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `https://…`, `http://…` or \
+                       `file:///FOLDER`";
+
+impl Address {
+    /// Whether a text is meant as a URL, and not as a path.
+    pub fn is_url(text: &str) -> bool {
+        let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+        scheme.is_some_and(|scheme| {
+            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+        })
+    }
+
+    /// The address of a URL.
+    ///
+    /// # Errors
+    /// Where it is none, or of a kind that is not known.
+    pub fn parse(text: &str) -> Result<Self, RemoteError> {
+        let shown = redacted(text);
+        let wrong = |what: String| Err(RemoteError::Address { url: shown.clone(), what });
+        let Some((scheme, rest)) = text.split_once("://").filter(|_| Self::is_url(text)) else {
+            return wrong(format!("write {SCHEMES}"));
+        };
+        if text.chars().any(|c| c.is_control() || c == '\\') {
+            return wrong("it holds characters that no URL has".to_owned());
+        }
+        let place = match scheme {
+            "file" => {
+                let path = Path::new(rest);
+                if !path.is_absolute() || rest.contains(['%', '?', '#']) {
+                    return wrong(
+                        "write `file://` and the folder's absolute path as it is, without `%`, `?` and `#`".to_owned(),
+                    );
+                }
+                Place::Folder(path.to_owned())
+            }
+            "http" | "https" => web(scheme, rest),
+            "s3" | "gs" | "az" => {
+                let kind = match scheme {
+                    "s3" => BucketKind::S3,
+                    "gs" => BucketKind::Google,
+                    _ => BucketKind::Azure,
+                };
+                let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+                let parts: Vec<&str> = prefix.split('/').filter(|part| !part.is_empty()).collect();
+                let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+                if bucket.is_empty() || !bucket.chars().all(is_name) {
+                    return wrong(format!(
+                        "it names no bucket; credentials come from the environment; write {SCHEMES}"
+                    ));
+                }
+                if parts.iter().any(|part| matches!(*part, "." | "..")) || prefix.contains(['%', '?', '#']) {
+                    return wrong("its prefix must be without `.`, `..`, `%`, `?` and `#`".to_owned());
+                }
+                Place::Bucket { kind, bucket: bucket.to_owned(), prefix: parts.join("/") }
+            }
+            _ => return wrong(format!("write {SCHEMES}")),
+        };
+        if matches!(&place, Place::Web { url, .. } if url.ends_with("://")) {
+            return wrong("it names no host".to_owned());
+        }
+        Ok(Self { place, shown, full: text.trim_end_matches('/').to_owned() })
+    }
+
+    /// The name of this machine's folder for it: what tells URLs apart goes in by digest only.
+    pub fn to_folder_name(&self) -> String {
+        let slug: String =
+            self.shown.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(60).collect();
+        format!("{slug}-{}", Digest::of(self.full.as_bytes()).to_short())
+    }
+
+    /// Whether others on the way could change what is loaded: plain HTTP to another machine.
+    pub fn is_plain(&self) -> bool {
+        let Place::Web { url, encrypted: false, .. } = &self.place else { return false };
+        let host = url.split_once("://").map_or("", |(_, rest)| rest).split(['/', '?']).next().unwrap_or_default();
+        let name = match host.strip_prefix('[') {
+            Some(six) => six.split(']').next().unwrap_or_default(),
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        let is_loopback = name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+        !is_loopback && name != "localhost"
+    }
+
+    /// Whether it can only be read.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.place, Place::Web { .. })
+    }
+}
+
+fn web(scheme: &str, rest: &str) -> Place {
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    let user = user.map(|user| {
+        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        (name.to_owned(), password.to_owned())
+    });
+    let path = path.split('#').next().unwrap_or_default();
+    Place::Web { url: format!("{scheme}://{host}{path}"), user, encrypted: scheme == "https" }
+}
+
+/// A URL without user, password, query and fragment.
+pub(super) fn redacted(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    let shown = match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+            format!("{scheme}://{host}{path}")
+        }
+        None => url.to_owned(),
+    };
+    shown.replace(char::is_control, " ")
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Address({})", self.shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_secret_is_not_shown() {
+        for url in ["https://ann:p4ss@host.example/a?sig=s3cret#x", "s3://AKIA:p4ss@bucket/a?token=s3cret"] {
+            let (shown, error) = match Address::parse(url) {
+                Ok(address) => (format!("{address} {address:?} {}", address.to_folder_name()), String::new()),
+                Err(error) => (String::new(), format!("{error} {error:?}")),
+            };
+            for secret in ["ann", "p4ss", "s3cret", "AKIA"] {
+                assert!(!shown.contains(secret) && !error.contains(secret), "{shown} {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn places_are_told_apart() {
+        let place = |url: &str| Address::parse(url).map(|address| address.place);
+        let bucket = |url| match place(url) {
+            Ok(Place::Bucket { kind, bucket, prefix }) => (kind, bucket, prefix),
+            other => panic!("{url}: {:?}", other.err()),
+        };
+        assert_eq!(bucket("s3://b/a//c/"), (BucketKind::S3, "b".into(), "a/c".into()));
+        assert_eq!(bucket("gs://b"), (BucketKind::Google, "b".into(), String::new()));
+        assert!(matches!(place("file:///a b/c"), Ok(Place::Folder(path)) if path == Path::new("/a b/c")));
+        for url in ["file://host/a", "file://a", "ftp://x/y", "s3://", "s3://b/../c", "az://b/a?sig=1", "http://", "x"]
+        {
+            assert!(Address::parse(url).is_err(), "{url}");
+        }
+        assert!(Address::is_url("zz://x") && !Address::is_url("/a://b") && !Address::is_url("folder"));
+    }
+
+    #[test]
+    fn only_this_machine_may_be_asked_in_plain_text() {
+        for (url, plain) in [
+            ("http://127.0.0.1:80/x", false),
+            ("http://localhost/x", false),
+            ("http://[::1]:8080", false),
+            ("http://127.0.0.1.example.org/x", true),
+            ("http://localhost@example.org/", true),
+            ("http://10.0.0.1/x", true),
+            ("https://10.0.0.1/x", false),
+        ] {
+            assert_eq!(Address::parse(url).unwrap().is_plain(), plain, "{url}");
+        }
+    }
+}

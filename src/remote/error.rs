@@ -1,0 +1,129 @@
+//! What can go wrong with a remote cache.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::cache::StoreError;
+use crate::signature::SignatureError;
+
+/// Why a remote cache cannot be loaded or published to. URLs are without user, password and query.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// A text that is no address.
+    #[error("`{url}` is no remote cache: {what}")]
+    Address {
+        /// The URL.
+        url: String,
+        /// What is wrong, and what to write.
+        what: String,
+    },
+    /// A store that this program was built without.
+    #[error(
+        "this program was built without `{scheme}://` caches; build it with `cargo install --features remote`, or use `file://`"
+    )]
+    NotBuilt {
+        /// The URL's scheme.
+        scheme: &'static str,
+    },
+    /// Nothing was published.
+    #[error("nothing is published at `{url}`; `autotune-lowered cache push` publishes a cache")]
+    Nothing {
+        /// The URL.
+        url: String,
+    },
+    /// The store knows who asks, or does not, and says no.
+    #[error("`{url}` refuses `{name}`: {reason}; give credentials in the environment (docs/remote.md)")]
+    Refused {
+        /// The URL.
+        url: String,
+        /// The object.
+        name: String,
+        /// The store's word.
+        reason: String,
+    },
+    /// The store does not answer, or not sensibly.
+    #[error("cannot reach `{name}` of `{url}`: {reason}")]
+    Away {
+        /// The URL.
+        url: String,
+        /// The object.
+        name: String,
+        /// What happened.
+        reason: String,
+    },
+    /// An object is not what was published.
+    #[error(
+        "`{name}` of `{url}` is not to be believed: {what}; publish again with `autotune-lowered cache push --replace`"
+    )]
+    Damaged {
+        /// The URL.
+        url: String,
+        /// The object.
+        name: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A manifest of a later program.
+    #[error(
+        "`{url}` has a manifest of schema {schema}, which this program does not read; use a newer autotune-lowered"
+    )]
+    Newer {
+        /// The URL.
+        url: String,
+        /// Its schema.
+        schema: u64,
+    },
+    /// Others published all the time.
+    #[error("`{url}` was changed by others under each of {attempts} attempts; push again")]
+    Busy {
+        /// The URL.
+        url: String,
+        /// How often it was tried.
+        attempts: u32,
+    },
+    /// A place that can only be read.
+    #[error(
+        "`{url}` can only be read; publish to the bucket or folder behind it (`s3://`, `gs://`, `az://`, `file://`)"
+    )]
+    ReadOnly {
+        /// The URL.
+        url: String,
+    },
+    /// Plain text over a network.
+    #[error(
+        "`{url}` is not encrypted, anybody on the way could change it: use `https://`, or name the keys that must have signed with `--verify-key`"
+    )]
+    Plain {
+        /// The URL.
+        url: String,
+    },
+    /// A signature is missing or wrong.
+    #[error("{0}")]
+    Signature(#[from] SignatureError),
+    /// A snapshot of this machine.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// A file of this machine.
+    #[error("cannot {action} `{path}`: {source}", path = path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl RemoteError {
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// Whether what was loaded before may stand in: the store is not there, and has not said no.
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Away { .. })
+    }
+}

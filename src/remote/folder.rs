@@ -1,0 +1,136 @@
+//! `file://`: a folder that machines share.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::bucket::{Bucket, Trouble, Version};
+use super::manifest::MAX_MANIFEST_BYTES;
+use super::push::random_below;
+use crate::cache::{FolderLock, StoreError};
+use crate::digest::Digest;
+
+/// How long others may hold the folder's lock; each holds it for one small file.
+const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct Folder {
+    root: PathBuf,
+}
+
+impl Folder {
+    pub(super) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// Where an object lies; nothing leads out of the folder.
+    fn path(&self, name: &str) -> Result<PathBuf, Trouble> {
+        let path = self.root.join(name);
+        if let Some(folder) = path.parent().filter(|folder| *folder != self.root)
+            && fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_symlink())
+        {
+            return Err(Trouble::Refused(format!("`{}` is a link", folder.display())));
+        }
+        Ok(path)
+    }
+
+    fn read(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, Trouble> {
+        // neither a pipe, which would be waited for, nor a link out of the folder
+        let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits().cast_signed();
+        let file = match File::options().read(true).custom_flags(flags).open(self.path(name)?) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(trouble)?,
+        };
+        let metadata = file.metadata().map_err(trouble)?;
+        if !metadata.is_file() {
+            return Err(Trouble::Damaged("it is not a regular file".to_owned()));
+        }
+        if metadata.len() > limit {
+            return Err(too_large(metadata.len(), limit));
+        }
+        let copied = io::copy(&mut file.take(limit + 1), out).map_err(trouble)?;
+        if copied > limit { Err(too_large(copied, limit)) } else { Ok(Some(Version::default())) }
+    }
+
+    fn write(&self, name: &str, from: &mut dyn Read) -> Result<(), Trouble> {
+        let path = self.path(name)?;
+        let folder = path.parent().unwrap_or(&self.root);
+        let write = |from: &mut dyn Read| -> io::Result<()> {
+            fs::create_dir_all(folder)?;
+            let everyone = fs::Permissions::from_mode(0o666);
+            let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
+            io::copy(from, &mut temporary)?;
+            temporary.as_file().sync_all()?;
+            temporary.persist(&path).map_err(|error| error.error)?;
+            match File::open(folder)?.sync_all() {
+                // some network file systems have no sync for folders
+                Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
+                _ => Ok(()),
+            }
+        };
+        write(from).map_err(trouble)
+    }
+
+    fn lock(&self) -> Result<FolderLock, Trouble> {
+        let start = Instant::now();
+        loop {
+            match FolderLock::acquire(&self.root) {
+                Ok(lock) => return Ok(lock),
+                Err(error @ StoreError::Locked { .. }) if start.elapsed() > LOCK_PATIENCE => {
+                    return Err(Trouble::Away(error.to_string()));
+                }
+                Err(StoreError::Locked { .. }) => {
+                    std::thread::sleep(Duration::from_micros(500 + random_below(20_000)));
+                }
+                Err(StoreError::Io { source, .. }) => return Err(trouble(source)),
+                Err(error) => return Err(Trouble::Away(error.to_string())),
+            }
+        }
+    }
+}
+
+impl Bucket for Folder {
+    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, Trouble> {
+        if limit > MAX_MANIFEST_BYTES {
+            return self.read(name, limit, out);
+        }
+        let mut bytes = Vec::new();
+        let found = self.read(name, limit, &mut bytes)?;
+        out.write_all(&bytes).map_err(trouble)?;
+        Ok(found.map(|_| version_of(&bytes)))
+    }
+
+    fn put(&self, name: &str, file: &Path) -> Result<(), Trouble> {
+        self.write(name, &mut File::open(file).map_err(trouble)?)
+    }
+
+    fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, Trouble> {
+        let _lock = self.lock()?;
+        let found = self.get(name, MAX_MANIFEST_BYTES, &mut io::sink())?;
+        if found.as_ref() != expected {
+            return Ok(false);
+        }
+        self.write(name, &mut &bytes[..])?;
+        Ok(true)
+    }
+}
+
+fn version_of(bytes: &[u8]) -> Version {
+    Version { e_tag: Some(Digest::of(bytes).to_string()), version: None }
+}
+
+pub(super) fn too_large(size: u64, limit: u64) -> Trouble {
+    Trouble::Damaged(format!("it has {size} bytes, at most {limit} are read"))
+}
+
+fn trouble(error: io::Error) -> Trouble {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Trouble::Refused(error.to_string()),
+        _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            Trouble::Refused("it is a link".to_owned())
+        }
+        _ => Trouble::Away(error.to_string()),
+    }
+}

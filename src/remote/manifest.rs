@@ -1,0 +1,84 @@
+//! Which snapshot is in force.
+
+use serde::{Deserialize, Serialize};
+
+use super::RemoteError;
+use crate::cache::Snapshot;
+use crate::digest::Digest;
+
+pub(super) const MANIFEST: &str = "manifest-v1.json";
+pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 16;
+/// Largest snapshot that is fetched or published.
+pub(super) const MAX_SNAPSHOT_BYTES: u64 = 4 << 30;
+const SCHEMA: u64 = 1;
+const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
+
+/// What `manifest-v1.json` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    schema: u64,
+    /// How often was published here.
+    pub generation: u64,
+    /// The snapshot in force, by its digest.
+    pub digest: Digest,
+    /// Its bytes.
+    pub size: u64,
+    /// Its entries.
+    pub entries: u64,
+    /// Program and version that published it.
+    pub tool: String,
+    /// When, seconds since 1970.
+    pub published_at: u64,
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    schema: u64,
+}
+
+impl Manifest {
+    pub(super) fn after(previous: Option<&Self>, snapshot: &Snapshot, size: u64, now: u64) -> Self {
+        Self {
+            schema: SCHEMA,
+            generation: previous.map_or(0, |previous| previous.generation).saturating_add(1),
+            digest: snapshot.digest(),
+            size,
+            entries: snapshot.len(),
+            tool: TOOL.to_owned(),
+            published_at: now,
+        }
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8], url: &str) -> Result<Self, RemoteError> {
+        // what is wrong may be told in the store's own characters
+        let wrong = |what: String| {
+            let what = what.replace(char::is_control, " ");
+            RemoteError::Damaged { url: url.to_owned(), name: MANIFEST.to_owned(), what }
+        };
+        let Versioned { schema } = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
+        if schema > SCHEMA {
+            return Err(RemoteError::Newer { url: url.to_owned(), schema });
+        }
+        let manifest: Self = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
+        if manifest.size > MAX_SNAPSHOT_BYTES {
+            let what = format!("its snapshot has {} bytes, at most {MAX_SNAPSHOT_BYTES} are fetched", manifest.size);
+            return Err(wrong(what));
+        }
+        Ok(manifest)
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec(self).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// The name of its snapshot at the URL: by the digest alone, whatever else the manifest says.
+    pub(super) fn snapshot_name(&self) -> String {
+        snapshot_name(self.digest)
+    }
+}
+
+pub(super) fn snapshot_name(digest: Digest) -> String {
+    format!("snapshots/sha256-{digest}.snapshot")
+}

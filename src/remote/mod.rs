@@ -1,0 +1,74 @@
+//! Caches that machines share: one place that any number of them publish to and load from.
+//!
+//! # What lies at a URL
+//!
+//! | name | what |
+//! | --- | --- |
+//! | `manifest-v1.json` | which snapshot is in force; the only object that changes, by compare-and-swap |
+//! | `snapshots/sha256-DIGEST.snapshot` | a [snapshot](crate::cache::Snapshot), named by the digest that `cache snapshot` prints; never changed |
+//! | `snapshots/sha256-DIGEST.snapshot.sig` | its [signature](crate::signature), where it was signed |
+//!
+//! The manifest is at most 64 KiB of JSON, all of it needed but what a later program adds:
+//!
+//! ```text
+//! {"schema":1, "generation":7, "digest":"<64 hexadecimal digits>", "size":81920, "entries":250,
+//!  "tool":"autotune-lowered 0.1.0", "published_at":1790000000}
+//! ```
+//!
+//! It names no path: where the snapshot lies follows from its digest.
+//!
+//! # Publishing
+//!
+//! Read the manifest with its version (an ETag, a generation), fetch its snapshot, merge with what is to be published, put
+//! the merged snapshot under its digest, then write the manifest on condition that its version is still that one. Where it
+//! is not, somebody else published: begin again. So nothing that anybody published is lost, and a reader sees either the
+//! old state or the new one, whole.
+//!
+//! # Loading
+//!
+//! The manifest is read; a snapshot whose digest is here already is not fetched. A fetched one is believed when size,
+//! digest, every record and, where keys are given, its signature are right. What was loaded last stays here, for when the
+//! network is away.
+
+mod address;
+mod bucket;
+mod error;
+mod folder;
+mod manifest;
+mod merge;
+#[cfg(feature = "remote")]
+mod objects;
+mod pull;
+mod push;
+
+pub use address::Address;
+pub use error::RemoteError;
+pub use manifest::Manifest;
+pub use merge::merge;
+pub use pull::Pulled;
+pub use push::{Published, Pushing};
+
+use bucket::Bucket;
+
+/// An open remote cache. It waits for its answers on a runtime of its own, so it is not for threads that run async tasks.
+#[derive(Debug)]
+pub struct Remote {
+    address: Address,
+    bucket: Box<dyn Bucket>,
+}
+
+impl Remote {
+    /// Makes ready to talk with the store of an address; nothing is asked of it yet.
+    ///
+    /// # Errors
+    /// Where this program was built without that kind of store, or the environment says nonsense of it.
+    pub fn open(address: Address) -> Result<Self, RemoteError> {
+        let bucket = bucket::open(&address)?;
+        Ok(Self { address, bucket })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+}

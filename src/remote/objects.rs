@@ -1,0 +1,278 @@
+//! Buckets of S3, Google Cloud Storage and Azure, and files of a web server, through `object_store`.
+
+use std::error::Error as _;
+use std::fmt;
+use std::fs::File;
+use std::future::Future;
+use std::io::{Read, Write};
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::path::Path;
+use object_store::{
+    BackoffConfig, ClientConfigKey, ClientOptions, Error, HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt as _,
+    PutMode, PutPayload, RetryConfig, UpdateVersion, WriteMultipart,
+};
+use tokio::runtime::Runtime;
+
+use super::address::{BucketKind, Place};
+use super::bucket::{Bucket, Trouble, Version};
+use super::folder::too_large;
+use super::{Address, RemoteError};
+
+/// How long a connection may take to be made, and a server to say nothing.
+const CONNECT_TIMEOUT: &str = "5 seconds";
+const READ_TIMEOUT: &str = "10 seconds";
+/// How long an object may take whatever its size, and the slowest line that large ones are fetched over.
+const SMALL_OBJECT: Duration = Duration::from_secs(20);
+const SLOWEST_BYTES_PER_SECOND: u64 = 64 << 10;
+/// Objects that are larger are sent in parts of this size: each is repeated alone where it fails.
+const PART_BYTES: usize = 8 << 20;
+const PARTS_AT_ONCE: usize = 4;
+/// Characters of a store's answer that go into an error.
+const MAX_REASON_CHARS: usize = 300;
+/// An object that is never there with the state that is asked for.
+const PROBE: &str = "conditional-v1";
+
+/// One store behind `object_store`, with a runtime of its own: the rest of this program waits.
+pub(super) struct Objects {
+    store: Arc<dyn ObjectStore>,
+    runtime: Runtime,
+    prefix: String,
+    /// Whether stores of this kind exist that take conditions for granted.
+    asks_for_conditions: bool,
+}
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Objects({})", self.prefix)
+    }
+}
+
+impl Objects {
+    pub(super) fn open(address: &Address) -> Result<Self, RemoteError> {
+        let wrong = |what: String| RemoteError::Address { url: address.to_string(), what };
+        // an error says that another part of this program has chosen one already
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| wrong(format!("cannot start its runtime: {error}")))?;
+        let (store, prefix, asks_for_conditions) = match &address.place {
+            Place::Folder(_) => return Err(wrong("it is a folder".to_owned())),
+            Place::Bucket { kind, bucket, prefix } => {
+                let store = open_bucket(*kind, bucket).map_err(|error| wrong(reason_of(&error)))?;
+                (store, prefix.clone(), *kind == BucketKind::S3)
+            }
+            Place::Web { url, user, encrypted } => {
+                let store = open_web(url, user.as_ref(), *encrypted).map_err(wrong)?;
+                (store, String::new(), false)
+            }
+        };
+        Ok(Self { store, runtime, prefix, asks_for_conditions })
+    }
+
+    fn path(&self, name: &str) -> Path {
+        Path::from(if self.prefix.is_empty() { name.to_owned() } else { format!("{}/{name}", self.prefix) })
+    }
+
+    fn wait<T>(&self, limit: Duration, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+        self.runtime.block_on(async {
+            match tokio::time::timeout(limit, work).await {
+                Ok(done) => done,
+                Err(_) => Err(Trouble::Away(format!("it took more than {} s", limit.as_secs()))),
+            }
+        })
+    }
+
+    async fn put_if(&self, name: &str, mode: PutMode, bytes: &[u8]) -> Result<bool, Trouble> {
+        let payload = PutPayload::from(bytes.to_vec());
+        match self.store.put_opts(&self.path(name), payload, mode.into()).await {
+            Ok(_) => Ok(true),
+            Err(Error::Precondition { .. } | Error::AlreadyExists { .. }) => Ok(false),
+            Err(error) => Err(trouble(&error)),
+        }
+    }
+
+    /// Refuses a store that writes whatever the condition: it would lose what others publish.
+    async fn check_conditions(&self) -> Result<(), Trouble> {
+        // no object has this state, so a store that looks at it cannot write
+        let nothing = UpdateVersion { e_tag: Some("\"00000000000000000000000000000000\"".to_owned()), version: None };
+        let text = "Not written by a store that honours If-Match.\n";
+        if self.put_if(PROBE, PutMode::Update(nothing), text.as_bytes()).await? {
+            let what = "this store ignores conditions on writes (If-Match), and would lose what others publish: use one that \
+                        honours them, or publish from one place by `cache push` to `file://` and copy the folder";
+            return Err(Trouble::Refused(what.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl Bucket for Objects {
+    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, Trouble> {
+        let time = SMALL_OBJECT + Duration::from_secs(limit / SLOWEST_BYTES_PER_SECOND);
+        self.wait(time, async {
+            let found = match self.store.get(&self.path(name)).await {
+                Ok(found) => found,
+                Err(Error::NotFound { .. }) => return Ok(None),
+                Err(error) => return Err(trouble(&error)),
+            };
+            if found.meta.size > limit {
+                return Err(too_large(found.meta.size, limit));
+            }
+            let version = Version { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+            let mut stream = found.into_stream();
+            let mut left = limit;
+            while let Some(part) = stream.next().await {
+                let part = part.map_err(|error| trouble(&error))?;
+                // what was announced need not be what comes
+                left = left.checked_sub(part.len() as u64).ok_or_else(|| too_large(limit + 1, limit))?;
+                out.write_all(&part).map_err(|error| Trouble::Away(error.to_string()))?;
+            }
+            Ok(Some(version))
+        })
+    }
+
+    fn put(&self, name: &str, file: &FilePath) -> Result<(), Trouble> {
+        let here = |error: std::io::Error| Trouble::Damaged(format!("cannot read `{}`: {error}", file.display()));
+        let mut source = File::open(file).map_err(here)?;
+        let size = source.metadata().map_err(here)?.len();
+        let time = SMALL_OBJECT + Duration::from_secs(size / SLOWEST_BYTES_PER_SECOND);
+        let path = self.path(name);
+        self.wait(time, async {
+            if size <= PART_BYTES as u64 {
+                let mut bytes = Vec::new();
+                source.read_to_end(&mut bytes).map_err(here)?;
+                return self.store.put(&path, bytes.into()).await.map(drop).map_err(|error| trouble(&error));
+            }
+            let upload = self.store.put_multipart(&path).await.map_err(|error| trouble(&error))?;
+            let mut upload = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
+            loop {
+                let mut part = Vec::new();
+                (&mut source).take(PART_BYTES as u64).read_to_end(&mut part).map_err(here)?;
+                if part.is_empty() {
+                    break;
+                }
+                upload.wait_for_capacity(PARTS_AT_ONCE).await.map_err(|error| trouble(&error))?;
+                upload.put(part.into());
+            }
+            upload.finish().await.map(drop).map_err(|error| trouble(&error))
+        })
+    }
+
+    fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, Trouble> {
+        let mode = match expected {
+            None => PutMode::Create,
+            Some(Version { e_tag, version }) => {
+                PutMode::Update(UpdateVersion { e_tag: e_tag.clone(), version: version.clone() })
+            }
+        };
+        self.wait(SMALL_OBJECT, async {
+            if self.asks_for_conditions {
+                self.check_conditions().await?;
+            }
+            self.put_if(name, mode, bytes).await
+        })
+    }
+}
+
+fn open_bucket(kind: BucketKind, name: &str) -> Result<Arc<dyn ObjectStore>, Error> {
+    // no limit on a whole request: how long that may take follows from its size
+    let client = [
+        (ClientConfigKey::ConnectTimeout, CONNECT_TIMEOUT),
+        (ClientConfigKey::ReadTimeout, READ_TIMEOUT),
+        (ClientConfigKey::Timeout, "1 day"),
+        (ClientConfigKey::UserAgent, USER_AGENT),
+    ];
+    Ok(match kind {
+        BucketKind::S3 => {
+            let builder = AmazonS3Builder::from_env().with_bucket_name(name).with_retry(retry());
+            let with = |builder: AmazonS3Builder, (key, value): (_, &str)| {
+                builder.with_config(AmazonS3ConfigKey::Client(key), value)
+            };
+            Arc::new(client.into_iter().fold(builder, with).build()?)
+        }
+        BucketKind::Google => {
+            let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(name).with_retry(retry());
+            let with = |builder: GoogleCloudStorageBuilder, (key, value): (_, &str)| {
+                builder.with_config(GoogleConfigKey::Client(key), value)
+            };
+            Arc::new(client.into_iter().fold(builder, with).build()?)
+        }
+        BucketKind::Azure => {
+            let builder = MicrosoftAzureBuilder::from_env().with_container_name(name).with_retry(retry());
+            let with = |builder: MicrosoftAzureBuilder, (key, value): (_, &str)| {
+                builder.with_config(AzureConfigKey::Client(key), value)
+            };
+            Arc::new(client.into_iter().fold(builder, with).build()?)
+        }
+    })
+}
+
+const USER_AGENT: &str = concat!("autotune-lowered/", env!("CARGO_PKG_VERSION"));
+
+fn open_web(url: &str, user: Option<&(String, String)>, encrypted: bool) -> Result<Arc<dyn ObjectStore>, String> {
+    let mut options = ClientOptions::new()
+        .with_allow_http(!encrypted)
+        .with_timeout_disabled()
+        .with_config(ClientConfigKey::ConnectTimeout, CONNECT_TIMEOUT)
+        .with_config(ClientConfigKey::ReadTimeout, READ_TIMEOUT)
+        .with_config(ClientConfigKey::UserAgent, USER_AGENT);
+    if let Some((user, password)) = user {
+        // the header that a client makes of user and password; nothing is asked here
+        let request = reqwest::Client::new().get("http://localhost/").basic_auth(user, Some(password)).build();
+        let header = request.ok().and_then(|request| request.headers().get("authorization").cloned());
+        let mut value: HeaderValue = header.ok_or("its user and password cannot be sent")?;
+        value.set_sensitive(true);
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", value);
+        options = options.with_default_headers(headers);
+    }
+    let store = HttpBuilder::new().with_url(url).with_client_options(options).with_retry(retry()).build();
+    Ok(Arc::new(store.map_err(|error| reason_of(&error))?))
+}
+
+/// A store that is away is to be known soon; one that is busy gets some more tries.
+fn retry() -> RetryConfig {
+    RetryConfig {
+        max_retries: 3,
+        retry_timeout: Duration::from_secs(15),
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(5),
+            base: 2.0,
+        },
+    }
+}
+
+fn trouble(error: &Error) -> Trouble {
+    match error {
+        Error::PermissionDenied { .. } => Trouble::Refused("permission denied (403)".to_owned()),
+        Error::Unauthenticated { .. } => Trouble::Refused("not authenticated (401)".to_owned()),
+        Error::NotFound { .. } => Trouble::Refused("there is no such bucket (404)".to_owned()),
+        Error::NotImplemented { .. } => Trouble::Refused("it cannot write on a condition".to_owned()),
+        _ => Trouble::Away(reason_of(error)),
+    }
+}
+
+/// The innermost cause, which tells most and holds no URL; what looks like one is cut all the same.
+fn reason_of(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = next.to_string();
+        cause = next.source();
+    }
+    let words = text.split_whitespace().map(|word| match word.contains("://") {
+        true => super::address::redacted(word),
+        false => word.split('?').next().unwrap_or_default().to_owned(),
+    });
+    let line = words.collect::<Vec<_>>().join(" ").replace(char::is_control, " ");
+    line.chars().take(MAX_REASON_CHARS).collect()
+}

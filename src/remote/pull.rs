@@ -1,0 +1,238 @@
+//! Loading: the snapshot in force, from here where it is here already.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::bucket::Version;
+use super::manifest::{MANIFEST, MAX_MANIFEST_BYTES, MAX_SNAPSHOT_BYTES};
+use super::{Manifest, Remote, RemoteError};
+use crate::cache::Snapshot;
+use crate::mapped_file::Mapping;
+use crate::signature::{MAX_SIGNATURE_BYTES, PublicKeys, Signature, SignatureError, signature_path};
+
+/// What was loaded.
+#[derive(Debug)]
+pub struct Pulled {
+    /// The snapshot, from this machine's copy.
+    pub snapshot: Snapshot,
+    /// What the store says of it; none while the store is away.
+    pub manifest: Option<Manifest>,
+    /// Whether it was fetched, and not here already.
+    pub fetched: bool,
+    /// The key that signed it, where keys were given.
+    pub signed_by: Option<String>,
+    /// Why the copy stands in, and how long ago it was the one in force: the store is away.
+    pub stale: Option<(String, Duration)>,
+}
+
+impl Pulled {
+    /// One line for the user where the copy stands in for the store.
+    pub fn note(&self) -> Option<String> {
+        let (reason, age) = self.stale.as_ref()?;
+        Some(format!("{reason}; the copy of {} ago is used", in_words(*age)))
+    }
+}
+
+impl Remote {
+    /// Loads the snapshot in force into the file `copy`, unless it is that one already. Where keys are given, one of them
+    /// must have signed it.
+    ///
+    /// Where the store cannot be reached and `copy` is there, it stands in and [`Pulled::stale`] says so. A store that says
+    /// no, has nothing, or gives something that cannot be believed is an error, whatever the copy.
+    ///
+    /// # Errors
+    /// Those, and where `copy` cannot be written.
+    pub fn pull(&self, copy: &Path, keys: Option<&PublicKeys>) -> Result<Pulled, RemoteError> {
+        self.refuse_plain(keys)?;
+        let away = match self.pull_now(copy, keys) {
+            Ok(Some((pulled, _))) => return Ok(pulled),
+            Ok(None) => return Err(RemoteError::Nothing { url: self.address.to_string() }),
+            Err(error) if error.is_away() => error,
+            Err(error) => return Err(error),
+        };
+        let Ok(modified) = fs::metadata(copy).and_then(|metadata| metadata.modified()) else { return Err(away) };
+        // a clock that was set back makes it no older than nothing
+        let age = SystemTime::now().duration_since(modified).unwrap_or_default();
+        let Ok(snapshot) = Snapshot::open(copy, Mapping::default()) else { return Err(away) };
+        let name = copy.display().to_string();
+        let signed_by = keys
+            .map(|keys| {
+                snapshot.verify()?;
+                Ok::<_, RemoteError>(Signature::read_beside(copy)?.check(snapshot.digest(), keys, &name)?)
+            })
+            .transpose()?;
+        Ok(Pulled { snapshot, manifest: None, fetched: false, signed_by, stale: Some((away.to_string(), age)) })
+    }
+
+    /// Plain text over a network is believed where signatures are checked.
+    pub(super) fn refuse_plain(&self, keys: Option<&PublicKeys>) -> Result<(), RemoteError> {
+        match keys {
+            None if self.address.is_plain() => Err(RemoteError::Plain { url: self.address.to_string() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is in force; `None` where nothing was published.
+    pub(super) fn pull_now(
+        &self,
+        copy: &Path,
+        keys: Option<&PublicKeys>,
+    ) -> Result<Option<(Pulled, Version)>, RemoteError> {
+        let mut missing = None;
+        loop {
+            let Some((manifest, version)) = self.manifest()? else { return Ok(None) };
+            let name = manifest.snapshot_name();
+            if missing.as_ref() == Some(&manifest.digest) {
+                let what = "the manifest names it, and it is not there".to_owned();
+                return Err(RemoteError::Damaged { url: self.address.to_string(), name, what });
+            }
+            let known = Snapshot::open(copy, Mapping::default()).ok().filter(|known| {
+                // a signature vouches for bytes, so they are all looked at
+                known.digest() == manifest.digest && (keys.is_none() || known.verify().is_ok())
+            });
+            if let Some(snapshot) = known {
+                let signed_by = self.signature_for(&manifest, copy, keys, false)?;
+                // from now on it is so old as its last comparison with the store
+                let _ = File::options().append(true).open(copy).and_then(|file| file.set_modified(SystemTime::now()));
+                let pulled = Pulled { snapshot, manifest: Some(manifest), fetched: false, signed_by, stale: None };
+                return Ok(Some((pulled, version)));
+            }
+            match self.fetch(&manifest, copy, keys)? {
+                Some(pulled) => return Ok(Some((pulled, version))),
+                // another one may have been published, and this one removed, since the manifest was read
+                None => missing = Some(manifest.digest),
+            }
+        }
+    }
+
+    /// The manifest and its version.
+    pub(super) fn manifest(&self) -> Result<Option<(Manifest, Version)>, RemoteError> {
+        let Some((bytes, version)) = self.read_small(MANIFEST, MAX_MANIFEST_BYTES)? else { return Ok(None) };
+        Ok(Some((Manifest::from_bytes(&bytes, &self.address.to_string())?, version)))
+    }
+
+    fn fetch(
+        &self,
+        manifest: &Manifest,
+        copy: &Path,
+        keys: Option<&PublicKeys>,
+    ) -> Result<Option<Pulled>, RemoteError> {
+        let name = manifest.snapshot_name();
+        let folder = copy.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let io = |error| RemoteError::io("write the copy", copy)(error);
+        fs::create_dir_all(folder).map_err(io)?;
+        // the umask applies: a snapshot is there to be read by others
+        let everyone = fs::Permissions::from_mode(0o666);
+        let mut temporary =
+            tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder).map_err(io)?;
+        let mut out = Counted { inner: io::BufWriter::new(temporary.as_file_mut()), bytes: 0, failure: None };
+        let limit = manifest.size.min(MAX_SNAPSHOT_BYTES);
+        let got = self.bucket.get(&name, limit, &mut out);
+        let failure = out.failure.take().or_else(|| out.inner.flush().err());
+        let bytes = out.bytes;
+        drop(out);
+        // a full disk here is not the store's fault
+        if let Some(failure) = failure {
+            return Err(io(failure));
+        }
+        if got.map_err(self.trouble(&name))?.is_none() {
+            return Ok(None);
+        }
+        let url = self.address.to_string();
+        let damaged = |what: String| RemoteError::Damaged { url: url.clone(), name: name.clone(), what };
+        if bytes != manifest.size {
+            return Err(damaged(format!("it has {bytes} bytes, the manifest says {}", manifest.size)));
+        }
+        temporary.as_file().sync_all().map_err(io)?;
+        {
+            let fetched = Snapshot::open(temporary.path(), Mapping::default());
+            let checked = fetched.and_then(|snapshot| snapshot.verify().map(|()| snapshot.digest()));
+            // the error names the temporary file, which is nobody's business
+            match checked {
+                Ok(digest) if digest == manifest.digest => {}
+                Ok(digest) => return Err(damaged(format!("its digest is {digest}"))),
+                Err(error) => return Err(damaged(error.to_string())),
+            }
+        }
+        let signed_by = self.signature_for(manifest, copy, keys, true)?;
+        temporary.persist(copy).map_err(|error| io(error.error))?;
+        let snapshot = Snapshot::open(copy, Mapping::default())?;
+        Ok(Some(Pulled { snapshot, manifest: Some(manifest.clone()), fetched: true, signed_by, stale: None }))
+    }
+
+    /// Checks the signature where keys are given, and keeps it beside the copy for whoever checks it there.
+    fn signature_for(
+        &self,
+        manifest: &Manifest,
+        copy: &Path,
+        keys: Option<&PublicKeys>,
+        is_new: bool,
+    ) -> Result<Option<String>, RemoteError> {
+        if keys.is_none() && !is_new {
+            return Ok(None);
+        }
+        let name = format!("{}.sig", manifest.snapshot_name());
+        let file = format!("{} of {}", manifest.snapshot_name(), self.address);
+        let found = match self.read_small(&name, MAX_SIGNATURE_BYTES) {
+            Err(RemoteError::Damaged { .. }) => return Err(SignatureError::NotASignature { file }.into()),
+            other => other?,
+        };
+        let beside = signature_path(copy);
+        let Some((bytes, _)) = found else {
+            return match keys {
+                Some(_) => Err(SignatureError::Missing { file }.into()),
+                // the one that is there is of what was there before
+                None => match fs::remove_file(&beside) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        Err(RemoteError::io("remove the old signature", &beside)(error))
+                    }
+                    _ => Ok(None),
+                },
+            };
+        };
+        let signature = Signature::from_bytes(&bytes, &file)?;
+        let signed_by = keys.map(|keys| signature.check(manifest.digest, keys, &file)).transpose()?;
+        signature.write_beside(copy)?;
+        Ok(signed_by)
+    }
+}
+
+/// Counts what goes by, and keeps the error of a failed write apart from those of the store.
+struct Counted<W> {
+    inner: W,
+    bytes: u64,
+    failure: Option<io::Error>,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.inner.write_all(bytes) {
+            Ok(()) => {
+                self.bytes += bytes.len() as u64;
+                Ok(bytes.len())
+            }
+            Err(error) => {
+                let kind = error.kind();
+                self.failure = Some(error);
+                Err(kind.into())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+fn in_words(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

@@ -1,0 +1,147 @@
+//! Publishing: merge with what is there, and swap the manifest.
+
+use std::fs;
+use std::hash::{BuildHasher, Hasher};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::manifest::{MANIFEST, MAX_SNAPSHOT_BYTES, snapshot_name};
+use super::{Manifest, Remote, RemoteError, merge};
+use crate::cache::{CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore, write_snapshot};
+use crate::mapped_file::Mapping;
+use crate::signature::{MAX_SIGNATURE_BYTES, PrivateKey, PublicKeys, Signature, SignatureError, signature_path};
+
+/// How often others may come first.
+const ATTEMPTS: u32 = 32;
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What to publish, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Pushing<'a> {
+    /// The entries.
+    pub entries: &'a [(CacheKey, Arc<Entry>)],
+    /// Who signs.
+    pub key: Option<&'a PrivateKey>,
+    /// Who must have signed what is there; the key that signs where it is not given.
+    pub keys: Option<&'a PublicKeys>,
+    /// Whether the entries take the place of those that are there, and are not merged with them.
+    pub replace: bool,
+}
+
+/// What is published now.
+#[derive(Debug)]
+pub struct Published {
+    /// The manifest.
+    pub manifest: Manifest,
+    /// Whether it said all that before.
+    pub was_there: bool,
+    /// How often it was tried: once, unless others published at the same time.
+    pub attempts: u32,
+}
+
+impl Remote {
+    /// Publishes entries, merged with those that are there. `copy` is this machine's copy, as [`pull`](Self::pull) makes it;
+    /// it is the published snapshot afterwards.
+    ///
+    /// # Errors
+    /// Where the store cannot be read or written, or what is there cannot be believed.
+    pub fn push(&self, copy: &Path, pushing: Pushing<'_>) -> Result<Published, RemoteError> {
+        if self.address.is_read_only() {
+            return Err(RemoteError::ReadOnly { url: self.address.to_string() });
+        }
+        let own_key = pushing.key.map(PrivateKey::to_public_keys);
+        let trusted = pushing.keys.or(own_key.as_ref());
+        for attempt in 1..=ATTEMPTS {
+            if let Some(published) = self.try_push(copy, pushing, trusted, attempt)? {
+                return Ok(published);
+            }
+            // what is replaced must be what was looked at
+            if pushing.replace {
+                return Err(RemoteError::Busy { url: self.address.to_string(), attempts: 1 });
+            }
+            let longest = FIRST_PAUSE.saturating_mul(1 << attempt.min(16)).min(LONGEST_PAUSE);
+            std::thread::sleep(Duration::from_micros(random_below(longest.as_micros() as u64)));
+        }
+        Err(RemoteError::Busy { url: self.address.to_string(), attempts: ATTEMPTS })
+    }
+
+    /// One attempt; `None` where somebody else was faster.
+    fn try_push(
+        &self,
+        copy: &Path,
+        pushing: Pushing<'_>,
+        trusted: Option<&PublicKeys>,
+        attempt: u32,
+    ) -> Result<Option<Published>, RemoteError> {
+        let (manifest, version, there) = if pushing.replace {
+            let (manifest, version) = self.manifest()?.unzip();
+            (manifest, version, Vec::new())
+        } else {
+            match self.pull_now(copy, trusted)? {
+                None => (None, None, Vec::new()),
+                Some((pulled, version)) => {
+                    (pulled.manifest, Some(version), SnapshotStore::new(pulled.snapshot).entries()?)
+                }
+            }
+        };
+        let merged = merge(there, pushing.entries)?;
+        let folder = copy.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(folder).map_err(RemoteError::io("make the folder", folder))?;
+        let scratch = tempfile::Builder::new()
+            .prefix(".tmp-")
+            .tempdir_in(folder)
+            .map_err(RemoteError::io("make a folder in", folder))?;
+        let file = scratch.path().join("merged.snapshot");
+        write_snapshot(&file, &merged)?;
+        let snapshot = Snapshot::open(&file, Mapping::default())?;
+        let size = fs::metadata(&file).map_err(RemoteError::io("read", &file))?.len();
+        if size > MAX_SNAPSHOT_BYTES {
+            let what = format!("it would have {size} bytes, at most {MAX_SNAPSHOT_BYTES} are published");
+            return Err(RemoteError::Address { url: self.address.to_string(), what });
+        }
+        let signature = pushing.key.map(|key| Signature::sign(snapshot.digest(), key));
+        let known = manifest.clone().filter(|manifest| manifest.digest == snapshot.digest());
+        if let (None, None, Some(previous)) = (&known, pushing.key, &manifest) {
+            let name = format!("{}.sig", previous.snapshot_name());
+            if self.read_small(&name, MAX_SIGNATURE_BYTES)?.is_some() {
+                return Err(SignatureError::KeyNeeded { file: self.address.to_string() }.into());
+            }
+        }
+        let name = snapshot_name(snapshot.digest());
+        if known.is_none() {
+            self.bucket.put(&name, &file).map_err(self.trouble(&name))?;
+        }
+        if let Some(signature) = &signature {
+            let name = format!("{name}.sig");
+            signature.write_beside(&file)?;
+            self.bucket.put(&name, &signature_path(&file)).map_err(self.trouble(&name))?;
+        }
+        if let Some(manifest) = known {
+            return Ok(Some(Published { manifest, was_there: true, attempts: attempt }));
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let manifest = Manifest::after(manifest.as_ref(), &snapshot, size, now);
+        let swapped = self.bucket.swap(MANIFEST, version.as_ref(), &manifest.to_bytes());
+        if !swapped.map_err(self.trouble(MANIFEST))? {
+            return Ok(None);
+        }
+        drop(snapshot);
+        // published is published: a copy that cannot be kept is fetched again
+        let beside = signature_path(copy);
+        let _ = match &signature {
+            Some(signature) => signature.write_beside(copy).is_ok(),
+            None => fs::remove_file(&beside).is_ok(),
+        };
+        let _ = fs::rename(&file, copy);
+        Ok(Some(Published { manifest, was_there: false, attempts: attempt }))
+    }
+}
+
+/// A number below a bound that no two processes share: it only spreads them out.
+pub(super) fn random_below(bound: u64) -> u64 {
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish() % bound.max(1)
+}

@@ -1,0 +1,80 @@
+//! Why a signature or key cannot be used.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What is wrong with a key or a signature.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SignatureError {
+    /// A file cannot be read or written.
+    #[error("cannot {action} `{path}`: {source}", path = path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file holds no key.
+    #[error("`{path}` is no {what}; `autotune-lowered cache keygen` makes one", path = path.display())]
+    NotAKey {
+        /// The file.
+        path: PathBuf,
+        /// What it was to hold.
+        what: &'static str,
+    },
+    /// A private key that others can read.
+    #[error("others can read the private key `{path}` (mode {mode:03o}); make another one, and keep it to yourself with `chmod 600`", path = path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Bytes that are no signature.
+    #[error("the signature of `{file}` is none of this format; sign it again with `autotune-lowered cache sign`")]
+    NotASignature {
+        /// What was to be signed.
+        file: String,
+    },
+    /// No signature.
+    #[error("`{file}` is not signed; sign it with `autotune-lowered cache sign`, or do without `--verify-key`")]
+    Missing {
+        /// What was to be signed.
+        file: String,
+    },
+    /// Signed until now.
+    #[error(
+        "what is published at `{file}` is signed; name the key with `--sign-key`, or nobody who checks will load it"
+    )]
+    KeyNeeded {
+        /// Where it is published.
+        file: String,
+    },
+    /// Signed, by nobody who is trusted.
+    #[error("`{file}` is signed by {key}, which is not among the keys of `{keys}`", keys = keys.display())]
+    UnknownKey {
+        /// What is signed.
+        file: String,
+        /// The public key, in hexadecimal digits.
+        key: String,
+        /// The file of those who are trusted.
+        keys: PathBuf,
+    },
+    /// The signature of another file.
+    #[error("the signature of `{file}` is that of another snapshot, {digest}")]
+    OtherFile {
+        /// What was to be signed.
+        file: String,
+        /// What is signed.
+        digest: String,
+    },
+    /// A signature that the key did not make.
+    #[error("the signature of `{file}` was not made by the key that it names: it is forged or damaged")]
+    Forged {
+        /// What was to be signed.
+        file: String,
+    },
+}

@@ -1,0 +1,345 @@
+//! Caches that machines share, through a folder: everything but the network.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "support/program.rs"]
+mod program;
+#[path = "support/shared.rs"]
+mod shared;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Stdio;
+
+use autotune_lowered::remote::{Address, Pushing, Remote};
+use program::*;
+use serde_json::{Value, json};
+use shared::*;
+
+fn url(folder: &Path) -> String {
+    format!("file://{}", folder.display())
+}
+
+fn manifest(store: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(store.join("manifest-v1.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn what_one_machine_publishes_another_one_loads() {
+    let (one, other, store) = (Machine::new(), Machine::new(), tempfile::tempdir().unwrap());
+    let url = url(store.path());
+    let nothing = other.run(&["cache", "pull", &url]);
+    assert_eq!(nothing.code, 3, "{}", nothing.stderr);
+    assert!(nothing.fault().contains("nothing is published"), "{}", nothing.stderr);
+
+    let digest = snapshot(&one.path("a.snapshot"), &[entry("a", 1, 10), entry("b", 1, 10)]);
+    let pushed = one.good(&["cache", "push", &url, &one.text("a.snapshot")]);
+    assert_eq!(pushed.stdout, format!("{digest}  {url}\n"));
+    assert_eq!(manifest(store.path())["generation"], 1);
+    assert!(store.path().join(format!("snapshots/sha256-{digest}.snapshot")).is_file());
+
+    let pulled = other.good(&["cache", "pull", &url, &other.text("x.snapshot"), "-v"]);
+    assert_eq!(pulled.stdout, format!("{digest}  {}\n", other.text("x.snapshot")));
+    assert!(pulled.stderr.contains("fetched"), "{}", pulled.stderr);
+    assert_eq!(fs::read(other.path("x.snapshot")).unwrap(), fs::read(one.path("a.snapshot")).unwrap());
+    let again = other.good(&["cache", "pull", &url, &other.text("x.snapshot"), "-v"]);
+    assert!(again.stderr.contains("here already"), "{}", again.stderr);
+
+    // a later decision replaces an earlier one whichever way it comes, and what only one has stays
+    snapshot(&other.path("b.snapshot"), &[entry("b", 2, 20), entry("c", 2, 20), entry("a", 2, 5)]);
+    other.good(&["cache", "push", &url, &other.text("b.snapshot")]);
+    one.good(&["cache", "pull", &url, &one.text("y.snapshot")]);
+    let expected = [("a", "block=1"), ("b", "block=2"), ("c", "block=2")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+    assert_eq!(blocks(&one.path("y.snapshot")), BTreeMap::from(expected));
+    // nothing new is no new generation
+    one.good(&["cache", "push", &url, &one.text("a.snapshot")]);
+    assert_eq!(manifest(store.path())["generation"], 2);
+
+    // a look-up by URL sees what is published, and this machine's folder for it stays empty
+    let listed = one.good(&["cache", "ls", "--cache", &url, "--format", "json"]).json();
+    let tiers: Vec<&Value> = listed["entries"].as_array().unwrap().iter().map(|entry| &entry["tier"]).collect();
+    assert_eq!(tiers, [&json!("snapshot"); 3]);
+
+    one.good(&["cache", "push", "--replace", &url, &one.text("a.snapshot")]);
+    let digest_now = manifest(store.path())["digest"].as_str().unwrap().to_owned();
+    assert_eq!((digest_now, manifest(store.path())["generation"].clone()), (digest, json!(3)));
+}
+
+#[test]
+fn processes_that_publish_at_once_lose_nothing() {
+    let store = tempfile::tempdir().unwrap();
+    let url = url(store.path());
+    let machines: Vec<Machine> = (0..8).map(|_| Machine::new()).collect();
+    let mut children = Vec::new();
+    for (number, machine) in machines.iter().enumerate() {
+        let entries: Vec<_> = (0..5).map(|call| entry(&format!("{number}-{call}"), number as u64, 1)).collect();
+        snapshot(&machine.path("a.snapshot"), &entries);
+        children.push(
+            machine
+                .command(&["cache", "push", &url, &machine.text("a.snapshot")])
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap(),
+        );
+    }
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let reader = Machine::new();
+    reader.good(&["cache", "pull", &url, &reader.text("x.snapshot")]);
+    assert_eq!(calls(&reader.path("x.snapshot")).len(), 40);
+    assert_eq!(manifest(store.path())["generation"], 8, "each published once");
+    assert_eq!(manifest(store.path())["entries"], 40);
+}
+
+/// The last step of publishing is on condition: a manifest that changed meanwhile is merged, not overwritten.
+#[test]
+fn a_stale_writer_merges_again() {
+    let (folder, store) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let remote = || Remote::open(Address::parse(&url(store.path())).unwrap()).unwrap();
+    let push = |name: &str, entries: &[_], replace| {
+        let pushing = Pushing { entries, key: None, keys: None, replace };
+        remote().push(&folder.path().join(name), pushing).unwrap()
+    };
+    push("one", &[entry("a", 1, 1)], false);
+    // the other's copy is old now, and is not taken for what is in force
+    push("other", &[entry("b", 1, 1)], false);
+    let last = push("one", &[entry("c", 1, 1)], false);
+    assert_eq!((last.manifest.generation, last.manifest.entries, last.attempts), (3, 3, 1));
+    assert_eq!(calls(&folder.path().join("one")).len(), 3);
+}
+
+#[test]
+fn tuning_reads_what_is_published_and_publishes_at_its_end() {
+    let (one, other, store) = (Machine::new(), Machine::new(), tempfile::tempdir().unwrap());
+    let (url, replay) = (url(store.path()), one.path("replay.json"));
+    write_replay(&example().join("registry"), &replay);
+    let (module, timer) = (module(), format!("replay:{}", replay.display()));
+    let tune = [module.as_str(), "--timer", &timer, "--cache", &url, "--format", "json"];
+    let first = one.good(&tune);
+    assert!(first.stderr.contains("generation 1"), "{}", first.stderr);
+    let best = |run: &Run| -> Vec<Value> {
+        run.json()["operations"].as_array().unwrap().iter().map(|row| row["best"]["config"].clone()).collect()
+    };
+    let second = other.good(&tune);
+    assert!(second.stderr.contains("nothing measured"), "{}", second.stderr);
+    assert_eq!(best(&first), best(&second));
+    assert_eq!(manifest(store.path())["generation"], 1, "what is known already is not published again");
+    // what was only loaded is not this machine's own
+    let own = other.good(&["cache", "path", "--cache", &url]).stdout.trim_end().to_owned();
+    let listed = other.good(&["cache", "ls", "--cache", &own, "--format", "json"]).json();
+    assert_eq!(listed["entries"], json!([]));
+
+    // of two decisions of one device the better one is used by all, also where an own one is nearer
+    let mine = one.good(&["cache", "path", "--cache", &url]).stdout.trim_end().to_owned();
+    one.good(&["cache", "export", "--format", "json", &one.text("all.json"), "--cache", &mine]);
+    let mut all: Value = serde_json::from_str(&fs::read_to_string(one.path("all.json")).unwrap()).unwrap();
+    for entry in all["entries"].as_array_mut().unwrap() {
+        entry["provenance"]["decided_at"] = json!(4_000_000_000_u64);
+        entry["provenance"]["tool"] = json!("another machine");
+    }
+    fs::write(one.path("later.json"), all.to_string()).unwrap();
+    other.good(&["cache", "import", "--format", "json", &one.text("later.json")]);
+    other.good(&["cache", "push", &url]);
+    one.good(&tune);
+    let listed = one.good(&["cache", "ls", "--cache", &mine, "--format", "json"]).json();
+    for entry in listed["entries"].as_array().unwrap() {
+        assert_eq!(entry["provenance"]["tool"], "another machine");
+    }
+    // --dry-run looks, and publishes nothing
+    let dry = Machine::new().run(&[&tune[..], &["--dry-run"]].concat());
+    assert_eq!(dry.code, 0, "{}", dry.stderr);
+    assert_eq!(manifest(store.path())["generation"], 2);
+}
+
+#[test]
+fn a_shared_cache_is_changed_by_publishing_alone() {
+    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let url = url(store.path());
+    let removed = machine.run(&["cache", "rm", "flash_attention@v2", "--cache", &url]);
+    assert_eq!(removed.code, 2, "{}", removed.stderr);
+    assert!(removed.fault().contains("--replace"), "{}", removed.stderr);
+    let empty = machine.run(&["cache", "push", &url]);
+    assert_eq!((empty.code, store.path().read_dir().unwrap().count()), (3, 0), "{}", empty.stderr);
+    for (url, word) in [("ftp://x/y", "s3://"), ("file://relative/x", "absolute"), ("s3://b/../c", "prefix")] {
+        let wrong = machine.run(&["cache", "pull", url]);
+        assert_eq!(wrong.code, 2, "{url}: {}", wrong.stderr);
+        assert!(wrong.fault().contains(word), "{}", wrong.stderr);
+    }
+    let folder = machine.run(&["cache", "pull", &url, &machine.text("")]);
+    assert_eq!(folder.code, 2, "{}", folder.stderr);
+    let plain = machine.run(&["cache", "pull", "http://192.0.2.1/x"]);
+    let needs = if cfg!(feature = "remote") { "--verify-key" } else { "--features remote" };
+    assert_eq!(plain.code, 2, "{}", plain.stderr);
+    assert!(plain.fault().contains(needs), "{}", plain.stderr);
+}
+
+/// What a store gives is believed when it is what its digest says, and not before.
+#[test]
+fn what_is_not_what_was_published_is_refused() {
+    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (url, copy) = (url(store.path()), machine.text("x.snapshot"));
+    let digest = snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
+    let other = snapshot(&machine.path("b.snapshot"), &[entry("a", 2, 10)]);
+    machine.good(&["cache", "push", &url, &machine.text("a.snapshot")]);
+    let (good, object) = (manifest(store.path()), store.path().join(format!("snapshots/sha256-{digest}.snapshot")));
+    let (manifest_path, whole) = (store.path().join("manifest-v1.json"), fs::read(&object).unwrap());
+    let refused = |words: &[&str]| {
+        let run = machine.run(&["cache", "pull", &url, &copy]);
+        assert_eq!(run.code, 6, "{words:?}: {} {}", run.stdout, run.stderr);
+        assert!(words.iter().all(|word| run.fault().contains(word)), "{words:?}: {}", run.stderr);
+        assert!(!machine.path("x.snapshot").exists(), "{words:?}");
+        let left: Vec<_> = fs::read_dir(machine.home.path()).unwrap().map(|item| item.unwrap().file_name()).collect();
+        assert!(!left.iter().any(|name| name.to_str().unwrap().starts_with(".tmp-")), "{left:?}");
+    };
+    let with = |name: &str, value: Value| {
+        let mut changed = good.clone();
+        changed[name] = value;
+        fs::write(&manifest_path, changed.to_string()).unwrap();
+    };
+    // the manifest
+    with("digest", json!("../../../../etc/passwd"));
+    refused(&["manifest-v1.json", "is not a SHA-256 digest"]);
+    with("digest", json!(digest.to_uppercase() + "/../x"));
+    refused(&["is not a SHA-256 digest"]);
+    with("size", json!(1_u64 << 40));
+    refused(&["at most"]);
+    with("size", json!(whole.len() + 1));
+    refused(&["the manifest says"]);
+    with("size", json!(10));
+    refused(&["at most 10"]);
+    with("schema", json!(2));
+    refused(&["schema 2", "newer"]);
+    with("digest", json!(other));
+    refused(&[&other, "not there"]);
+    fs::write(&manifest_path, "{\"schema\":1").unwrap();
+    refused(&["manifest-v1.json"]);
+    // sparse: a gigabyte that takes no room
+    fs::File::create(&manifest_path).unwrap().set_len(1 << 30).unwrap();
+    refused(&["manifest-v1.json", "1073741824 bytes"]);
+    fs::remove_file(&manifest_path).unwrap();
+    symlink("/etc/passwd", &manifest_path).unwrap();
+    refused(&["link"]);
+    fs::remove_file(&manifest_path).unwrap();
+    // the snapshot
+    fs::write(&manifest_path, good.to_string()).unwrap();
+    fs::copy(machine.path("b.snapshot"), &object).unwrap();
+    refused(&["digest is", &other]);
+    fs::write(&object, &whole[..whole.len() - 1]).unwrap();
+    refused(&["bytes"]);
+    for at in (0..whole.len()).step_by(7) {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 4;
+        fs::write(&object, &flipped).unwrap();
+        refused(&[&digest]);
+    }
+    fs::remove_file(&object).unwrap();
+    symlink(machine.path("a.snapshot"), &object).unwrap();
+    refused(&["link"]);
+    fs::remove_file(&object).unwrap();
+    // right again
+    fs::write(&object, &whole).unwrap();
+    machine.good(&["cache", "pull", &url, &copy]);
+    assert_eq!(calls(&machine.path("x.snapshot")).len(), 1);
+}
+
+#[test]
+fn nothing_leads_a_writer_out_of_the_folder() {
+    let (machine, store, outside) = (Machine::new(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (url, victim) = (url(store.path()), outside.path().join("victim"));
+    snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
+    fs::write(&victim, "mine").unwrap();
+    let push = || machine.run(&["cache", "push", &url, &machine.text("a.snapshot")]);
+    symlink(outside.path(), store.path().join("snapshots")).unwrap();
+    let run = push();
+    assert_eq!(run.code, 6, "{}", run.stderr);
+    assert!(run.fault().contains("is a link"), "{}", run.stderr);
+    fs::remove_file(store.path().join("snapshots")).unwrap();
+    symlink(&victim, store.path().join("lock")).unwrap();
+    let run = push();
+    assert_eq!(run.code, 6, "{}", run.stderr);
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+    fs::remove_file(store.path().join("lock")).unwrap();
+    assert_eq!(push().code, 0);
+    assert_eq!(outside.path().read_dir().unwrap().count(), 1);
+}
+
+#[test]
+fn signatures_decide_whose_cache_is_loaded() {
+    let (builder, reader, store) = (Machine::new(), Machine::new(), tempfile::tempdir().unwrap());
+    let (url, copy) = (url(store.path()), reader.text("x.snapshot"));
+    builder.good(&["cache", "keygen", &builder.text("key")]);
+    builder.good(&["cache", "keygen", &builder.text("other")]);
+    let (key, public, other) = (builder.text("key"), builder.text("key.pub"), builder.text("other.pub"));
+    snapshot(&builder.path("a.snapshot"), &[entry("a", 1, 10)]);
+    snapshot(&builder.path("b.snapshot"), &[entry("b", 1, 10)]);
+    let (a, b) = (builder.text("a.snapshot"), builder.text("b.snapshot"));
+
+    // unsigned: refused by whoever checks, by option or by environment, and not merged into what is signed
+    builder.good(&["cache", "push", &url, &a]);
+    let checked = ["cache", "pull", &url, &copy, "--verify-key", &public];
+    let run = reader.run(&checked);
+    assert_eq!(run.code, 6, "{}", run.stderr);
+    assert!(run.fault().contains("is not signed"), "{}", run.stderr);
+    let mut strict = Machine::new();
+    strict.environment.push(("AUTOTUNE_LOWERED_VERIFY_KEY".into(), public.clone()));
+    for command in [&["cache", "pull", &url][..], &["cache", "ls", "--cache", &url]] {
+        let run = strict.run(command);
+        assert_eq!(run.code, 6, "{command:?} {}", run.stdout);
+        assert!(run.fault().contains("is not signed"), "{}", run.stderr);
+    }
+    assert_eq!(builder.run(&["cache", "push", &url, &b, "--sign-key", &key]).code, 6);
+
+    // signed
+    builder.good(&["cache", "push", "--replace", &url, &a, "--sign-key", &key]);
+    let run = reader.good(&[&checked[..], &["-v"]].concat());
+    assert!(run.stderr.contains("signed by"), "{}", run.stderr);
+    strict.good(&["cache", "ls", "--cache", &url]);
+    builder.good(&["cache", "push", &url, &b, "--sign-key", &key]);
+    reader.good(&checked);
+    assert_eq!(calls(&reader.path("x.snapshot")).len(), 2);
+    let unsigned = builder.run(&["cache", "push", &url, &a]);
+    assert_eq!(unsigned.code, 0, "nothing new: {}", unsigned.stderr);
+    snapshot(&builder.path("c.snapshot"), &[entry("c", 1, 10)]);
+    let unsigned = builder.run(&["cache", "push", &url, &builder.text("c.snapshot")]);
+    assert_eq!(unsigned.code, 6, "{}", unsigned.stderr);
+    assert!(unsigned.fault().contains("--sign-key"), "{}", unsigned.stderr);
+
+    // by another key, with another file's signature, with bytes behind it, without one
+    let run = reader.run(&["cache", "pull", &url, &copy, "--verify-key", &other]);
+    assert_eq!(run.code, 6);
+    assert!(run.fault().contains("not among the keys"), "{}", run.stderr);
+    let digest = manifest(store.path())["digest"].as_str().unwrap().to_owned();
+    let signature = store.path().join(format!("snapshots/sha256-{digest}.snapshot.sig"));
+    let good = fs::read(&signature).unwrap();
+    builder.good(&["cache", "sign", &a, "--key", &key]);
+    for (bytes, word) in [
+        (fs::read(builder.path("a.snapshot.sig")).unwrap(), "another snapshot"),
+        ([&good[..], b"x"].concat(), "none of this format"),
+        (Vec::new(), "none of this format"),
+    ] {
+        fs::write(&signature, bytes).unwrap();
+        let run = reader.run(&checked);
+        assert_eq!(run.code, 6, "{word}: {}", run.stderr);
+        assert!(run.fault().contains(word), "{}", run.stderr);
+    }
+    fs::write(&signature, &good).unwrap();
+    reader.good(&checked);
+
+    // what is here already is looked at again
+    let mut bytes = fs::read(reader.path("x.snapshot")).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(reader.path("x.snapshot"), &bytes).unwrap();
+    let run = reader.good(&[&checked[..], &["-v"]].concat());
+    assert!(run.stderr.contains("fetched"), "{}", run.stderr);
+    assert_eq!(calls(&reader.path("x.snapshot")).len(), 2);
+
+    let key_for_all = builder.path("key");
+    fs::set_permissions(&key_for_all, fs::Permissions::from_mode(0o644)).unwrap();
+    let run = builder.run(&["cache", "sign", &a, "--key", &key]);
+    assert_eq!(run.code, 4, "{}", run.stderr);
+    assert!(run.fault().contains("chmod 600"), "{}", run.stderr);
+}

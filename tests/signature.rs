@@ -1,0 +1,130 @@
+//! Keys and detached signatures.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use autotune_lowered::digest::Digest;
+use autotune_lowered::signature::{MAX_SIGNATURE_BYTES, PrivateKey, PublicKeys, Signature, SignatureError};
+
+fn fixture(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/signature").join(name);
+    fs::read_to_string(path).unwrap()
+}
+
+/// Writes a private key as it must lie: for its owner alone.
+fn private(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn signed_digest() -> Digest {
+    Digest::of(b"abc")
+}
+
+/// The pair of keys of RFC 8032, section 7.1, test 1; the signature was made by another program (see the fixture's README).
+#[test]
+fn what_another_program_signs_is_believed_and_made_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let (private_path, public_path) = (folder.path().join("key"), folder.path().join("key.pub"));
+    private(&private_path, &fixture("key"));
+    fs::write(&public_path, fixture("key.pub")).unwrap();
+    let keys = PublicKeys::read(&public_path).unwrap();
+    let text = fixture("abc.sig");
+    let signature = Signature::from_bytes(text.as_bytes(), "abc").unwrap();
+    let key = signature.check(signed_digest(), &keys, "abc").unwrap();
+    assert_eq!(key, "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
+    let ours = PrivateKey::read(&private_path).unwrap();
+    assert_eq!(ours.to_public(), key);
+    assert_eq!(Signature::sign(signed_digest(), &ours).to_text(), text);
+    assert_eq!(text.len() as u64, MAX_SIGNATURE_BYTES);
+}
+
+#[test]
+fn a_wrong_key_file_digest_or_byte_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (ours, ours_public) = PrivateKey::generate(&path("ours")).unwrap();
+    let (_, theirs_public) = PrivateKey::generate(&path("theirs")).unwrap();
+    let (ours_public, theirs_public) =
+        (PublicKeys::read(&ours_public).unwrap(), PublicKeys::read(&theirs_public).unwrap());
+    let signature = Signature::sign(signed_digest(), &ours);
+    assert!(signature.check(signed_digest(), &ours_public, "x").is_ok());
+    let unknown = signature.check(signed_digest(), &theirs_public, "x").unwrap_err();
+    assert!(matches!(unknown, SignatureError::UnknownKey { .. }) && unknown.to_string().contains("theirs.pub"));
+    let other = signature.check(Digest::of(b"abd"), &ours_public, "x").unwrap_err();
+    assert!(matches!(other, SignatureError::OtherFile { .. }), "{other}");
+
+    let text = signature.to_text();
+    // a digest that is not the signed one, under a name that says so
+    let renamed = text.replace(&signed_digest().to_string(), &Digest::of(b"abd").to_string());
+    let forged = Signature::from_bytes(renamed.as_bytes(), "x").unwrap().check(Digest::of(b"abd"), &ours_public, "x");
+    assert!(matches!(forged, Err(SignatureError::Forged { .. })), "{forged:?}");
+    // every character counts
+    for at in 0..text.len() {
+        let mut bytes = text.clone().into_bytes();
+        bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
+        let checked =
+            Signature::from_bytes(&bytes, "x").and_then(|read| read.check(signed_digest(), &ours_public, "x"));
+        assert!(checked.is_err(), "byte {at}");
+    }
+    for wrong in [
+        format!("{text}\n"),
+        format!("{text} "),
+        text.trim_end().to_owned(),
+        text.to_uppercase(),
+        text.replace("-v1", "-v2"),
+        text.replacen(' ', "  ", 1),
+        String::new(),
+    ] {
+        let error = Signature::from_bytes(wrong.as_bytes(), "x").unwrap_err();
+        assert!(matches!(error, SignatureError::NotASignature { .. }), "{wrong:?}");
+    }
+}
+
+#[test]
+fn keys_are_kept_to_their_owner_and_never_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("key");
+    let (key, public) = PrivateKey::generate(&path).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    let before = fs::read(&path).unwrap();
+    assert!(PrivateKey::generate(&path).unwrap_err().to_string().contains("exists"));
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert!(!format!("{key:?}").contains(&String::from_utf8(before).unwrap()[33..96]));
+
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let exposed = PrivateKey::read(&path).unwrap_err();
+    assert!(
+        matches!(exposed, SignatureError::Exposed { mode: 0o640, .. }) && exposed.to_string().contains("chmod 600")
+    );
+    // one for the other
+    assert!(matches!(PublicKeys::read(&path), Err(SignatureError::NotAKey { .. })));
+    fs::set_permissions(&public, fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(matches!(PrivateKey::read(&public), Err(SignatureError::NotAKey { .. })));
+}
+
+#[test]
+fn a_key_can_be_replaced_by_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let pairs = ["old", "new"].map(|name| PrivateKey::generate(&path(name)).unwrap());
+    let both: String = pairs.iter().map(|(_, public)| fs::read_to_string(public).unwrap() + "\n").collect();
+    fs::write(path("both"), format!("# of the build machines\n{both}")).unwrap();
+    let keys = PublicKeys::read(&path("both")).unwrap();
+    for (key, _) in &pairs {
+        assert_eq!(Signature::sign(signed_digest(), key).check(signed_digest(), &keys, "x").unwrap(), key.to_public());
+    }
+    for wrong in ["", "# nobody\n", &both.replace("public", "private"), &format!("{both}x\n")] {
+        fs::write(path("wrong"), wrong).unwrap();
+        assert!(matches!(PublicKeys::read(&path("wrong")), Err(SignatureError::NotAKey { .. })), "{wrong:?}");
+    }
+    // RFC 8032's neutral element: a key that any signature would fit
+    fs::write(path("weak"), format!("autotune-lowered-public-key-v1 01{}\n", "00".repeat(31))).unwrap();
+    assert!(PublicKeys::read(&path("weak")).is_err());
+    fs::write(path("large"), "#".repeat(70_000)).unwrap();
+    assert!(PublicKeys::read(&path("large")).unwrap_err().to_string().contains("65536"));
+}
