@@ -14,12 +14,15 @@
 //! sled cannot be trusted to notice a flipped bit, and may panic on one. So its folder is opened only when its bytes are
 //! those that the last close left. Otherwise it is set aside and filled again from the sample log.
 
+mod cached;
+mod diff;
 mod entry;
 mod error;
 mod exchange;
 mod key;
 mod lock;
 mod memory;
+mod merge;
 mod seed;
 #[cfg(feature = "tuner")]
 mod sled_store;
@@ -27,7 +30,9 @@ mod snapshot;
 mod store;
 mod tiered;
 
-pub use entry::{Entry, Peer, PeerRecord, Provenance};
+pub use cached::Cached;
+pub use diff::{CacheDiff, Change, Difference, diff};
+pub use entry::{Entry, Peer, PeerRecord, Provenance, Superseded};
 pub use error::StoreError;
 pub use exchange::{
     EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, TokamaxCall, TokamaxExport, TokamaxImport,
@@ -36,6 +41,7 @@ pub use exchange::{
 pub use key::CacheKey;
 pub use lock::FolderLock;
 pub use memory::MemoryStore;
+pub use merge::{MAX_DECISIONS, Merged, merge};
 pub use seed::{SeedProblem, SeedStore, write_seeds};
 #[cfg(feature = "tuner")]
 pub use sled_store::{SledCondition, SledStore};

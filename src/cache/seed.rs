@@ -254,7 +254,7 @@ mod tests {
             let config = serde_json::from_str(&format!(r#"{{"block":{block}}}"#)).unwrap();
             let (op_id, call_key) = (op.to_owned(), key.to_owned());
             let key = CacheKey { op_id, call_key, direction: Direction::ForwardVjp, device: device.clone() };
-            (key, Arc::new(Entry { config, provenance: None, peer: None }))
+            (key, Arc::new(Entry::new(config)))
         };
         // the second and the third have the same letters and digits
         let entries =
