@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::merge::is_superseding;
 use super::snapshot::{Recorded, entry_of, put_origin};
-use super::{CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore, StoreError};
+use super::{CacheKey, Entry, Snapshot, SnapshotStore, StoreError};
 use crate::device::DeviceIdentity;
 use crate::label::Direction;
 
@@ -151,9 +151,7 @@ impl<'a> Row<'a> {
         let key = self.to_key();
         let entry = match self.origin {
             Origin::Entry(entry) => Arc::clone(entry),
-            Origin::Text { text, .. } => {
-                Arc::new(entry_of(self.config, text).ok_or_else(|| self.unreadable())?)
-            }
+            Origin::Text { text, .. } => Arc::new(entry_of(self.config, text).ok_or_else(|| self.unreadable())?),
         };
         Ok((key, entry))
     }

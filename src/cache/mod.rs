@@ -44,7 +44,7 @@ pub use memory::MemoryStore;
 pub use merge::{MAX_DECISIONS, Merged, merge};
 pub use seed::{SeedProblem, SeedStore, write_seeds};
 #[cfg(feature = "tuner")]
-pub use sled_store::{SledCondition, SledStore};
+pub use sled_store::{SledCondition, SledState, SledStore};
 pub use snapshot::{SNAPSHOT_FILE, Snapshot, SnapshotRecord, SnapshotStore, write_snapshot};
 pub use store::{ConfigStore, Tier};
 pub use tiered::{Flag, FlagKind, Hit, Lookup, OverlayGuard, TieredCache};

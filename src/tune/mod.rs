@@ -25,6 +25,8 @@ mod run;
 mod searched;
 mod searching;
 mod spent;
+mod stored;
+mod verify;
 
 pub use copies::{Copies, CopiesError, measure_copies};
 pub use devices::run_on_devices;
@@ -39,3 +41,5 @@ pub use result::{
 pub use run::Autotuner;
 pub use searched::{SearchEnd, Searched};
 pub use spent::Spent;
+pub use stored::{Stored, StoredError, StoredKind, read_cache};
+pub use verify::{Verified, verify_cache};

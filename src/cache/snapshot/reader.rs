@@ -6,8 +6,8 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, PLAIN_VERSION, RECORD_HEAD_BYTES, SLOT_BYTES, hash_of_call, tag,
-    u32_at, u64_at, untag,
+    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, MAGIC, PLAIN_VERSION, RECORD_HEAD_BYTES, SLOT_BYTES,
+    hash_of_call, tag, u32_at, u64_at, untag,
 };
 use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
 use crate::config::Config;
@@ -52,6 +52,9 @@ struct Slot {
 }
 
 impl Snapshot {
+    /// What every snapshot begins with.
+    pub const MAGIC: [u8; 8] = MAGIC;
+
     /// Opens a snapshot and checks all but its blocks and records, which are checked when they are touched.
     ///
     /// # Errors
