@@ -35,8 +35,9 @@ pub use diff::{CacheDiff, Change, Difference, diff};
 pub use entry::{Entry, Peer, PeerRecord, Provenance, Superseded};
 pub use error::StoreError;
 pub use exchange::{
-    EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, TokamaxCall, TokamaxExport, TokamaxImport,
-    export_ejkernel, export_json, export_tokamax, import_ejkernel, import_json, import_tokamax,
+    EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, JsonForm, TokamaxCall, TokamaxExport, TokamaxImport,
+    export_ejkernel, export_json, export_json_as, export_tokamax, import_ejkernel, import_json, import_json_as,
+    import_tokamax,
 };
 pub use key::CacheKey;
 pub use lock::FolderLock;

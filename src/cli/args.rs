@@ -125,8 +125,10 @@ pub(super) enum ExchangeArg {
     Ejkernel,
     /// An `AutotuningResult` of Tokamax in a file whose name ends in `.json`, or its databases, one file an operation
     Tokamax,
-    /// Entries as JSON, in a file whose name ends in `.json`, or `.jsonl` for one a line
+    /// Entries as JSON in one object, or one a line where the file's name ends in `.jsonl`
     Json,
+    /// Entries as JSON, one a line, whatever the file is called
+    Jsonl,
 }
 
 /// What to do with a label that only kept its operation's name.
