@@ -12,7 +12,11 @@ use crate::timer::CacheState;
 use crate::tune::SearchOptions;
 
 use super::bench::BenchCommand;
+use super::coverage::CoverageArgs;
 use super::exit;
+use super::merge::{DiffArgs, MergeArgs};
+use super::prune::PruneArgs;
+use super::verify::VerifyArgs;
 
 /// An offline autotuner for lowered HLO computations.
 #[derive(Debug, Parser)]
@@ -479,6 +483,17 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
+    /// Merge caches: of each call the entry with the better evidence, and with it where the others came from
+    /// (docs/caches.md)
+    Merge(MergeArgs),
+    /// List what differs between two caches; exit code 1 where something does
+    Diff(DiffArgs),
+    /// Check every byte of caches against what was written; exit code 4 where one is damaged
+    Verify(VerifyArgs),
+    /// Remove entries that are too old, of a device, or of software that is gone
+    Prune(PruneArgs),
+    /// List which labels of a module have a config for a device; exit code 1 where one has not
+    Coverage(CoverageArgs),
     /// Make the sled cache again from the sample log
     Rebuild {
         #[command(flatten)]

@@ -13,7 +13,7 @@ use crate::tune::Ledger;
 use super::args::{CacheArgs, CacheCommand, Format};
 use super::fault::Fault;
 
-use super::{device, exchange, exit};
+use super::{coverage, device, exchange, exit, merge, prune, verify};
 
 /// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder.
 pub(super) fn folder(args: &CacheArgs) -> Result<PathBuf, Fault> {
@@ -117,6 +117,11 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             writeln!(out, "{digest}  {}", path.display())?;
             tracing::info!("{} entries in `{}`", entries.len(), path.display());
         }
+        CacheCommand::Merge(args) => return merge::run_merge(args, out),
+        CacheCommand::Diff(args) => return merge::run_diff(args, out),
+        CacheCommand::Verify(args) => return verify::run(args, out),
+        CacheCommand::Prune(args) => return prune::run(args, out),
+        CacheCommand::Coverage(args) => return coverage::run(args, out),
         CacheCommand::Export(args) => return exchange::export(args, out),
         CacheCommand::Import { format, path, fingerprint, cache } => {
             return exchange::import(*format, path, fingerprint.as_deref(), cache, out);
@@ -154,10 +159,14 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
 }
 
 fn row_json(key: &CacheKey, entry: &Entry, tier: Tier) -> serde_json::Value {
-    json!({
+    let mut row = json!({
         "op_id": key.op_id, "call_key": key.call_key, "direction": key.direction, "device": key.device,
         "tier": tier, "config": entry.config, "provenance": entry.provenance,
-    })
+    });
+    if !entry.superseded.is_empty() {
+        row["superseded"] = json!(entry.superseded);
+    }
+    row
 }
 
 fn list(entries: &[(CacheKey, std::sync::Arc<Entry>, Tier)], out: &mut dyn Write) -> Result<(), Fault> {

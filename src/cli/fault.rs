@@ -5,7 +5,7 @@ use std::io;
 
 use crate::cache::{ExchangeError, StoreError};
 use crate::samples::LogError;
-use crate::tune::TuneError;
+use crate::tune::{StoredError, TuneError};
 
 use super::exit;
 
@@ -65,6 +65,12 @@ impl From<StoreError> for Fault {
 impl From<LogError> for Fault {
     fn from(error: LogError) -> Self {
         Self::new(exit::CACHE_TROUBLE, error)
+    }
+}
+
+impl From<StoredError> for Fault {
+    fn from(error: StoredError) -> Self {
+        Self::new(exit::BAD_INPUT, error)
     }
 }
 
