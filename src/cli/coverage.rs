@@ -29,8 +29,8 @@ pub(super) struct CoverageArgs {
     /// if there is one]
     #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
     pub registry: Option<PathBuf>,
-    /// Look in this cache folder, snapshot or JSON file alone
-    #[arg(long, value_name = "CACHE", conflicts_with_all = ["folder", "seeds"])]
+    /// Look in this cache folder, snapshot or JSON file alone, whatever `--cache` says
+    #[arg(long, value_name = "CACHE")]
     pub of: Option<PathBuf>,
     /// For the device of the cache whose name, as `cache ls` prints it, contains this [default: this machine's]
     #[arg(long = "for", value_name = "TEXT", conflicts_with_all = ["plugin", "device", "client_options"])]
