@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::merge::is_superseding;
@@ -160,7 +161,7 @@ impl<'a> Row<'a> {
     pub(super) fn unreadable(&self) -> StoreError {
         let path = match self.origin {
             Origin::Text { snapshot, .. } => snapshot.path().to_owned(),
-            Origin::Entry(_) => Default::default(),
+            Origin::Entry(_) => PathBuf::from("memory"),
         };
         let what = format!("the entry of `{}:{}` is no config with its provenance", self.op_id, self.call_key);
         StoreError::Snapshot { path, what }

@@ -90,41 +90,42 @@ pub enum StoredError {
 pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
     let mut notes = Vec::new();
     let (kind, cached) = match kind_of(path)? {
-        StoredKind::Folder => {
-            let log = path.join(LOG_FILE);
-            if !log.exists() {
-                let published = path.join(SNAPSHOT_FILE);
-                if !published.exists() {
-                    return Err(StoredError::NoCache(path.to_owned()));
-                }
-                notes.push(format!("`{}` has no sample log; its snapshot is read", path.display()));
-                (StoredKind::Folder, open_snapshot(&published)?)
-            } else {
-                if let Some(holder) = FolderLock::holder(path) {
-                    notes.push(format!("`{}` is in use by {holder}; what is decided so far is read", path.display()));
-                }
-                (StoredKind::Folder, read_log(&log, &mut notes)?)
-            }
-        }
-        StoredKind::SampleLog => (StoredKind::SampleLog, read_log(path, &mut notes)?),
+        StoredKind::Folder => (StoredKind::Folder, read_folder(path, &mut notes)?),
+        StoredKind::SampleLog => (StoredKind::SampleLog, read_log(path, &SampleLog::read(path)?, &mut notes)?),
         StoredKind::Snapshot => (StoredKind::Snapshot, open_snapshot(path)?),
         kind => (kind, Cached::Entries(import_json(path)?)),
     };
     Ok(Stored { path: path.to_owned(), kind, cached, notes })
 }
 
+/// A folder's sample log; where that holds no decision and never did, the snapshot that was published.
+fn read_folder(folder: &Path, notes: &mut Vec<String>) -> Result<Cached, StoredError> {
+    let (log, published) = (folder.join(LOG_FILE), folder.join(SNAPSHOT_FILE));
+    if let Some(holder) = FolderLock::holder(folder) {
+        notes.push(format!("`{}` is in use by {holder}; what is decided so far is read", folder.display()));
+    }
+    let replay = SampleLog::read(&log)?;
+    if replay.stated_at.is_none() && replay.damage.is_empty() && published.exists() {
+        notes.push(format!("no decision is in the sample log of `{}`; its snapshot is read", folder.display()));
+        return Ok(open_snapshot(&published)?);
+    }
+    if !log.exists() {
+        return Err(StoredError::NoCache(folder.to_owned()));
+    }
+    read_log(&log, &replay, notes)
+}
+
 fn open_snapshot(path: &Path) -> Result<Cached, StoreError> {
     Ok(Cached::of_snapshot(Snapshot::open(path, Mapping::WhereLocal)?))
 }
 
-fn read_log(path: &Path, notes: &mut Vec<String>) -> Result<Cached, StoredError> {
-    let replay = SampleLog::read(path)?;
-    let findings = log_findings(&replay);
+fn read_log(path: &Path, replay: &Replay, notes: &mut Vec<String>) -> Result<Cached, StoredError> {
+    let findings = log_findings(replay);
     if let Some(what) = findings.problems.into_iter().next() {
         return Err(StoredError::Lossy { path: path.to_owned(), what });
     }
     notes.extend(findings.notes.into_iter().map(|note| format!("`{}`: {note}", path.display())));
-    Ok(Cached::Entries(entries_of(path, &replay)?))
+    Ok(Cached::Entries(entries_of(path, replay)?))
 }
 
 /// The entries in force by a sample log.
