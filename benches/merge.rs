@@ -51,18 +51,19 @@ fn main() {
     println!(
         "| calls | merged entries | bytes | merge | write, synced | both |\n| --- | --: | --: | --: | --: | --: |"
     );
-    let fleets: [(&str, fn(u64, u64, u64) -> (u64, u64)); 3] = [
-        ("the same, decided once", |_, call, _| (call, 0)),
-        ("the same, decided by each cache", |cache, call, _| (call, cache)),
-        ("each cache its own", |cache, call, entries| (cache * entries + call, 0)),
+    // name, whether each cache has calls of its own, whether each decided by itself
+    let fleets = [
+        ("the same, decided once", false, false),
+        ("the same, decided by each cache", false, true),
+        ("each cache its own", true, false),
     ];
-    for (name, fleet) in fleets {
+    for (name, has_own_calls, decides) in fleets {
         let folder = tempfile::tempdir().unwrap();
         let paths: Vec<PathBuf> = (0..caches).map(|cache| folder.path().join(format!("{cache}.snapshot"))).collect();
         for (cache, path) in (0..).zip(&paths) {
             let one = |call| {
-                let (call, decided_at) = fleet(cache, call, entries);
-                entry(call, 1_760_000_000 + decided_at)
+                let call = if has_own_calls { cache * entries + call } else { call };
+                entry(call, 1_760_000_000 + if decides { cache } else { 0 })
             };
             write_snapshot(path, &(0..entries).map(one).collect::<Vec<_>>()).unwrap();
         }

@@ -32,7 +32,7 @@ impl Cached {
     /// # Errors
     /// Where a record of a snapshot is damaged.
     pub fn to_entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
-        self.rows()?.iter().map(Row::to_pair).collect()
+        self.rows()?.into_iter().map(Row::to_pair).collect()
     }
 
     /// How many entries there are, before those of one key are counted once.
@@ -148,7 +148,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    pub(super) fn to_pair(&self) -> Result<(CacheKey, Arc<Entry>), StoreError> {
+    pub(super) fn to_pair(self) -> Result<(CacheKey, Arc<Entry>), StoreError> {
         let key = self.to_key();
         let entry = match self.origin {
             Origin::Entry(entry) => Arc::clone(entry),

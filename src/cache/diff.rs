@@ -60,7 +60,7 @@ pub fn diff(before: &Cached, after: &Cached) -> Result<CacheDiff, StoreError> {
     let (before, after) = (before.rows()?, after.rows()?);
     let (mut left, mut right) = (before.iter().peekable(), after.iter().peekable());
     let mut found = CacheDiff::default();
-    let entry = |row: Option<&Row<'_>>| row.map(Row::to_pair).transpose();
+    let entry = |row: Option<&Row<'_>>| row.map(|row| row.to_pair()).transpose();
     loop {
         let order = match (left.peek(), right.peek()) {
             (Some(a), Some(b)) => a.compare_keys(b),
