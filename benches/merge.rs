@@ -48,9 +48,8 @@ fn option(name: &str, default: u64) -> u64 {
 fn main() {
     let (entries, caches) = (option("--entries", 100_000), option("--caches", 10));
     println!("{caches} snapshots of {entries} entries; seconds");
-    println!(
-        "| calls | merged entries | bytes | merge | write, synced | both |\n| --- | --: | --: | --: | --: | --: |"
-    );
+    println!("| calls | merged entries | bytes | merge | write, synced | both | processor time |");
+    println!("| --- | --: | --: | --: | --: | --: | --: |");
     // name, whether each cache has calls of its own, whether each decided by itself
     let fleets = [
         ("the same, decided once", false, false),
@@ -72,7 +71,7 @@ fn main() {
 }
 
 fn time(name: &str, paths: &[PathBuf], out: &Path) {
-    let begin = Instant::now();
+    let (begin, used) = (Instant::now(), processor_seconds());
     let caches: Vec<Cached> =
         paths.iter().map(|path| Cached::of_snapshot(Snapshot::open(path, Mapping::WhereLocal).unwrap())).collect();
     let merged = merge(&caches).unwrap();
@@ -81,5 +80,14 @@ fn time(name: &str, paths: &[PathBuf], out: &Path) {
     let all = begin.elapsed();
     let bytes = std::fs::metadata(out).unwrap().len();
     let seconds = [after_merge, all - after_merge, all].map(|time| format!("{:.2}", time.as_secs_f64()));
-    println!("| {name} | {} | {bytes} | {} |", merged.len(), seconds.join(" | "));
+    let used = processor_seconds() - used;
+    println!("| {name} | {} | {bytes} | {} | {used:.2} |", merged.len(), seconds.join(" | "));
+}
+
+/// What all cores have spent on this process; in hundredths, as Linux counts it.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks: f64 = fields[11..13].iter().map(|field| field.parse::<f64>().unwrap()).sum();
+    ticks / 100.0
 }

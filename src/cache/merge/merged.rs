@@ -46,15 +46,13 @@ pub fn merge(caches: &[Cached]) -> Result<Merged<'_>, StoreError> {
 /// The rows of one call.
 fn settle_rows<'a>(rows: &[Row<'a>]) -> Result<Option<Item<'a>>, StoreError> {
     let Some((first, others)) = rows.split_first() else { return Ok(None) };
-    if others.is_empty() {
+    let is_first = |row: &Row<'_>| row.config == first.config && row.origin() == first.origin();
+    if others.iter().all(is_first) {
         return Ok(Some(Item { row: *first, settled: None }));
     }
     let mut texts: Vec<_> = rows.iter().map(|row| (row.config, row.origin(), row)).collect();
     texts.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     texts.dedup_by(|a, b| (a.0, &a.1) == (b.0, &b.1));
-    if texts.len() == 1 {
-        return Ok(Some(Item { row: *first, settled: None }));
-    }
     let mut claims = Vec::new();
     for (config, origin, row) in &texts {
         add_claims(config, origin, &mut claims).ok_or_else(|| row.unreadable())?;
