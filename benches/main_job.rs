@@ -99,5 +99,5 @@ fn key(n: usize) -> CacheKey {
 fn entry() -> Arc<Entry> {
     let config =
         serde_json::from_str(r#"{"fwd_params":{"q_blocksize":256,"kv_blocksize":512},"platform":"xla"}"#).unwrap();
-    Arc::new(Entry { config, provenance: None, peer: None })
+    Arc::new(Entry::new(config))
 }

@@ -19,7 +19,7 @@ fn key(device: &DeviceFingerprint, direction: Direction) -> CacheKey {
 }
 
 fn entry(block: u64) -> Arc<Entry> {
-    Arc::new(Entry { config: config(block), provenance: None, peer: None })
+    Arc::new(Entry::new(config(block)))
 }
 
 fn look(cache: &TieredCache, mode: MatchMode) -> Lookup {

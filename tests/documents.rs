@@ -69,6 +69,23 @@ fn every_member_of_the_json_is_documented() {
             assert!(text.contains(&format!("`{name}`")), "{arguments:?}: docs/json.md does not say what `{name}` is");
         }
     }
+    let stored = cache.display().to_string();
+    for (code, arguments) in [
+        (1, &["diff", &stored, "tests/data/cache/version-1.jsonl"][..]),
+        (0, &["verify", &stored, "tests/data/cache/version-1.jsonl"]),
+        (0, &["prune", "--for", "simulated", "--dry-run"]),
+        (1, &["coverage", &module, "--of", "tests/data/cache/version-1.snapshot", "--for", "cpu:cpu"]),
+        (0, &["coverage", &module, "--registry", &registry, "--for", "simulated"]),
+    ] {
+        let run = run(&cache, &[&["cache"], arguments, &["--format", "json"]].concat());
+        assert_eq!(run.code, code, "{arguments:?}: {}", run.stderr);
+        let mut found = BTreeSet::new();
+        members(&run.json(), &mut found);
+        assert!(found.len() > 4, "{arguments:?}: {found:?}");
+        for name in found {
+            assert!(text.contains(&format!("`{name}`")), "{arguments:?}: docs/json.md does not say what `{name}` is");
+        }
+    }
     let Some(plugin) = plugin() else { return };
     let small =
         ["selftest", "--copies", "2", "--rounds", "6", "--format", "json", "--plugin", plugin.to_str().unwrap()];

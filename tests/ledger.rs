@@ -19,7 +19,7 @@ fn key(n: usize) -> CacheKey {
 
 fn entry(n: usize) -> Arc<Entry> {
     let config: Config = serde_json::from_str(&format!(r#"{{"block":{n}}}"#)).unwrap();
-    Arc::new(Entry { config, provenance: None, peer: None })
+    Arc::new(Entry::new(config))
 }
 
 fn filled(root: &Path, entries: usize) {

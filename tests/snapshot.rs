@@ -143,10 +143,10 @@ fn what_is_no_snapshot_is_refused_by_name() {
     assert!(message().contains("it is no snapshot"), "{}", message());
     write_snapshot(&path, &entries(3)).unwrap();
     let mut bytes = fs::read(&path).unwrap();
-    bytes[8] = 2;
+    bytes[8] = 3;
     fs::remove_file(&path).unwrap();
     fs::write(&path, bytes).unwrap();
-    assert!(message().contains("version 2") && message().contains("newer autotune-lowered"), "{}", message());
+    assert!(message().contains("version 3") && message().contains("newer autotune-lowered"), "{}", message());
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     assert!(message().contains("not a regular file"), "{}", message());

@@ -18,6 +18,21 @@ pub struct Entry {
     /// What another tool's file said of it, for an entry that was imported and is to leave again unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Peer>,
+    /// Decisions of the same call that a merge found and did not follow, the latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub superseded: Vec<Superseded>,
+}
+
+/// A decision beside the one in force.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Superseded {
+    /// Its config.
+    pub config: Config,
+    /// How that was found.
+    pub provenance: Provenance,
+    /// What another tool's file said of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Peer>,
 }
 
 /// Another tool's own records of an entry.
@@ -98,6 +113,11 @@ fn elapsed() -> String {
 }
 
 impl Entry {
+    /// An entry that says nothing of where its config comes from.
+    pub fn new(config: Config) -> Self {
+        Self { config, provenance: None, peer: None, superseded: Vec::new() }
+    }
+
     /// The entry as JSON, as stores keep it.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

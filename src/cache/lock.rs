@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -47,6 +47,27 @@ impl FolderLock {
         Ok(Self { _file: file, folder: folder.to_owned() })
     }
 
+    /// The process that has a folder open, as far as the system tells; the lock is not touched, since whoever wants it
+    /// meanwhile must not find it taken.
+    pub fn holder(folder: &Path) -> Option<String> {
+        let path = folder.join("lock");
+        let mut text = Vec::new();
+        let file = File::open(&path).ok()?;
+        let inode = file.metadata().ok()?.ino();
+        file.take(MAX_HOLDER_BYTES).read_to_end(&mut text).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        let holder = text.lines().next()?;
+        // `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`; the device's number is not that of the file on every file system
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        let is_held = locks.lines().any(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let of_file = words.get(5).and_then(|place| place.rsplit(':').next()) == Some(inode.to_string().as_str());
+            let of_process = words.get(4).is_some_and(|pid| holder.starts_with(&format!("process {pid} ")));
+            words.get(1) == Some(&"FLOCK") && of_file && of_process
+        });
+        is_held.then(|| holder.to_owned())
+    }
+
     /// The locked folder.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -76,7 +97,9 @@ mod tests {
         let first = FolderLock::acquire(&path).unwrap();
         let error = FolderLock::acquire(&path).unwrap_err().to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        assert!(error.contains(&FolderLock::holder(&path).unwrap()), "{error}");
         drop(first);
+        assert_eq!(FolderLock::holder(&path), None);
         FolderLock::acquire(&path).unwrap();
     }
 }

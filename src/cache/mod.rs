@@ -14,12 +14,15 @@
 //! sled cannot be trusted to notice a flipped bit, and may panic on one. So its folder is opened only when its bytes are
 //! those that the last close left. Otherwise it is set aside and filled again from the sample log.
 
+mod cached;
+mod diff;
 mod entry;
 mod error;
 mod exchange;
 mod key;
 mod lock;
 mod memory;
+mod merge;
 mod seed;
 #[cfg(feature = "tuner")]
 mod sled_store;
@@ -27,18 +30,22 @@ mod snapshot;
 mod store;
 mod tiered;
 
-pub use entry::{Entry, Peer, PeerRecord, Provenance};
+pub use cached::Cached;
+pub use diff::{CacheDiff, Change, Difference, diff};
+pub use entry::{Entry, Peer, PeerRecord, Provenance, Superseded};
 pub use error::StoreError;
 pub use exchange::{
-    EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, TokamaxCall, TokamaxExport, TokamaxImport,
-    export_ejkernel, export_json, export_tokamax, import_ejkernel, import_json, import_tokamax,
+    EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, JsonForm, TokamaxCall, TokamaxExport, TokamaxImport,
+    export_ejkernel, export_json, export_json_as, export_tokamax, import_ejkernel, import_json, import_json_as,
+    import_tokamax,
 };
 pub use key::CacheKey;
 pub use lock::FolderLock;
 pub use memory::MemoryStore;
+pub use merge::{MAX_DECISIONS, Merged, merge};
 pub use seed::{SeedProblem, SeedStore, write_seeds};
 #[cfg(feature = "tuner")]
-pub use sled_store::{SledCondition, SledStore};
+pub use sled_store::{SledCondition, SledState, SledStore};
 pub use snapshot::{SNAPSHOT_FILE, Snapshot, SnapshotRecord, SnapshotStore, write_snapshot};
 pub use store::{ConfigStore, Tier};
 pub use tiered::{Flag, FlagKind, Hit, Lookup, OverlayGuard, TieredCache};

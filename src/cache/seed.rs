@@ -96,7 +96,9 @@ pub fn write_seeds(folder: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<
             entries: Vec::new(),
         });
         let (call_key, direction) = (key.call_key.clone(), key.direction);
-        file.entries.push(SeedEntry { call_key, direction, entry: Entry::clone(entry) });
+        // what is shipped is what is in force; other decisions of the call stay behind
+        let entry = Entry { superseded: Vec::new(), ..Entry::clone(entry) };
+        file.entries.push(SeedEntry { call_key, direction, entry });
     }
     for (path, file) in &mut files {
         keep_others(path, file)?;
@@ -264,7 +266,7 @@ mod tests {
             let config = serde_json::from_str(&format!(r#"{{"block":{block}}}"#)).unwrap();
             let (op_id, call_key) = (op.to_owned(), key.to_owned());
             let key = CacheKey { op_id, call_key, direction: Direction::ForwardVjp, device: device.clone() };
-            (key, Arc::new(Entry { config, provenance: None, peer: None }))
+            (key, Arc::new(Entry::new(config)))
         };
         // the second and the third have the same letters and digits
         let entries =

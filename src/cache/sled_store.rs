@@ -220,15 +220,26 @@ impl ConfigStore for SledStore {
     }
 
     fn remove(&self, key: &CacheKey) -> Result<bool, StoreError> {
+        Ok(self.remove_all(std::slice::from_ref(key))? > 0)
+    }
+
+    fn put_all(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), StoreError> {
+        let texts: Vec<_> = entries.iter().map(|(key, entry)| (key.to_text(), entry.to_text())).collect();
+        self.put_texts(texts.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+    }
+
+    fn remove_all(&self, keys: &[CacheKey]) -> Result<usize, StoreError> {
         let (db, tree) = self.parts()?;
-        let text = key.to_text();
         let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = tree.remove(&text).map_err(self.error("write to"))?;
-        if let Some(old) = &old {
-            content.remove(text.as_bytes(), old.get(4..).unwrap_or_default());
+        let mut removed = 0;
+        for text in keys.iter().map(CacheKey::to_text) {
+            if let Some(old) = tree.remove(&text).map_err(self.error("write to"))? {
+                content.remove(text.as_bytes(), old.get(4..).unwrap_or_default());
+                removed += 1;
+            }
         }
         db.flush().map_err(self.error("flush"))?;
-        Ok(old.is_some())
+        Ok(removed)
     }
 }
 
@@ -261,6 +272,37 @@ enum State {
     Clean,
     Unclean,
     Wrong(String),
+}
+
+/// How a database was left, as far as its bytes tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SledState {
+    /// There is none.
+    Missing,
+    /// Its bytes are those that the last close left.
+    Closed,
+    /// A process has it open, or ended without closing it.
+    Open,
+    /// What is wrong with it.
+    Wrong(String),
+}
+
+impl SledState {
+    /// Looks at the database of a cache folder and leaves it as it is.
+    pub fn of_folder(root: &Path) -> Self {
+        let folder = root.join(FOLDER);
+        if fs::symlink_metadata(&folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Self::Missing;
+        }
+        match check_state(root, &folder) {
+            State::Clean => Self::Closed,
+            State::Unclean => Self::Open,
+            State::Wrong(what) => Self::Wrong(what),
+        }
+    }
+
+    /// The names of the database's folder and of the file that says how it was left.
+    pub const NAMES: [&str; 2] = [FOLDER, STATE_FILE];
 }
 
 fn check_state(root: &Path, folder: &Path) -> State {

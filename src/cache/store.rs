@@ -63,4 +63,14 @@ pub trait ConfigStore: Send + Sync {
 
     /// Removes an entry; `false` where there was none.
     fn remove(&self, key: &CacheKey) -> Result<bool, StoreError>;
+
+    /// Stores many entries; they are on the disk, where the tier has one, when this returns.
+    fn put_all(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), StoreError> {
+        entries.iter().try_for_each(|(key, entry)| self.put(key, entry))
+    }
+
+    /// Removes many entries; how many were there.
+    fn remove_all(&self, keys: &[CacheKey]) -> Result<usize, StoreError> {
+        keys.iter().try_fold(0, |removed, key| Ok(removed + usize::from(self.remove(key)?)))
+    }
 }

@@ -175,21 +175,31 @@ impl TieredCache {
 
     /// Stores an entry in memory and in every tier below that can be written, the lowest first.
     pub fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError> {
+        self.put_all(&[(key.clone(), Arc::clone(entry))])
+    }
+
+    /// Stores many entries likewise.
+    pub fn put_all(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), StoreError> {
         for store in self.below.iter().rev() {
-            match store.put(key, entry) {
+            match store.put_all(entries) {
                 Ok(()) | Err(StoreError::ReadOnly(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        self.memory.put(key, entry)
+        self.memory.put_all(entries)
     }
 
     /// Removes an entry from memory and from every tier below that can be written.
     pub fn remove(&self, key: &CacheKey) -> Result<bool, StoreError> {
-        let mut removed = self.memory.remove(key)?;
+        Ok(self.remove_all(std::slice::from_ref(key))? > 0)
+    }
+
+    /// Removes many entries likewise; how many the tier that had the most of them had.
+    pub fn remove_all(&self, keys: &[CacheKey]) -> Result<usize, StoreError> {
+        let mut removed = self.memory.remove_all(keys)?;
         for store in &self.below {
-            match store.remove(key) {
-                Ok(found) => removed |= found,
+            match store.remove_all(keys) {
+                Ok(found) => removed = removed.max(found),
                 Err(StoreError::ReadOnly(_)) => {}
                 Err(error) => return Err(error),
             }

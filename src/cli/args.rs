@@ -13,10 +13,14 @@ use crate::tune::SearchOptions;
 
 use super::bench::BenchCommand;
 use super::check::CheckArgs;
+use super::coverage::CoverageArgs;
 use super::exit;
+use super::merge::{DiffArgs, MergeArgs};
 use super::plan::PlanArgs;
+use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
 use super::signature::{KeygenArgs, SignArgs};
+use super::verify::VerifyArgs;
 
 /// An offline autotuner for lowered HLO computations.
 #[derive(Debug, Parser)]
@@ -131,8 +135,10 @@ pub(super) enum ExchangeArg {
     Ejkernel,
     /// An `AutotuningResult` of Tokamax in a file whose name ends in `.json`, or its databases, one file an operation
     Tokamax,
-    /// Entries as JSON, in a file whose name ends in `.json`, or `.jsonl` for one a line
+    /// Entries as JSON in one object, or one a line where the file's name ends in `.jsonl`
     Json,
+    /// Entries as JSON, one a line, whatever the file is called
+    Jsonl,
 }
 
 /// What to do with a label that only kept its operation's name.
@@ -485,6 +491,17 @@ pub(super) enum CacheCommand {
     Keygen(KeygenArgs),
     /// Sign a snapshot
     Sign(SignArgs),
+    /// Merge caches: of each call the entry with the better evidence, and with it where the others came from
+    /// (docs/caches.md)
+    Merge(MergeArgs),
+    /// List what differs between two caches; exit code 1 where something does
+    Diff(DiffArgs),
+    /// Check every byte of caches against what was written; exit code 4 where one is damaged
+    Verify(VerifyArgs),
+    /// Remove entries that are too old, of a device, or of software that is gone
+    Prune(PruneArgs),
+    /// List which labels of a module have a config for a device; exit code 1 where one has not
+    Coverage(CoverageArgs),
     /// Make the sled cache again from the sample log
     Rebuild {
         #[command(flatten)]

@@ -13,7 +13,7 @@ use crate::tune::Ledger;
 use super::args::{CacheArgs, CacheCommand, Format};
 use super::fault::Fault;
 
-use super::{device, exchange, exit, remote, signature};
+use super::{coverage, device, exchange, exit, merge, prune, remote, signature, verify};
 
 /// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder; of a
 /// URL the folder that this machine has for it.
@@ -135,6 +135,11 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         CacheCommand::Push(args) => return remote::push(args, out),
         CacheCommand::Keygen(args) => return signature::keygen(args, out),
         CacheCommand::Sign(args) => return signature::sign(args, out),
+        CacheCommand::Merge(args) => return merge::run_merge(args, out),
+        CacheCommand::Diff(args) => return merge::run_diff(args, out),
+        CacheCommand::Verify(args) => return verify::run(args, out),
+        CacheCommand::Prune(args) => return prune::run(args, out),
+        CacheCommand::Coverage(args) => return coverage::run(args, out),
         CacheCommand::Export(args) => return exchange::export(args, out),
         CacheCommand::Import { format, path, fingerprint, cache } => {
             return exchange::import(*format, path, fingerprint.as_deref(), cache, out);
@@ -172,10 +177,14 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
 }
 
 fn row_json(key: &CacheKey, entry: &Entry, tier: Tier) -> serde_json::Value {
-    json!({
+    let mut row = json!({
         "op_id": key.op_id, "call_key": key.call_key, "direction": key.direction, "device": key.device,
         "tier": tier, "config": entry.config, "provenance": entry.provenance,
-    })
+    });
+    if !entry.superseded.is_empty() {
+        row["superseded"] = json!(entry.superseded);
+    }
+    row
 }
 
 fn list(entries: &[(CacheKey, std::sync::Arc<Entry>, Tier)], out: &mut dyn Write) -> Result<(), Fault> {

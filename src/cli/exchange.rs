@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::cache::{
-    CacheKey, EjkernelFields, EjkernelImport, Entry, Tier, TokamaxCall, TokamaxImport, export_ejkernel, export_json,
-    export_tokamax, import_ejkernel, import_json, import_tokamax,
+    CacheKey, EjkernelFields, EjkernelImport, Entry, JsonForm, Tier, TokamaxCall, TokamaxImport, export_ejkernel,
+    export_json_as, export_tokamax, import_ejkernel, import_json_as, import_tokamax,
 };
 use crate::config::{Config, canonical_json};
 use crate::device::{DeviceMatch, MatchMode};
@@ -29,8 +30,8 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
     entries.retain(|(key, _)| wanted(key));
     let fingerprint = args.fingerprint.as_deref();
     let (written, files, tool) = match args.format {
-        ExchangeArg::Json => {
-            export_json(&args.out, &entries)?;
+        ExchangeArg::Json | ExchangeArg::Jsonl => {
+            export_json_as(json_form(args.format, &args.out), &args.out, &entries)?;
             writeln!(out, "{}", args.out.display())?;
             return Ok(exit::FINE);
         }
@@ -85,7 +86,9 @@ pub(super) fn import(
             let TokamaxImport { entries, left_out, notes } = import_tokamax(path, fingerprint)?;
             (entries, left_out, notes)
         }
-        ExchangeArg::Json => (import_json(path)?, Vec::new(), Vec::new()),
+        ExchangeArg::Json | ExchangeArg::Jsonl => {
+            (import_json_as(json_form(format, path), path)?, Vec::new(), Vec::new())
+        }
     };
     for reason in &left_out {
         tracing::warn!("left out: {reason}");
@@ -94,22 +97,30 @@ pub(super) fn import(
         tracing::warn!("{note}");
     }
     let ledger = cache::open(args)?;
-    let mut imported = 0;
+    let mut taken = BTreeMap::new();
     let decided = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
     for (key, entry) in &entries {
-        let known = ledger.cache().entry(key)?.filter(|(_, tier)| *tier != Tier::Seed).map(|(known, _)| known);
+        let known = match taken.get(key) {
+            Some(taken) => Some(Arc::clone(taken)),
+            None => ledger.cache().entry(key)?.filter(|(_, tier)| *tier != Tier::Seed).map(|(known, _)| known),
+        };
         // what was decided here later stands
         if known.is_none_or(|known| known != *entry && decided(&known) <= decided(entry)) {
-            ledger.commit(None, key, entry)?;
-            imported += 1;
+            taken.insert(key.clone(), Arc::clone(entry));
         }
     }
+    let taken: Vec<_> = taken.into_iter().collect();
+    ledger.commit_all(&taken)?;
     ledger.publish()?;
-    writeln!(out, "imported {imported} of {}", entries.len())?;
+    writeln!(out, "imported {} of {}", taken.len(), entries.len())?;
     if entries.is_empty() {
         return Err(Fault::new(exit::NOTHING_MATCHED, format!("`{}` holds no config", path.display())));
     }
     Ok(exit::FINE)
+}
+
+fn json_form(format: ExchangeArg, path: &Path) -> JsonForm {
+    if format == ExchangeArg::Jsonl { JsonForm::Lines } else { JsonForm::of(path) }
 }
 
 /// How Tokamax calls what was tuned here, from the registry, with the samples of the job that decided it.

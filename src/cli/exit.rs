@@ -4,8 +4,10 @@
 pub const ALL_TUNED: u8 = 0;
 /// A command that has nothing to complain about.
 pub const FINE: u8 = ALL_TUNED;
-/// Some operations failed, or some labels match no recorded invocation; the rest is tuned.
+/// Some operations failed, or some labels match no recorded invocation, or have no config; the rest is tuned.
 pub const SOME_FAILED: u8 = 1;
+/// Two caches are not the same.
+pub const DIFFERENT: u8 = SOME_FAILED;
 /// The command line is wrong. (`clap` exits with this number itself.)
 pub const USAGE: u8 = 2;
 /// The module holds no label, or no label matches a recorded invocation of this device; a look-up found nothing.
@@ -24,7 +26,10 @@ pub const INTERRUPTED: u8 = 130;
 /// The codes and their meanings, for `--help` and the documentation's test.
 pub const TABLE: &[(u8, &str)] = &[
     (ALL_TUNED, "every label is tuned, or was before"),
-    (SOME_FAILED, "some operations failed or some labels matched nothing; the rest is tuned"),
+    (
+        SOME_FAILED,
+        "some operations failed or some labels matched nothing; the rest is tuned. Of `cache diff`: they differ",
+    ),
     (USAGE, "wrong command line"),
     (NOTHING_MATCHED, "no label, or none that matches a recorded invocation of this device"),
     (BAD_INPUT, "an input cannot be used, or stdout cannot be written"),

@@ -7,7 +7,7 @@ use crate::cache::{ExchangeError, StoreError};
 use crate::remote::RemoteError;
 use crate::samples::LogError;
 use crate::signature::SignatureError;
-use crate::tune::TuneError;
+use crate::tune::{StoredError, TuneError};
 
 use super::exit;
 
@@ -94,6 +94,12 @@ impl From<RemoteError> for Fault {
             RemoteError::Signature(error) => error.into(),
             error => Self { is_away: error.is_away(), ..Self::new(exit::CACHE_TROUBLE, error) },
         }
+    }
+}
+
+impl From<StoredError> for Fault {
+    fn from(error: StoredError) -> Self {
+        Self::new(exit::BAD_INPUT, error)
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use crate::cache::{CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore};
+use crate::cache::{Cached, ConfigStore, Snapshot, SnapshotStore, merge};
 use crate::mapped_file::Mapping;
-use crate::remote::{Address, Pulled, Pushing, Remote, RemoteError, merge};
+use crate::remote::{Address, Pulled, Pushing, Remote, RemoteError};
 use crate::signature::{PrivateKey, PublicKeys};
 use crate::tune::Ledger;
 
@@ -184,8 +184,8 @@ impl SharedRun {
 fn adopt(ledger: &Ledger, published: &SnapshotStore) -> Result<(), Fault> {
     for (key, own) in ledger.own_entries()? {
         let Some(theirs) = published.get(&key)?.filter(|theirs| *theirs != own) else { continue };
-        let merged = merge(vec![(key.clone(), theirs)], &[(key, Arc::clone(&own))])?;
-        for (key, entry) in merged.iter().filter(|(_, entry)| *entry != own) {
+        let both = [theirs, Arc::clone(&own)].map(|entry| Cached::Entries(vec![(key.clone(), entry)]));
+        for (key, entry) in merge(&both)?.to_entries()?.iter().filter(|(_, entry)| *entry != own) {
             ledger.commit(None, key, entry)?;
         }
     }
@@ -214,19 +214,19 @@ pub(super) fn pull(args: &PullArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let address = Address::parse(&args.url)?;
     let (key, keys) = (private_key(args.sign_key.as_deref())?, public_keys(args.cache.verify_key.as_deref())?);
-    let mut entries: Vec<(CacheKey, Arc<Entry>)> = Vec::new();
+    let mut caches = Vec::new();
     if args.snapshots.is_empty() {
         // also of a URL's folder: what a run could not publish
         let ledger = Ledger::open_for_reading(&cache::folder(&args.cache)?, Vec::new)?;
         cache::tell(&ledger);
-        entries.extend(ledger.own_entries()?);
+        caches.push(Cached::Entries(ledger.own_entries()?));
     }
     for path in &args.snapshots {
         let snapshot = Snapshot::open(path, Mapping::default())?;
         snapshot.verify()?;
-        let more = SnapshotStore::new(snapshot).entries()?;
-        entries = merge(entries, &more)?;
+        caches.push(Cached::of_snapshot(snapshot));
     }
+    let entries = merge(&caches)?.to_entries()?;
     if entries.is_empty() {
         // a mistyped folder must not take the place of what others read
         let message = "there is nothing to publish: tune a module first, or name another cache with `--cache`";

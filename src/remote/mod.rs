@@ -35,7 +35,6 @@ mod bucket;
 mod error;
 mod folder;
 mod manifest;
-mod merge;
 #[cfg(feature = "remote")]
 mod objects;
 mod pull;
@@ -44,7 +43,6 @@ mod push;
 pub use address::Address;
 pub use error::RemoteError;
 pub use manifest::Manifest;
-pub use merge::merge;
 pub use pull::Pulled;
 pub use push::{Published, Pushing};
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::manifest::{MANIFEST, MAX_SNAPSHOT_BYTES, snapshot_name};
-use super::{Manifest, Remote, RemoteError, merge};
-use crate::cache::{CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore, write_snapshot};
+use super::{Manifest, Remote, RemoteError};
+use crate::cache::{CacheKey, Cached, Entry, Snapshot, merge};
 use crate::mapped_file::Mapping;
 use crate::signature::{MAX_SIGNATURE_BYTES, PrivateKey, PublicKeys, Signature, SignatureError, signature_path};
 
@@ -77,16 +77,15 @@ impl Remote {
     ) -> Result<Option<Published>, RemoteError> {
         let (manifest, version, there) = if pushing.replace {
             let (manifest, version) = self.manifest()?.unzip();
-            (manifest, version, Vec::new())
+            (manifest, version, Cached::Entries(Vec::new()))
         } else {
             match self.pull_now(copy, trusted)? {
-                None => (None, None, Vec::new()),
-                Some((pulled, version)) => {
-                    (pulled.manifest, Some(version), SnapshotStore::new(pulled.snapshot).entries()?)
-                }
+                None => (None, None, Cached::Entries(Vec::new())),
+                Some((pulled, version)) => (pulled.manifest, Some(version), Cached::of_snapshot(pulled.snapshot)),
             }
         };
-        let merged = merge(there, pushing.entries)?;
+        let caches = [there, Cached::Entries(pushing.entries.to_vec())];
+        let merged = merge(&caches)?;
         let folder = copy.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(RemoteError::io("make the folder", folder))?;
         let scratch = tempfile::Builder::new()
@@ -94,7 +93,7 @@ impl Remote {
             .tempdir_in(folder)
             .map_err(RemoteError::io("make a folder in", folder))?;
         let file = scratch.path().join("merged.snapshot");
-        write_snapshot(&file, &merged)?;
+        merged.write_snapshot(&file)?;
         let snapshot = Snapshot::open(&file, Mapping::default())?;
         let size = fs::metadata(&file).map_err(RemoteError::io("read", &file))?.len();
         if size > MAX_SNAPSHOT_BYTES {

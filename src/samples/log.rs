@@ -158,6 +158,17 @@ impl SampleLog {
 
     /// Appends and syncs a decision. Only then may a cache hold it.
     pub fn commit(&mut self, job: Option<Digest>, key: &str, value: &str) -> Result<(), LogError> {
+        self.append_decision(job, key, value)?;
+        self.sync()
+    }
+
+    /// Appends many decisions and syncs them together.
+    pub fn commit_all<'a>(&mut self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<(), LogError> {
+        pairs.into_iter().try_for_each(|(key, value)| self.append_decision(None, key, value))?;
+        self.sync()
+    }
+
+    fn append_decision(&mut self, job: Option<Digest>, key: &str, value: &str) -> Result<(), LogError> {
         let mut committed = self.replay.committed;
         if let Some(old) = self.replay.entries.get(key) {
             committed.remove(key.as_bytes(), old.as_bytes());
@@ -170,11 +181,25 @@ impl SampleLog {
         self.replay.committed = committed;
         self.replay.stated = committed;
         self.replay.stated_at = Some(at);
-        self.sync()
+        Ok(())
     }
 
     /// Appends and syncs a removal; `false` where there is no such entry.
     pub fn remove(&mut self, key: &str) -> Result<bool, LogError> {
+        let removed = self.append_removal(key)?;
+        if removed {
+            self.sync()?;
+        }
+        Ok(removed)
+    }
+
+    /// Appends many removals and syncs them together; keys without an entry are passed over.
+    pub fn remove_all<'a>(&mut self, keys: impl IntoIterator<Item = &'a str>) -> Result<(), LogError> {
+        keys.into_iter().try_for_each(|key| self.append_removal(key).map(drop))?;
+        self.sync()
+    }
+
+    fn append_removal(&mut self, key: &str) -> Result<bool, LogError> {
         let Some(old) = self.replay.entries.get(key) else {
             return Ok(false);
         };
@@ -186,7 +211,6 @@ impl SampleLog {
         self.replay.committed = committed;
         self.replay.stated = committed;
         self.replay.stated_at = Some(at);
-        self.sync()?;
         Ok(true)
     }
 

@@ -60,6 +60,7 @@ pub(super) fn entry_of(
             decided_at: now,
         }),
         peer: None,
+        superseded: Vec::new(),
     })
 }
 

@@ -14,7 +14,7 @@ use crate::samples::{Damage, JobHistory, LogError, Record, Replay, SampleLog};
 
 use super::TuneError;
 
-const LOG_FILE: &str = "samples-v1.log";
+pub(super) const LOG_FILE: &str = "samples-v1.log";
 
 /// A cache folder with its sample log, or the same in memory only.
 ///
@@ -185,6 +185,16 @@ impl Ledger {
         Ok(self.cache.put(key, entry)?)
     }
 
+    /// Commits many entries that no job of this folder decided: sample log, synced once; then the caches.
+    pub fn commit_all(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), TuneError> {
+        let mut log = self.log();
+        if let Some(log) = &mut log {
+            let texts: Vec<_> = entries.iter().map(|(key, entry)| (key.to_text(), entry.to_text())).collect();
+            log.commit_all(texts.iter().map(|(key, value)| (key.as_str(), value.as_str())))?;
+        }
+        Ok(self.cache.put_all(entries)?)
+    }
+
     /// Publishes this folder's own entries as its snapshot, for all who look configs up; gives its digest, or nothing
     /// where there is no folder that this process may write.
     pub fn publish(&self) -> Result<Option<Digest>, TuneError> {
@@ -219,6 +229,16 @@ impl Ledger {
             log.remove(&key.to_text())?;
         }
         Ok(self.cache.remove(key)?)
+    }
+
+    /// Removes many entries, likewise; how many were there.
+    pub fn remove_all(&self, keys: &[CacheKey]) -> Result<usize, TuneError> {
+        let mut log = self.log();
+        if let Some(log) = &mut log {
+            let texts: Vec<String> = keys.iter().map(CacheKey::to_text).collect();
+            log.remove_all(texts.iter().map(String::as_str))?;
+        }
+        Ok(self.cache.remove_all(keys)?)
     }
 }
 

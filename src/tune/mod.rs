@@ -27,6 +27,8 @@ mod searched;
 mod searching;
 mod shard;
 mod spent;
+mod stored;
+mod verify;
 
 pub use again::Again;
 pub use copies::{Copies, CopiesError, measure_copies};
@@ -43,3 +45,5 @@ pub use run::Autotuner;
 pub use searched::{SearchEnd, Searched};
 pub use shard::{ParseShardError, Shard};
 pub use spent::Spent;
+pub use stored::{Stored, StoredError, StoredKind, read_cache};
+pub use verify::{Verified, verify_cache};

@@ -199,7 +199,7 @@ pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
         for (name, value) in read(&path)? {
             match (parse_key(&name), value) {
                 (Some(key), Value::Object(config)) => {
-                    let entry = Entry { config: Config::new(config), provenance: None, peer: None };
+                    let entry = Entry::new(Config::new(config));
                     entries.push((key, Arc::new(entry)));
                 }
                 (None, _) => left_out.push(format!("`{}`: `{}` is no key", path.display(), name.escape_debug())),

@@ -3,14 +3,19 @@
 //! `{"schema":1,"entries":[…]}`, or in a `.jsonl` file an entry a line: `device`, `op_id`, `call_key` and `config` are
 //! needed; `direction` is `forward` unless told; `provenance` may be left out. Written in the keys' order, so that equal
 //! caches are equal files.
+//!
+//! A `device` is an identity as `device` prints it, or for people `PLATFORM:KIND`, such as `cuda:NVIDIA H200`: a device of which
+//! only that is known. It is then no machine's own, unless that machine has no hardware part either: `--match kind` lets it apply.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::ExchangeError;
@@ -24,6 +29,7 @@ const MAX_FILE_BYTES: u64 = 1 << 30;
 
 #[derive(Serialize, Deserialize)]
 struct Row {
+    #[serde(deserialize_with = "device")]
     device: DeviceIdentity,
     op_id: String,
     call_key: String,
@@ -37,13 +43,63 @@ fn forward() -> Direction {
     Direction::Forward
 }
 
-/// Writes entries to a file: lines where its name ends in `.jsonl`, else one object.
+/// A device in full, or by name.
+fn device<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeviceIdentity, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a device is an object with `platform` and `device_kind`, or a text `PLATFORM:KIND`")]
+    enum Named {
+        InFull(DeviceIdentity),
+        ByName(String),
+    }
+    let text = match Named::deserialize(deserializer)? {
+        Named::InFull(device) => return Ok(device),
+        Named::ByName(text) => text,
+    };
+    let wrong = |why: &str| D::Error::custom(format!("`{}` is no device: {why}", text.escape_debug()));
+    let Some((platform, kind)) =
+        text.split_once(':').filter(|(platform, kind)| !platform.is_empty() && !kind.is_empty())
+    else {
+        return Err(wrong("write `PLATFORM:KIND`, such as `cuda:NVIDIA H200`"));
+    };
+    // what `cache ls` prints of a device with its hardware would become a kind that no device has
+    if kind.ends_with(')') && kind.contains('=') {
+        return Err(wrong("give its hardware as an object, as `cache ls --format json` prints it"));
+    }
+    Ok(DeviceIdentity { platform: platform.to_owned(), device_kind: kind.to_owned(), hardware: BTreeMap::new() })
+}
+
+/// How a file holds entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JsonForm {
+    /// All in one object.
+    Object,
+    /// One a line.
+    Lines,
+}
+
+impl JsonForm {
+    /// Lines where the name ends in `.jsonl`, else one object.
+    pub fn of(path: &Path) -> Self {
+        if path.extension().is_some_and(|extension| extension == "jsonl") { Self::Lines } else { Self::Object }
+    }
+}
+
+/// Writes entries to a file, in the form that its name says.
 ///
 /// # Errors
 /// Where the file cannot be written; what was there before is there still.
 pub fn export_json(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), ExchangeError> {
+    export_json_as(JsonForm::of(path), path, entries)
+}
+
+/// Writes entries to a file.
+///
+/// # Errors
+/// Where the file cannot be written; what was there before is there still.
+pub fn export_json_as(form: JsonForm, path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), ExchangeError> {
     let mut sorted: Vec<&(CacheKey, Arc<Entry>)> = entries.iter().collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    let is_empty = sorted.is_empty();
     let rows = sorted.into_iter().map(|(key, entry)| Row {
         device: key.device.clone(),
         op_id: key.op_id.clone(),
@@ -58,7 +114,7 @@ pub fn export_json(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<()
         let mut file = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
         {
             let mut out = io::BufWriter::new(file.as_file_mut());
-            let lines = is_lines(path);
+            let lines = form == JsonForm::Lines;
             if !lines {
                 writeln!(out, "{{\"schema\":{SCHEMA},\"entries\":[")?;
             }
@@ -68,7 +124,11 @@ pub fn export_json(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<()
                 }
                 serde_json::to_writer(&mut out, &row)?;
             }
-            out.write_all(if lines { b"\n" } else { b"\n]}\n" })?;
+            match (lines, is_empty) {
+                (true, true) => {}
+                (true, false) => out.write_all(b"\n")?,
+                (false, _) => out.write_all(b"\n]}\n")?,
+            }
             out.flush()?;
         }
         file.as_file().sync_all()?;
@@ -83,6 +143,14 @@ pub fn export_json(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<()
 /// # Errors
 /// Where the file cannot be read, or an entry is none, with its number.
 pub fn import_json(path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeError> {
+    import_json_as(JsonForm::of(path), path)
+}
+
+/// Reads a file of this form.
+///
+/// # Errors
+/// Where the file cannot be read, or an entry is none, with its number.
+pub fn import_json_as(form: JsonForm, path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeError> {
     let wrong = |what: String| ExchangeError::NotEntries { path: path.to_owned(), what };
     let io = |source| ExchangeError::Io { action: "read", path: path.to_owned(), source };
     let size = fs::metadata(path).map_err(io)?.len();
@@ -90,7 +158,7 @@ pub fn import_json(path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeE
         return Err(wrong(format!("{size} bytes are more than the {MAX_FILE_BYTES} that are read")));
     }
     let text = fs::read_to_string(path).map_err(io)?;
-    if is_lines(path) {
+    if form == JsonForm::Lines {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         return lines
             .map(|(number, line)| {
@@ -114,10 +182,6 @@ pub fn import_json(path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeE
             Err(error) => Err(wrong(format!("entry {number}: {error}"))),
         })
         .collect()
-}
-
-fn is_lines(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "jsonl")
 }
 
 fn to_pair(row: Row) -> (CacheKey, Arc<Entry>) {

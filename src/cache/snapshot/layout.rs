@@ -5,7 +5,10 @@ use twox_hash::XxHash3_64;
 use crate::label::Direction;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89ATLSNP\n";
-pub(super) const VERSION: u32 = 1;
+/// The newest version that is read.
+pub(super) const VERSION: u32 = 2;
+/// What files have whose entries supersede none.
+pub(super) const PLAIN_VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 128;
 /// The header's part that its digest covers.
 pub(super) const DIGESTED_BYTES: usize = 96;
@@ -21,6 +24,7 @@ pub(super) const MAX_DEVICES_BYTES: u64 = 1 << 26;
 /// The header's numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Header {
+    pub(super) version: u32,
     pub(super) file_length: u64,
     pub(super) entries: u64,
     pub(super) devices: (u64, u32, u32),
@@ -40,7 +44,7 @@ impl Header {
             }
         };
         put(0, &MAGIC);
-        put(8, &VERSION.to_le_bytes());
+        put(8, &self.version.to_le_bytes());
         put(16, &self.file_length.to_le_bytes());
         put(24, &self.entries.to_le_bytes());
         for (at, (offset, count, crc)) in [(32, self.devices), (48, self.fences)] {
@@ -83,7 +87,11 @@ impl Header {
         if version > VERSION {
             return Err(HeaderError::Newer(version));
         }
+        if version < PLAIN_VERSION {
+            return Err(wrong("its version is none that was written"));
+        }
         let header = Self {
+            version,
             file_length: u64_at(head, 16),
             entries: u64_at(head, 24),
             devices: (u64_at(head, 32), u32_at(head, 40), u32_at(head, 44)),
@@ -92,7 +100,7 @@ impl Header {
             records: (u64_at(head, 72), u64_at(head, 80)),
             digest: head.last_chunk().copied().unwrap_or_default(),
         };
-        // the same bytes again: checks the checksum, the version and that what is to be zero is
+        // the same bytes again: checks the checksum and that what is to be zero is
         if header.to_bytes() != *head {
             return Err(wrong("its header is not what was written"));
         }

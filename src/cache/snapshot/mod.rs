@@ -1,6 +1,6 @@
 //! Snapshots: one immutable file of best configs that any number of processes map at once, without a lock.
 //!
-//! # The file, version 1
+//! # The file, versions 1 and 2
 //!
 //! Numbers are unsigned and little-endian. CRC is CRC-32 (IEEE 802.3). A file is written under a temporary name, synced,
 //! renamed, and never changed again; equal entries make equal bytes.
@@ -10,7 +10,7 @@
 //! | at | size | what |
 //! | --- | --- | --- |
 //! | 0 | 8 | `89 41 54 4c 53 4e 50 0a` |
-//! | 8 | 4 | version: 1. A larger one is refused by name |
+//! | 8 | 4 | version: 2 where an origin has `superseded`, else 1. A larger one is refused by name |
 //! | 12 | 4 | CRC of the 128 bytes with these four as zero |
 //! | 16 | 8 | length of the file |
 //! | 24 | 8 | number of entries |
@@ -32,7 +32,9 @@
 //! | 24 | | operation, call key, config (canonical JSON), origin (JSON, or nothing), each as UTF-8 |
 //!
 //! The origin is a JSON object with `provenance`, where the entry was decided here, and `peer`, where it was imported from
-//! another tool that wants its own record back.
+//! another tool that wants its own record back. In version 2 also `superseded`: decisions of the same call that a
+//! [merge](crate::cache::merge) did not follow, each with `config`, `provenance` and `peer`. A program that reads version 1 alone takes no
+//! origin with a member that it does not know.
 //!
 //! *Blocks*, the index: each 512 bytes: the CRC of the other 508, the number of slots in use (2 bytes), two zero bytes, and
 //! 21 slots of 24 bytes: hash (8), the record's offset (8) and length (4), tag (4). Slots are sorted by hash, then tag,
@@ -50,9 +52,11 @@ mod reader;
 mod store;
 mod writer;
 
+pub(in crate::cache) use reader::entry_of;
 pub use reader::{Snapshot, SnapshotRecord};
 pub use store::SnapshotStore;
 pub use writer::write_snapshot;
+pub(in crate::cache) use writer::{Recorded, put_origin, write_sorted};
 
 /// Name of the snapshot in a cache folder.
 pub const SNAPSHOT_FILE: &str = "best-v1.snapshot";

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, RECORD_HEAD_BYTES, SLOT_BYTES, hash_of_call, tag,
-    u32_at, u64_at, untag,
+    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, MAGIC, PLAIN_VERSION, RECORD_HEAD_BYTES, SLOT_BYTES,
+    hash_of_call, tag, u32_at, u64_at, untag,
 };
-use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError};
+use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
 use crate::config::Config;
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
@@ -52,6 +52,9 @@ struct Slot {
 }
 
 impl Snapshot {
+    /// What every snapshot begins with.
+    pub const MAGIC: [u8; 8] = MAGIC;
+
     /// Opens a snapshot and checks all but its blocks and records, which are checked when they are touched.
     ///
     /// # Errors
@@ -84,6 +87,11 @@ impl Snapshot {
     /// What names the content: SHA-256 of the file but for its own place, as the file states it.
     pub fn digest(&self) -> Digest {
         Digest::from_bytes(self.header.digest)
+    }
+
+    /// Whether an entry may supersede other decisions.
+    pub(in crate::cache) fn supersedes(&self) -> bool {
+        self.header.version > PLAIN_VERSION
     }
 
     /// Number of entries.
@@ -324,11 +332,16 @@ impl SnapshotRecord<'_> {
 
     /// Config and origin, parsed; `None` where they are not what a tuner writes.
     pub fn to_entry(&self) -> Option<Entry> {
-        let config: Config = serde_json::from_str(self.config).ok()?;
-        let origin: Origin =
-            if self.origin.is_empty() { Origin::default() } else { serde_json::from_str(self.origin).ok()? };
-        Some(Entry { config, provenance: origin.provenance, peer: origin.peer })
+        entry_of(self.config, self.origin)
     }
+}
+
+/// The entry of a record's texts.
+pub(in crate::cache) fn entry_of(config: &str, origin: &str) -> Option<Entry> {
+    let config: Config = serde_json::from_str(config).ok()?;
+    let origin: Origin = if origin.is_empty() { Origin::default() } else { serde_json::from_str(origin).ok()? };
+    let Origin { provenance, peer, superseded } = origin;
+    Some(Entry { config, provenance, peer, superseded })
 }
 
 // another member is another format's: what it says must not be lost without a word
@@ -337,6 +350,8 @@ impl SnapshotRecord<'_> {
 struct Origin {
     provenance: Option<Provenance>,
     peer: Option<Peer>,
+    #[serde(default)]
+    superseded: Vec<Superseded>,
 }
 
 /// Bytes of a file, if it has them.

@@ -10,11 +10,13 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, MAX_DEVICES_BYTES, MAX_RECORD_BYTES, hash_of_call, tag,
+    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, MAX_DEVICES_BYTES, MAX_RECORD_BYTES, PLAIN_VERSION, VERSION,
+    hash_of_call, tag,
 };
-use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError};
+use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
+use crate::label::Direction;
 
 /// Publishes entries as the snapshot `path` and gives its digest. Of entries with one key the last one counts.
 ///
@@ -29,7 +31,65 @@ pub fn write_snapshot(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result
         sorted.dedup_by(|a, b| a.0 == b.0);
         sorted.reverse();
     }
-    write(path, &sorted).map_err(StoreError::io("write the snapshot", path))
+    write_sorted(path, &sorted)
+}
+
+/// The same of what is in the keys' order already, each key once.
+pub(in crate::cache) fn write_sorted(path: &Path, entries: &[impl Recorded]) -> Result<Digest, StoreError> {
+    write(path, entries).map_err(StoreError::io("write the snapshot", path))
+}
+
+/// What a record is made of.
+pub(in crate::cache) trait Recorded {
+    /// Operation.
+    fn op_id(&self) -> &str;
+    /// Call key.
+    fn call_key(&self) -> &str;
+    /// Device.
+    fn device(&self) -> &DeviceIdentity;
+    /// Direction.
+    fn direction(&self) -> Direction;
+    /// Config as canonical JSON.
+    fn config(&self) -> &str;
+    /// Appends the origin; nothing where there is none. Whether it supersedes other decisions.
+    fn put_origin(&self, out: &mut Vec<u8>) -> io::Result<bool>;
+}
+
+impl Recorded for &(CacheKey, Arc<Entry>) {
+    fn op_id(&self) -> &str {
+        &self.0.op_id
+    }
+
+    fn call_key(&self) -> &str {
+        &self.0.call_key
+    }
+
+    fn device(&self) -> &DeviceIdentity {
+        &self.0.device
+    }
+
+    fn direction(&self) -> Direction {
+        self.0.direction
+    }
+
+    fn config(&self) -> &str {
+        self.1.config.as_str()
+    }
+
+    fn put_origin(&self, out: &mut Vec<u8>) -> io::Result<bool> {
+        put_origin(&self.1, out)?;
+        Ok(!self.1.superseded.is_empty())
+    }
+}
+
+/// Appends all of an entry but its config, as records have it.
+pub(in crate::cache) fn put_origin(entry: &Entry, out: &mut Vec<u8>) -> io::Result<()> {
+    let Entry { config: _, provenance, peer, superseded } = entry;
+    if provenance.is_some() || peer.is_some() || !superseded.is_empty() {
+        let origin = Origin { provenance: provenance.as_ref(), peer: peer.as_ref(), superseded };
+        serde_json::to_writer(out, &origin).map_err(io::Error::from)?;
+    }
+    Ok(())
 }
 
 /// All of an entry but its config.
@@ -39,6 +99,8 @@ struct Origin<'a> {
     provenance: Option<&'a Provenance>,
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<&'a Peer>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    superseded: &'a [Superseded],
 }
 
 struct Slot {
@@ -48,7 +110,7 @@ struct Slot {
     offset: u64,
 }
 
-fn write(path: &Path, entries: &[&(CacheKey, Arc<Entry>)]) -> io::Result<Digest> {
+fn write(path: &Path, entries: &[impl Recorded]) -> io::Result<Digest> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     // the umask applies: a snapshot is there to be read by others
@@ -82,17 +144,17 @@ impl<W: Write> Counted<W> {
     }
 }
 
-fn write_parts(file: &mut File, entries: &[&(CacheKey, Arc<Entry>)]) -> io::Result<Header> {
+fn write_parts(file: &mut File, entries: &[impl Recorded]) -> io::Result<Header> {
     let mut out =
         Counted { inner: BufWriter::with_capacity(1 << 20, file), hasher: Sha256::new(), offset: HEADER_BYTES as u64 };
     out.inner.write_all(&[0; HEADER_BYTES])?;
     let mut header = Header { entries: entries.len() as u64, ..Header::default() };
 
     let mut devices: Vec<&DeviceIdentity> = Vec::new();
-    for (key, _) in entries {
+    for entry in entries {
         // neighbours mostly share their device; the list stays short until it is made unique
-        if devices.last() != Some(&&key.device) {
-            devices.push(&key.device);
+        if devices.last() != Some(&entry.device()) {
+            devices.push(entry.device());
         }
     }
     devices.sort_unstable();
@@ -102,7 +164,9 @@ fn write_parts(file: &mut File, entries: &[&(CacheKey, Arc<Entry>)]) -> io::Resu
     out.put(&text)?;
 
     header.records.0 = out.offset;
-    let mut slots = write_records(&mut out, entries, &devices)?;
+    let (mut slots, supersedes) = write_records(&mut out, entries, &devices)?;
+    // what an older program can read it shall read
+    header.version = if supersedes { VERSION } else { PLAIN_VERSION };
     header.records.1 = out.offset - header.records.0;
 
     slots.sort_unstable_by_key(|slot| (slot.hash, slot.tag));
@@ -123,40 +187,40 @@ fn write_parts(file: &mut File, entries: &[&(CacheKey, Arc<Entry>)]) -> io::Resu
 
 fn write_records<W: Write>(
     out: &mut Counted<W>,
-    entries: &[&(CacheKey, Arc<Entry>)],
+    entries: &[impl Recorded],
     devices: &[&DeviceIdentity],
-) -> io::Result<Vec<Slot>> {
+) -> io::Result<(Vec<Slot>, bool)> {
     let mut slots = Vec::with_capacity(entries.len());
     let mut record = Vec::new();
+    let mut supersedes = false;
     let mut last: Option<(&DeviceIdentity, u32)> = None;
-    for (key, entry) in entries {
+    for entry in entries {
+        let identity = entry.device();
         let device = match last {
-            Some((device, place)) if *device == key.device => place,
-            _ => devices.binary_search(&&key.device).unwrap_or_default() as u32,
+            Some((device, place)) if device == identity => place,
+            _ => devices.binary_search(&identity).unwrap_or_default() as u32,
         };
-        last = Some((&key.device, device));
-        let tag = tag(device, key.direction);
+        last = Some((identity, device));
+        let tag = tag(device, entry.direction());
+        let (op_id, call_key, config) = (entry.op_id(), entry.call_key(), entry.config());
         record.clear();
         record.extend([0; 4 * 6]);
-        record.extend(key.op_id.as_bytes());
-        record.extend(key.call_key.as_bytes());
-        record.extend(entry.config.as_str().as_bytes());
+        record.extend(op_id.as_bytes());
+        record.extend(call_key.as_bytes());
+        record.extend(config.as_bytes());
         let before = record.len();
-        let origin = Origin { provenance: entry.provenance.as_ref(), peer: entry.peer.as_ref() };
-        if origin.provenance.is_some() || origin.peer.is_some() {
-            serde_json::to_writer(&mut record, &origin).map_err(io::Error::from)?;
-        }
+        supersedes |= entry.put_origin(&mut record)?;
         let length = bounded(record.len(), MAX_RECORD_BYTES)?;
-        let lengths = [key.op_id.len(), key.call_key.len(), entry.config.as_str().len(), record.len() - before];
+        let lengths = [op_id.len(), call_key.len(), config.len(), record.len() - before];
         let numbers = lengths.map(|length| length as u32).into_iter().chain([tag]);
         for (place, number) in record.chunks_exact_mut(4).skip(1).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
         }
         seal(&mut record);
-        slots.push(Slot { hash: hash_of_call(&key.op_id, &key.call_key), tag, length, offset: out.offset });
+        slots.push(Slot { hash: hash_of_call(op_id, call_key), tag, length, offset: out.offset });
         out.put(&record)?;
     }
-    Ok(slots)
+    Ok((slots, supersedes))
 }
 
 fn block(slots: &[Slot]) -> Vec<u8> {

@@ -204,7 +204,7 @@ impl Import<'_> {
         let Some((key, entry)) = known else {
             let peer = Some(Peer { format: FORMAT.to_owned(), records: vec![record] });
             self.places.insert(key.clone(), self.entries.len());
-            return self.entries.push((key, Entry { config, provenance: None, peer }));
+            return self.entries.push((key, Entry { peer, ..Entry::new(config) }));
         };
         let name = format!("`{}:{}`", key.op_id, key.call_key);
         let Some(peer) = &mut entry.peer else { return };

@@ -1,0 +1,190 @@
+//! `cache merge` and `cache diff`: whole caches side by side.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cache::{Cached, Change, Difference, Entry, Merged, diff, export_json, merge};
+use crate::report::{Grid, format_ratio, write_json};
+use crate::tune::{Ledger, Stored, read_cache};
+
+use super::args::{Format, FormatArg};
+use super::exit;
+use super::fault::Fault;
+
+/// Arguments of `cache merge`.
+#[derive(Debug, Args)]
+pub(super) struct MergeArgs {
+    /// Cache folders, snapshots, sample logs, and JSON files (`.json`, `.jsonl`); they stay as they are
+    #[arg(value_name = "CACHE", required = true)]
+    pub caches: Vec<PathBuf>,
+    /// What to write, by its name: `.snapshot`, `.json`, `.jsonl`, else a cache folder, whose own entries take part
+    #[arg(short, long, value_name = "PATH")]
+    pub out: PathBuf,
+}
+
+/// Arguments of `cache diff`.
+#[derive(Debug, Args)]
+pub(super) struct DiffArgs {
+    /// A cache folder, snapshot, sample log or JSON file
+    pub before: PathBuf,
+    /// The one to compare it with
+    pub after: PathBuf,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+/// What a name asks for.
+enum Output {
+    Snapshot,
+    Json,
+    Folder,
+}
+
+/// Writes what several caches make together.
+pub(super) fn run_merge(args: &MergeArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let output = output_of(&args.out)?;
+    let is_output =
+        |path: &Path| matches!((fs::canonicalize(path), fs::canonicalize(&args.out)), (Ok(a), Ok(b)) if a == b);
+    // its own entries take part in any case, under its lock
+    let inputs = args.caches.iter().filter(|path| !(matches!(output, Output::Folder) && is_output(path)));
+    let mut caches: Vec<Cached> = Vec::new();
+    for path in inputs {
+        caches.push(open(path)?.cached);
+    }
+    match output {
+        Output::Folder => merge_into_folder(caches, &args.out, out),
+        Output::Snapshot | Output::Json => {
+            let merged = merged(&caches)?;
+            if matches!(output, Output::Snapshot) {
+                let digest = merged.write_snapshot(&args.out)?;
+                writeln!(out, "{digest}  {}", args.out.display())?;
+            } else {
+                export_json(&args.out, &merged.to_entries()?)?;
+                writeln!(out, "{}", args.out.display())?;
+            }
+            Ok(exit::FINE)
+        }
+    }
+}
+
+/// A cache at a path; what is to be known of it goes to stderr.
+pub(super) fn open(path: &Path) -> Result<Stored, Fault> {
+    let stored = read_cache(path)?;
+    for note in &stored.notes {
+        tracing::warn!("{note}");
+    }
+    Ok(stored)
+}
+
+fn output_of(path: &Path) -> Result<Output, Fault> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        _ if path.is_dir() => Ok(Output::Folder),
+        Some("snapshot") => Ok(Output::Snapshot),
+        Some("json" | "jsonl") => Ok(Output::Json),
+        None if !path.exists() => Ok(Output::Folder),
+        _ if !path.exists() && path.as_os_str().as_encoded_bytes().ends_with(b"/") => Ok(Output::Folder),
+        _ => {
+            let message = format!(
+                "`{}` says not what to write: end it in `.snapshot`, `.json` or `.jsonl`, or in `/` for a cache folder",
+                path.display()
+            );
+            Err(Fault::new(exit::USAGE, message))
+        }
+    }
+}
+
+/// The caches as one, unless there is nothing in them: that must not take the place of what others read.
+fn merged(caches: &[Cached]) -> Result<Merged<'_>, Fault> {
+    let merged = merge(caches).map_err(Fault::input)?;
+    if merged.is_empty() {
+        return Err(Fault::new(exit::NOTHING_MATCHED, "the caches are empty: there is nothing to merge"));
+    }
+    let (count, settled) = (merged.len(), merged.settled());
+    tracing::info!("{count} entries of {} caches; {settled} of them were not the same in all", caches.len());
+    Ok(merged)
+}
+
+fn merge_into_folder(mut caches: Vec<Cached>, folder: &Path, out: &mut dyn Write) -> Result<u8, Fault> {
+    let ledger = Ledger::open(folder, Vec::new())?;
+    for note in ledger.notes() {
+        tracing::warn!("{note}");
+    }
+    let own = Cached::Entries(ledger.own_entries()?);
+    let before = own.len();
+    caches.push(own);
+    let entries = merged(&caches)?.to_entries().map_err(Fault::input)?;
+    let Some(Cached::Entries(own)) = caches.pop() else { return Ok(exit::FINE) };
+    let known: HashMap<_, _> = own.into_iter().collect();
+    let total = entries.len();
+    let changed: Vec<_> = entries.into_iter().filter(|(key, entry)| known.get(key) != Some(entry)).collect();
+    ledger.commit_all(&changed)?;
+    ledger.publish()?;
+    tracing::info!("{} new entries, {} others changed", total - before, changed.len() + before - total);
+    writeln!(out, "{}", folder.display())?;
+    Ok(exit::FINE)
+}
+
+/// Prints what differs between two caches; exit code 1 where something does.
+pub(super) fn run_diff(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let (before, after) = (open(&args.before)?, open(&args.after)?);
+    let found = diff(&before.cached, &after.cached).map_err(Fault::input)?;
+    match args.format.format {
+        Format::Json => {
+            let rows: Vec<_> = found.differences.iter().map(difference_json).collect();
+            write_json(out, &json!({"schema": 1, "differences": rows, "same": found.same}))?;
+        }
+        Format::Table => {
+            let mut grid = Grid::new(&["change", "operation", "direction", "device", "before", "after"]);
+            for difference in &found.differences {
+                let (key, change) = (&difference.key, difference.change());
+                let brief =
+                    |entry: &Option<_>| entry.as_deref().map_or_else(|| "—".to_owned(), |entry| brief(entry, change));
+                grid.row([
+                    name_of(change).to_owned(),
+                    format!("{}:{}", key.op_id, key.call_key),
+                    key.direction.to_string(),
+                    key.device.to_string(),
+                    brief(&difference.before),
+                    brief(&difference.after),
+                ]);
+            }
+            if !grid.is_empty() {
+                grid.write(out)?;
+            }
+            writeln!(out, "{} differ, {} are the same", found.differences.len(), found.same)?;
+        }
+    }
+    Ok(if found.differences.is_empty() { exit::FINE } else { exit::DIFFERENT })
+}
+
+fn name_of(change: Change) -> &'static str {
+    match change {
+        Change::Added => "added",
+        Change::Removed => "removed",
+        Change::Config => "config",
+        Change::Evidence => "evidence",
+    }
+}
+
+fn brief(entry: &Entry, change: Change) -> String {
+    let evidence = entry.provenance.as_ref().zip(entry.speed_up()).map(|(provenance, (speed_up, _))| {
+        format!("{} in {} rounds by {}", format_ratio(speed_up), provenance.rounds, provenance.source)
+    });
+    match change {
+        Change::Evidence => evidence.unwrap_or_else(|| "no provenance".to_owned()),
+        _ => entry.config.to_brief(),
+    }
+}
+
+fn difference_json(difference: &Difference) -> serde_json::Value {
+    let Difference { key, before, after } = difference;
+    json!({
+        "change": difference.change(), "op_id": key.op_id, "call_key": key.call_key, "direction": key.direction,
+        "device": key.device, "before": before.as_deref(), "after": after.as_deref(),
+    })
+}

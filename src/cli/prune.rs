@@ -1,0 +1,127 @@
+//! `cache prune`: entries that are too old, of a device, or of software that is gone.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{ArgGroup, Args};
+use serde_json::json;
+
+use crate::cache::{CacheKey, Entry};
+use crate::device::DeviceFingerprint;
+use crate::report::{Grid, write_json};
+
+use super::args::{CacheArgs, Format, FormatArg, PluginArgs};
+use super::fault::Fault;
+use super::{cache, device, exit};
+
+/// Arguments of `cache prune`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("which").args(["older_than", "only_for", "stale"]).required(true).multiple(true))]
+pub(super) struct PruneArgs {
+    /// Only what was decided longer ago: a number with `m`, `h`, `d` or `w` (minutes to weeks), such as `90d`
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub older_than: Option<Duration>,
+    /// Only entries of devices whose name, as `cache ls` prints it, contains this
+    #[arg(long = "for", value_name = "TEXT")]
+    pub only_for: Option<String>,
+    /// Only what was decided for this device under other software than the present one
+    #[arg(long)]
+    pub stale: bool,
+    /// Only say what would go
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+const DAY: u64 = 24 * 3600;
+
+fn age(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a number with `m`, `h`, `d` or `w`, such as `90d`".to_owned();
+    let unit = text.chars().next_back().ok_or_else(wrong)?;
+    let seconds = match unit {
+        'm' => 60,
+        'h' => 3600,
+        'd' => DAY,
+        'w' => 7 * DAY,
+        _ => return Err(wrong()),
+    };
+    let number = text.strip_suffix(unit).and_then(|number| number.parse::<u64>().ok());
+    number.and_then(|number| number.checked_mul(seconds)).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+/// Removes what all given conditions hold of.
+pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let here = if args.stale { Some(device::chosen(&args.plugin)?) } else { None };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let ledger = if args.dry_run { cache::open_for_reading(&args.cache)? } else { cache::open(&args.cache)? };
+    let mut going: Vec<(CacheKey, String)> = Vec::new();
+    for (key, entry) in ledger.own_entries()? {
+        if let Some(why) = why_pruned(args, here.as_ref(), now, &key, &entry) {
+            going.push((key, why));
+        }
+    }
+    if !args.dry_run {
+        let keys: Vec<CacheKey> = going.iter().map(|(key, _)| key.clone()).collect();
+        ledger.remove_all(&keys)?;
+        ledger.publish()?;
+    }
+    match args.format.format {
+        Format::Json => {
+            let rows: Vec<_> = going
+                .iter()
+                .map(|(key, why)| {
+                    json!({"op_id": key.op_id, "call_key": key.call_key, "direction": key.direction,
+                           "device": key.device, "reason": why})
+                })
+                .collect();
+            write_json(out, &json!({"schema": 1, "removed": rows, "dry_run": args.dry_run}))?;
+        }
+        Format::Table => {
+            let mut grid = Grid::new(&["operation", "direction", "device", "reason"]);
+            for (key, why) in &going {
+                let call = format!("{}:{}", key.op_id, key.call_key);
+                grid.row([call, key.direction.to_string(), key.device.to_string(), why.clone()]);
+            }
+            if !grid.is_empty() {
+                grid.write(out)?;
+            }
+            writeln!(out, "{} {}", if args.dry_run { "would remove" } else { "removed" }, going.len())?;
+        }
+    }
+    // nothing to prune is what a nightly run hopes for
+    Ok(exit::FINE)
+}
+
+/// Why an entry goes; `None` where one of the conditions does not hold, or nobody knows.
+fn why_pruned(
+    args: &PruneArgs,
+    here: Option<&DeviceFingerprint>,
+    now: u64,
+    key: &CacheKey,
+    entry: &Entry,
+) -> Option<String> {
+    let mut why = Vec::new();
+    let provenance = entry.provenance.as_ref();
+    if let Some(limit) = args.older_than {
+        let seconds = now.checked_sub(provenance?.decided_at).filter(|seconds| *seconds > limit.as_secs())?;
+        why.push(match seconds / DAY {
+            0 => format!("decided {} minutes ago", seconds / 60),
+            days => format!("decided {days} days ago"),
+        });
+    }
+    if let Some(text) = &args.only_for {
+        let name = key.device.to_string();
+        why.push(name.contains(text).then(|| format!("its device has `{text}`"))?);
+    }
+    if let Some(here) = here {
+        let differences = here.environment.differences(&provenance?.environment);
+        let is_stale = key.device == here.identity && !differences.is_empty();
+        why.push(is_stale.then(|| differences.join("; "))?);
+    }
+    Some(why.join("; "))
+}

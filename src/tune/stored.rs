@@ -1,0 +1,190 @@
+//! A cache at a path, of whatever kind: read, and left as it is.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::cache::{
+    CacheKey, Cached, Entry, ExchangeError, FolderLock, SNAPSHOT_FILE, Snapshot, StoreError, import_json,
+};
+use crate::mapped_file::Mapping;
+use crate::samples::{Damage, LogError, Replay, SampleLog};
+
+use super::ledger::LOG_FILE;
+
+/// What is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum StoredKind {
+    /// A cache folder.
+    Folder,
+    /// A snapshot.
+    Snapshot,
+    /// A sample log.
+    SampleLog,
+    /// Entries as JSON, in one object or one a line.
+    Json,
+    /// The sled database of a cache folder.
+    Sled,
+}
+
+/// The entries at a path.
+#[derive(Debug)]
+pub struct Stored {
+    /// Where.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: StoredKind,
+    /// The entries.
+    pub cached: Cached,
+    /// What to know, one line each.
+    pub notes: Vec<String>,
+}
+
+/// Why the entries at a path cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoredError {
+    /// A snapshot or a store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A sample log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A JSON file.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+    /// A folder without a cache.
+    #[error("`{path}` is no cache folder: it holds neither `{LOG_FILE}` nor `{SNAPSHOT_FILE}`", path = .0.display())]
+    NoCache(PathBuf),
+    /// A file of no kind that is known.
+    #[error("`{path}` is no cache: neither a snapshot nor a sample log, and its name ends in neither `.json` nor `.jsonl`", path = .0.display())]
+    Unknown(PathBuf),
+    /// A log without some of its decisions.
+    #[error("`{path}` is damaged: {what}; `autotune-lowered cache rebuild --cache {folder}` takes back what can be had", path = path.display(), folder = path.parent().unwrap_or(Path::new(".")).display())]
+    Lossy {
+        /// The log.
+        path: PathBuf,
+        /// Where and how much.
+        what: String,
+    },
+    /// A log with an entry that is none.
+    #[error("`{path}` holds an entry that cannot be read: `{key}`", path = path.display())]
+    NoEntry {
+        /// The log.
+        path: PathBuf,
+        /// Its key.
+        key: String,
+    },
+}
+
+/// Reads all entries at a path: of a cache folder, a snapshot, a sample log or a JSON file.
+///
+/// A cache folder is read from its sample log, which needs neither lock nor writing: a process may have it open, and a note says
+/// which. One that has only a snapshot is read from that.
+///
+/// # Errors
+/// Where there is none, or something of it is damaged.
+pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
+    let mut notes = Vec::new();
+    let (kind, cached) = match kind_of(path)? {
+        StoredKind::Folder => (StoredKind::Folder, read_folder(path, &mut notes)?),
+        StoredKind::SampleLog => (StoredKind::SampleLog, read_log(path, &SampleLog::read(path)?, &mut notes)?),
+        StoredKind::Snapshot => (StoredKind::Snapshot, open_snapshot(path)?),
+        kind => (kind, Cached::Entries(import_json(path)?)),
+    };
+    Ok(Stored { path: path.to_owned(), kind, cached, notes })
+}
+
+/// A folder's sample log; where that holds no decision and never did, the snapshot that was published.
+fn read_folder(folder: &Path, notes: &mut Vec<String>) -> Result<Cached, StoredError> {
+    let (log, published) = (folder.join(LOG_FILE), folder.join(SNAPSHOT_FILE));
+    if let Some(holder) = FolderLock::holder(folder) {
+        notes.push(format!("`{}` is in use by {holder}; what is decided so far is read", folder.display()));
+    }
+    let replay = SampleLog::read(&log)?;
+    if replay.stated_at.is_none() && replay.damage.is_empty() && published.exists() {
+        notes.push(format!("no decision is in the sample log of `{}`; its snapshot is read", folder.display()));
+        return Ok(open_snapshot(&published)?);
+    }
+    if !log.exists() {
+        return Err(StoredError::NoCache(folder.to_owned()));
+    }
+    read_log(&log, &replay, notes)
+}
+
+fn open_snapshot(path: &Path) -> Result<Cached, StoreError> {
+    Ok(Cached::of_snapshot(Snapshot::open(path, Mapping::WhereLocal)?))
+}
+
+fn read_log(path: &Path, replay: &Replay, notes: &mut Vec<String>) -> Result<Cached, StoredError> {
+    let findings = log_findings(replay);
+    if let Some(what) = findings.problems.into_iter().next() {
+        return Err(StoredError::Lossy { path: path.to_owned(), what });
+    }
+    notes.extend(findings.notes.into_iter().map(|note| format!("`{}`: {note}", path.display())));
+    Ok(Cached::Entries(entries_of(path, replay)?))
+}
+
+/// The entries in force by a sample log.
+pub(super) fn entries_of(path: &Path, replay: &Replay) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoredError> {
+    let pairs = replay.entries.iter().map(|(key, value)| {
+        match (CacheKey::from_text(key), serde_json::from_str::<Entry>(value)) {
+            (Some(key), Ok(entry)) => Ok((key, Arc::new(entry))),
+            _ => Err(StoredError::NoEntry { path: path.to_owned(), key: key.clone() }),
+        }
+    });
+    pairs.collect()
+}
+
+/// What is wrong with a sample log, and what is only to be known.
+#[derive(Default)]
+pub(super) struct LogFindings {
+    pub(super) problems: Vec<String>,
+    pub(super) notes: Vec<String>,
+}
+
+pub(super) fn log_findings(replay: &Replay) -> LogFindings {
+    let mut found = LogFindings::default();
+    for Damage { offset, bytes, torn_tail } in &replay.damage {
+        if *torn_tail {
+            found.notes.push(format!("it ends in a half-written record of {bytes} bytes; all before it is there"));
+        } else if *offset < replay.noted_until {
+            found.notes.push(format!("byte {offset} ({bytes} bytes) is no record, which was told and mended before"));
+        } else {
+            found.problems.push(format!("byte {offset} ({bytes} bytes) is no record"));
+        }
+    }
+    if !replay.is_consistent() {
+        let (stated, there) = (replay.stated.count, replay.committed.count);
+        found.problems.push(format!("it states {stated} entries and others than the {there} that it gives"));
+    }
+    if replay.unknown > 0 {
+        found.notes.push(format!("{} records are of a kind that this version does not know", replay.unknown));
+    }
+    found
+}
+
+/// What is at a path, by its content; JSON by its name.
+pub(super) fn kind_of(path: &Path) -> Result<StoredKind, StoredError> {
+    let io = |source| StoreError::Io { action: "read", path: path.to_owned(), source };
+    let metadata = std::fs::metadata(path).map_err(io)?;
+    if metadata.is_dir() {
+        return Ok(StoredKind::Folder);
+    }
+    // a pipe would be waited for
+    if !metadata.is_file() {
+        return Err(StoredError::Unknown(path.to_owned()));
+    }
+    let mut start = Vec::new();
+    File::open(path).map_err(io)?.take(8).read_to_end(&mut start).map_err(io)?;
+    let named = |extension: &str| path.extension().is_some_and(|found| found == extension);
+    match start.as_slice() {
+        start if start == Snapshot::MAGIC || named("snapshot") => Ok(StoredKind::Snapshot),
+        start if start.starts_with(b"ATL1 ") || named("log") => Ok(StoredKind::SampleLog),
+        _ if named("json") || named("jsonl") => Ok(StoredKind::Json),
+        _ => Err(StoredError::Unknown(path.to_owned())),
+    }
+}
