@@ -144,7 +144,7 @@ fn a_program_loads_the_best_config_at_run_time() {
     };
     let found = load(operation["call_key"].as_str().unwrap());
     let config = serde_json::to_string(&operation["best"]["config"]).unwrap();
-    assert!(found.starts_with(&format!("{config} (from the sled tier)")), "{found}");
+    assert!(found.starts_with(&format!("{config} (from the snapshot tier)")), "{found}");
     assert!(found.contains("StaleEnvironment"), "the example knows no platform version: {found}");
     assert!(load("0000000000000000").contains("not for `0000000000000000`"));
 }

@@ -63,4 +63,10 @@ pub trait ConfigStore: Send + Sync {
 
     /// Removes an entry; `false` where there was none.
     fn remove(&self, key: &CacheKey) -> Result<bool, StoreError>;
+
+    /// The tier as it stands now, where another process changed it since it was opened. Most tiers have one owner, and are
+    /// never another.
+    fn refreshed(&self) -> Result<Option<Box<dyn ConfigStore>>, StoreError> {
+        Ok(None)
+    }
 }

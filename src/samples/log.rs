@@ -1,6 +1,6 @@
 //! Opening, replaying and appending.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -33,6 +33,9 @@ pub struct Replay {
     pub unknown: u64,
     jobs: HashMap<Digest, Vec<(u64, u32)>>,
 }
+
+/// Where the log tells of a key, and the value that it has from there on.
+pub type Told = (u64, Option<String>);
 
 /// Everything that the log holds of one job.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -184,6 +187,26 @@ impl SampleLog {
         self.replay.stated_at = Some(at);
         self.sync()?;
         Ok(true)
+    }
+
+    /// Every decision of these keys that the log holds, each with its place, oldest first; a removal has no value.
+    pub fn decisions_of(&self, keys: &BTreeSet<&str>) -> Result<BTreeMap<String, Vec<Told>>, LogError> {
+        let read_error = |source| LogError::Read { path: self.path.clone(), source };
+        let file = File::open(&self.path).map_err(read_error)?;
+        let mut told: BTreeMap<String, Vec<Told>> = BTreeMap::new();
+        frame::read_frames(BufReader::with_capacity(1 << 20, file), |offset, json| {
+            match serde_json::from_slice(json) {
+                Ok(Record::Decision { key, value, .. }) if keys.contains(key.as_str()) => {
+                    told.entry(key).or_default().push((offset, Some(value)));
+                }
+                Ok(Record::Removed { key, .. }) if keys.contains(key.as_str()) => {
+                    told.entry(key).or_default().push((offset, None));
+                }
+                _ => {}
+            }
+        })
+        .map_err(read_error)?;
+        Ok(told)
     }
 
     /// Reads what the log holds of one job.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,9 @@ use super::TuneError;
 
 const LOG_FILE: &str = "samples-v1.log";
 
+/// A snapshot that takes longer than this to write is not written after each decision.
+const SOON: Duration = Duration::from_millis(250);
+
 /// A cache folder with its sample log, or the same in memory only.
 ///
 /// Field order matters: the cache closes sled before the lock goes.
@@ -28,6 +32,8 @@ pub struct Ledger {
     root: Option<PathBuf>,
     /// When the snapshot was published last, and how long that took.
     published: Mutex<Option<(Instant, Duration)>>,
+    /// Whether something was committed or removed since.
+    is_behind: AtomicBool,
     _lock: Option<FolderLock>,
 }
 
@@ -41,6 +47,7 @@ impl Ledger {
             notes: Vec::new(),
             root: None,
             published: Mutex::default(),
+            is_behind: AtomicBool::new(false),
             _lock: None,
         }
     }
@@ -86,6 +93,7 @@ impl Ledger {
             notes,
             root: Some(root.to_owned()),
             published: Mutex::default(),
+            is_behind: AtomicBool::new(false),
             _lock: None,
         })
     }
@@ -97,6 +105,7 @@ impl Ledger {
 
     fn open_with(root: &Path, lower: Vec<Box<dyn ConfigStore>>, rebuild: bool) -> Result<Self, TuneError> {
         let lock = FolderLock::acquire(root)?;
+        lock.remove_unfinished();
         let mut log = SampleLog::open(&root.join(LOG_FILE))?;
         let mut notes = Vec::new();
         note_damage(&mut log, &mut notes)?;
@@ -132,6 +141,8 @@ impl Ledger {
             notes,
             root,
             published: Mutex::default(),
+            // a run that was killed may have committed what it could not publish any more
+            is_behind: AtomicBool::new(true),
             _lock: Some(lock),
         })
     }
@@ -177,7 +188,9 @@ impl Ledger {
         if let Some(log) = &mut log {
             log.commit(job, &key.to_text(), &entry.to_text())?;
         }
-        Ok(self.cache.put(key, entry)?)
+        self.cache.put(key, entry)?;
+        self.is_behind.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Publishes this folder's own entries as its snapshot, for all who look configs up; gives its digest, or nothing
@@ -187,16 +200,20 @@ impl Ledger {
         // one at a time, so that the last one written holds the most
         let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
-        let digest = write_snapshot(&root.join(SNAPSHOT_FILE), &self.own_entries()?)?;
+        // before the entries are read: what is committed meanwhile is the next one's
+        self.is_behind.store(false, Ordering::Release);
+        let digest = self.own_entries().and_then(|entries| Ok(write_snapshot(&root.join(SNAPSHOT_FILE), &entries)?));
+        self.is_behind.fetch_or(digest.is_err(), Ordering::Release);
         *published = Some((Instant::now(), start.elapsed()));
-        Ok(Some(digest))
+        digest.map(Some)
     }
 
-    /// The same, unless that took more than a tenth of the time since: a large cache is not written after each decision.
+    /// The same after a decision. A cache so large that it takes long is written when that was less than a tenth of the
+    /// time since, and at the end of the run.
     pub(super) fn publish_if_due(&self) -> Result<(), TuneError> {
         let published = *self.published.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = published.is_none_or(|(at, cost)| at.elapsed() >= cost * 10);
-        if is_due { self.publish().map(drop) } else { Ok(()) }
+        let is_due = published.is_none_or(|(at, cost)| cost < SOON || at.elapsed() >= cost * 10);
+        if is_due && self.is_behind.load(Ordering::Acquire) { self.publish().map(drop) } else { Ok(()) }
     }
 
     /// What this folder holds, without the tiers that are shipped.
@@ -211,7 +228,9 @@ impl Ledger {
         if let Some(log) = &mut log {
             log.remove(&key.to_text())?;
         }
-        Ok(self.cache.remove(key)?)
+        let removed = self.cache.remove(key)?;
+        self.is_behind.fetch_or(removed, Ordering::Release);
+        Ok(removed)
     }
 }
 
@@ -270,19 +289,28 @@ fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), TuneE
 }
 
 /// Writes into the log what sled holds and the log lost. Where sled is `proven` to be what the log once stated, the log
-/// becomes the same; else a decision that only the log holds stays, and of two decisions of one call the later one.
+/// becomes the same; else what only the log holds stays, and so does a decision of it that stands behind all damage.
 fn adopt(sled: &SledStore, log: &mut SampleLog, proven: bool) -> Result<u64, TuneError> {
     let texts = sled.texts()?;
+    let entries = &log.replay().entries;
+    let other: BTreeMap<&str, &str> = texts
+        .iter()
+        .filter(|(key, value)| entries.get(key) != Some(value))
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
+    // the log's order says which of two decisions came later: a clock may jump
+    let told = if proven { BTreeMap::new() } else { log.decisions_of(&other.keys().copied().collect())? };
+    let last_damage = log.replay().damage.iter().map(|damage| damage.offset).max();
+    let is_lost = |key: &str, value: &str| {
+        let Some(told) = told.get(key) else { return true };
+        // sled missed a later one, where the log tells of what sled holds
+        let is_told = told.iter().any(|(_, said)| said.as_deref() == Some(value));
+        !is_told && told.last().is_none_or(|(at, _)| last_damage.is_some_and(|damage| damage > *at))
+    };
     let mut adopted = 0;
-    for (key, value) in &texts {
-        let lost = match log.replay().entries.get(key) {
-            None => true,
-            Some(known) => known != value && (proven || decided_at(value) > decided_at(known)),
-        };
-        if lost {
-            log.commit(None, key, value)?;
-            adopted += 1;
-        }
+    for (key, value) in other.iter().filter(|(key, value)| is_lost(key, value)) {
+        log.commit(None, key, value)?;
+        adopted += 1;
     }
     if proven {
         let held: BTreeSet<&str> = texts.iter().map(|(key, _)| key.as_str()).collect();
@@ -293,11 +321,6 @@ fn adopt(sled: &SledStore, log: &mut SampleLog, proven: bool) -> Result<u64, Tun
         }
     }
     Ok(adopted)
-}
-
-fn decided_at(value: &str) -> u64 {
-    let entry = serde_json::from_str::<Entry>(value).ok();
-    entry.and_then(|entry| entry.provenance).map_or(0, |provenance| provenance.decided_at)
 }
 
 fn fill(sled: &SledStore, log: &SampleLog) -> Result<(), StoreError> {
