@@ -1,21 +1,19 @@
 //! Where samples and decisions go: into the sample log first, then into the caches.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cache::{
-    CacheKey, ConfigStore, Entry, FolderLock, SNAPSHOT_FILE, SledCondition, SledStore, StoreError, Tier, TieredCache,
-    write_snapshot,
+    CacheKey, ConfigStore, Entry, FolderLock, SNAPSHOT_FILE, StoreError, Tier, TieredCache, write_snapshot,
 };
 use crate::digest::Digest;
-use crate::samples::{Damage, JobHistory, LogError, Record, Replay, SampleLog};
+use crate::samples::{JobHistory, LogError, Record, Replay, SampleLog};
 
 use super::TuneError;
-
-const LOG_FILE: &str = "samples-v1.log";
+use super::mend::{LOG_FILE, Mended, mend};
 
 /// A snapshot that takes longer than this to write is not written after each decision.
 const SOON: Duration = Duration::from_millis(250);
@@ -55,8 +53,9 @@ impl Ledger {
     /// Opens a cache folder, or makes it. `lower` are read-only tiers below sled.
     ///
     /// sled is compared with what the sample log states; where they differ, the log is right, unless it is damaged:
-    /// then a sled that was closed cleanly gives back what the log lost. No decision that the log holds is ever given up
-    /// for a sled that lacks it, unless the log itself states that sled's entries are the last ones.
+    /// then a sled that was closed cleanly, or else the published snapshot, gives back what the log lost. No decision that
+    /// the log holds is ever given up for a store that lacks it, unless the log itself states that sled's entries are the
+    /// last ones.
     pub fn open(root: &Path, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, TuneError> {
         Self::open_with(root, lower, false)
     }
@@ -105,32 +104,7 @@ impl Ledger {
 
     fn open_with(root: &Path, lower: Vec<Box<dyn ConfigStore>>, rebuild: bool) -> Result<Self, TuneError> {
         let lock = FolderLock::acquire(root)?;
-        lock.remove_unfinished();
-        let mut log = SampleLog::open(&root.join(LOG_FILE))?;
-        let mut notes = Vec::new();
-        note_damage(&mut log, &mut notes)?;
-        // a log that was there can give back all that an unclosed sled held; a missing one cannot
-        let log_is_whole = log.replay().is_consistent() && !log.replay().is_new;
-        let (mut sled, mut condition) = SledStore::open(root, !log_is_whole)?;
-        if rebuild && condition == SledCondition::Clean {
-            (sled, condition) = sled.replace("it is made again")?;
-        }
-        if condition == SledCondition::Clean && sled.content() != log.replay().committed {
-            // sled was closed after the log's last write: what a damaged or lost log misses, sled still holds
-            if sled.content() == log.replay().stated {
-                let adopted = adopt(&sled, &mut log, true)?;
-                notes.push(format!("the sample log had lost {adopted} decisions; the sled cache still held them"));
-            } else if log.replay().may_lack_decisions() {
-                let adopted = adopt(&sled, &mut log, false)?;
-                fill(&sled, &log)?;
-                notes.push(format!("the sample log had lost {adopted} decisions; the sled cache still held them"));
-            } else {
-                (sled, condition) = sled.replace("its entries are not those that the sample log states")?;
-            }
-        }
-        if condition != SledCondition::Clean {
-            refill(&sled, &log, &condition, &mut notes)?;
-        }
+        let Mended { log, sled, notes } = mend(root, &lock, rebuild)?;
         let mut below: Vec<Box<dyn ConfigStore>> = vec![Box::new(sled)];
         below.extend(lower);
         let root = Some(root.to_owned());
@@ -265,89 +239,4 @@ impl ConfigStore for ReadLog {
     fn remove(&self, _: &CacheKey) -> Result<bool, StoreError> {
         Err(StoreError::ReadOnly("sample-log"))
     }
-}
-
-/// Tells of damage, each once: an old torn line is there for ever.
-fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), TuneError> {
-    let path = log.path().display().to_string();
-    let noted_until = log.replay().noted_until;
-    let new: Vec<Damage> = log.replay().damage.iter().filter(|damage| damage.offset >= noted_until).copied().collect();
-    for Damage { offset, bytes, torn_tail } in &new {
-        if *torn_tail {
-            notes.push(format!("`{path}` ends in a half-written record of {bytes} bytes; all before it is there"));
-        } else {
-            notes.push(format!("`{path}` is damaged at byte {offset} ({bytes} bytes); the rest is read"));
-        }
-    }
-    if log.replay().unknown > 0 {
-        notes.push(format!("`{path}` holds {} records that this version does not know", log.replay().unknown));
-    }
-    if let Some(until) = new.iter().map(|damage| damage.offset + damage.bytes).max() {
-        log.append(&Record::Noted { until })?;
-    }
-    Ok(())
-}
-
-/// Writes into the log what sled holds and the log lost. Where sled is `proven` to be what the log once stated, the log
-/// becomes the same; else what only the log holds stays, and so does a decision of it that stands behind all damage.
-fn adopt(sled: &SledStore, log: &mut SampleLog, proven: bool) -> Result<u64, TuneError> {
-    let texts = sled.texts()?;
-    let entries = &log.replay().entries;
-    let other: BTreeMap<&str, &str> = texts
-        .iter()
-        .filter(|(key, value)| entries.get(key) != Some(value))
-        .map(|(key, value)| (key.as_str(), value.as_str()))
-        .collect();
-    // the log's order says which of two decisions came later: a clock may jump
-    let told = if proven { BTreeMap::new() } else { log.decisions_of(&other.keys().copied().collect())? };
-    let last_damage = log.replay().damage.iter().map(|damage| damage.offset).max();
-    let is_lost = |key: &str, value: &str| {
-        let Some(told) = told.get(key) else { return true };
-        // sled missed a later one, where the log tells of what sled holds
-        let is_told = told.iter().any(|(_, said)| said.as_deref() == Some(value));
-        !is_told && told.last().is_none_or(|(at, _)| last_damage.is_some_and(|damage| damage > *at))
-    };
-    let mut adopted = 0;
-    for (key, value) in other.iter().filter(|(key, value)| is_lost(key, value)) {
-        log.commit(None, key, value)?;
-        adopted += 1;
-    }
-    if proven {
-        let held: BTreeSet<&str> = texts.iter().map(|(key, _)| key.as_str()).collect();
-        let removed = log.replay().entries.keys().filter(|key| !held.contains(key.as_str()));
-        for key in removed.cloned().collect::<Vec<_>>() {
-            log.remove(&key)?;
-            adopted += 1;
-        }
-    }
-    Ok(adopted)
-}
-
-fn fill(sled: &SledStore, log: &SampleLog) -> Result<(), StoreError> {
-    let entries = log.replay().entries.iter();
-    sled.put_texts(entries.map(|(key, value)| (key.as_str(), value.as_str())))
-}
-
-fn refill(
-    sled: &SledStore,
-    log: &SampleLog,
-    condition: &SledCondition,
-    notes: &mut Vec<String>,
-) -> Result<(), StoreError> {
-    fill(sled, log)?;
-    let count = log.replay().entries.len();
-    match condition {
-        SledCondition::SetAside { reason, moved_to } => notes.push(format!(
-            "the sled cache was set aside as `{}` ({reason}); {count} entries were filled again from the sample log",
-            moved_to.display()
-        )),
-        SledCondition::Unclean => tracing::info!("the sled cache was not closed; {count} entries filled again"),
-        _ if count > 0 => notes.push(format!("the sled cache was missing; {count} entries were filled again")),
-        _ => {}
-    }
-    if !log.replay().is_consistent() {
-        let lost = log.replay().stated.count.saturating_sub(log.replay().committed.count);
-        notes.push(format!("decisions were lost with the damaged records ({lost} entries fewer); run the tuner again"));
-    }
-    Ok(())
 }

@@ -6,13 +6,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use autotune_lowered::cache::{
-    CacheKey, Entry, Lookup, SNAPSHOT_FILE, Snapshot, TieredCache, write_snapshot,
-};
+use autotune_lowered::cache::{CacheKey, Entry, Lookup, SNAPSHOT_FILE, Snapshot, TieredCache, write_snapshot};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
 use autotune_lowered::label::Direction;
 use autotune_lowered::mapped_file::Mapping;
@@ -73,7 +71,9 @@ fn read(folder: &Path, mapping: Mapping) -> Value {
         }
         let versions: Vec<u64> = (0..KEYS)
             .map(|key| match cache.lookup(&device, &op_id(key), "k", None, MatchMode::Exact).unwrap() {
-                Lookup::Hit(hit) => serde_json::from_str::<Value>(hit.entry.config.as_str()).unwrap()["version"].as_u64().unwrap(),
+                Lookup::Hit(hit) => {
+                    serde_json::from_str::<Value>(hit.entry.config.as_str()).unwrap()["version"].as_u64().unwrap()
+                }
                 Lookup::Miss(_) => 0,
             })
             .collect();
@@ -112,8 +112,9 @@ pub fn run(readers: usize, seconds: u64, role: &[&str]) -> Readers {
         published.write_all(b".").unwrap();
     };
     let program = std::env::current_exe().unwrap();
-    let children: Vec<Child> =
-        (0..readers).map(|_| Command::new(&program).args(role).env(ROLE, folder).spawn().unwrap()).collect();
+    let children: Vec<Child> = (0..readers)
+        .map(|_| Command::new(&program).args(role).env(ROLE, folder).stdout(Stdio::null()).spawn().unwrap())
+        .collect();
     let deadline = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < deadline {
         version += 1;
@@ -134,7 +135,9 @@ pub fn run(readers: usize, seconds: u64, role: &[&str]) -> Readers {
         sum.look_ups += count("look_ups");
     }
     Snapshot::open(&folder.join(SNAPSHOT_FILE), Mapping::WhereLocal).unwrap().verify().unwrap();
-    let left = fs::read_dir(folder).unwrap().filter(|item| item.as_ref().unwrap().file_name().to_str().unwrap().starts_with(".tmp"));
+    let left = fs::read_dir(folder)
+        .unwrap()
+        .filter(|item| item.as_ref().unwrap().file_name().to_str().unwrap().starts_with(".tmp"));
     assert_eq!(left.count(), 0, "no temporary file is left");
     sum
 }

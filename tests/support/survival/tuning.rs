@@ -86,7 +86,8 @@ impl Tuning {
             assert_eq!(added.code, 0, "{}", added.stderr);
             recorded.push(json!({"op_id": op_id, "call_key": KEY, "direction": "forward", "candidates": played}));
         }
-        writeln!(module, "module @jit_step {{\n  func.func public @main(%arg0: tensor<8xf32>) -> tensor<8xf32> {{").unwrap();
+        writeln!(module, "module @jit_step {{\n  func.func public @main(%arg0: tensor<8xf32>) -> tensor<8xf32> {{")
+            .unwrap();
         writeln!(module, "{body}    return %0 : tensor<8xf32> loc(#at)\n  }} loc(#at)\n}} loc(#at)").unwrap();
         fs::write(self.path("module.mlir"), module).unwrap();
         let device = json!({"identity": {"platform": "cpu", "device_kind": "played", "hardware": {}},
@@ -169,7 +170,10 @@ impl Tuning {
             assert_eq!(Some(entry), self.expected.get(key), "{place} holds another entry for {}", key.op_id);
         }
         for op_id in &acknowledged.decided {
-            assert!(found.keys().any(|key| key.op_id == *op_id), "{place} lacks {op_id}, which was reported as decided");
+            assert!(
+                found.keys().any(|key| key.op_id == *op_id),
+                "{place} lacks {op_id}, which was reported as decided"
+            );
         }
     }
 
@@ -212,7 +216,8 @@ impl Acknowledged {
         for line in whole.lines() {
             if let Some((op_id, rest)) = line.split_once(&format!(":{KEY}: ")) {
                 let is_decided = ["tuned", "baseline-kept", "cached"].iter().any(|status| rest.starts_with(status));
-                let rounds: Option<usize> = rest.strip_prefix("round ").and_then(|rest| rest.split(' ').next()?.parse().ok());
+                let rounds: Option<usize> =
+                    rest.strip_prefix("round ").and_then(|rest| rest.split(' ').next()?.parse().ok());
                 let op_id = op_id.rsplit(' ').next().unwrap().to_owned();
                 if is_decided && op_id.starts_with("op") && !self.decided.contains(&op_id) {
                     self.decided.push(op_id);
