@@ -292,10 +292,12 @@ fn check_state(root: &Path, folder: &Path) -> State {
 fn write_state(root: &Path, state: &str) -> Result<(), StoreError> {
     let path = root.join(STATE_FILE);
     let write = || -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(root)?;
+        // the folder is locked: there is no second writer of this name
+        let unfinished = root.join(format!(".tmp-{STATE_FILE}"));
+        let mut file = File::create(&unfinished)?;
         file.write_all(state.as_bytes())?;
-        file.as_file().sync_data()?;
-        file.persist(&path).map_err(|error| error.error)?;
+        file.sync_data()?;
+        fs::rename(&unfinished, &path)?;
         File::open(root)?.sync_all()
     };
     write().map_err(StoreError::io("write", &path))

@@ -218,6 +218,10 @@ impl SampleLog {
 impl Replay {
     /// Reads what a log, which this is the reading of, holds of one job.
     pub fn history_of(&self, path: &Path, job: Digest) -> Result<JobHistory, LogError> {
+        // a log that was missing has nothing to be read
+        if !self.jobs.contains_key(&job) {
+            return Ok(JobHistory::default());
+        }
         let file = File::open(path).map_err(|source| LogError::Read { path: path.to_owned(), source })?;
         self.history(path, &file, job)
     }
