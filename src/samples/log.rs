@@ -106,6 +106,11 @@ impl SampleLog {
         &self.replay
     }
 
+    /// Its length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.end
+    }
+
     /// Where the log is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,8 @@ const SOON: Duration = Duration::from_millis(250);
 pub struct Ledger {
     cache: TieredCache,
     log: Option<Mutex<SampleLog>>,
+    /// Takes the log's length at the end.
+    log_bytes: Option<Arc<AtomicU64>>,
     /// The log of a folder that is open for reading only.
     read_log: Option<Replay>,
     notes: Vec<String>,
@@ -41,6 +43,7 @@ impl Ledger {
         Self {
             cache: TieredCache::new(lower),
             log: None,
+            log_bytes: None,
             read_log: None,
             notes: Vec::new(),
             root: None,
@@ -88,6 +91,7 @@ impl Ledger {
         Ok(Self {
             cache: TieredCache::new(below),
             log: None,
+            log_bytes: None,
             read_log: Some(replay),
             notes,
             root: Some(root.to_owned()),
@@ -105,12 +109,14 @@ impl Ledger {
     fn open_with(root: &Path, lower: Vec<Box<dyn ConfigStore>>, rebuild: bool) -> Result<Self, TuneError> {
         let lock = FolderLock::acquire(root)?;
         let Mended { log, sled, notes } = mend(root, &lock, rebuild)?;
+        let log_bytes = Some(sled.log_bytes());
         let mut below: Vec<Box<dyn ConfigStore>> = vec![Box::new(sled)];
         below.extend(lower);
         let root = Some(root.to_owned());
         Ok(Self {
             cache: TieredCache::new(below),
             log: Some(Mutex::new(log)),
+            log_bytes,
             read_log: None,
             notes,
             root,
@@ -205,6 +211,14 @@ impl Ledger {
         let removed = self.cache.remove(key)?;
         self.is_behind.fetch_or(removed, Ordering::Release);
         Ok(removed)
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        if let (Some(log), Some(bytes)) = (self.log(), &self.log_bytes) {
+            bytes.store(log.bytes(), Ordering::Release);
+        }
     }
 }
 

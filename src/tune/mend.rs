@@ -25,7 +25,9 @@ type Texts = Vec<(String, String)>;
 /// Opens log and sled of the folder that is locked and makes them agree; with `rebuild` sled is made again in any case.
 pub(super) fn mend(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<Mended, TuneError> {
     lock.remove_unfinished();
-    let mut log = SampleLog::open(&root.join(LOG_FILE))?;
+    let path = root.join(LOG_FILE);
+    let found_bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+    let mut log = SampleLog::open(&path)?;
     let mut notes = Vec::new();
     note_damage(&mut log, &mut notes)?;
     // a log that was there can give back all that an unclosed sled held; a missing one cannot
@@ -34,11 +36,19 @@ pub(super) fn mend(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<Mend
     if rebuild && condition == SledCondition::Clean {
         (sled, condition) = sled.replace("it is made again")?;
     }
+    let noted = sled.noted_log_bytes().unwrap_or(0);
+    // between two records, a cut leaves no other trace
+    let is_cut = condition == SledCondition::Clean && found_bytes < noted;
+    if is_cut && !log.replay().is_new {
+        let path = log.path().display();
+        notes.push(format!("`{path}` was cut off: it has {found_bytes} bytes, {noted} were written"));
+    }
     if condition == SledCondition::Clean && sled.content() != log.replay().committed {
         // sled was closed after the log's last write: what a damaged or lost log misses, sled still holds
         let is_proven = sled.content() == log.replay().stated;
-        if is_proven || log.replay().may_lack_decisions() {
-            let adopted = adopt(&sled.texts()?, &mut log, is_proven)?;
+        if is_proven || is_cut || log.replay().may_lack_decisions() {
+            let lost_from = is_cut.then_some(found_bytes);
+            let adopted = adopt(&sled.texts()?, &mut log, is_proven, lost_from)?;
             if !is_proven {
                 fill(&sled, &log)?;
             }
@@ -48,11 +58,10 @@ pub(super) fn mend(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<Mend
         }
     }
     if condition != SledCondition::Clean {
-        if log.replay().may_lack_decisions() {
-            let adopted = adopt(&published(&root.join(SNAPSHOT_FILE), &mut notes), &mut log, false)?;
-            if adopted > 0 {
-                notes.push(format!("the sample log had lost {adopted} decisions; the snapshot still held them"));
-            }
+        // everything that was published had been in the log
+        let adopted = adopt(&published(&root.join(SNAPSHOT_FILE), &mut notes), &mut log, false, None)?;
+        if adopted > 0 {
+            notes.push(format!("the sample log had lost {adopted} decisions; the snapshot still held them"));
         }
         refill(&sled, &log, &condition, &mut notes)?;
     }
@@ -105,8 +114,9 @@ fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), TuneE
 }
 
 /// Writes into the log what another store holds and the log lost. Where that is `proven` to be what the log once stated, the
-/// log becomes the same; else what only the log holds stays, and so does a decision of it that stands behind all damage.
-fn adopt(texts: &Texts, log: &mut SampleLog, proven: bool) -> Result<u64, TuneError> {
+/// log becomes the same; else what only the log holds stays, and so does a decision of it that stands behind all damage. It
+/// may be known where a log that was cut ended.
+fn adopt(texts: &Texts, log: &mut SampleLog, proven: bool, cut_at: Option<u64>) -> Result<u64, TuneError> {
     let entries = &log.replay().entries;
     let other: BTreeMap<&str, &str> = texts
         .iter()
@@ -117,12 +127,13 @@ fn adopt(texts: &Texts, log: &mut SampleLog, proven: bool) -> Result<u64, TuneEr
         .collect();
     // the log's order says which of two decisions came later: a clock may jump
     let told = if proven { BTreeMap::new() } else { log.decisions_of(&other.keys().copied().collect())? };
-    let last_damage = log.replay().damage.iter().map(|damage| damage.offset).max();
+    let last_damage = log.replay().damage.iter().map(|damage| damage.offset).chain(cut_at).max();
     let is_lost = |key: &str, value: &str| {
         let Some(told) = told.get(key) else { return true };
         // the other store missed a later one, where the log tells of what it holds
         let is_told = told.iter().any(|(_, said)| said.as_ref().is_some_and(|said| is_same(said, value)));
-        !is_told && told.last().is_none_or(|(at, _)| last_damage.is_some_and(|damage| damage > *at))
+        // where nothing is damaged, only the end can be missing
+        !is_told && told.last().is_none_or(|(at, _)| last_damage.is_none_or(|damage| damage > *at))
     };
     let mut adopted = 0;
     for (key, value) in other.into_iter().filter(|(key, value)| is_lost(key, value)) {

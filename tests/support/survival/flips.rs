@@ -47,7 +47,9 @@ pub struct Outcome {
     pub named_and_lost: u64,
     /// Nothing was said, and everything is read.
     pub harmless: u64,
-    /// The places of those, by file and byte.
+    /// Nothing was said, and an entry is missing: a log was cut between two records, and nothing else is left.
+    pub cut_between_records: u64,
+    /// The places of the harmless ones, by file and byte.
     pub harmless_at: BTreeMap<String, u64>,
 }
 
@@ -134,8 +136,11 @@ impl Whole {
                 fs::remove_file(&path).unwrap();
                 fs::write(&path, damaged).unwrap();
                 let is_snapshot = name.ends_with(SNAPSHOT_FILE);
-                let (said, whole) =
-                    if is_snapshot { self.read_snapshot(&root, &what) } else { self.read_ledger(&root, &what) };
+                let (said, whole) = if is_snapshot {
+                    self.read_snapshot(&root, &what)
+                } else {
+                    self.read_ledger(&root, name.to_str().unwrap(), &what)
+                };
                 outcome.trials += 1;
                 match (said, whole) {
                     (true, true) => outcome.named += 1,
@@ -143,6 +148,11 @@ impl Whole {
                     (false, true) => {
                         outcome.harmless += 1;
                         *outcome.harmless_at.entry(format!("{} byte {at}", name.display())).or_default() += 1;
+                    }
+                    (false, false)
+                        if beside == Beside::Nothing && bytes.starts_with(damaged) && damaged.ends_with(b"\n") =>
+                    {
+                        outcome.cut_between_records += 1;
                     }
                     (false, false) => panic!("{what}: an entry is lost, and nothing was said"),
                 }
@@ -169,6 +179,10 @@ impl Whole {
                 Extent::Some { of_a_file, seed } => {
                     let mut chance = Chance::new(seed + 1);
                     (0..of_a_file / 4).for_each(|_| cut(chance.below(bytes.len() as u64) as usize));
+                    // between two records a log shows no damage
+                    let ends =
+                        (1..bytes.len()).filter(|&length| is_log(name.to_str().unwrap()) && bytes[length - 1] == b'\n');
+                    ends.for_each(cut);
                 }
             }
         }
@@ -176,13 +190,18 @@ impl Whole {
     }
 
     /// Whether the damage was named, and whether everything is read, now and by whoever comes later.
-    fn read_ledger(&self, root: &Path, what: &str) -> (bool, bool) {
+    fn read_ledger(&self, root: &Path, name: &str, what: &str) -> (bool, bool) {
         let ledger = Ledger::open(root, Vec::new()).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = ledger.own_entries().unwrap();
         let notes = ledger.notes().to_vec();
         assert!(notes.iter().all(|note| !note.contains('\n')), "{what}: {notes:?}");
         drop(ledger);
-        let said = notes.iter().any(|note| note.contains("sled") || note.contains(LOG_FILE));
+        // that sled was missing says nothing of a damaged log
+        let names_it = |note: &String| match is_log(name) {
+            true => note.contains(LOG_FILE) || note.contains("lost"),
+            false => note.contains("sled"),
+        };
+        let said = notes.iter().any(names_it);
         for pair in &found {
             assert!(self.committed.contains(pair), "{what}: {} was never committed", pair.0.op_id);
         }
