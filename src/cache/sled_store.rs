@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, flock};
 
 use super::{CacheKey, ConfigStore, Entry, StoreError, Tier};
 use crate::digest::{Digest, FieldHasher, SetDigest};
@@ -15,6 +17,9 @@ const STATE_FILE: &str = "sled-v1.state";
 const TREE: &str = "entries-v1";
 /// Files of one sled folder that are looked at; sled itself makes fewer than ten.
 const MAX_FILES: usize = 10_000;
+/// How often, and after which time each, a database that was just closed is asked for its lock.
+const RELEASE_TRIES: u32 = 1000;
+const RELEASE_WAIT: Duration = Duration::from_millis(2);
 
 /// How the folder was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,6 +176,7 @@ impl SledStore {
         db.flush().map_err(self.error("flush"))?;
         drop((db, tree));
         let folder = self.folder();
+        wait_until_released(&folder);
         let log_bytes = Some(self.log_bytes.load(Ordering::Acquire)).filter(|bytes| *bytes > 0);
         let digest = digest_of_folder(&folder, log_bytes).map_err(StoreError::io("read", &folder))?;
         let log_bytes = log_bytes.map_or_else(String::new, |bytes| format!(" {bytes}"));
@@ -336,6 +342,18 @@ fn write_state(root: &Path, state: &str) -> Result<(), StoreError> {
         File::open(root)?.sync_all()
     };
     write().map_err(StoreError::io("write", &path))
+}
+
+/// sled's own threads may hold the database a moment longer than the last handle. Until they let go its bytes are not final,
+/// and it cannot be opened again. One that never lets go is found by whoever opens it.
+fn wait_until_released(folder: &Path) {
+    let Ok(database) = File::open(folder.join("db")) else { return };
+    for _ in 0..RELEASE_TRIES {
+        match flock(&database, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(RELEASE_WAIT),
+            _ => return,
+        }
+    }
 }
 
 /// Renames a folder out of the way; nothing is deleted.
