@@ -195,7 +195,9 @@ class Cache:
         if pin and pin != store.digest:
             found = store.digest or "there is none"
             raise SnapshotMismatch(f"the snapshot of `{chosen}` is not the pinned one: {found}, {pin} is pinned")
-        return cls(store, chosen, {"path": chosen if path is not None else None, "pin": pin, "seeds": seeds, "mapped": mapped})
+        return cls(
+            store, chosen, {"path": chosen if path is not None else None, "pin": pin, "seeds": seeds, "mapped": mapped}
+        )
 
     def refreshed(self) -> Cache:
         """The same cache as it is published now; this one stays what it is.
