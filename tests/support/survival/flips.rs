@@ -150,7 +150,9 @@ impl Whole {
                         *outcome.harmless_at.entry(format!("{} byte {at}", name.display())).or_default() += 1;
                     }
                     (false, false)
-                        if beside == Beside::Nothing && bytes.starts_with(damaged) && (damaged.is_empty() || damaged.ends_with(b"\n")) =>
+                        if beside == Beside::Nothing
+                            && bytes.starts_with(damaged)
+                            && (damaged.is_empty() || damaged.ends_with(b"\n")) =>
                     {
                         outcome.cut_between_records += 1;
                     }

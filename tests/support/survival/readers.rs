@@ -58,7 +58,9 @@ fn read(folder: &Path, mapping: Mapping) -> Value {
     let open = || TieredCache::published(folder, mapping, Vec::new()).unwrap();
     let (mut opens, mut refreshes, mut newer, mut look_ups, mut seen) = (1_u64, 0_u64, 0_u64, 0_u64, 0_u64);
     let mut cache = open();
+    let parent = rustix::process::getppid();
     loop {
+        assert_eq!(rustix::process::getppid(), parent, "the test was ended before its readers");
         let is_over = folder.join("over").exists();
         // published before this look, so that the look must find it
         let published = fs::metadata(folder.join("published")).unwrap().len();
