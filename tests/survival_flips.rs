@@ -32,7 +32,7 @@ fn damage_to_a_log_that_stands_alone_is_named() {
     let seen = Whole::new().damage(is_log, Beside::Nothing, SOME);
     assert!(seen.named_and_lost > 30 && seen.harmless < 40, "{seen:?}");
     // what it cannot tell of: that it ended later once
-    assert_eq!(seen.cut_between_records, 4, "{seen:?}");
+    assert!((4..10).contains(&seen.cut_between_records), "{seen:?}");
 }
 
 #[test]

@@ -149,11 +149,7 @@ impl Whole {
                         outcome.harmless += 1;
                         *outcome.harmless_at.entry(format!("{} byte {at}", name.display())).or_default() += 1;
                     }
-                    (false, false)
-                        if beside == Beside::Nothing
-                            && bytes.starts_with(damaged)
-                            && (damaged.is_empty() || damaged.ends_with(b"\n")) =>
-                    {
+                    (false, false) if beside == Beside::Nothing && ends_with_a_record(bytes, damaged) => {
                         outcome.cut_between_records += 1;
                     }
                     (false, false) => panic!("{what}: an entry is lost, and nothing was said"),
@@ -275,4 +271,10 @@ pub fn is_sled(name: &str) -> bool {
 
 pub fn is_snapshot(name: &str) -> bool {
     name == SNAPSHOT_FILE
+}
+
+/// Whether a log was cut behind a record, with its line feed or without.
+fn ends_with_a_record(whole: &[u8], cut: &[u8]) -> bool {
+    let is_at_line_feed = || cut.ends_with(b"\n") || whole.get(cut.len()) == Some(&b'\n');
+    whole.starts_with(cut) && (cut.is_empty() || is_at_line_feed())
 }
