@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-use autotune_lowered::cache::{Lookup, SeedStore};
+use autotune_lowered::cache::{Lookup, SeedStore, TieredCache};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
-use autotune_lowered::tune::Ledger;
+use autotune_lowered::mapped_file::Mapping;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -26,8 +26,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // a library that knows its driver and plugin fills the environment in; a difference is flagged, not hidden
     let device = DeviceFingerprint { identity, environment: Environment::default() };
 
-    let ledger = Ledger::open_for_reading(Path::new(folder), || vec![Box::new(SeedStore::shipped())])?;
-    match ledger.cache().lookup(&device, op, key, None, MatchMode::Exact)? {
+    // opened once; `refresh` takes what a tuner published since
+    let cache = TieredCache::published(Path::new(folder), Mapping::default(), vec![Box::new(SeedStore::shipped())])?;
+    match cache.lookup(&device, op, key, None, MatchMode::Exact)? {
         Lookup::Hit(hit) => {
             println!("{} (from the {} tier)", hit.entry.config, hit.tier);
             hit.flags.iter().for_each(|flag| println!("{:?}: {}", flag.kind, flag.detail));

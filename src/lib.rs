@@ -16,6 +16,7 @@ pub mod device;
 pub mod digest;
 pub mod label;
 pub mod mapped_file;
+mod remedy;
 pub mod stats;
 pub mod wire;
 

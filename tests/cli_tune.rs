@@ -128,6 +128,36 @@ fn cached_configs_are_listed_found_and_removed() {
     assert_eq!(path.stdout.trim_end(), place.cache().to_str().unwrap());
 }
 
+/// Programs find what was published, also while a tuner has the folder; what is damaged is named and not believed.
+#[test]
+fn a_look_up_reads_the_snapshot_and_where_that_is_damaged_the_log() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, rows) = (folder.path().join("cache"), folder.path().join("rows.jsonl"));
+    let row = r#"{"device":{"platform":"cpu","device_kind":"cpu"},"op_id":"a@v1","call_key":"k","config":{"block":2}}"#;
+    fs::write(&rows, row).unwrap();
+    assert_eq!(run(&cache, &["cache", "import", "--format", "json", rows.to_str().unwrap()]).code, 0);
+    let tuner = autotune_lowered::tune::Ledger::open(&cache, vec![]).unwrap();
+    let plugin = plugin.display().to_string();
+    let words = ["cache", "get", "a@v1", "k", "--match", "any", "--plugin", &plugin, "--format", "json"];
+    let get = || run(&cache, &words);
+    let found = get();
+    assert_eq!(
+        (found.code, &found.json()["tier"], &found.json()["config"]["block"]),
+        (0, &"snapshot".into(), &2.into())
+    );
+    let path = cache.join("best-v1.snapshot");
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let damaged = get();
+    assert_eq!((damaged.code, &damaged.json()["config"]["block"]), (0, &2.into()), "{}", damaged.stderr);
+    assert_eq!(damaged.json()["tier"], "sample-log");
+    assert!(damaged.stderr.contains("best-v1.snapshot"), "{}", damaged.stderr);
+    tuner.publish().unwrap();
+    assert_eq!(get().json()["tier"], "snapshot");
+}
+
 /// The library's example reads what the main job left.
 #[test]
 fn a_program_loads_the_best_config_at_run_time() {
@@ -144,7 +174,7 @@ fn a_program_loads_the_best_config_at_run_time() {
     };
     let found = load(operation["call_key"].as_str().unwrap());
     let config = serde_json::to_string(&operation["best"]["config"]).unwrap();
-    assert!(found.starts_with(&format!("{config} (from the sled tier)")), "{found}");
+    assert!(found.starts_with(&format!("{config} (from the snapshot tier)")), "{found}");
     assert!(found.contains("StaleEnvironment"), "the example knows no platform version: {found}");
     assert!(load("0000000000000000").contains("not for `0000000000000000`"));
 }

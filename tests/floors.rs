@@ -16,6 +16,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("stats", 0),
     ("wire", 0),
     ("mapped_file", 0),
+    ("remedy", 0),
     ("hlo", 1),
     ("profile", 1),
     ("candidates", 1),

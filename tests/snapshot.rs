@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore, StoreError, Tier, write_snapshot,
+    CacheKey, ConfigStore, Entry, SNAPSHOT_FILE, Snapshot, SnapshotStore, StoreError, Tier, TieredCache, write_snapshot,
 };
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::label::Direction;
@@ -170,4 +170,46 @@ fn an_open_snapshot_stays_what_it_was_when_another_is_published() {
     assert_eq!(later.snapshot().digest(), second);
     assert_eq!(later.get(&key(0, 0, 0, true)).unwrap(), Some(entry(999)));
     assert!(matches!(later.put(&key(0, 0, 0, true), &entry(1)), Err(StoreError::ReadOnly(_))));
+}
+
+/// What programs do at run time: open once, refresh when they choose to.
+#[test]
+fn a_refresh_shows_what_was_published_since() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(SNAPSHOT_FILE);
+    let (one, two, gone) = (key(1, 0, 0, true), key(2, 0, 0, true), key(3, 0, 0, true));
+    for mapping in [Mapping::WhereLocal, Mapping::Never] {
+        let _ = fs::remove_file(&path);
+        let mut cache = TieredCache::published(folder.path(), mapping, vec![]).unwrap();
+        let found = |cache: &TieredCache, key: &CacheKey| cache.entry(key).unwrap();
+        assert_eq!(found(&cache, &one), None);
+        assert!(!cache.refresh().unwrap(), "nothing was published yet");
+
+        write_snapshot(&path, &[(one.clone(), entry(1)), (gone.clone(), entry(3))]).unwrap();
+        assert_eq!(found(&cache, &one), None, "nothing refreshes by itself");
+        assert!(cache.refresh().unwrap());
+        assert!(!cache.refresh().unwrap(), "it is this one still");
+        assert_eq!(found(&cache, &one), Some((entry(1), Tier::Snapshot)));
+        assert_eq!(found(&cache, &one), Some((entry(1), Tier::Memory)));
+        assert_eq!(found(&cache, &gone), Some((entry(3), Tier::Snapshot)));
+        cache.put(&two, &entry(20)).unwrap();
+        let overlay = cache.overlay([(key(4, 0, 0, true), entry(4))]);
+
+        write_snapshot(&path, &[(one.clone(), entry(10)), (two.clone(), entry(2))]).unwrap();
+        assert_eq!(found(&cache, &one), Some((entry(1), Tier::Memory)));
+        assert!(cache.refresh().unwrap());
+        assert_eq!(found(&cache, &one), Some((entry(10), Tier::Snapshot)), "what memory held is asked again");
+        assert_eq!(found(&cache, &gone), None);
+        assert_eq!(found(&cache, &two), Some((entry(20), Tier::Memory)), "what was put into memory alone stays");
+        assert_eq!(found(&cache, &key(4, 0, 0, true)), Some((entry(4), Tier::Overlay)));
+        drop(overlay);
+
+        // a damaged one is refused, and what was open stays in force
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "no snapshot").unwrap();
+        assert!(cache.refresh().unwrap_err().to_string().contains(SNAPSHOT_FILE));
+        fs::remove_file(&path).unwrap();
+        assert!(!cache.refresh().unwrap(), "one that was taken away stays in force");
+        assert_eq!(found(&cache, &one).unwrap().0, entry(10));
+    }
 }

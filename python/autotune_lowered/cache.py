@@ -156,18 +156,19 @@ def _url(path: str | os.PathLike[str] | None) -> str | None:
 
 
 class Cache:
-    """An open cache. It shows what was published when it was opened, and nothing refreshes by itself.
+    """An open cache. It shows what was published when it was opened; `refreshed` gives the one that stands there now.
 
     Any number of processes open one at once, also while a tuner writes its folder. The processes of one JAX program
     (`jax.distributed`) compare their digests before the first look-up; each must open its caches in the same order.
     """
 
-    __slots__ = ("_answers", "_path", "_ranks_agree", "_store")
+    __slots__ = ("_answers", "_opened_with", "_path", "_ranks_agree", "_store")
 
-    def __init__(self, store: _native.Store, path: pathlib.Path):
+    def __init__(self, store: _native.Store, path: pathlib.Path, opened_with: dict[str, Any]):
         """Not to be called: see `open`."""
         self._store = store
         self._path = path
+        self._opened_with = opened_with
         self._answers: dict[tuple[Any, ...], Entry | None] = {}
         self._ranks_agree = False
 
@@ -206,7 +207,17 @@ class Cache:
         if pin and pin != store.digest:
             found = store.digest or "there is none"
             raise SnapshotMismatch(f"the snapshot of `{chosen}` is not the pinned one: {found}, {pin} is pinned")
-        return cls(store, chosen)
+        return cls(
+            store, chosen, {"path": chosen if path is not None else None, "pin": pin, "seeds": seeds, "mapped": mapped}
+        )
+
+    def refreshed(self) -> Cache:
+        """The same cache as it is published now; this one stays what it is.
+
+        `use_cache(cache.refreshed())` lets tunable functions take what is new: those jitted before are traced again only
+        where the snapshot is another. The processes of one JAX program must each do it at the same place. Raises as `open`.
+        """
+        return type(self).open(**self._opened_with)
 
     @property
     def path(self) -> pathlib.Path:

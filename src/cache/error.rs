@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::remedy::remedy;
+
 /// A store that cannot be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,7 +18,7 @@ pub enum StoreError {
         holder: String,
     },
     /// A file or folder cannot be read or written.
-    #[error("cannot {action} `{path}`: {source}", path = path.display())]
+    #[error("cannot {action} `{path}`: {source}{next}", path = path.display(), next = remedy(source))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -27,7 +29,7 @@ pub enum StoreError {
     },
     /// sled refused.
     #[cfg(feature = "tuner")]
-    #[error("cannot {action} the sled cache `{path}`: {source}; `autotune-lowered cache rebuild` makes it again from the sample log", path = path.display())]
+    #[error("cannot {action} the sled cache `{path}`: {source}{next}", path = path.display(), next = after_sled(source))]
     Sled {
         /// What was tried.
         action: &'static str,
@@ -70,5 +72,13 @@ impl StoreError {
     pub(super) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+#[cfg(feature = "tuner")]
+fn after_sled(source: &sled::Error) -> &'static str {
+    match source {
+        sled::Error::Io(error) if !remedy(error).is_empty() => remedy(error),
+        _ => "; `autotune-lowered cache rebuild` makes it again from the sample log",
     }
 }

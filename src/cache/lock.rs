@@ -68,6 +68,17 @@ impl FolderLock {
         is_held.then(|| holder.to_owned())
     }
 
+    /// Removes the files that a killed process had not finished to write: nobody else writes them while the lock is held.
+    pub fn remove_unfinished(&self) {
+        for item in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let is_file = item.file_type().is_ok_and(|kind| kind.is_file());
+            if is_file && item.file_name().as_encoded_bytes().starts_with(b".tmp") {
+                // one that stays costs its bytes alone
+                let _ = fs::remove_file(item.path());
+            }
+        }
+    }
+
     /// The locked folder.
     pub fn folder(&self) -> &Path {
         &self.folder

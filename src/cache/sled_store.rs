@@ -3,8 +3,11 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, flock};
 
 use super::{CacheKey, ConfigStore, Entry, StoreError, Tier};
 use crate::digest::{Digest, FieldHasher, SetDigest};
@@ -14,6 +17,9 @@ const STATE_FILE: &str = "sled-v1.state";
 const TREE: &str = "entries-v1";
 /// Files of one sled folder that are looked at; sled itself makes fewer than ten.
 const MAX_FILES: usize = 10_000;
+/// How often, and after which time each, a database that was just closed is asked for its lock.
+const RELEASE_TRIES: u32 = 1000;
+const RELEASE_WAIT: Duration = Duration::from_millis(2);
 
 /// How the folder was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +46,8 @@ pub struct SledStore {
     // `None` once closed
     open: Option<(sled::Db, sled::Tree)>,
     content: Mutex<SetDigest>,
+    log_bytes: Arc<AtomicU64>,
+    noted_log_bytes: Option<u64>,
 }
 
 impl SledStore {
@@ -48,11 +56,15 @@ impl SledStore {
     /// sample log cannot give its entries back.
     pub fn open(root: &Path, keep_unclean: bool) -> Result<(Self, SledCondition), StoreError> {
         let folder = root.join(FOLDER);
+        let mut noted_log_bytes = None;
         let condition = match fs::symlink_metadata(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => SledCondition::New,
             Err(error) => return Err(StoreError::io("look at", &folder)(error)),
             Ok(_) => match check_state(root, &folder) {
-                State::Clean => SledCondition::Clean,
+                State::Clean(log_bytes) => {
+                    noted_log_bytes = log_bytes;
+                    SledCondition::Clean
+                }
                 State::Unclean if keep_unclean => {
                     let moved_to = set_aside(root, &folder)?;
                     SledCondition::SetAside { reason: "it was not closed".to_owned(), moved_to }
@@ -68,7 +80,10 @@ impl SledStore {
             },
         };
         let reason = match Self::open_trusted(root) {
-            Ok(store) => return Ok((store, condition)),
+            Ok(mut store) => {
+                store.noted_log_bytes = noted_log_bytes;
+                return Ok((store, condition));
+            }
             // sled does not take its own folder back, or gives what was never put: the log still has everything
             Err(StoreError::Sled { source, .. }) if condition == SledCondition::Clean => source.to_string(),
             Err(StoreError::Damaged { what, .. }) if condition == SledCondition::Clean => what,
@@ -99,7 +114,23 @@ impl SledStore {
             let (key, value) = pair.map_err(sled_error)?;
             content.insert(&key, decode(&folder, &key, &value)?);
         }
-        Ok(Self { root: root.to_owned(), open: Some((db, tree)), content: Mutex::new(content) })
+        Ok(Self {
+            root: root.to_owned(),
+            open: Some((db, tree)),
+            content: Mutex::new(content),
+            log_bytes: Arc::default(),
+            noted_log_bytes: None,
+        })
+    }
+
+    /// How long the sample log was when the database was closed, where that was noted.
+    pub fn noted_log_bytes(&self) -> Option<u64> {
+        self.noted_log_bytes
+    }
+
+    /// Where to put the length of the sample log, to be noted when the database is closed; zero notes none.
+    pub fn log_bytes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.log_bytes)
     }
 
     /// Count and digest of the entries, to be compared with what the sample log states.
@@ -145,8 +176,11 @@ impl SledStore {
         db.flush().map_err(self.error("flush"))?;
         drop((db, tree));
         let folder = self.folder();
-        let digest = digest_of_folder(&folder).map_err(StoreError::io("read", &folder))?;
-        write_state(&self.root, &format!("clean {digest}\n"))
+        wait_until_released(&folder);
+        let log_bytes = Some(self.log_bytes.load(Ordering::Acquire)).filter(|bytes| *bytes > 0);
+        let digest = digest_of_folder(&folder, log_bytes).map_err(StoreError::io("read", &folder))?;
+        let log_bytes = log_bytes.map_or_else(String::new, |bytes| format!(" {bytes}"));
+        write_state(&self.root, &format!("clean {digest}{log_bytes}\n"))
     }
 
     fn folder(&self) -> PathBuf {
@@ -269,7 +303,8 @@ fn checksum(key: &[u8], value: &[u8]) -> u32 {
 }
 
 enum State {
-    Clean,
+    /// With the noted length of the log.
+    Clean(Option<u64>),
     Unclean,
     Wrong(String),
 }
@@ -295,7 +330,7 @@ impl SledState {
             return Self::Missing;
         }
         match check_state(root, &folder) {
-            State::Clean => Self::Closed,
+            State::Clean(_) => Self::Closed,
             State::Unclean => Self::Open,
             State::Wrong(what) => Self::Wrong(what),
         }
@@ -323,27 +358,47 @@ fn check_state(root: &Path, folder: &Path) -> State {
     if state == "open\n" {
         return State::Unclean;
     }
-    match (
-        state.strip_prefix("clean ").and_then(|rest| rest.trim_end().parse::<Digest>().ok()),
-        digest_of_folder(folder),
-    ) {
-        (Some(noted), Ok(found)) if noted == found => State::Clean,
-        (Some(_), Ok(_)) => State::Wrong("its bytes are not those that were written".to_owned()),
-        (None, _) => State::Wrong(format!("`{}` is damaged", path.display())),
-        (_, Err(error)) => State::Wrong(error.to_string()),
+    let noted = || -> Option<(Digest, Option<u64>)> {
+        let rest = state.strip_prefix("clean ")?.strip_suffix('\n')?;
+        match rest.split_once(' ') {
+            Some((digest, bytes)) => Some((digest.parse().ok()?, Some(bytes.parse().ok()?))),
+            None => Some((rest.parse().ok()?, None)),
+        }
+    };
+    let Some((digest, log_bytes)) = noted() else {
+        return State::Wrong(format!("`{}` is damaged", path.display()));
+    };
+    match digest_of_folder(folder, log_bytes) {
+        Ok(found) if digest == found => State::Clean(log_bytes),
+        Ok(_) => State::Wrong("its bytes are not those that were written".to_owned()),
+        Err(error) => State::Wrong(error.to_string()),
     }
 }
 
 fn write_state(root: &Path, state: &str) -> Result<(), StoreError> {
     let path = root.join(STATE_FILE);
     let write = || -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(root)?;
+        // the folder is locked: there is no second writer of this name
+        let unfinished = root.join(format!(".tmp-{STATE_FILE}"));
+        let mut file = File::create(&unfinished)?;
         file.write_all(state.as_bytes())?;
-        file.as_file().sync_data()?;
-        file.persist(&path).map_err(|error| error.error)?;
+        file.sync_data()?;
+        fs::rename(&unfinished, &path)?;
         File::open(root)?.sync_all()
     };
     write().map_err(StoreError::io("write", &path))
+}
+
+/// sled's own threads may hold the database a moment longer than the last handle. Until they let go its bytes are not final,
+/// and it cannot be opened again. One that never lets go is found by whoever opens it.
+fn wait_until_released(folder: &Path) {
+    let Ok(database) = File::open(folder.join("db")) else { return };
+    for _ in 0..RELEASE_TRIES {
+        match flock(&database, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(RELEASE_WAIT),
+            _ => return,
+        }
+    }
 }
 
 /// Renames a folder out of the way; nothing is deleted.
@@ -359,8 +414,9 @@ fn set_aside(root: &Path, folder: &Path) -> Result<PathBuf, StoreError> {
     Err(StoreError::io("set aside", folder)(io::ErrorKind::AlreadyExists.into()))
 }
 
-/// Digest of names and contents of all files below a folder, in the names' order; links are an error.
-fn digest_of_folder(folder: &Path) -> io::Result<Digest> {
+/// Digest of names and contents of all files below a folder, in the names' order, and of what is noted beside them; links are
+/// an error.
+fn digest_of_folder(folder: &Path, log_bytes: Option<u64>) -> io::Result<Digest> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
@@ -385,6 +441,9 @@ fn digest_of_folder(folder: &Path) -> io::Result<Digest> {
         let name = path.strip_prefix(folder).unwrap_or(&path);
         hasher.field(name.as_os_str().as_encoded_bytes());
         hasher.field(Digest::of_reader(File::open(&path)?)?.as_bytes());
+    }
+    if let Some(bytes) = log_bytes {
+        hasher.field(&bytes.to_le_bytes());
     }
     Ok(hasher.finish())
 }

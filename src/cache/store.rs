@@ -73,4 +73,10 @@ pub trait ConfigStore: Send + Sync {
     fn remove_all(&self, keys: &[CacheKey]) -> Result<usize, StoreError> {
         keys.iter().try_fold(0, |removed, key| Ok(removed + usize::from(self.remove(key)?)))
     }
+
+    /// The tier as it stands now, where another process changed it since it was opened. Most tiers have one owner, and are
+    /// never another.
+    fn refreshed(&self) -> Result<Option<Box<dyn ConfigStore>>, StoreError> {
+        Ok(None)
+    }
 }

@@ -1,13 +1,15 @@
 //! The tiers together: overlay, memory, then the stores below; hits below are promoted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
-use super::{CacheKey, ConfigStore, Entry, MemoryStore, StoreError, Tier};
+use super::{CacheKey, ConfigStore, Entry, MemoryStore, SNAPSHOT_FILE, SnapshotStore, StoreError, Tier};
 use crate::device::{DeviceFingerprint, DeviceMatch, MatchMode};
 use crate::label::{Direction, split_op_id};
+use crate::mapped_file::Mapping;
 
 /// Why a hit is to be taken with care.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -77,6 +79,42 @@ impl TieredCache {
     /// Tiers below the memory, fastest first.
     pub fn new(below: Vec<Box<dyn ConfigStore>>) -> Self {
         Self { overlays: Arc::default(), memory: MemoryStore::default(), below }
+    }
+
+    /// What programs look configs up in at run time: the snapshot that was published in a cache folder, and `lower` below
+    /// it. Takes no lock and writes nothing: any number of processes do so beside a tuner. What is published later is
+    /// seen after a [`refresh`](Self::refresh).
+    ///
+    /// # Errors
+    /// Where there is a snapshot that cannot be used.
+    pub fn published(folder: &Path, mapping: Mapping, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, StoreError> {
+        let mut below = vec![SnapshotStore::at(&folder.join(SNAPSHOT_FILE), mapping)?];
+        below.extend(lower);
+        Ok(Self::new(below))
+    }
+
+    /// Takes what other processes published since; `true` where there is something new. Overlays stay in force, and so
+    /// does what was put into memory alone.
+    ///
+    /// # Errors
+    /// Where what was published cannot be used: then everything stays as it was.
+    pub fn refresh(&mut self) -> Result<bool, StoreError> {
+        let newer: Vec<_> = self.below.iter().map(|store| store.refreshed()).collect::<Result<_, _>>()?;
+        if newer.iter().all(Option::is_none) {
+            return Ok(false);
+        }
+        for (key, entry) in self.memory.entries()? {
+            // what memory holds by promotion is equal to what is below
+            if self.below.iter().any(|store| matches!(store.get(&key), Ok(Some(below)) if below == entry)) {
+                self.memory.remove(&key)?;
+            }
+        }
+        for (store, newer) in self.below.iter_mut().zip(newer) {
+            if let Some(newer) = newer {
+                *store = newer;
+            }
+        }
+        Ok(true)
     }
 
     /// The tier in memory.

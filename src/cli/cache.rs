@@ -6,7 +6,11 @@ use std::path::PathBuf;
 use etcetera::BaseStrategy;
 use serde_json::json;
 
-use crate::cache::{CacheKey, ConfigStore, Entry, Lookup, SeedStore, Tier, write_seeds, write_snapshot};
+use crate::cache::{
+    CacheKey, ConfigStore, Entry, Lookup, SNAPSHOT_FILE, SeedStore, Tier, TieredCache, write_seeds, write_snapshot,
+};
+use crate::device::{DeviceFingerprint, MatchMode};
+use crate::mapped_file::Mapping;
 use crate::report::{Grid, format_ns, format_ratio, write_json};
 use crate::tune::Ledger;
 
@@ -152,8 +156,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         }
         CacheCommand::Get { op, key, match_mode, plugin, cache, format } => {
             let fingerprint = device::chosen(plugin)?;
-            let ledger = open_for_reading(cache)?;
-            return match ledger.cache().lookup(&fingerprint, op, key, None, *match_mode)? {
+            return match look_up(cache, &fingerprint, (op, key), *match_mode)? {
                 Lookup::Hit(hit) => {
                     for flag in &hit.flags {
                         tracing::warn!("{}: {}", json!(flag.kind).as_str().unwrap_or_default(), flag.detail);
@@ -174,6 +177,25 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         }
     }
     Ok(exit::FINE)
+}
+
+/// What a program finds at run time: the published snapshot answers. Where there is none, or it is damaged, the folder's other
+/// stores do.
+fn look_up(
+    args: &CacheArgs,
+    device: &DeviceFingerprint,
+    (op, key): (&str, &str),
+    mode: MatchMode,
+) -> Result<Lookup, Fault> {
+    let folder = folder(args)?;
+    if folder.join(SNAPSHOT_FILE).exists() {
+        let tiers = TieredCache::published(&folder, Mapping::default(), seeds(args));
+        match tiers.and_then(|tiers| tiers.lookup(device, op, key, None, mode)) {
+            Ok(found) => return Ok(found),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+    Ok(open_for_reading(args)?.cache().lookup(device, op, key, None, mode)?)
 }
 
 fn row_json(key: &CacheKey, entry: &Entry, tier: Tier) -> serde_json::Value {

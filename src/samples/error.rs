@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::remedy::remedy;
+
 /// A sample log that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,7 +18,7 @@ pub enum LogError {
         source: io::Error,
     },
     /// A frame cannot be written or synced.
-    #[error("cannot write the sample log `{path}`: {source}; free space or choose another folder with `--cache`", path = path.display())]
+    #[error("cannot write the sample log `{path}`: {source}{next}", path = path.display(), next = remedy(source))]
     Write {
         /// The file.
         path: PathBuf,

@@ -1,6 +1,6 @@
 //! Opening, replaying and appending.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -34,6 +34,9 @@ pub struct Replay {
     pub unknown: u64,
     jobs: HashMap<Digest, Vec<(u64, u32)>>,
 }
+
+/// Where the log tells of a key, and the value that it has from there on.
+pub type Told = (u64, Option<String>);
 
 /// Everything that the log holds of one job.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -105,6 +108,11 @@ impl SampleLog {
     /// What the log held when it was opened, with what was appended since.
     pub fn replay(&self) -> &Replay {
         &self.replay
+    }
+
+    /// Its length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.end
     }
 
     /// Where the log is.
@@ -214,6 +222,26 @@ impl SampleLog {
         Ok(true)
     }
 
+    /// Every decision of these keys that the log holds, each with its place, oldest first; a removal has no value.
+    pub fn decisions_of(&self, keys: &BTreeSet<&str>) -> Result<BTreeMap<String, Vec<Told>>, LogError> {
+        let read_error = |source| LogError::Read { path: self.path.clone(), source };
+        let file = File::open(&self.path).map_err(read_error)?;
+        let mut told: BTreeMap<String, Vec<Told>> = BTreeMap::new();
+        frame::read_frames(BufReader::with_capacity(1 << 20, file), |offset, json| {
+            match serde_json::from_slice(json) {
+                Ok(Record::Decision { key, value, .. }) if keys.contains(key.as_str()) => {
+                    told.entry(key).or_default().push((offset, Some(value)));
+                }
+                Ok(Record::Removed { key, .. }) if keys.contains(key.as_str()) => {
+                    told.entry(key).or_default().push((offset, None));
+                }
+                _ => {}
+            }
+        })
+        .map_err(read_error)?;
+        Ok(told)
+    }
+
     /// Reads what the log holds of one job.
     pub fn history(&self, job: Digest) -> Result<JobHistory, LogError> {
         self.replay.history(&self.path, &self.file, job)
@@ -223,6 +251,10 @@ impl SampleLog {
 impl Replay {
     /// Reads what a log, which this is the reading of, holds of one job.
     pub fn history_of(&self, path: &Path, job: Digest) -> Result<JobHistory, LogError> {
+        // a log that was missing has nothing to be read
+        if !self.jobs.contains_key(&job) {
+            return Ok(JobHistory::default());
+        }
         let file = File::open(path).map_err(|source| LogError::Read { path: path.to_owned(), source })?;
         self.history(path, &file, job)
     }

@@ -1,20 +1,22 @@
 //! Where samples and decisions go: into the sample log first, then into the caches.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cache::{
-    CacheKey, ConfigStore, Entry, FolderLock, SNAPSHOT_FILE, SledCondition, SledStore, StoreError, Tier, TieredCache,
-    write_snapshot,
+    CacheKey, ConfigStore, Entry, FolderLock, SNAPSHOT_FILE, StoreError, Tier, TieredCache, write_snapshot,
 };
 use crate::digest::Digest;
-use crate::samples::{Damage, JobHistory, LogError, Record, Replay, SampleLog};
+use crate::samples::{JobHistory, LogError, Record, Replay, SampleLog};
 
 use super::TuneError;
+use super::mend::{LOG_FILE, Mended, mend};
 
-pub(super) const LOG_FILE: &str = "samples-v1.log";
+/// A snapshot that takes longer than this to write is not written after each decision.
+const SOON: Duration = Duration::from_millis(250);
 
 /// A cache folder with its sample log, or the same in memory only.
 ///
@@ -22,12 +24,16 @@ pub(super) const LOG_FILE: &str = "samples-v1.log";
 pub struct Ledger {
     cache: TieredCache,
     log: Option<Mutex<SampleLog>>,
+    /// Takes the log's length at the end.
+    log_bytes: Option<Arc<AtomicU64>>,
     /// The log of a folder that is open for reading only.
     read_log: Option<Replay>,
     notes: Vec<String>,
     root: Option<PathBuf>,
     /// When the snapshot was published last, and how long that took.
     published: Mutex<Option<(Instant, Duration)>>,
+    /// Whether something was committed or removed since.
+    is_behind: AtomicBool,
     _lock: Option<FolderLock>,
 }
 
@@ -37,10 +43,12 @@ impl Ledger {
         Self {
             cache: TieredCache::new(lower),
             log: None,
+            log_bytes: None,
             read_log: None,
             notes: Vec::new(),
             root: None,
             published: Mutex::default(),
+            is_behind: AtomicBool::new(false),
             _lock: None,
         }
     }
@@ -48,8 +56,9 @@ impl Ledger {
     /// Opens a cache folder, or makes it. `lower` are read-only tiers below sled.
     ///
     /// sled is compared with what the sample log states; where they differ, the log is right, unless it is damaged:
-    /// then a sled that was closed cleanly gives back what the log lost. No decision that the log holds is ever given up
-    /// for a sled that lacks it, unless the log itself states that sled's entries are the last ones.
+    /// then a sled that was closed cleanly, or else the published snapshot, gives back what the log lost. No decision that
+    /// the log holds is ever given up for a store that lacks it, unless the log itself states that sled's entries are the
+    /// last ones.
     pub fn open(root: &Path, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, TuneError> {
         Self::open_with(root, lower, false)
     }
@@ -82,10 +91,12 @@ impl Ledger {
         Ok(Self {
             cache: TieredCache::new(below),
             log: None,
+            log_bytes: None,
             read_log: Some(replay),
             notes,
             root: Some(root.to_owned()),
             published: Mutex::default(),
+            is_behind: AtomicBool::new(false),
             _lock: None,
         })
     }
@@ -97,41 +108,21 @@ impl Ledger {
 
     fn open_with(root: &Path, lower: Vec<Box<dyn ConfigStore>>, rebuild: bool) -> Result<Self, TuneError> {
         let lock = FolderLock::acquire(root)?;
-        let mut log = SampleLog::open(&root.join(LOG_FILE))?;
-        let mut notes = Vec::new();
-        note_damage(&mut log, &mut notes)?;
-        // a log that was there can give back all that an unclosed sled held; a missing one cannot
-        let log_is_whole = log.replay().is_consistent() && !log.replay().is_new;
-        let (mut sled, mut condition) = SledStore::open(root, !log_is_whole)?;
-        if rebuild && condition == SledCondition::Clean {
-            (sled, condition) = sled.replace("it is made again")?;
-        }
-        if condition == SledCondition::Clean && sled.content() != log.replay().committed {
-            // sled was closed after the log's last write: what a damaged or lost log misses, sled still holds
-            if sled.content() == log.replay().stated {
-                let adopted = adopt(&sled, &mut log, true)?;
-                notes.push(format!("the sample log had lost {adopted} decisions; the sled cache still held them"));
-            } else if log.replay().may_lack_decisions() {
-                let adopted = adopt(&sled, &mut log, false)?;
-                fill(&sled, &log)?;
-                notes.push(format!("the sample log had lost {adopted} decisions; the sled cache still held them"));
-            } else {
-                (sled, condition) = sled.replace("its entries are not those that the sample log states")?;
-            }
-        }
-        if condition != SledCondition::Clean {
-            refill(&sled, &log, &condition, &mut notes)?;
-        }
+        let Mended { log, sled, notes } = mend(root, &lock, rebuild)?;
+        let log_bytes = Some(sled.log_bytes());
         let mut below: Vec<Box<dyn ConfigStore>> = vec![Box::new(sled)];
         below.extend(lower);
         let root = Some(root.to_owned());
         Ok(Self {
             cache: TieredCache::new(below),
             log: Some(Mutex::new(log)),
+            log_bytes,
             read_log: None,
             notes,
             root,
             published: Mutex::default(),
+            // a run that was killed may have committed what it could not publish any more
+            is_behind: AtomicBool::new(true),
             _lock: Some(lock),
         })
     }
@@ -182,7 +173,9 @@ impl Ledger {
         if let Some(log) = &mut log {
             log.commit(job, &key.to_text(), &entry.to_text())?;
         }
-        Ok(self.cache.put(key, entry)?)
+        self.cache.put(key, entry)?;
+        self.is_behind.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Commits many entries that no job of this folder decided: sample log, synced once; then the caches.
@@ -192,7 +185,9 @@ impl Ledger {
             let texts: Vec<_> = entries.iter().map(|(key, entry)| (key.to_text(), entry.to_text())).collect();
             log.commit_all(texts.iter().map(|(key, value)| (key.as_str(), value.as_str())))?;
         }
-        Ok(self.cache.put_all(entries)?)
+        self.cache.put_all(entries)?;
+        self.is_behind.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Publishes this folder's own entries as its snapshot, for all who look configs up; gives its digest, or nothing
@@ -202,16 +197,20 @@ impl Ledger {
         // one at a time, so that the last one written holds the most
         let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
-        let digest = write_snapshot(&root.join(SNAPSHOT_FILE), &self.own_entries()?)?;
+        // before the entries are read: what is committed meanwhile is the next one's
+        self.is_behind.store(false, Ordering::Release);
+        let digest = self.own_entries().and_then(|entries| Ok(write_snapshot(&root.join(SNAPSHOT_FILE), &entries)?));
+        self.is_behind.fetch_or(digest.is_err(), Ordering::Release);
         *published = Some((Instant::now(), start.elapsed()));
-        Ok(Some(digest))
+        digest.map(Some)
     }
 
-    /// The same, unless that took more than a tenth of the time since: a large cache is not written after each decision.
+    /// The same after a decision. A cache so large that it takes long is written when that was less than a tenth of the
+    /// time since, and at the end of the run.
     pub(super) fn publish_if_due(&self) -> Result<(), TuneError> {
         let published = *self.published.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = published.is_none_or(|(at, cost)| at.elapsed() >= cost * 10);
-        if is_due { self.publish().map(drop) } else { Ok(()) }
+        let is_due = published.is_none_or(|(at, cost)| cost < SOON || at.elapsed() >= cost * 10);
+        if is_due && self.is_behind.load(Ordering::Acquire) { self.publish().map(drop) } else { Ok(()) }
     }
 
     /// What this folder holds, without the tiers that are shipped.
@@ -228,7 +227,9 @@ impl Ledger {
         if let Some(log) = &mut log {
             log.remove(&key.to_text())?;
         }
-        Ok(self.cache.remove(key)?)
+        let removed = self.cache.remove(key)?;
+        self.is_behind.fetch_or(removed, Ordering::Release);
+        Ok(removed)
     }
 
     /// Removes many entries, likewise; how many were there.
@@ -238,7 +239,17 @@ impl Ledger {
             let texts: Vec<String> = keys.iter().map(CacheKey::to_text).collect();
             log.remove_all(texts.iter().map(String::as_str))?;
         }
-        Ok(self.cache.remove_all(keys)?)
+        let removed = self.cache.remove_all(keys)?;
+        self.is_behind.fetch_or(removed > 0, Ordering::Release);
+        Ok(removed)
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        if let (Some(log), Some(bytes)) = (self.log(), &self.log_bytes) {
+            bytes.store(log.bytes(), Ordering::Release);
+        }
     }
 }
 
@@ -273,85 +284,4 @@ impl ConfigStore for ReadLog {
     fn remove(&self, _: &CacheKey) -> Result<bool, StoreError> {
         Err(StoreError::ReadOnly("sample-log"))
     }
-}
-
-/// Tells of damage, each once: an old torn line is there for ever.
-fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), TuneError> {
-    let path = log.path().display().to_string();
-    let noted_until = log.replay().noted_until;
-    let new: Vec<Damage> = log.replay().damage.iter().filter(|damage| damage.offset >= noted_until).copied().collect();
-    for Damage { offset, bytes, torn_tail } in &new {
-        if *torn_tail {
-            notes.push(format!("`{path}` ends in a half-written record of {bytes} bytes; all before it is there"));
-        } else {
-            notes.push(format!("`{path}` is damaged at byte {offset} ({bytes} bytes); the rest is read"));
-        }
-    }
-    if log.replay().unknown > 0 {
-        notes.push(format!("`{path}` holds {} records that this version does not know", log.replay().unknown));
-    }
-    if let Some(until) = new.iter().map(|damage| damage.offset + damage.bytes).max() {
-        log.append(&Record::Noted { until })?;
-    }
-    Ok(())
-}
-
-/// Writes into the log what sled holds and the log lost. Where sled is `proven` to be what the log once stated, the log
-/// becomes the same; else a decision that only the log holds stays, and of two decisions of one call the later one.
-fn adopt(sled: &SledStore, log: &mut SampleLog, proven: bool) -> Result<u64, TuneError> {
-    let texts = sled.texts()?;
-    let mut adopted = 0;
-    for (key, value) in &texts {
-        let lost = match log.replay().entries.get(key) {
-            None => true,
-            Some(known) => known != value && (proven || decided_at(value) > decided_at(known)),
-        };
-        if lost {
-            log.commit(None, key, value)?;
-            adopted += 1;
-        }
-    }
-    if proven {
-        let held: BTreeSet<&str> = texts.iter().map(|(key, _)| key.as_str()).collect();
-        let removed = log.replay().entries.keys().filter(|key| !held.contains(key.as_str()));
-        for key in removed.cloned().collect::<Vec<_>>() {
-            log.remove(&key)?;
-            adopted += 1;
-        }
-    }
-    Ok(adopted)
-}
-
-fn decided_at(value: &str) -> u64 {
-    let entry = serde_json::from_str::<Entry>(value).ok();
-    entry.and_then(|entry| entry.provenance).map_or(0, |provenance| provenance.decided_at)
-}
-
-fn fill(sled: &SledStore, log: &SampleLog) -> Result<(), StoreError> {
-    let entries = log.replay().entries.iter();
-    sled.put_texts(entries.map(|(key, value)| (key.as_str(), value.as_str())))
-}
-
-fn refill(
-    sled: &SledStore,
-    log: &SampleLog,
-    condition: &SledCondition,
-    notes: &mut Vec<String>,
-) -> Result<(), StoreError> {
-    fill(sled, log)?;
-    let count = log.replay().entries.len();
-    match condition {
-        SledCondition::SetAside { reason, moved_to } => notes.push(format!(
-            "the sled cache was set aside as `{}` ({reason}); {count} entries were filled again from the sample log",
-            moved_to.display()
-        )),
-        SledCondition::Unclean => tracing::info!("the sled cache was not closed; {count} entries filled again"),
-        _ if count > 0 => notes.push(format!("the sled cache was missing; {count} entries were filled again")),
-        _ => {}
-    }
-    if !log.replay().is_consistent() {
-        let lost = log.replay().stated.count.saturating_sub(log.replay().committed.count);
-        notes.push(format!("decisions were lost with the damaged records ({lost} entries fewer); run the tuner again"));
-    }
-    Ok(())
 }

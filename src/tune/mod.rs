@@ -16,6 +16,7 @@ mod event;
 mod job;
 mod ledger;
 mod measure;
+mod mend;
 mod options;
 mod outputs;
 mod pair;

@@ -11,7 +11,7 @@ use crate::cache::{
 use crate::mapped_file::Mapping;
 use crate::samples::{Damage, LogError, Replay, SampleLog};
 
-use super::ledger::LOG_FILE;
+use super::mend::LOG_FILE;
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]

@@ -12,7 +12,7 @@ use crate::digest::SetDigest;
 use crate::mapped_file::Mapping;
 use crate::samples::SampleLog;
 
-use super::ledger::LOG_FILE;
+use super::mend::LOG_FILE;
 use super::stored::{StoredError, StoredKind, entries_of, kind_of, log_findings};
 
 /// What was found of one file, or of one database.

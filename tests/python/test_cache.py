@@ -44,6 +44,27 @@ def test_a_published_config_is_found(folder):
     assert not read.mapped and read.get(DEVICE, FLASH, key) == entry
 
 
+def test_what_is_published_later_is_seen_when_refreshed(tmp_path, run):
+    empty = Cache.open(tmp_path)
+    assert empty.digest is None and empty.get(DEVICE, "a@v1", "k") is None
+    found = []
+    for block in (1, 2):
+        identity = {"platform": "cpu", "device_kind": "cpu", "hardware": {"ejkernel_platform_version": "cpu"}}
+        row = {"device": identity, "op_id": "a@v1", "call_key": "k", "config": {"block": block}}
+        rows = tmp_path / f"{block}.jsonl"
+        rows.write_text(json.dumps(row))
+        run("cache", "import", "--format", "json", rows, "--cache", tmp_path)
+        found.append((found or [empty])[-1].refreshed())
+    assert [cache.get(DEVICE, "a@v1", "k").config["block"] for cache in found] == [1, 2]
+    assert empty.get(DEVICE, "a@v1", "k") is None, "an open cache stays what it is"
+    pinned = Cache.open(tmp_path, pin=found[1].digest)
+    assert pinned.refreshed().digest == found[1].digest
+    run("cache", "rm", "a@v1", "--cache", tmp_path)
+    assert found[1].refreshed().get(DEVICE, "a@v1", "k") is None
+    with pytest.raises(SnapshotMismatch):
+        pinned.refreshed()
+
+
 def test_a_miss_has_its_reason(folder, tmp_path):
     cache = Cache.open(folder)
     assert cache.get(DEVICE, FLASH, "0" * 16) is None

@@ -1,5 +1,8 @@
 //! Reads a snapshot in place.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -77,6 +80,24 @@ impl Snapshot {
             return Err(damaged("its index is not what was written"));
         }
         Ok(Self { path: path.to_owned(), bytes, header, devices })
+    }
+
+    /// The snapshot that stands at the path now; `None` where it is this one still, or where it was taken away.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). This snapshot stays what it is.
+    pub fn refreshed(&self) -> Result<Option<Self>, StoreError> {
+        let mapping = if self.is_mapped() { Mapping::WhereLocal } else { Mapping::Never };
+        // a pipe must not make the open wait
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let mut start = [0; HEADER_BYTES];
+        match File::options().read(true).custom_flags(flags).open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // the header holds the digest of everything else
+            Ok(file) if file.read_exact_at(&mut start, 0).is_ok() && self.bytes.starts_with(&start) => return Ok(None),
+            _ => {}
+        }
+        Self::open(&self.path, mapping).map(Some)
     }
 
     /// The file.

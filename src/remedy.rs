@@ -1,0 +1,31 @@
+//! What to do about an error of the system: the end of a message that names the file.
+
+use std::io::{Error, ErrorKind};
+
+use rustix::io::Errno;
+
+/// `; ` and what to do next, or nothing where the error alone does not tell.
+pub(crate) fn remedy(error: &Error) -> &'static str {
+    match (error.kind(), Errno::from_io_error(error)) {
+        (ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge, _) => {
+            "; free space or choose another folder"
+        }
+        (ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied, _) => "; choose another folder",
+        (_, Some(Errno::MFILE | Errno::NFILE)) => "; allow more open files (`ulimit -n`)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_do_follows_from_the_systems_number() {
+        let of = |number: Errno| remedy(&Error::from_raw_os_error(number.raw_os_error()));
+        assert!([Errno::NOSPC, Errno::DQUOT, Errno::FBIG].map(of).iter().all(|next| next.contains("free space")));
+        assert!([Errno::ROFS, Errno::ACCESS].map(of).iter().all(|next| *next == "; choose another folder"));
+        assert!(of(Errno::MFILE).contains("ulimit"));
+        assert_eq!(of(Errno::IO), "");
+    }
+}

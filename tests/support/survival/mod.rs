@@ -1,0 +1,28 @@
+//! What the survival tests and `benches/survival.rs` share: short runs for every change, long ones for the figures.
+
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+#[path = "../program.rs"]
+pub mod program;
+
+pub mod flips;
+pub mod kills;
+pub mod readers;
+pub mod tuning;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// Numbers by chance, the same for the same seed.
+pub struct Chance(ChaCha8Rng);
+
+impl Chance {
+    pub fn new(seed: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// One of `0..end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0.next_u64() % end.max(1)
+    }
+}
