@@ -1,6 +1,7 @@
 //! What an entry belongs to.
 
 use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
 
 use crate::device::DeviceIdentity;
 use crate::label::Direction;
@@ -16,6 +17,12 @@ pub struct CacheKey {
     pub direction: Direction,
     /// The device that it was tuned on.
     pub device: DeviceIdentity,
+}
+
+/// The hash by which stores find the entries of a call: XXH3-64 of the call key, seeded with that of the operation. Part of the
+/// snapshot's format. It is not made to withstand those who look for collisions: keys are compared whole.
+pub(super) fn hash_of_call(op_id: &str, call_key: &str) -> u64 {
+    XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(op_id.as_bytes()), call_key.as_bytes())
 }
 
 impl CacheKey {

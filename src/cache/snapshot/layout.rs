@@ -1,7 +1,5 @@
 //! The fixed parts of a snapshot: where each number stands, and its bounds.
 
-use twox_hash::XxHash3_64;
-
 use crate::label::Direction;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89ATLSNP\n";
@@ -142,11 +140,6 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
-}
-
-/// The index's hash of a call.
-pub(super) fn hash_of_call(op_id: &str, call_key: &str) -> u64 {
-    XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(op_id.as_bytes()), call_key.as_bytes())
 }
 
 /// A record's tag.

@@ -10,8 +10,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::layout::{
     BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, MAGIC, PLAIN_VERSION, RECORD_HEAD_BYTES, SLOT_BYTES,
-    hash_of_call, tag, u32_at, u64_at, untag,
+    tag, u32_at, u64_at, untag,
 };
+use crate::cache::key::hash_of_call;
 use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
 use crate::config::Config;
 use crate::device::DeviceIdentity;

@@ -6,13 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, MAX_DEVICES_BYTES, MAX_RECORD_BYTES, PLAIN_VERSION, VERSION,
-    hash_of_call, tag,
+    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, MAX_DEVICES_BYTES, MAX_RECORD_BYTES, PLAIN_VERSION, VERSION, tag,
 };
+use crate::cache::key::hash_of_call;
 use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
@@ -40,7 +41,7 @@ pub(in crate::cache) fn write_sorted(path: &Path, entries: &[impl Recorded]) -> 
 }
 
 /// What a record is made of.
-pub(in crate::cache) trait Recorded {
+pub(in crate::cache) trait Recorded: Sync {
     /// Operation.
     fn op_id(&self) -> &str;
     /// Call key.
@@ -169,7 +170,7 @@ fn write_parts(file: &mut File, entries: &[impl Recorded]) -> io::Result<Header>
     header.version = if supersedes { VERSION } else { PLAIN_VERSION };
     header.records.1 = out.offset - header.records.0;
 
-    slots.sort_unstable_by_key(|slot| (slot.hash, slot.tag));
+    slots.par_sort_unstable_by_key(|slot| (slot.hash, slot.tag));
     header.blocks = out.offset;
     let mut fences = Vec::new();
     for slots in slots.chunks(BLOCK_SLOTS) {
@@ -185,14 +186,50 @@ fn write_parts(file: &mut File, entries: &[impl Recorded]) -> io::Result<Header>
     Ok(header)
 }
 
-fn write_records<W: Write>(
+/// Entries whose records are made at a time, by one thread and by all.
+const SOME: usize = 1 << 12;
+const MANY: usize = 16 * SOME;
+
+/// Records that lie together.
+#[derive(Default)]
+struct Records {
+    bytes: Vec<u8>,
+    /// Their slots, with offsets in `bytes`.
+    slots: Vec<Slot>,
+    supersedes: bool,
+}
+
+/// Writes all records; while some are digested and written the next ones are made.
+fn write_records<W: Write + Send>(
     out: &mut Counted<W>,
     entries: &[impl Recorded],
     devices: &[&DeviceIdentity],
 ) -> io::Result<(Vec<Slot>, bool)> {
-    let mut slots = Vec::with_capacity(entries.len());
-    let mut record = Vec::new();
-    let mut supersedes = false;
+    let (mut all, mut supersedes) = (Vec::with_capacity(entries.len()), false);
+    let mut made: Vec<Records> = Vec::new();
+    // one turn more, which only writes
+    for turn in 0..=entries.len().div_ceil(MANY) {
+        let next = entries.get(turn * MANY..).unwrap_or_default();
+        let next = next.get(..MANY.min(next.len())).unwrap_or_default();
+        let write = || {
+            made.drain(..).try_for_each(|records| {
+                let begin = out.offset;
+                all.extend(records.slots.into_iter().map(|slot| Slot { offset: begin + slot.offset, ..slot }));
+                supersedes |= records.supersedes;
+                out.put(&records.bytes)
+            })
+        };
+        let make = || next.par_chunks(SOME).map(|entries| make_records(entries, devices)).collect();
+        let (written, more) = rayon::join(write, make);
+        written?;
+        let more: io::Result<Vec<Records>> = more;
+        made = more?;
+    }
+    Ok((all, supersedes))
+}
+
+fn make_records(entries: &[impl Recorded], devices: &[&DeviceIdentity]) -> io::Result<Records> {
+    let mut records = Records::default();
     let mut last: Option<(&DeviceIdentity, u32)> = None;
     for entry in entries {
         let identity = entry.device();
@@ -203,24 +240,25 @@ fn write_records<W: Write>(
         last = Some((identity, device));
         let tag = tag(device, entry.direction());
         let (op_id, call_key, config) = (entry.op_id(), entry.call_key(), entry.config());
-        record.clear();
-        record.extend([0; 4 * 6]);
-        record.extend(op_id.as_bytes());
-        record.extend(call_key.as_bytes());
-        record.extend(config.as_bytes());
-        let before = record.len();
-        supersedes |= entry.put_origin(&mut record)?;
-        let length = bounded(record.len(), MAX_RECORD_BYTES)?;
-        let lengths = [op_id.len(), call_key.len(), config.len(), record.len() - before];
+        let bytes = &mut records.bytes;
+        let begin = bytes.len();
+        bytes.extend([0; 4 * 6]);
+        bytes.extend(op_id.as_bytes());
+        bytes.extend(call_key.as_bytes());
+        bytes.extend(config.as_bytes());
+        let before = bytes.len();
+        records.supersedes |= entry.put_origin(bytes)?;
+        let length = bounded(bytes.len() - begin, MAX_RECORD_BYTES)?;
+        let lengths = [op_id.len(), call_key.len(), config.len(), bytes.len() - before];
         let numbers = lengths.map(|length| length as u32).into_iter().chain([tag]);
+        let record = bytes.get_mut(begin..).unwrap_or_default();
         for (place, number) in record.chunks_exact_mut(4).skip(1).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
         }
-        seal(&mut record);
-        slots.push(Slot { hash: hash_of_call(op_id, call_key), tag, length, offset: out.offset });
-        out.put(&record)?;
+        seal(record);
+        records.slots.push(Slot { hash: hash_of_call(op_id, call_key), tag, length, offset: begin as u64 });
     }
-    Ok((slots, supersedes))
+    Ok(records)
 }
 
 fn block(slots: &[Slot]) -> Vec<u8> {
