@@ -254,14 +254,41 @@ impl Snapshot {
         (block < self.header.fences.1).then(|| u64_at(&self.bytes, at as usize))
     }
 
+    /// The first fence that is not below a hash. Hashes are spread evenly, so that the place of one is nearly known; from there the
+    /// steps double until it lies between two of them, wherever it is.
+    fn first_fence_from(&self, hash: u64) -> u32 {
+        let count = self.header.fences.1;
+        let is_below = |at: u32| self.fence(at).is_some_and(|fence| fence < hash);
+        let guess = ((u128::from(hash) * u128::from(count)) >> 64) as u32;
+        let mut step: u32 = 1;
+        // everything before `low` is below the hash, nothing from `high` on is
+        let (mut low, mut high);
+        if is_below(guess) {
+            low = guess + 1;
+            while low < count && is_below(low.saturating_add(step).min(count - 1)) {
+                low = low.saturating_add(step).min(count - 1) + 1;
+                step = step.saturating_mul(2);
+            }
+            high = low.saturating_add(step).min(count);
+        } else {
+            high = count.min(guess);
+            while high > 0 && !is_below(high.saturating_sub(step)) {
+                high = high.saturating_sub(step);
+                step = step.saturating_mul(2);
+            }
+            low = high.saturating_sub(step);
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if is_below(middle) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
     /// Gives each slot of a hash to a closure until that says to stop.
     fn of_hash(&self, hash: u64, mut each: impl FnMut(Slot) -> Result<bool, StoreError>) -> Result<(), StoreError> {
         // the first block whose last slot may have the hash: the one before the first fence that is not below it
-        let (mut low, mut high) = (0, self.header.fences.1);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.fence(middle).is_some_and(|fence| fence < hash) { low = middle + 1 } else { high = middle }
-        }
+        let low = self.first_fence_from(hash);
         for block in low.saturating_sub(1)..self.header.fences.1 {
             if self.fence(block).is_some_and(|fence| fence > hash) {
                 break;
