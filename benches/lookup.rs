@@ -1,4 +1,5 @@
-//! What a look-up costs at run time: publishing a snapshot, opening it, the first config of a fresh process, hits.
+//! What a look-up costs at run time: publishing a snapshot, opening it, the first config of a fresh process, hits; and the same of
+//! a plain sled database that holds nothing but call keys and configs.
 //!
 //! `cargo bench --bench lookup [-- --entries N]`; `cargo bench --bench lookup -- --write FILE --entries N` only writes a
 //! snapshot, and beside it `FILE.json`, the same entries as ejkernel's persistent cache, for `benches/lookup.py`.
@@ -86,16 +87,51 @@ fn each(numbers: &[u64], mut call: impl FnMut(u64)) -> f64 {
     passes[3]
 }
 
+/// Memory of this process that no file backs, KiB.
+fn own_memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().trim_end_matches(" kB").to_owned()
+}
+
+/// A fresh process that looks one config up; what it prints.
+fn first(word: &str, path: &Path, count: u64) -> String {
+    let exe = std::env::current_exe().unwrap();
+    let done = Command::new(exe).arg(word).arg(path).args(["--entries", &count.to_string()]).output().unwrap();
+    assert!(done.status.success());
+    String::from_utf8(done.stdout).unwrap()
+}
+
+fn plain_sled(folder: &Path, all: &[(CacheKey, Arc<Entry>)], numbers: &[u64], few: &[u64]) {
+    let path = folder.join("plain");
+    let database = sled::open(&path).unwrap();
+    for (key, entry) in all {
+        database.insert(&key.call_key, entry.config.as_str()).unwrap();
+    }
+    database.flush().unwrap();
+    drop(database);
+    println!("process, sled    {}", repeated(11, || drop(first("--first-sled", &path, all.len() as u64))));
+    let database = sled::open(&path).unwrap();
+    let get = |number: u64| assert!(black_box(database.get(&all[number as usize].0.call_key).unwrap()).is_some());
+    println!("hit, sled        {:.0} ns; among 100 calls {:.0} ns", each(numbers, get), each(few, get));
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let after = |name: &str| words.iter().position(|word| word == name).and_then(|at| words.get(at + 1)).cloned();
     let count: u64 = after("--entries").map_or(100_000, |text| text.parse().unwrap());
+    if let Some(path) = after("--first-sled") {
+        let database = sled::open(path).unwrap();
+        assert!(database.get(call(count / 2)).unwrap().is_some());
+        return;
+    }
     if let Some(path) = after("--first") {
         // a fresh process: open, look up, leave
         let snapshot = Snapshot::open(Path::new(&path), Mapping::WhereLocal).unwrap();
         let place = snapshot.device(&device()).unwrap();
         let found = snapshot.get(place, OP, &call(count / 2), direction(count / 2)).unwrap().unwrap();
         assert!(found.config.contains("kv_blocksize"));
+        print!("{}", own_memory());
         return;
     }
     if let Some(path) = after("--write") {
@@ -117,12 +153,11 @@ fn main() {
     println!("publish          {}", repeated(5, || assert!(write_snapshot(&path, &all).is_ok())));
     println!("file             {:.1} MB", std::fs::metadata(&path).unwrap().len() as f64 / 1e6);
     println!("open             {}", repeated(51, || drop(Snapshot::open(&path, Mapping::WhereLocal).unwrap())));
-    let exe = std::env::current_exe().unwrap();
-    let first = || {
-        let done = Command::new(&exe).args(["--first"]).arg(&path).args(["--entries", &count.to_string()]).status();
-        assert!(done.unwrap().success());
-    };
-    println!("process to first {}", repeated(51, first));
+    println!("process to first {}", repeated(51, || drop(first("--first", &path, count))));
+    let small = folder.path().join("small.snapshot");
+    write_snapshot(&small, all.get(..all.len() / 100).unwrap()).unwrap();
+    let of_small = first("--first", &small, count / 100);
+    println!("its own memory   {} KiB; with a hundredth of the entries {of_small} KiB", first("--first", &path, count));
     println!("process, nothing {}", repeated(51, || assert!(Command::new("/bin/true").status().unwrap().success())));
 
     let snapshot = Snapshot::open(&path, Mapping::WhereLocal).unwrap();
@@ -144,6 +179,7 @@ fn main() {
         memory.put(key, entry).unwrap();
     }
     println!("hit, memory      {:.0} ns", each(&few, |n| drop(black_box(memory.get(&keys[n as usize]).unwrap()))));
+    plain_sled(folder.path(), &all, &numbers, &few);
     let verify = repeated(3, || snapshot.verify().unwrap());
     println!("verify           {verify}");
 }
