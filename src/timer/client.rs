@@ -71,8 +71,20 @@ pub struct WorkerCommand {
 impl WorkerCommand {
     /// A worker that `sh` understands: `python3 worker.py --fast`.
     pub fn shell(exe: impl Into<PathBuf>, command: &str) -> Self {
+        // the signal that a dead supervisor leaves reaches the shell alone: where it can, the command takes its place
+        let command = if is_plain(command) { format!("exec {command}") } else { command.to_owned() };
         Self { exe: exe.into(), command: vec!["sh".into(), "-c".into(), command.into()], environment: Vec::new() }
     }
+}
+
+/// Whether a command of the shell is one program with its arguments, for certain.
+fn is_plain(command: &str) -> bool {
+    let first = command.split_whitespace().next().unwrap_or_default();
+    // a path is no word of the shell's own, nor are these
+    let is_program = first.contains('/') || ["python", "python3"].contains(&first);
+    is_program
+        && !first.contains('=')
+        && !command.contains([';', '|', '&', '<', '>', '(', ')', '$', '`', '\\', '\n', '#'])
 }
 
 /// The beginning and the end of a worker's stderr: a plugin that dies of a flag prints its reason first and then
@@ -492,6 +504,18 @@ fn signal_name(number: i32) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn only_what_is_one_program_for_certain_replaces_its_shell() {
+        for plain in ["python3 worker.py --fast", "/opt/a/python 'a b.py' --x=1 \"q\"", "./worker"] {
+            assert!(super::is_plain(plain), "{plain}");
+        }
+        let others =
+            ["cd /x && ./w", "A=1 python3 w.py", "exec ./w", "./w | tee log", "./w; true", "(./w)", "./w > log"];
+        for other in others.into_iter().chain(["$HOME/w", "w 2>&1", "a/b() { w; }", "./w\n./v", "", "A=/x w"]) {
+            assert!(!super::is_plain(other), "{other}");
+        }
+    }
+
     use super::*;
 
     #[test]
