@@ -20,7 +20,7 @@ fn data(name: &str) -> PathBuf {
 }
 
 fn misbehaving(mode: &str) -> String {
-    format!("exec python3 {} {mode}", data("misbehaving_worker.py").display())
+    format!("python3 {} {mode}", data("misbehaving_worker.py").display())
 }
 
 fn limits() -> Limits {
@@ -295,6 +295,10 @@ fn nothing_is_left_when_the_tuner_is_killed() {
     assert!(wait_until(Duration::from_secs(20), || pids.exists()), "the worker hangs");
     let all = fs::read_to_string(&pids).unwrap();
     assert!(all.split_whitespace().all(is_alive), "{all}");
+    // no shell stands between, which would take the supervisor's last signal for itself
+    let supervisor = all.split_whitespace().nth(1).unwrap();
+    let words = fs::read_to_string(format!("/proc/{supervisor}/cmdline")).unwrap();
+    assert!(words.contains("\0worker\0exec\0"), "{words:?}");
     tuner.kill().unwrap();
     tuner.wait().unwrap();
     let gone = wait_until(Duration::from_secs(15), || !all.split_whitespace().any(is_alive));
