@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::key::head;
 use super::merge::is_superseding;
 use super::snapshot::{Recorded, entry_of, put_origin};
 use super::{CacheKey, Entry, Snapshot, SnapshotStore, StoreError};
@@ -101,15 +102,6 @@ fn rows_of_entries(entries: &[(CacheKey, Arc<Entry>)]) -> Vec<Row<'_>> {
         rows.reverse();
     }
     rows
-}
-
-/// The first eight bytes as a number that compares as they do; a missing one is less than any.
-fn head(text: &str) -> u64 {
-    let mut bytes = [0; 8];
-    for (place, byte) in bytes.iter_mut().zip(text.bytes()) {
-        *place = byte;
-    }
-    u64::from_be_bytes(bytes)
 }
 
 /// One entry, where it lies.

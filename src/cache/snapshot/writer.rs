@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::layout::{
     BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, MAX_DEVICES_BYTES, MAX_RECORD_BYTES, PLAIN_VERSION, VERSION, tag,
 };
-use crate::cache::key::hash_of_call;
+use crate::cache::key::{hash_of_call, head};
 use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
@@ -26,13 +26,28 @@ use crate::label::Direction;
 pub fn write_snapshot(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<Digest, StoreError> {
     let mut sorted: Vec<&(CacheKey, Arc<Entry>)> = entries.iter().collect();
     if !sorted.is_sorted_by(|a, b| a.0 < b.0) {
-        // stable, thus the last of equal keys stays last, and only it is kept
-        sorted.sort_by(|a, b| a.0.cmp(&b.0));
+        sort_by_key(&mut sorted);
+        // of equal keys the last one stays
         sorted.reverse();
         sorted.dedup_by(|a, b| a.0 == b.0);
         sorted.reverse();
     }
     write_sorted(path, &sorted)
+}
+
+/// Sorts by key, stably. What mostly decides stands beside each entry: keys of a large cache lie all over the memory.
+fn sort_by_key(entries: &mut [&(CacheKey, Arc<Entry>)]) {
+    let mut operations: Vec<&str> = entries.iter().map(|entry| entry.0.op_id.as_str()).collect();
+    operations.par_sort_unstable();
+    operations.dedup();
+    let mut headed: Vec<_> = entries
+        .par_iter()
+        .map(|entry| (operations.binary_search(&entry.0.op_id.as_str()), head(&entry.0.call_key), *entry))
+        .collect();
+    headed.par_sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| a.2.0.cmp(&b.2.0)));
+    for (place, (_, _, entry)) in entries.iter_mut().zip(headed) {
+        *place = entry;
+    }
 }
 
 /// The same of what is in the keys' order already, each key once.
