@@ -126,15 +126,6 @@ fn whole(place: &Place) -> BTreeMap<String, Value> {
     entries
 }
 
-/// Whether the program merges caches; what needs it is left out otherwise, and said.
-fn merges(place: &Place) -> bool {
-    let known = run(&place.path("none"), &["cache", "merge", "--help"]).code == 0;
-    if !known {
-        eprintln!("skipped: this program has no `cache merge`");
-    }
-    known
-}
-
 #[test]
 fn parts_side_by_side_decide_together_what_one_process_decides() {
     let place = Place::new();
@@ -159,12 +150,9 @@ fn parts_side_by_side_decide_together_what_one_process_decides() {
             assert!(talk.contains("nothing was measured") || talk.contains("nothing new"), "{talk}");
         }
     }
-    let out = run(&place.path("none"), &["cache", "merge", "--help"]);
-    if out.code == 0 {
-        let merge = "examples/fleet/merge-parts.sh 4 merged.json";
-        all_at_once(vec![place.shell(merge, &example_variables())]);
-        assert_eq!(place.entries_of_file("merged.json"), whole);
-    }
+    let merge = "examples/fleet/merge-parts.sh 4 merged.json";
+    all_at_once(vec![place.shell(merge, &example_variables())]);
+    assert_eq!(place.entries_of_file("merged.json"), whole);
     // a part that never ran is no part of what is published
     fs::remove_dir_all(place.path("caches/part-2-of-4")).unwrap();
     let output = place.shell("examples/fleet/merge-parts.sh 4 other.json", &example_variables()).output().unwrap();
@@ -279,9 +267,6 @@ echo "$id"
 #[test]
 fn the_slurm_recipe_runs_its_parts_and_merges_them() {
     let place = Place::new();
-    if !merges(&place) {
-        return;
-    }
     let whole = whole(&place);
     place.program("sbatch", SBATCH);
     let mut own = example_variables();
@@ -341,10 +326,8 @@ fn the_kubernetes_recipe_runs_its_indexes_and_merges_them() {
     let whole = whole(&place);
     let caches = (0..completions).map(|index| format!("shared/caches/part-{index}-of-{completions}"));
     assert_eq!(caches.flat_map(|cache| place.entries(&cache)).collect::<BTreeMap<_, _>>(), whole);
-    if merges(&place) {
-        all_at_once(vec![container(&place, &merge, None)]);
-        assert_eq!(place.entries_of_file("shared/best.json"), whole);
-    }
+    all_at_once(vec![container(&place, &merge, None)]);
+    assert_eq!(place.entries_of_file("shared/best.json"), whole);
 
     place.program("kubectl", "echo \"$*\" >>kubectl.log");
     all_at_once(vec![place.shell("examples/fleet/kubernetes-run.sh", &BTreeMap::new())]);
@@ -420,9 +403,6 @@ fn the_github_recipe_tunes_a_matrix_merges_it_and_gates_a_pull_request() {
         }
     }
     assert_eq!(everything.len(), 4 * devices.len(), "four operations on each device");
-    if !merges(&merger) {
-        return;
-    }
     let [merge] = steps(&jobs["merge"], &BTreeMap::new()).try_into().unwrap();
     all_at_once(vec![merger.shell(&merge, &environment)]);
     assert_eq!(merger.entries_of_file(&environment["TUNED"]), everything);
