@@ -410,3 +410,31 @@ fn coverage_tells_which_labels_have_a_config() {
     assert_eq!(nobody.code, NOTHING_MATCHED);
     assert!(nobody.fault().contains("`H200`"), "{}", nobody.fault());
 }
+
+#[test]
+fn verify_asks_for_a_signature_where_a_key_is_given() {
+    let place = Place::new();
+    let lines = place.lines("a.jsonl", &[line("H200", "k", 64, 20, 1000)]);
+    let (snapshot, copy) = (place.text("a.snapshot"), place.text("copy.snapshot"));
+    assert_eq!(place.cache(&["merge", &lines, "-o", &snapshot]).code, 0);
+    let (own, other) = (place.text("own"), place.text("other"));
+    for key in [&own, &other] {
+        assert_eq!(place.cache(&["keygen", key]).code, 0);
+    }
+    let (own_public, other_public) = (format!("{own}.pub"), format!("{other}.pub"));
+    let unsigned = place.cache(&["verify", &snapshot, "--key", &own_public]);
+    assert!(unsigned.code == BAD_INPUT && unsigned.stdout.contains("problem: "), "{}", unsigned.stdout);
+
+    assert_eq!(place.cache(&["sign", &snapshot, "--key", &own]).code, 0);
+    let signed = place.cache(&["verify", &snapshot, "--key", &own_public]);
+    assert!(signed.code == 0 && signed.stdout.contains("note: signed by "), "{}{}", signed.stdout, signed.stderr);
+    assert_eq!(place.cache(&["verify", &snapshot, "--key", &other_public]).code, BAD_INPUT);
+    assert_eq!(place.cache(&["verify", &lines, "--key", &own_public]).code, BAD_INPUT, "text bears no signature");
+
+    // another snapshot with this one's signature
+    let more = place.lines("b.jsonl", &[line("H200", "k", 128, 20, 2000)]);
+    assert_eq!(place.cache(&["merge", &more, "-o", &copy]).code, 0);
+    fs::copy(format!("{snapshot}.sig"), format!("{copy}.sig")).unwrap();
+    let forged = place.cache(&["verify", &copy, "--key", &own_public]);
+    assert!(forged.code == BAD_INPUT && forged.stderr.contains("copy.snapshot"), "{}", forged.stderr);
+}
