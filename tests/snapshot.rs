@@ -213,3 +213,15 @@ fn a_refresh_shows_what_was_published_since() {
         assert_eq!(found(&cache, &one).unwrap().0, entry(10));
     }
 }
+
+#[test]
+fn a_file_larger_than_any_snapshot_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("huge.snapshot");
+    // without a byte on the disk
+    std::fs::File::create(&path).unwrap().set_len((1 << 34) + 1).unwrap();
+    for mapping in [Mapping::Never, Mapping::WhereLocal] {
+        let error = Snapshot::open(&path, mapping).unwrap_err().to_string();
+        assert!(error.contains("17179869185 bytes, where at most 17179869184 are allowed"), "{error}");
+    }
+}

@@ -14,6 +14,8 @@ pub(super) const BLOCK_BYTES: usize = 512;
 pub(super) const SLOT_BYTES: usize = 24;
 pub(super) const BLOCK_SLOTS: usize = (BLOCK_BYTES - 8) / SLOT_BYTES;
 pub(super) const RECORD_HEAD_BYTES: usize = 24;
+/// Longest file; where it cannot be mapped it is read into memory.
+pub(super) const MAX_FILE_BYTES: u64 = 1 << 34;
 /// Longest record; what a tuner writes has some hundred bytes.
 pub(super) const MAX_RECORD_BYTES: u64 = 1 << 26;
 /// Longest list of devices, as JSON.

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, MAGIC, PLAIN_VERSION, RECORD_HEAD_BYTES, SLOT_BYTES,
-    tag, u32_at, u64_at, untag,
+    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, MAGIC, MAX_FILE_BYTES, PLAIN_VERSION,
+    RECORD_HEAD_BYTES, SLOT_BYTES, tag, u32_at, u64_at, untag,
 };
 use crate::cache::key::hash_of_call;
 use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
@@ -64,7 +64,8 @@ impl Snapshot {
     /// # Errors
     /// Where it cannot be read, is no snapshot, is of a later version, or is damaged.
     pub fn open(path: &Path, mapping: Mapping) -> Result<Self, StoreError> {
-        let bytes = MappedFile::open(path, mapping, u64::MAX).map_err(StoreError::io("open the snapshot", path))?;
+        let bytes =
+            MappedFile::open(path, mapping, MAX_FILE_BYTES).map_err(StoreError::io("open the snapshot", path))?;
         let damaged = |what: &str| StoreError::Snapshot { path: path.to_owned(), what: what.to_owned() };
         let header = Header::read(&bytes).map_err(|error| match error {
             HeaderError::Foreign => damaged("it is no snapshot"),
