@@ -11,6 +11,7 @@ pub(crate) fn remedy(error: &Error) -> &'static str {
             "; free space or choose another folder"
         }
         (ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied, _) => "; choose another folder",
+        (ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory, _) => "; check the path",
         (_, Some(Errno::MFILE | Errno::NFILE)) => "; allow more open files (`ulimit -n`)",
         _ => "",
     }
@@ -26,6 +27,7 @@ mod tests {
         assert!([Errno::NOSPC, Errno::DQUOT, Errno::FBIG].map(of).iter().all(|next| next.contains("free space")));
         assert!([Errno::ROFS, Errno::ACCESS].map(of).iter().all(|next| *next == "; choose another folder"));
         assert!(of(Errno::MFILE).contains("ulimit"));
+        assert!([Errno::NOENT, Errno::NOTDIR, Errno::ISDIR].map(of).iter().all(|next| *next == "; check the path"));
         assert_eq!(of(Errno::IO), "");
     }
 }

@@ -438,3 +438,25 @@ fn verify_asks_for_a_signature_where_a_key_is_given() {
     let forged = place.cache(&["verify", &copy, "--key", &own_public]);
     assert!(forged.code == BAD_INPUT && forged.stderr.contains("copy.snapshot"), "{}", forged.stderr);
 }
+
+#[test]
+fn a_path_that_leads_nowhere_is_said_in_one_line_and_nothing_is_written() {
+    let place = Place::new();
+    let (good, none) = (place.lines("a.jsonl", &[line("H200", "k", 64, 20, 1000)]), place.text("none"));
+    let out = place.text("out.snapshot");
+    for words in [
+        vec!["merge", &good, &none, "-o", &out],
+        vec!["diff", &good, &none],
+        vec!["sign", &none, "--key", &none],
+        vec!["verify", &good, "--key", &none],
+        vec!["import", "--format", "jsonl", &none],
+    ] {
+        let run = place.cache(&words);
+        assert_eq!(run.code, BAD_INPUT, "{words:?}: {}", run.stderr);
+        let one_line = run.stderr.lines().count() == 1;
+        assert!(one_line && run.stderr.contains(&none) && run.stderr.contains("check the path"), "{}", run.stderr);
+    }
+    assert!(!Path::new(&out).exists());
+    let verified = place.cache(&["verify", &none]);
+    assert!(verified.code == BAD_INPUT && verified.stdout.contains("unreadable"), "{}", verified.stdout);
+}

@@ -138,11 +138,14 @@ fn what_is_no_snapshot_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.snapshot");
     let message = || open(&path).unwrap_err().to_string();
-    assert!(message().contains("a.snapshot") && message().contains("No such file"), "{}", message());
+    assert!(message().contains("a.snapshot") && message().ends_with("; check the path"), "{}", message());
     fs::write(&path, "{\"schema\":1}").unwrap();
     assert!(message().contains("it is no snapshot"), "{}", message());
     write_snapshot(&path, &entries(3)).unwrap();
     let mut bytes = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, &bytes[..100]).unwrap();
+    assert!(message().contains("it ends inside its header"), "{}", message());
     bytes[8] = 3;
     fs::remove_file(&path).unwrap();
     fs::write(&path, bytes).unwrap();

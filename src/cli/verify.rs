@@ -42,9 +42,13 @@ pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         Format::Table => {
             let mut grid = Grid::new(&["path", "kind", ">entries", "state"]);
             for Verified { path, kind, entries, problems, notes } in &found {
+                let state = match (kind, problems.as_slice()) {
+                    (_, []) => "good",
+                    (None, _) => "unreadable",
+                    (Some(_), _) => "damaged",
+                };
                 let kind =
                     kind.map_or_else(|| "—".to_owned(), |kind| json!(kind).as_str().unwrap_or_default().to_owned());
-                let state = if problems.is_empty() { "good" } else { "damaged" };
                 grid.row([path.display().to_string(), kind, entries.to_string(), state.to_owned()]);
                 problems.iter().for_each(|problem| grid.line(&format!("problem: {problem}")));
                 notes.iter().for_each(|note| grid.line(&format!("note: {note}")));
@@ -58,7 +62,8 @@ pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     out.flush()?;
     let damaged =
         found.iter().filter(|found| !found.problems.is_empty()).map(|found| format!("`{}`", found.path.display()));
-    Err(Fault::input(format!("not what was written: {}", damaged.collect::<Vec<_>>().join(", "))))
+    let damaged = damaged.collect::<Vec<_>>().join(", ");
+    Err(Fault::input(format!("unreadable or not what was written: {damaged}; the problems are listed on stdout")))
 }
 
 /// A snapshot's signature, beside it; what else there is bears none, and is no snapshot that somebody vouches for.

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cache::StoreError;
+use crate::remedy::remedy;
 use crate::signature::SignatureError;
 
 /// Why a remote cache cannot be loaded or published to. URLs are without user, password and query.
@@ -43,7 +44,7 @@ pub enum RemoteError {
         reason: String,
     },
     /// The store does not answer, or not sensibly.
-    #[error("cannot reach `{name}` of `{url}`: {reason}")]
+    #[error("cannot reach `{name}` of `{url}`: {reason}; check the address, or try again when it is there")]
     Away {
         /// The URL.
         url: String,
@@ -105,7 +106,7 @@ pub enum RemoteError {
     #[error("{0}")]
     Store(#[from] StoreError),
     /// A file of this machine.
-    #[error("cannot {action} `{path}`: {source}", path = path.display())]
+    #[error("cannot {action} `{path}`: {source}{next}", path = path.display(), next = remedy(source))]
     Io {
         /// What was tried.
         action: &'static str,

@@ -3,12 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::remedy::remedy;
+
 /// What is wrong with a key or a signature.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
     /// A file cannot be read or written.
-    #[error("cannot {action} `{path}`: {source}", path = path.display())]
+    #[error("cannot {action} `{path}`: {source}{next}", path = path.display(), next = remedy(source))]
     Io {
         /// What was tried.
         action: &'static str,

@@ -4,13 +4,14 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::device::DeviceIdentity;
+use crate::remedy::remedy;
 
 /// Why entries cannot be handed over.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExchangeError {
     /// A file cannot be read or written.
-    #[error("cannot {action} `{path}`: {source}", path = path.display())]
+    #[error("cannot {action} `{path}`: {source}{next}", path = path.display(), next = remedy(source))]
     Io {
         /// What was tried.
         action: &'static str,

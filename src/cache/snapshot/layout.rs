@@ -77,12 +77,12 @@ impl Header {
     /// The header of a file that is this long, or what is wrong with it.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, HeaderError> {
         let wrong = |what: &str| HeaderError::Damaged(what.to_owned());
-        let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else {
-            return Err(HeaderError::Foreign);
-        };
-        if head.first_chunk() != Some(&MAGIC) {
+        if bytes.first_chunk() != Some(&MAGIC) {
             return Err(HeaderError::Foreign);
         }
+        let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err(wrong("it ends inside its header"));
+        };
         let version = u32_at(head, 8);
         if version > VERSION {
             return Err(HeaderError::Newer(version));
