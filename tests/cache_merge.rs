@@ -326,40 +326,53 @@ proptest! {
 }
 
 #[test]
-fn what_is_new_in_a_file_raises_its_version_and_nothing_else_does() {
+fn the_header_says_whether_any_entry_supersedes_others() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.snapshot");
-    let version = |entries: &[Arc<Entry>]| {
-        merge(&caches(entries)).unwrap().write_snapshot(&path).unwrap();
-        fs::read(&path).unwrap()[8]
+    let flags = |path: &Path| {
+        let bytes = fs::read(path).unwrap();
+        assert_eq!(bytes[8..12], 3_u32.to_le_bytes(), "the version");
+        u64::from_le_bytes(bytes[88..96].try_into().unwrap())
     };
-    assert_eq!(version(&[PLAIN.entry()]), 1);
-    assert_eq!(version(&[PLAIN.entry(), by_hand(3)]), 1);
-    assert_eq!(version(&[PLAIN.entry(), Decision { config: 2, ..PLAIN }.entry()]), 2);
+    let of_merged = |entries: &[Arc<Entry>]| {
+        merge(&caches(entries)).unwrap().write_snapshot(&path).unwrap();
+        flags(&path)
+    };
+    assert_eq!(of_merged(&[PLAIN.entry()]), 0);
+    assert_eq!(of_merged(&[PLAIN.entry(), by_hand(3)]), 0);
+    assert_eq!(of_merged(&[PLAIN.entry(), Decision { config: 2, ..PLAIN }.entry()]), 1);
     // a parameter of that name is no superseded decision
     let mut named = PLAIN.provenance();
     named["baseline"] = json!({"superseded": []});
     let named = entry(json!({"config": {"block": 1}, "provenance": named}));
     let both = vec![(key("a", 1), Arc::clone(&named)), (key("k", 1), merged(&[PLAIN.entry(), by_hand(3)]))];
     write_snapshot(&path, &both).unwrap();
-    assert_eq!(fs::read(&path).unwrap()[8], 1);
+    assert_eq!(flags(&path), 0);
 }
 
-/// A file of version 1 that a program wrote before there was version 2.
+/// Files that a program wrote before there was a later version.
 #[test]
-fn a_snapshot_of_version_1_is_read_and_merged() {
+fn snapshots_of_earlier_versions_are_read_and_merged() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cache");
-    let snapshot = Snapshot::open(&data.join("version-1.snapshot"), Mapping::WhereLocal).unwrap();
-    snapshot.verify().unwrap();
-    let old = Cached::of_snapshot(snapshot);
-    let said = import_json(&data.join("version-1.jsonl")).unwrap();
-    assert_eq!(old.to_entries().unwrap(), said);
-    assert!(said.len() > 1);
-    let both = [old, Cached::Entries(said.clone())];
     let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out.snapshot");
-    merge(&both).unwrap().write_snapshot(&out).unwrap();
-    assert_eq!(fs::read(&out).unwrap(), fs::read(data.join("version-1.snapshot")).unwrap(), "byte for byte");
+    for version in [1, 2] {
+        let path = data.join(format!("version-{version}.snapshot"));
+        assert_eq!(fs::read(&path).unwrap()[8], version);
+        let snapshot = Snapshot::open(&path, Mapping::WhereLocal).unwrap();
+        snapshot.verify().unwrap();
+        let old = Cached::of_snapshot(snapshot);
+        let said = import_json(&data.join(format!("version-{version}.jsonl"))).unwrap();
+        assert_eq!(old.to_entries().unwrap(), said);
+        assert_eq!(
+            said.iter().filter(|(_, entry)| !entry.superseded.is_empty()).count(),
+            if version == 2 { 2 } else { 0 }
+        );
+        let out = folder.path().join("out.snapshot");
+        merge(&[old, Cached::Entries(said.clone())]).unwrap().write_snapshot(&out).unwrap();
+        let new = Snapshot::open(&out, Mapping::WhereLocal).unwrap();
+        new.verify().unwrap();
+        assert_eq!(Cached::of_snapshot(new).to_entries().unwrap(), said);
+    }
 }
 
 #[test]

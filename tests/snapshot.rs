@@ -133,6 +133,28 @@ fn every_flipped_bit_is_noticed_and_never_gives_another_config() {
     }
 }
 
+/// An origin that is damaged hides no config, and is not believed.
+#[test]
+fn a_damaged_origin_leaves_the_config_readable() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.snapshot");
+    let text =
+        r#"{"config":{"block":1},"peer":{"format":"other","records":[{"place":0,"key":"k","value":"as it was"}]}}"#;
+    let with_origin: Entry = serde_json::from_str(text).unwrap();
+    let key = key(0, 0, 0, false);
+    write_snapshot(&path, &[(key.clone(), Arc::new(with_origin))]).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.windows(9).position(|part| part == b"as it was").unwrap();
+    bytes[at] = b'A';
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, bytes).unwrap();
+    let store = SnapshotStore::new(open(&path).unwrap());
+    let record = store.snapshot().get(0, &key.op_id, &key.call_key, key.direction).unwrap().unwrap();
+    assert_eq!((record.config, record.origin()), (r#"{"block":1}"#, None));
+    assert!(store.get(&key).unwrap_err().to_string().contains("a.snapshot"));
+    assert!(store.snapshot().verify().unwrap_err().to_string().contains("the record at byte"));
+}
+
 #[test]
 fn what_is_no_snapshot_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -146,10 +168,10 @@ fn what_is_no_snapshot_is_refused_by_name() {
     fs::remove_file(&path).unwrap();
     fs::write(&path, &bytes[..100]).unwrap();
     assert!(message().contains("it ends inside its header"), "{}", message());
-    bytes[8] = 3;
+    bytes[8] = 4;
     fs::remove_file(&path).unwrap();
     fs::write(&path, bytes).unwrap();
-    assert!(message().contains("version 3") && message().contains("newer autotune-lowered"), "{}", message());
+    assert!(message().contains("version 4") && message().contains("newer autotune-lowered"), "{}", message());
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     assert!(message().contains("not a regular file"), "{}", message());

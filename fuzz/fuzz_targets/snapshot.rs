@@ -14,9 +14,12 @@ fn number(bytes: &[u8], at: usize) -> usize {
 fn seal(bytes: &mut [u8]) {
     let length = bytes.len();
     bytes[..8].copy_from_slice(b"\x89ATLSNP\n");
-    bytes[8..16].copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+    // any version that there is, and none
+    bytes[8] %= 5;
+    bytes[9..16].fill(0);
     bytes[16..24].copy_from_slice(&(length as u64).to_le_bytes());
-    bytes[88..96].fill(0);
+    bytes[88] = u8::from(bytes[8] == 3 && bytes[88] & 1 == 1);
+    bytes[89..96].fill(0);
     for (at, unit) in [(32, 1), (48, 8)] {
         let (offset, count) = (number(bytes, at), u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()));
         let end = offset.saturating_add(count as usize * unit);

@@ -63,6 +63,7 @@ fn rows_of_snapshot(snapshot: &Snapshot) -> Result<Vec<Row<'_>>, StoreError> {
     let mut rows: Vec<Row<'_>> = Vec::new();
     for record in snapshot.records() {
         let record = record?;
+        let origin = record.origin().ok_or_else(|| damaged("a record's origin is not what was written"))?;
         let row = Row {
             // neighbours share theirs: comparisons then touch few places of a large file
             op_id: rows.last().map(|last| last.op_id).filter(|last| *last == record.op_id).unwrap_or(record.op_id),
@@ -71,7 +72,7 @@ fn rows_of_snapshot(snapshot: &Snapshot) -> Result<Vec<Row<'_>>, StoreError> {
             direction: record.direction,
             device: record.device,
             config: record.config,
-            origin: Origin::Text { text: record.origin, snapshot },
+            origin: Origin::Text { text: origin, snapshot },
         };
         if rows.last().is_some_and(|last| last.compare_keys(&row) != Ordering::Less) {
             return Err(damaged("its records are not in their order"));

@@ -17,6 +17,9 @@ const MAX_WITHOUT_TIME: usize = 3;
 /// Rounds that cut a candidate off; in fewer ones it must be slower by a power of the multiple.
 const CUT_OFF_ROUNDS: usize = 3;
 
+/// What another process's turn on a core may add to a sample, in nanoseconds: below, one round cuts nobody off.
+const TURN_NS: f64 = 20e6;
+
 /// Why a candidate is measured no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -130,7 +133,11 @@ fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Opt
     let cut_off = field.rules.cut_off.max(1.0).ln();
     // one or two rounds may have been disturbed, but not by so much
     let limit = cut_off * CUT_OFF_ROUNDS.saturating_sub(differences.len() - 1).max(1) as f64;
-    if differences.iter().all(|difference| *difference > limit) {
+    let may_be_a_turn = || {
+        let mut times = field.seen.iter().filter_map(|round| round.sample_ns(candidate));
+        differences.len() == 1 && times.all(|ns| ns < TURN_NS)
+    };
+    if differences.iter().all(|difference| *difference > limit) && !may_be_a_turn() {
         return Some(DropReason::CutOff);
     }
     let others = field.competing.saturating_sub(1).max(1) as f64;

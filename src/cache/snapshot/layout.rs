@@ -3,17 +3,21 @@
 use crate::label::Direction;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89ATLSNP\n";
-/// The newest version that is read.
-pub(super) const VERSION: u32 = 2;
-/// What files have whose entries supersede none.
-pub(super) const PLAIN_VERSION: u32 = 1;
+/// What is written, and the newest version that is read.
+pub(super) const VERSION: u32 = 3;
+/// The first version; its entries supersede none.
+pub(super) const FIRST_VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 128;
 /// The header's part that its digest covers.
 pub(super) const DIGESTED_BYTES: usize = 96;
 pub(super) const BLOCK_BYTES: usize = 512;
 pub(super) const SLOT_BYTES: usize = 24;
 pub(super) const BLOCK_SLOTS: usize = (BLOCK_BYTES - 8) / SLOT_BYTES;
-pub(super) const RECORD_HEAD_BYTES: usize = 24;
+/// What comes before a record's texts; since version 3 the CRC of its origin too.
+pub(super) const RECORD_HEAD_BYTES: usize = 28;
+pub(super) const OLD_RECORD_HEAD_BYTES: usize = 24;
+/// A flag of the header: some entry supersedes other decisions.
+const SUPERSEDES: u64 = 1;
 /// Longest file; where it cannot be mapped it is read into memory.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 34;
 /// Longest record; what a tuner writes has some hundred bytes.
@@ -31,6 +35,7 @@ pub(super) struct Header {
     pub(super) fences: (u64, u32, u32),
     pub(super) blocks: u64,
     pub(super) records: (u64, u64),
+    pub(super) supersedes: bool,
     pub(super) digest: [u8; 32],
 }
 
@@ -55,6 +60,9 @@ impl Header {
         put(64, &self.blocks.to_le_bytes());
         put(72, &self.records.0.to_le_bytes());
         put(80, &self.records.1.to_le_bytes());
+        // version 2 says it by its number
+        let flags = if self.supersedes && self.version >= VERSION { SUPERSEDES } else { 0 };
+        put(88, &flags.to_le_bytes());
         put(DIGESTED_BYTES, &self.digest);
         bytes
     }
@@ -64,6 +72,11 @@ impl Header {
         let mut part = [0; DIGESTED_BYTES];
         part.copy_from_slice(self.unsealed().split_at(DIGESTED_BYTES).0);
         part
+    }
+
+    /// Length of what comes before a record's texts.
+    pub(super) fn record_head_bytes(&self) -> usize {
+        if self.version >= VERSION { RECORD_HEAD_BYTES } else { OLD_RECORD_HEAD_BYTES }
     }
 
     /// The header's bytes.
@@ -87,7 +100,7 @@ impl Header {
         if version > VERSION {
             return Err(HeaderError::Newer(version));
         }
-        if version < PLAIN_VERSION {
+        if version < FIRST_VERSION {
             return Err(wrong("its version is none that was written"));
         }
         let header = Self {
@@ -98,6 +111,7 @@ impl Header {
             fences: (u64_at(head, 48), u32_at(head, 56), u32_at(head, 60)),
             blocks: u64_at(head, 64),
             records: (u64_at(head, 72), u64_at(head, 80)),
+            supersedes: version == 2 || u64_at(head, 88) == SUPERSEDES,
             digest: head.last_chunk().copied().unwrap_or_default(),
         };
         // the same bytes again: checks the checksum and that what is to be zero is

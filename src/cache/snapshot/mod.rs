@@ -1,6 +1,6 @@
 //! Snapshots: one immutable file of best configs that any number of processes map at once, without a lock.
 //!
-//! # The file, versions 1 and 2
+//! # The file, version 3
 //!
 //! Numbers are unsigned and little-endian. CRC is CRC-32 (IEEE 802.3). A file is written under a temporary name, synced,
 //! renamed, and never changed again; equal entries make equal bytes.
@@ -10,7 +10,7 @@
 //! | at | size | what |
 //! | --- | --- | --- |
 //! | 0 | 8 | `89 41 54 4c 53 4e 50 0a` |
-//! | 8 | 4 | version: 2 where an origin has `superseded`, else 1. A larger one is refused by name |
+//! | 8 | 4 | version. A larger one is refused by name |
 //! | 12 | 4 | CRC of the 128 bytes with these four as zero |
 //! | 16 | 8 | length of the file |
 //! | 24 | 8 | number of entries |
@@ -18,7 +18,7 @@
 //! | 48 | 8, 4, 4 | fences: offset, number of blocks, CRC |
 //! | 64 | 8 | offset of the blocks |
 //! | 72 | 8, 8 | records: offset, length |
-//! | 88 | 8 | zero |
+//! | 88 | 8 | 1 where an origin has `superseded`, else 0 |
 //! | 96 | 32 | digest: SHA-256 of the bytes from 128 to the end, then of bytes 0 to 96 with the CRC as zero |
 //!
 //! *Devices*: a JSON array of device identities, sorted. *Records*: one after the other, in the order of the
@@ -26,15 +26,19 @@
 //!
 //! | at | size | what |
 //! | --- | --- | --- |
-//! | 0 | 4 | CRC of the rest of the record |
+//! | 0 | 4 | CRC of what follows up to the origin |
 //! | 4 | 4, 4, 4, 4 | lengths of operation, call key, config, origin |
 //! | 20 | 4 | tag: twice the device's place among the devices, one more for `forward-vjp` |
-//! | 24 | | operation, call key, config (canonical JSON), origin (JSON, or nothing), each as UTF-8 |
+//! | 24 | 4 | CRC of the origin |
+//! | 28 | | operation, call key, config (canonical JSON), origin (JSON, or nothing), each as UTF-8 |
 //!
 //! The origin is a JSON object with `provenance`, where the entry was decided here, and `peer`, where it was imported from
-//! another tool that wants its own record back. In version 2 also `superseded`: decisions of the same call that a
-//! [merge](crate::cache::merge) did not follow, each with `config`, `provenance` and `peer`. A program that reads version 1 alone takes no
-//! origin with a member that it does not know.
+//! another tool that wants its own record back. Also `superseded`, where there are any: decisions of the same call that a
+//! [merge](crate::cache::merge) did not follow, each with `config`, `provenance` and `peer`. It has a CRC of its own, since who wants a
+//! config need not touch what is twice as long.
+//!
+//! Versions 1 and 2 are read as well. Their records have one CRC, at 0, of all the rest, and none at 24: the texts begin there. The header has zero at
+//! 88; where an origin has `superseded` the version is 2, else 1.
 //!
 //! *Blocks*, the index: each 512 bytes: the CRC of the other 508, the number of slots in use (2 bytes), two zero bytes, and
 //! 21 slots of 24 bytes: hash (8), the record's offset (8) and length (4), tag (4). Slots are sorted by hash, then tag,

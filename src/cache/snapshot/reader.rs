@@ -9,8 +9,8 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, MAGIC, MAX_FILE_BYTES, PLAIN_VERSION,
-    RECORD_HEAD_BYTES, SLOT_BYTES, tag, u32_at, u64_at, untag,
+    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, MAGIC, MAX_FILE_BYTES, SLOT_BYTES, VERSION, tag,
+    u32_at, u64_at, untag,
 };
 use crate::cache::key::hash_of_call;
 use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
@@ -42,9 +42,9 @@ pub struct SnapshotRecord<'a> {
     pub direction: Direction,
     /// The config as canonical JSON.
     pub config: &'a str,
-    /// Its provenance and what another tool's file said of it, as the members of a JSON object; empty where there is
-    /// neither.
-    pub origin: &'a str,
+    origin: &'a [u8],
+    /// Where nobody checked the origin yet.
+    origin_crc: Option<u32>,
 }
 
 #[derive(Clone, Copy)]
@@ -114,7 +114,7 @@ impl Snapshot {
 
     /// Whether an entry may supersede other decisions.
     pub(in crate::cache) fn supersedes(&self) -> bool {
-        self.header.version > PLAIN_VERSION
+        self.header.supersedes
     }
 
     /// Number of entries.
@@ -232,7 +232,9 @@ impl Snapshot {
         let mut records = Vec::new();
         let mut offset = self.header.records.0;
         for record in self.records() {
-            record?;
+            if record?.origin().is_none() {
+                return Err(self.damaged(format!("the record at byte {offset} is not what was written")));
+            }
             let length = self.record_length(offset)?;
             records.push((offset, length));
             offset += u64::from(length);
@@ -326,10 +328,10 @@ impl Snapshot {
     }
 
     fn record_length(&self, offset: u64) -> Result<u32, StoreError> {
-        let head = part(&self.bytes, offset, RECORD_HEAD_BYTES as u64);
-        let length = head.map(|head| {
+        let head_bytes = self.header.record_head_bytes() as u64;
+        let length = part(&self.bytes, offset, head_bytes).map(|head| {
             let parts: u64 = [4, 8, 12, 16].map(|at| u64::from(u32_at(head, at))).iter().sum();
-            RECORD_HEAD_BYTES as u64 + parts
+            head_bytes + parts
         });
         length
             .and_then(|length| u32::try_from(length).ok())
@@ -347,7 +349,10 @@ impl Snapshot {
         if offset < start || end > start + all {
             return None;
         }
-        let mut rest = sealed(part(&self.bytes, offset, u64::from(length))?)?;
+        let bytes = part(&self.bytes, offset, u64::from(length))?;
+        let has_own_crc = self.header.version >= VERSION;
+        let (record, origin) = bytes.split_at_checked(bytes.len().checked_sub(u32_at(bytes, 16) as usize)?)?;
+        let mut rest = sealed(if has_own_crc { record } else { bytes })?;
         let mut number = || {
             let (bytes, after) = rest.split_first_chunk()?;
             rest = after;
@@ -355,21 +360,22 @@ impl Snapshot {
         };
         let lengths = [number()?, number()?, number()?, number()?];
         let tag = number()?;
+        let origin_crc = if has_own_crc { Some(number()?) } else { None };
         let mut text = |length: u32| {
             let (text, after) = rest.split_at_checked(length as usize)?;
             rest = after;
             std::str::from_utf8(text).ok()
         };
-        let [op_id, call_key, config, origin] =
-            [text(lengths[0])?, text(lengths[1])?, text(lengths[2])?, text(lengths[3])?];
+        let [op_id, call_key, config] = [text(lengths[0])?, text(lengths[1])?, text(lengths[2])?];
+        let left = if has_own_crc { 0 } else { origin.len() };
         let (device, direction) = untag(tag);
         let device = self.devices.get(device)?;
-        let whole = rest.is_empty() && expected.is_none_or(|expected| expected == tag);
-        whole.then_some(SnapshotRecord { op_id, call_key, device, direction, config, origin })
+        let whole = rest.len() == left && expected.is_none_or(|expected| expected == tag);
+        whole.then_some(SnapshotRecord { op_id, call_key, device, direction, config, origin, origin_crc })
     }
 }
 
-impl SnapshotRecord<'_> {
+impl<'a> SnapshotRecord<'a> {
     /// Its key.
     pub fn to_key(&self) -> CacheKey {
         CacheKey {
@@ -380,9 +386,16 @@ impl SnapshotRecord<'_> {
         }
     }
 
+    /// Its provenance and what another tool's file said of it, as the members of a JSON object; empty where there is
+    /// neither, `None` where it is not what was written.
+    pub fn origin(&self) -> Option<&'a str> {
+        let is_whole = self.origin_crc.is_none_or(|crc| crc32fast::hash(self.origin) == crc);
+        std::str::from_utf8(self.origin).ok().filter(|_| is_whole)
+    }
+
     /// Config and origin, parsed; `None` where they are not what a tuner writes.
     pub fn to_entry(&self) -> Option<Entry> {
-        entry_of(self.config, self.origin)
+        entry_of(self.config, self.origin()?)
     }
 }
 

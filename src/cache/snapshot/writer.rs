@@ -11,7 +11,8 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, MAX_DEVICES_BYTES, MAX_RECORD_BYTES, PLAIN_VERSION, VERSION, tag,
+    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, MAX_DEVICES_BYTES, MAX_RECORD_BYTES, RECORD_HEAD_BYTES, VERSION,
+    tag,
 };
 use crate::cache::key::{hash_of_call, head};
 use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
@@ -164,7 +165,7 @@ fn write_parts(file: &mut File, entries: &[impl Recorded]) -> io::Result<Header>
     let mut out =
         Counted { inner: BufWriter::with_capacity(1 << 20, file), hasher: Sha256::new(), offset: HEADER_BYTES as u64 };
     out.inner.write_all(&[0; HEADER_BYTES])?;
-    let mut header = Header { entries: entries.len() as u64, ..Header::default() };
+    let mut header = Header { version: VERSION, entries: entries.len() as u64, ..Header::default() };
 
     let mut devices: Vec<&DeviceIdentity> = Vec::new();
     for entry in entries {
@@ -180,9 +181,8 @@ fn write_parts(file: &mut File, entries: &[impl Recorded]) -> io::Result<Header>
     out.put(&text)?;
 
     header.records.0 = out.offset;
-    let (mut slots, supersedes) = write_records(&mut out, entries, &devices)?;
-    // what an older program can read it shall read
-    header.version = if supersedes { VERSION } else { PLAIN_VERSION };
+    let mut slots;
+    (slots, header.supersedes) = write_records(&mut out, entries, &devices)?;
     header.records.1 = out.offset - header.records.0;
 
     slots.par_sort_unstable_by_key(|slot| (slot.hash, slot.tag));
@@ -257,7 +257,7 @@ fn make_records(entries: &[impl Recorded], devices: &[&DeviceIdentity]) -> io::R
         let (op_id, call_key, config) = (entry.op_id(), entry.call_key(), entry.config());
         let bytes = &mut records.bytes;
         let begin = bytes.len();
-        bytes.extend([0; 4 * 6]);
+        bytes.extend([0; RECORD_HEAD_BYTES]);
         bytes.extend(op_id.as_bytes());
         bytes.extend(call_key.as_bytes());
         bytes.extend(config.as_bytes());
@@ -265,8 +265,8 @@ fn make_records(entries: &[impl Recorded], devices: &[&DeviceIdentity]) -> io::R
         records.supersedes |= entry.put_origin(bytes)?;
         let length = bounded(bytes.len() - begin, MAX_RECORD_BYTES)?;
         let lengths = [op_id.len(), call_key.len(), config.len(), bytes.len() - before];
-        let numbers = lengths.map(|length| length as u32).into_iter().chain([tag]);
-        let record = bytes.get_mut(begin..).unwrap_or_default();
+        let (record, origin) = bytes.get_mut(begin..).unwrap_or_default().split_at_mut(before - begin);
+        let numbers = lengths.map(|length| length as u32).into_iter().chain([tag, crc32fast::hash(origin)]);
         for (place, number) in record.chunks_exact_mut(4).skip(1).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
         }
