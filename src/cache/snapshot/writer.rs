@@ -167,13 +167,8 @@ fn write_parts(file: &mut File, entries: &[impl Recorded]) -> io::Result<Header>
     out.inner.write_all(&[0; HEADER_BYTES])?;
     let mut header = Header { version: VERSION, entries: entries.len() as u64, ..Header::default() };
 
-    let mut devices: Vec<&DeviceIdentity> = Vec::new();
-    for entry in entries {
-        // neighbours mostly share their device; the list stays short until it is made unique
-        if devices.last() != Some(&entry.device()) {
-            devices.push(entry.device());
-        }
-    }
+    let stretches: Vec<_> = entries.par_chunks(SOME).map(stretches).collect();
+    let mut devices: Vec<&DeviceIdentity> = stretches.iter().flatten().map(|stretch| stretch.device).collect();
     devices.sort_unstable();
     devices.dedup();
     let text = serde_json::to_vec(&devices).map_err(io::Error::from)?;
@@ -182,7 +177,7 @@ fn write_parts(file: &mut File, entries: &[impl Recorded]) -> io::Result<Header>
 
     header.records.0 = out.offset;
     let mut slots;
-    (slots, header.supersedes) = write_records(&mut out, entries, &devices)?;
+    (slots, header.supersedes) = write_records(&mut out, entries, &stretches, &devices)?;
     header.records.1 = out.offset - header.records.0;
 
     slots.par_sort_unstable_by_key(|slot| (slot.hash, slot.tag));
@@ -201,9 +196,20 @@ fn write_parts(file: &mut File, entries: &[impl Recorded]) -> io::Result<Header>
     Ok(header)
 }
 
-/// Entries whose records are made at a time, by one thread and by all.
-const SOME: usize = 1 << 12;
-const MANY: usize = 16 * SOME;
+/// Entries whose records are made at a time, by one thread and by all: few enough that they are still in the processor's cache when they are written.
+const SOME: usize = 1 << 9;
+const MANY: usize = 64 * SOME;
+
+/// Neighbours that share their device.
+struct Stretch<'a> {
+    device: &'a DeviceIdentity,
+    entries: usize,
+}
+
+fn stretches(entries: &[impl Recorded]) -> Vec<Stretch<'_>> {
+    let by_device = entries.chunk_by(|a, b| a.device() == b.device());
+    by_device.filter_map(|same| Some(Stretch { device: same.first()?.device(), entries: same.len() })).collect()
+}
 
 /// Records that lie together.
 #[derive(Default)]
@@ -218,6 +224,7 @@ struct Records {
 fn write_records<W: Write + Send>(
     out: &mut Counted<W>,
     entries: &[impl Recorded],
+    stretches: &[Vec<Stretch<'_>>],
     devices: &[&DeviceIdentity],
 ) -> io::Result<(Vec<Slot>, bool)> {
     let (mut all, mut supersedes) = (Vec::with_capacity(entries.len()), false);
@@ -234,7 +241,9 @@ fn write_records<W: Write + Send>(
                 out.put(&records.bytes)
             })
         };
-        let make = || next.par_chunks(SOME).map(|entries| make_records(entries, devices)).collect();
+        let of_next = stretches.get(turn * MANY / SOME..).unwrap_or_default();
+        let some = next.par_chunks(SOME).zip(of_next);
+        let make = || some.map(|(entries, stretches)| make_records(entries, stretches, devices)).collect();
         let (written, more) = rayon::join(write, make);
         written?;
         let more: io::Result<Vec<Records>> = more;
@@ -243,16 +252,17 @@ fn write_records<W: Write + Send>(
     Ok((all, supersedes))
 }
 
-fn make_records(entries: &[impl Recorded], devices: &[&DeviceIdentity]) -> io::Result<Records> {
+fn make_records(
+    entries: &[impl Recorded],
+    stretches: &[Stretch<'_>],
+    devices: &[&DeviceIdentity],
+) -> io::Result<Records> {
     let mut records = Records::default();
-    let mut last: Option<(&DeviceIdentity, u32)> = None;
-    for entry in entries {
-        let identity = entry.device();
-        let device = match last {
-            Some((device, place)) if device == identity => place,
-            _ => devices.binary_search(&identity).unwrap_or_default() as u32,
-        };
-        last = Some((identity, device));
+    let places = stretches.iter().flat_map(|stretch| {
+        let place = devices.binary_search(&stretch.device).unwrap_or_default() as u32;
+        std::iter::repeat_n(place, stretch.entries)
+    });
+    for (entry, device) in entries.iter().zip(places) {
         let tag = tag(device, entry.direction());
         let (op_id, call_key, config) = (entry.op_id(), entry.call_key(), entry.config());
         let bytes = &mut records.bytes;
