@@ -63,7 +63,7 @@ fn rows_of_snapshot(snapshot: &Snapshot) -> Result<Vec<Row<'_>>, StoreError> {
     let mut rows: Vec<Row<'_>> = Vec::new();
     for record in snapshot.records() {
         let record = record?;
-        let origin = record.origin().ok_or_else(|| damaged("a record's origin is not what was written"))?;
+        let origin = snapshot.origin(&record)?;
         let row = Row {
             // neighbours share theirs: comparisons then touch few places of a large file
             op_id: rows.last().map(|last| last.op_id).filter(|last| *last == record.op_id).unwrap_or(record.op_id),

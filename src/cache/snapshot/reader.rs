@@ -42,6 +42,7 @@ pub struct SnapshotRecord<'a> {
     pub direction: Direction,
     /// The config as canonical JSON.
     pub config: &'a str,
+    offset: u64,
     origin: &'a [u8],
     /// Where nobody checked the origin yet.
     origin_crc: Option<u32>,
@@ -232,9 +233,7 @@ impl Snapshot {
         let mut records = Vec::new();
         let mut offset = self.header.records.0;
         for record in self.records() {
-            if record?.origin().is_none() {
-                return Err(self.damaged(format!("the record at byte {offset} is not what was written")));
-            }
+            self.origin(&record?)?;
             let length = self.record_length(offset)?;
             records.push((offset, length));
             offset += u64::from(length);
@@ -333,14 +332,20 @@ impl Snapshot {
             let parts: u64 = [4, 8, 12, 16].map(|at| u64::from(u32_at(head, at))).iter().sum();
             head_bytes + parts
         });
-        length
-            .and_then(|length| u32::try_from(length).ok())
-            .ok_or_else(|| self.damaged(format!("the record at byte {offset} is not what was written")))
+        length.and_then(|length| u32::try_from(length).ok()).ok_or_else(|| self.not_written(offset))
+    }
+
+    /// A record's origin, checked.
+    pub(in crate::cache) fn origin<'a>(&self, record: &SnapshotRecord<'a>) -> Result<&'a str, StoreError> {
+        record.origin().ok_or_else(|| self.not_written(record.offset))
+    }
+
+    fn not_written(&self, offset: u64) -> StoreError {
+        self.damaged(format!("the record at byte {offset} is not what was written"))
     }
 
     fn record_at(&self, offset: u64, length: u32, tag: Option<u32>) -> Result<SnapshotRecord<'_>, StoreError> {
-        self.parse(offset, length, tag)
-            .ok_or_else(|| self.damaged(format!("the record at byte {offset} is not what was written")))
+        self.parse(offset, length, tag).ok_or_else(|| self.not_written(offset))
     }
 
     fn parse(&self, offset: u64, length: u32, expected: Option<u32>) -> Option<SnapshotRecord<'_>> {
@@ -371,7 +376,7 @@ impl Snapshot {
         let (device, direction) = untag(tag);
         let device = self.devices.get(device)?;
         let whole = rest.len() == left && expected.is_none_or(|expected| expected == tag);
-        whole.then_some(SnapshotRecord { op_id, call_key, device, direction, config, origin, origin_crc })
+        whole.then_some(SnapshotRecord { op_id, call_key, device, direction, config, offset, origin, origin_crc })
     }
 }
 

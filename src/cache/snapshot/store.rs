@@ -42,6 +42,7 @@ impl SnapshotStore {
 
     fn entry(&self, record: SnapshotRecord<'_>) -> Result<(CacheKey, Arc<Entry>), StoreError> {
         let key = record.to_key();
+        self.snapshot.origin(&record)?;
         match record.to_entry() {
             Some(entry) => Ok((key, Arc::new(entry))),
             None => {
