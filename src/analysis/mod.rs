@@ -1,0 +1,1 @@
+//! Where the time goes: the only room in which [`crate::hlo`] and [`crate::profile`] meet.

@@ -1,0 +1,27 @@
+//! `profile`: what a capture says.
+
+mod timings;
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::profile::{Capture, XSpace, captures};
+
+use super::args::ProfileCommand;
+use super::fault::Fault;
+
+/// Runs a command of `profile`.
+pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, Fault> {
+    match command {
+        ProfileCommand::Timings(args) => timings::timings(args, out),
+    }
+}
+
+/// The captures of a file, of standard input (`-`), or of a log folder's newest run.
+fn read(file: &Path) -> Result<Vec<Capture>, Fault> {
+    if file == Path::new("-") {
+        let space = XSpace::from_reader(std::io::stdin().lock(), "standard input").map_err(Fault::input)?;
+        return Ok(vec![Capture { path: file.to_owned(), host: String::new(), space }]);
+    }
+    captures(file).map_err(Fault::input)
+}
