@@ -39,6 +39,7 @@ pub use finding::Finding;
 pub use kernels::{Iteration, Kernel, KernelsDiffer, Measurement};
 pub use names::NameId;
 pub use plane_view::Layout;
+pub(crate) use plane_view::module_name;
 pub use profiler::{
     Dropped, FunctionSamples, FunctionTime, Profiler, SEED_MAX_EVENTS, Semantics, Timings, missing_functions,
 };
