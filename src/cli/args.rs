@@ -17,6 +17,7 @@ use super::coverage::CoverageArgs;
 use super::exit;
 use super::merge::{DiffArgs, MergeArgs};
 use super::plan::PlanArgs;
+use super::profile::SummaryArgs;
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
 use super::signature::{KeygenArgs, SignArgs};
@@ -535,6 +536,8 @@ pub(super) struct ExportArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ProfileCommand {
+    /// Where the time went: modules, operations, source lines, labels, idle time (docs/analysis.md)
+    Summary(SummaryArgs),
     /// Seconds by event name, and mean and deviation by function id over several profiles
     Timings(TimingsArgs),
 }

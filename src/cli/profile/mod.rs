@@ -1,18 +1,22 @@
 //! `profile`: what a capture says.
 
+mod summary;
 mod timings;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::profile::{Capture, XSpace, captures};
 
 use super::args::ProfileCommand;
 use super::fault::Fault;
 
+pub(super) use summary::SummaryArgs;
+
 /// Runs a command of `profile`.
 pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, Fault> {
     match command {
+        ProfileCommand::Summary(args) => summary::summary(args, out),
         ProfileCommand::Timings(args) => timings::timings(args, out),
     }
 }
@@ -24,4 +28,13 @@ fn read(file: &Path) -> Result<Vec<Capture>, Fault> {
         return Ok(vec![Capture { path: file.to_owned(), host: String::new(), space }]);
     }
     captures(file).map_err(Fault::input)
+}
+
+/// The captures of all files.
+fn read_all(files: &[PathBuf]) -> Result<Vec<Capture>, Fault> {
+    let mut captures = Vec::new();
+    for file in files {
+        captures.extend(read(file)?);
+    }
+    Ok(captures)
 }
