@@ -22,7 +22,7 @@ pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, F
 }
 
 /// The captures of a file, of standard input (`-`), or of a log folder's newest run.
-fn read(file: &Path) -> Result<Vec<Capture>, Fault> {
+pub(super) fn read(file: &Path) -> Result<Vec<Capture>, Fault> {
     if file == Path::new("-") {
         let space = XSpace::from_reader(std::io::stdin().lock(), "standard input").map_err(Fault::input)?;
         return Ok(vec![Capture { path: file.to_owned(), host: String::new(), space }]);
