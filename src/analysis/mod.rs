@@ -4,12 +4,14 @@
 //! what an operation is by it. [`Counted`] leaves out executions that are no measurement. [`summarize`] adds up.
 
 mod attribution;
+mod flame;
 mod host_work;
 mod programs;
 mod runtime;
 mod summary;
 
 pub use attribution::{Attribution, inner, is_communication};
+pub use flame::{ACTIVE, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, Stacks, StacksBy, stacks};
 pub use host_work::HostWork;
 pub use programs::{HloFileError, HloFiles, Programs};
 pub use runtime::{Counted, DeviceRuntime, LeftOut};

@@ -196,25 +196,25 @@ pub const UNKNOWN: &str = "unknown";
 pub const IDLE_INSIDE: &str = "[idle inside modules]";
 
 #[derive(Debug, Default)]
-struct OfModule {
+pub(super) struct OfModule {
     devices: BTreeSet<(usize, usize, Option<i64>)>,
     events: Moments,
     active: Moments,
     span: Moments,
     total_ns: f64,
-    operations: BTreeMap<String, OfOperation>,
+    pub(super) operations: BTreeMap<String, OfOperation>,
     is_known: bool,
 }
 
 #[derive(Debug, Clone, Default)]
-struct OfOperation {
+pub(super) struct OfOperation {
     count: u64,
     own: Moments,
-    time_ns: f64,
+    pub(super) time_ns: f64,
     attribution: Option<Attribution>,
 }
 
-type Modules = BTreeMap<(String, Option<i64>), OfModule>;
+pub(super) type Modules = BTreeMap<(String, Option<i64>), OfModule>;
 
 /// Summarizes captures of one run: what has one module's name and one program's id is one program on all of them.
 pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions<'_>) -> Summary {
@@ -269,7 +269,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
 }
 
 /// Adds the executions of one capture up.
-fn add(modules: &mut Modules, capture: usize, time: &DeviceTime, counted: &Counted<'_>) {
+pub(super) fn add(modules: &mut Modules, capture: usize, time: &DeviceTime, counted: &Counted<'_>) {
     // by number first: names are looked up once for each distinct operation
     let mut of_capture: BTreeMap<(NameId, Option<i64>), HashMap<NameId, OfOperation>> = BTreeMap::new();
     for execution in &counted.executions {

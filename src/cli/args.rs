@@ -17,7 +17,7 @@ use super::coverage::CoverageArgs;
 use super::exit;
 use super::merge::{DiffArgs, MergeArgs};
 use super::plan::PlanArgs;
-use super::profile::SummaryArgs;
+use super::profile::{FlamegraphArgs, SummaryArgs};
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
 use super::signature::{KeygenArgs, SignArgs};
@@ -556,6 +556,8 @@ pub(super) struct ExportArgs {
 pub(super) enum ProfileCommand {
     /// Where the time went: modules, operations, source lines, labels, idle time (docs/analysis.md)
     Summary(SummaryArgs),
+    /// The same time as a flame graph by source line or op_name (docs/analysis.md)
+    Flamegraph(FlamegraphArgs),
     /// Seconds by event name, and mean and deviation by function id over several profiles
     Timings(TimingsArgs),
 }

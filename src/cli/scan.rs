@@ -39,7 +39,7 @@ pub(super) fn user_labels(labels: &LabelArgs) -> Result<Option<UserLabels>, Faul
 
 /// Scans a path, or standard input for `-`.
 pub(super) fn scan_module(module: &Path, labels: &LabelArgs) -> Result<Scan, Fault> {
-    let options = ScanOptions { user_labels: user_labels(labels)?, ..ScanOptions::default() };
+    let options = ScanOptions { user_labels: user_labels(labels)? };
     let scan = if module == Path::new("-") {
         scan_reader(std::io::stdin().lock(), "standard input", &options)
     } else {

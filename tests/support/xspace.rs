@@ -121,8 +121,11 @@ pub(crate) fn space(planes: &[PlaneBuilder]) -> Message {
     planes.iter().fold(Message::default(), |space, plane| space.message(1, &plane.message()))
 }
 
-/// A CPU plane: events of one thread by name, module, program, run, start and length in nanoseconds.
-pub(crate) fn host(threads: &[&[(&str, &str, i64, i64, i64, i64)]]) -> PlaneBuilder {
+/// Operation, module, program, run, start and length in nanoseconds.
+pub(crate) type Ran<'a> = (&'a str, &'a str, i64, i64, i64, i64);
+
+/// A CPU plane of these threads.
+pub(crate) fn host(threads: &[&[Ran<'_>]]) -> PlaneBuilder {
     let mut plane = PlaneBuilder::new("/host:CPU");
     for events in threads {
         let events: Vec<Message> = events

@@ -1,5 +1,6 @@
 //! `profile`: what a capture says.
 
+mod flamegraph;
 mod summary;
 mod timings;
 
@@ -11,11 +12,13 @@ use crate::profile::{Capture, XSpace, captures};
 use super::args::ProfileCommand;
 use super::fault::Fault;
 
+pub(super) use flamegraph::FlamegraphArgs;
 pub(super) use summary::SummaryArgs;
 
 /// Runs a command of `profile`.
 pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, Fault> {
     match command {
+        ProfileCommand::Flamegraph(args) => flamegraph::flamegraph(args, out),
         ProfileCommand::Summary(args) => summary::summary(args, out),
         ProfileCommand::Timings(args) => timings::timings(args, out),
     }
