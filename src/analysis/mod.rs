@@ -9,6 +9,7 @@ mod host_work;
 mod programs;
 mod runtime;
 mod summary;
+mod totals;
 
 pub use attribution::{Attribution, inner, is_communication};
 pub use flame::{ACTIVE, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, Stacks, StacksBy, stacks};
