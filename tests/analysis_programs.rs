@@ -56,6 +56,8 @@ fn programs_are_found_by_id_and_files_stand_in() {
     assert_eq!(found("jit_f", Some(10)).as_deref(), Some("log"));
     // no file has this id: the first of its name stands for it
     assert_eq!(found("jit_f", Some(77)).as_deref(), Some("exp"));
+    let guessed = [("jit_f", 77), ("jit_f", 10), ("jit_f", 3), ("jit_g", 6)];
+    assert_eq!(guessed.map(|(name, id)| programs.guessed_among(name, Some(id))), [Some(2), None, None, None]);
     assert_eq!(found("jit_g", Some(5)).as_deref(), Some("sin"));
     assert_eq!(found("jit_h", Some(6)), None);
     assert_eq!(found("jit_f", None).as_deref(), Some("dot"));
@@ -80,16 +82,24 @@ fn a_dump_folder_gives_the_last_stage_of_each_module() {
     write("module_0002.jit_g.gpu_after_optimizations.hlo.pb.gz", &gzip.finish().unwrap());
     write("module_0003.jit_h.before_optimizations.hlo.pb", &module("jit_h", 3, "only"));
     write("module_0004.jit_i.cpu_after_optimizations.hlo.pb.gz", b"\x1f\x8bno gzip at all");
+    write("module_0005.jit_k.before_optimizations.hlo.pb", &module("jit_k", 5, "before"));
+    write("module_0005.jit_k.sm_9.0_gpu_after_optimizations.hlo.pb", &module("jit_k", 5, "gpu"));
     let files = open(folder.path()).unwrap();
     assert_eq!(files.notes().len(), 1);
     assert!(files.notes()[0].contains("jit_i") && files.notes()[0].contains("gzip"), "{:?}", files.notes());
     let space = capture(&[]);
     let programs = Programs::new(&space, &files);
-    let found = ["jit_f", "jit_g", "jit_h", "jit_i"].map(|name| opcode(&programs, name, Some(9)));
-    assert_eq!(found.each_ref().map(Option::as_deref), [Some("after"), Some("packed"), Some("only"), None]);
+    let found = ["jit_f", "jit_g", "jit_h", "jit_k", "jit_i"].map(|name| opcode(&programs, name, Some(9)));
+    assert_eq!(
+        found.each_ref().map(Option::as_deref),
+        [Some("after"), Some("packed"), Some("only"), Some("gpu"), None]
+    );
     // what is named must be one
     let text = folder.path().join("module_0001.jit_f.cpu_after_optimizations.txt");
-    assert!(open(&text).unwrap_err().to_string().contains("jit_f.cpu_after"), "{}", open(&text).unwrap_err());
+    fs::write(&text, b"HloModule jit_f, entry_computation_layout={()->f32[]}\n").unwrap();
+    assert!(open(&text).unwrap_err().to_string().contains("is no HLO proto but a module of another form"));
+    fs::write(&text, b"nothing of the kind").unwrap();
+    assert!(open(&text).unwrap_err().to_string().contains("is not a module"), "{}", open(&text).unwrap_err());
     assert!(open(Path::new("nowhere.hlo.pb")).unwrap_err().to_string().contains("`nowhere.hlo.pb`: cannot be read"));
 }
 

@@ -228,7 +228,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         let counted = Counted::new(time, options.with_warm_up);
         let programs = Programs::new(&capture.space, files);
         add(&mut modules, number, &totals, &counted);
-        attribute(&mut modules, &programs, options.labels);
+        attribute(&mut modules, &programs, options.labels, &mut notes);
         devices.extend(device_runtimes(&capture.space, &capture.host, time, &counted));
         let spans = counted.executions.iter().map(|one| Interval { start_ps: one.start_ps, end_ps: one.end_ps });
         let [moved, compiled] = host_work(&capture.space, &capture.host, window(spans.collect()));
@@ -288,13 +288,17 @@ pub(super) fn add(modules: &mut Modules, capture: usize, totals: &Totals, counte
 }
 
 /// Looks up what is not known yet.
-fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&UserLabels>) {
+fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&UserLabels>, notes: &mut Vec<String>) {
     for ((name, program_id), of_module) in modules {
         if of_module.operations.values().all(|operation| operation.attribution.is_some()) {
             continue;
         }
         let Some(module) = programs.find(name, *program_id) else { continue };
         of_module.is_known = true;
+        if let Some(files) = programs.guessed_among(name, *program_id) {
+            let id = program_id.unwrap_or_default();
+            notes.push(format!("none of {files} HLO files of `{name}` has the id {id}: the first one stands for it"));
+        }
         for (operation, total) in &mut of_module.operations {
             if total.attribution.is_none() {
                 total.attribution = Attribution::find(module, operation, labels);
