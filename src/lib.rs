@@ -30,6 +30,8 @@ pub mod profile;
 #[cfg(feature = "shared")]
 pub mod signature;
 
+#[cfg(feature = "tuner")]
+pub mod analysis;
 pub mod cache;
 pub mod registry;
 #[cfg(feature = "tuner")]

@@ -22,6 +22,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("candidates", 1),
     ("decision", 1),
     ("signature", 1),
+    ("analysis", 2),
     ("registry", 2),
     ("samples", 2),
     ("cache", 2),

@@ -1,12 +1,14 @@
 //! Results to a writer, as a table or as JSON. Reads results only, so a stored run can be drawn again.
 
 mod figures;
+mod flame;
 mod grid;
 mod scan;
 mod table;
 mod time;
 
 pub use figures::{format_ns, format_part, format_ratio};
+pub use flame::write_flame_graph;
 pub use grid::Grid;
 pub use scan::write_scan;
 pub use table::write_result;

@@ -1,29 +1,22 @@
-//! `profile`: what a capture says.
+//! `profile timings`: seconds by name, as ejkernel's profiler counts them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
 
 use regex::bytes::Regex;
 use serde::Serialize;
 
 use crate::profile::{
-    Capture, Dropped, Finding, FunctionSamples, FunctionTime, ProfileError, ProfileErrorKind, Profiler, Semantics,
-    Timings, XSpace, captures, executions, executions_of_operations, missing_functions,
+    Dropped, Finding, FunctionSamples, FunctionTime, ProfileError, ProfileErrorKind, Profiler, Semantics, Timings,
+    executions, executions_of_operations, missing_functions,
 };
 use crate::report::{Grid, format_ns, write_json};
 use crate::stats::median;
 
-use super::args::{Format, ProfileCommand, TimingsArgs};
-use super::exit;
-use super::fault::Fault;
-
-/// Runs a command of `profile`.
-pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, Fault> {
-    match command {
-        ProfileCommand::Timings(args) => timings(args, out),
-    }
-}
+use super::read;
+use crate::cli::args::{Format, TimingsArgs};
+use crate::cli::exit;
+use crate::cli::fault::Fault;
 
 #[derive(Serialize)]
 struct TimingsDocument {
@@ -54,14 +47,6 @@ struct DeviceDocument {
     seconds: Vec<f64>,
 }
 
-fn read(file: &Path) -> Result<Vec<Capture>, Fault> {
-    if file == Path::new("-") {
-        let space = XSpace::from_reader(std::io::stdin().lock(), "standard input").map_err(Fault::input)?;
-        return Ok(vec![Capture { path: file.to_owned(), host: String::new(), space }]);
-    }
-    captures(file).map_err(Fault::input)
-}
-
 fn profiler(args: &TimingsArgs) -> Result<Profiler, Fault> {
     let mut profiler = Profiler::new(if args.seed_semantics { Semantics::Seed } else { Semantics::Mended });
     profiler.prefix_filter.clone_from(&args.prefix);
@@ -75,7 +60,7 @@ fn profiler(args: &TimingsArgs) -> Result<Profiler, Fault> {
 }
 
 /// Prints seconds by name; no sample at all is exit code 3.
-fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+pub(super) fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let profiler = profiler(args)?;
     let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let (mut functions, mut all) = (FunctionSamples::default(), Vec::new());
