@@ -2,6 +2,7 @@
 //!
 //! [`Programs`] finds the HLO of what a capture ran, from the capture itself and from [`HloFiles`].
 
+pub mod collectives;
 mod programs;
 
 pub use programs::{HloFileError, HloFiles, Programs};

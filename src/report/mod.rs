@@ -1,12 +1,14 @@
 //! Results to a writer, as a table or as JSON. Reads results only, so a stored run can be drawn again.
 
+mod bandwidth_plot;
 mod figures;
 mod grid;
 mod scan;
 mod table;
 mod time;
 
-pub use figures::{format_ns, format_part, format_ratio};
+pub use bandwidth_plot::write_bandwidth_plot;
+pub use figures::{format_bytes, format_ns, format_part, format_ratio};
 pub use grid::Grid;
 pub use scan::write_scan;
 pub use table::write_result;

@@ -1,6 +1,10 @@
 //! `profile`: what a capture says.
 
+mod collectives;
+mod input;
 mod timings;
+
+pub(super) use collectives::CollectivesArgs;
 
 use std::io::Write;
 use std::path::Path;
@@ -13,6 +17,7 @@ use super::fault::Fault;
 /// Runs a command of `profile`.
 pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, Fault> {
     match command {
+        ProfileCommand::Collectives(args) => collectives::collectives(args, out),
         ProfileCommand::Timings(args) => timings::timings(args, out),
     }
 }
