@@ -9,6 +9,8 @@ mod instruction;
 mod kind;
 mod measure;
 mod model;
+#[cfg(feature = "nsys")]
+mod nsys;
 mod space;
 
 pub use align::{Alignment, Clocks};
@@ -16,4 +18,6 @@ pub use instruction::Role;
 pub use kind::Kind;
 pub use measure::{Bandwidth, CollectiveMetrics, Figures, OperationRow, SizeRow, Wait, collective_metrics};
 pub use model::{Collectives, Communication, Device, Operation, Part};
+#[cfg(feature = "nsys")]
+pub use nsys::nsys_collectives;
 pub use space::space_collectives;

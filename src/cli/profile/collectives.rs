@@ -86,7 +86,7 @@ pub(super) fn collectives(args: &CollectivesArgs, out: &mut dyn Write) -> Result
     let mut found = match open(&args.files)? {
         Input::Spaces(captures) => space_collectives(&captures, &files, args.with_warm_up),
         #[cfg(feature = "nsys")]
-        Input::Nsys(captures) => crate::analysis::collectives::nsys_collectives(&captures, &files, args.with_warm_up),
+        Input::Nsys(captures) => crate::analysis::collectives::nsys_collectives(captures, &files, args.with_warm_up),
     };
     found.notes.extend(files.notes().iter().cloned());
     let hosts: std::collections::BTreeSet<&str> = found.devices.iter().map(|device| device.host.as_str()).collect();

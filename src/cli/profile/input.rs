@@ -50,7 +50,7 @@ fn is_nsys(path: &Path) -> bool {
 #[cfg(feature = "nsys")]
 fn nsys(files: &[PathBuf]) -> Result<Input, Fault> {
     let captures: Result<Vec<_>, _> = files.iter().map(|file| crate::nsys::NsysCapture::open(file)).collect();
-    captures.map(Input::Nsys).map_err(Fault::input)
+    captures.map(|captures| Input::Nsys(captures.into_iter().flatten().collect())).map_err(Fault::input)
 }
 
 #[cfg(not(feature = "nsys"))]
