@@ -17,7 +17,7 @@ use super::coverage::CoverageArgs;
 use super::exit;
 use super::merge::{DiffArgs, MergeArgs};
 use super::plan::PlanArgs;
-use super::profile::CollectivesArgs;
+use super::profile::{CollectivesArgs, CompileArgs};
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
 use super::signature::{KeygenArgs, SignArgs};
@@ -540,6 +540,8 @@ pub(super) enum ProfileCommand {
     Timings(TimingsArgs),
     /// Bandwidth, hidden part and straggler wait of collectives (docs/collectives.md)
     Collectives(CollectivesArgs),
+    /// Compilation by phase, worker threads counted once (docs/compile.md)
+    Compile(CompileArgs),
 }
 
 #[derive(Debug, Args)]

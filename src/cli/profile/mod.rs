@@ -1,10 +1,12 @@
 //! `profile`: what a capture says.
 
 mod collectives;
+mod compile;
 mod input;
 mod timings;
 
 pub(super) use collectives::CollectivesArgs;
+pub(super) use compile::CompileArgs;
 
 use std::io::Write;
 use std::path::Path;
@@ -17,6 +19,7 @@ use super::fault::Fault;
 /// Runs a command of `profile`.
 pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, Fault> {
     match command {
+        ProfileCommand::Compile(args) => compile::compile(args, out),
         ProfileCommand::Collectives(args) => collectives::collectives(args, out),
         ProfileCommand::Timings(args) => timings::timings(args, out),
     }
