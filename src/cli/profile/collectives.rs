@@ -150,7 +150,7 @@ fn dash<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
 
 fn figure(value: f64) -> String {
     match value {
-        _ if value >= 99.95 => format!("{value:.0}"),
+        _ if value == 0.0 || value >= 99.95 => format!("{value:.0}"),
         _ if value >= 9.995 => format!("{value:.1}"),
         _ if value >= 0.9995 => format!("{value:.2}"),
         _ if value >= 0.09995 => format!("{value:.3}"),
