@@ -88,10 +88,11 @@ pub(super) fn host_ranges(bytes: Vec<u8>) -> Result<Vec<NsysRange>, NsysErrorKin
 pub(super) fn launchers(bytes: Vec<u8>) -> Result<BTreeMap<(i64, i64), i64>, NsysErrorKind> {
     let mut table = Table::new(bytes)?;
     let (names, pids, tids) = (table.texts(&["Name"])?, table.numbers(&["PID"])?, table.numbers(&["TID"])?);
-    let launcher = |((name, pid), tid): ((&Option<Arc<str>>, &Option<i64>), &Option<i64>)| {
-        let rest = name.as_ref()?.strip_prefix("XlaLauncher:#global=")?;
+    let launcher = |row: usize| {
+        let number = |list: &[Option<i64>]| list.get(row).copied().flatten();
+        let rest = names.get(row)?.as_ref()?.strip_prefix("XlaLauncher:#global=")?;
         let device = rest.split([',', '#']).next()?.parse().ok()?;
-        Some((((*pid)?, (*tid)?), device))
+        Some(((number(&pids)?, number(&tids)?), device))
     };
-    Ok(names.iter().zip(&pids).zip(&tids).filter_map(launcher).collect())
+    Ok((0..names.len()).filter_map(launcher).collect())
 }

@@ -2,6 +2,7 @@
 
 mod bandwidth_plot;
 mod figures;
+mod flame;
 mod grid;
 mod scan;
 mod table;
@@ -9,6 +10,7 @@ mod time;
 
 pub use bandwidth_plot::write_bandwidth_plot;
 pub use figures::{format_bytes, format_ns, format_part, format_ratio};
+pub use flame::write_flame_graph;
 pub use grid::Grid;
 pub use scan::write_scan;
 pub use table::write_result;

@@ -28,6 +28,7 @@ mod searched;
 mod searching;
 mod shard;
 mod spent;
+mod step;
 mod stored;
 mod verify;
 
@@ -46,5 +47,6 @@ pub use run::Autotuner;
 pub use searched::{SearchEnd, Searched};
 pub use shard::{ParseShardError, Shard};
 pub use spent::Spent;
+pub use step::{ProfiledStep, order_by_share};
 pub use stored::{Stored, StoredError, StoredKind, read_cache};
 pub use verify::{Verified, verify_cache};

@@ -106,7 +106,9 @@ impl Gatherer {
         for (number, seen) in self.seen.iter().enumerate() {
             of_program.entry(merged.get(seen.program).copied().unwrap_or(seen.program)).or_default().push(number);
         }
-        let (mut later, mut first): (Vec<(usize, u64)>, Vec<(usize, u64)>) = (Vec::new(), Vec::new());
+        // each with the number of its launch
+        let mut later: Vec<(usize, u64)> = Vec::new();
+        let mut first: Vec<(usize, u64)> = Vec::new();
         let mut by_order = false;
         for (program, mut launches) in of_program {
             launches.sort_by_key(|&number| self.seen.get(number).map(|seen| (seen.device, seen.start_ps)));

@@ -152,17 +152,20 @@ fn compiled_program(name: &str) -> Option<(String, i64)> {
     Some((module, attribute(rest, "program_id=")?.parse().ok()?))
 }
 
+/// Processes and threads.
+type Threads = BTreeSet<(i64, i64)>;
+
 /// Devices by the threads that drive them.
 struct Devices<'c> {
     capture: &'c NsysCapture,
     /// Of each program the threads that launched it, where no launcher has a name: they stand for devices in this order.
-    threads: BTreeMap<(&'c str, Option<i64>), BTreeSet<(i64, i64)>>,
+    threads: BTreeMap<(&'c str, Option<i64>), Threads>,
     before: i64,
 }
 
 impl<'c> Devices<'c> {
     fn new(capture: &'c NsysCapture, executions: &[Execution<'c>], before: i64) -> Self {
-        let mut threads: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        let mut threads: BTreeMap<_, Threads> = BTreeMap::new();
         for execution in executions {
             threads.entry((execution.module, execution.program_id)).or_default().insert(execution.thread);
         }

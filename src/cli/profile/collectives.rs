@@ -17,6 +17,7 @@ use crate::cli::fault::Fault;
 use crate::report::{Grid, format_bytes, format_ns, format_part, write_bandwidth_plot, write_json};
 
 use super::input::{Input, open};
+use super::summary::CountedArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct CollectivesArgs {
@@ -24,13 +25,8 @@ pub(crate) struct CollectivesArgs {
     /// one a process, as a zip or a folder
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// HloProto or HloModuleProto of what ran, or a folder that XLA dumped them to, where the capture holds none; may be
-    /// given again
-    #[arg(long, value_name = "FILE")]
-    pub hlo: Vec<PathBuf>,
-    /// Count the first execution of each module on each device too
-    #[arg(long)]
-    pub with_warm_up: bool,
+    #[command(flatten)]
+    pub counted: CountedArgs,
     /// Whose clocks are aligned by the ends of common collectives before waits are taken
     /// [default: each host's where there are several, else none]
     #[arg(long, value_enum)]
@@ -82,11 +78,13 @@ struct AlignmentDocument {
 
 /// Prints collectives; none at all is exit code 3.
 pub(super) fn collectives(args: &CollectivesArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let files = HloFiles::open(&args.hlo).map_err(Fault::input)?;
+    let files = HloFiles::open(&args.counted.hlo).map_err(Fault::input)?;
     let mut found = match open(&args.files)? {
-        Input::Spaces(captures) => space_collectives(&captures, &files, args.with_warm_up),
+        Input::Spaces(captures) => space_collectives(&captures, &files, args.counted.with_warm_up),
         #[cfg(feature = "nsys")]
-        Input::Nsys(captures) => crate::analysis::collectives::nsys_collectives(captures, &files, args.with_warm_up),
+        Input::Nsys(captures) => {
+            crate::analysis::collectives::nsys_collectives(captures, &files, args.counted.with_warm_up)
+        }
     };
     found.notes.extend(files.notes().iter().cloned());
     let hosts: std::collections::BTreeSet<&str> = found.devices.iter().map(|device| device.host.as_str()).collect();

@@ -8,7 +8,7 @@ use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::profile::Capture;
 
-use super::read;
+use super::read_all;
 
 /// Profiles of one kind.
 pub(super) enum Input {
@@ -23,8 +23,7 @@ pub(super) enum Input {
 pub(super) fn open(files: &[PathBuf]) -> Result<Input, Fault> {
     let of_nsys = files.iter().filter(|file| is_nsys(file)).count();
     if of_nsys == 0 {
-        let captures: Result<Vec<_>, _> = files.iter().map(|file| read(file)).collect();
-        return Ok(Input::Spaces(captures?.into_iter().flatten().collect()));
+        return Ok(Input::Spaces(read_all(files)?));
     }
     if of_nsys < files.len() {
         let message = "XSpaces and captures of nsys-jax are both given; give one kind at a time";
