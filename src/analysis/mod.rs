@@ -6,6 +6,7 @@
 mod attribution;
 pub mod collectives;
 pub mod compile;
+mod diff;
 mod flame;
 mod host_work;
 mod programs;
@@ -13,6 +14,7 @@ mod runtime;
 mod summary;
 
 pub use attribution::{Attribution, inner, is_communication};
+pub use diff::{DiffRow, ProfileDiff, Sample as DiffSample, Verdict, profile_diff};
 pub use flame::{ACTIVE, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, Stacks, StacksBy, stacks};
 pub use host_work::HostWork;
 pub use programs::{HloFileError, HloFiles, Programs};

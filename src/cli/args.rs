@@ -17,7 +17,7 @@ use super::coverage::CoverageArgs;
 use super::exit;
 use super::merge::{DiffArgs, MergeArgs};
 use super::plan::PlanArgs;
-use super::profile::{CollectivesArgs, CompileArgs, FlamegraphArgs, SummaryArgs};
+use super::profile::{CollectivesArgs, CompileArgs, FlamegraphArgs, ProfileDiffArgs, SummaryArgs};
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
 use super::signature::{KeygenArgs, SignArgs};
@@ -564,6 +564,8 @@ pub(super) enum ProfileCommand {
     Collectives(CollectivesArgs),
     /// Compilation by phase, worker threads counted once (docs/compile.md)
     Compile(CompileArgs),
+    /// What became faster between two profiles, and whether it is more than chance (docs/analysis.md)
+    Diff(ProfileDiffArgs),
 }
 
 #[derive(Debug, Args)]

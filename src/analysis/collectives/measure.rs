@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::stats::Moments;
+
 use super::align::{Alignment, Clocks};
 use super::instance::{Instance, instances};
 use super::kind::Kind;
@@ -199,29 +201,24 @@ impl Sums {
     }
 }
 
-/// Mean and deviation as values come (Welford), without keeping them.
+/// Mean, deviation and ends as values come, without keeping them.
 #[derive(Default)]
 struct Spread {
-    count: u64,
-    mean: f64,
-    squares: f64,
+    moments: Moments,
     low: f64,
     high: f64,
 }
 
 impl Spread {
     fn add(&mut self, value: f64) {
-        self.count += 1;
-        let delta = value - self.mean;
-        self.mean += delta / self.count as f64;
-        self.squares += delta * (value - self.mean);
-        (self.low, self.high) =
-            if self.count == 1 { (value, value) } else { (self.low.min(value), self.high.max(value)) };
+        let is_first = self.moments.count() == 0;
+        self.moments.add(value);
+        (self.low, self.high) = if is_first { (value, value) } else { (self.low.min(value), self.high.max(value)) };
     }
 
     fn bandwidth(&self) -> Option<Bandwidth> {
-        let n = self.count as f64;
-        let error = (self.count > 1).then(|| (self.squares / (n - 1.0) / n).sqrt());
-        (self.count > 0).then_some(Bandwidth { mean: self.mean, error, low: self.low, high: self.high })
+        let n = self.moments.count();
+        let error = self.moments.deviation().map(|deviation| deviation / (n as f64).sqrt());
+        (n > 0).then_some(Bandwidth { mean: self.moments.mean(), error, low: self.low, high: self.high })
     }
 }

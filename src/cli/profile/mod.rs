@@ -2,6 +2,7 @@
 
 mod collectives;
 mod compile;
+mod diff;
 mod flamegraph;
 mod input;
 mod summary;
@@ -9,6 +10,7 @@ mod timings;
 
 pub(super) use collectives::CollectivesArgs;
 pub(super) use compile::CompileArgs;
+pub(super) use diff::ProfileDiffArgs;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,7 @@ pub(super) use summary::SummaryArgs;
 /// Runs a command of `profile`.
 pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, Fault> {
     match command {
+        ProfileCommand::Diff(args) => diff::diff(args, out),
         ProfileCommand::Compile(args) => compile::compile(args, out),
         ProfileCommand::Collectives(args) => collectives::collectives(args, out),
         ProfileCommand::Flamegraph(args) => flamegraph::flamegraph(args, out),
