@@ -4,6 +4,8 @@
 
 #[path = "support/program.rs"]
 mod program;
+#[path = "support/xspace.rs"]
+mod xspace;
 
 use std::path::Path;
 
@@ -11,9 +13,10 @@ use autotune_lowered::analysis::HloFiles;
 use autotune_lowered::analysis::collectives::{
     Clocks, Collectives, Communication, Device, Figures, Kind, Operation, Part, collective_metrics, space_collectives,
 };
-use autotune_lowered::profile::captures;
+use autotune_lowered::profile::{Capture, XSpace, captures};
 use program::*;
 use serde_json::Value;
+use xspace::*;
 
 const SAMPLE: &str = "tests/data/xplane/multi8_shardmap.xplane.pb.gz";
 
@@ -212,4 +215,55 @@ fn the_command_prints_tables_json_and_a_plot() {
     assert_eq!((json["operations"].as_array().unwrap().len(), json["devices"][0]["device"].as_i64()), (2, Some(0)));
     let none = run(folder.path(), &["profile", "collectives", "tests/data/xplane/trivial.xplane.pb"]);
     assert_eq!((none.code, none.stdout.lines().next()), (3, Some("no collective was found")));
+}
+
+fn synthetic(planes: &[PlaneBuilder]) -> Vec<Capture> {
+    let space = XSpace::from_bytes(space(planes).0).unwrap();
+    vec![Capture { path: "synthetic".into(), host: "host".to_owned(), space }]
+}
+
+#[test]
+fn computations_on_several_threads_hide_a_moment_once() {
+    // a all-reduce from 10 to 110; computations from 0 to 60 and from 40 to 80, and a loop around all of it
+    let threads: [&[Ran<'_>]; 3] = [
+        &[("while.1", "jit_f", 1, 1, 0, 200), ("all-reduce.1", "jit_f", 1, 1, 10, 100)],
+        &[("fusion.1", "jit_f", 1, 1, 0, 60)],
+        &[("fusion.2", "jit_f", 1, 1, 40, 40)],
+    ];
+    let found = space_collectives(&synthetic(&[host(&threads)]), &HloFiles::default(), false);
+    let metrics = collective_metrics(&found, Clocks::Recorded);
+    let figures = &metrics.sizes[0].figures;
+    // 70 of 100; 50 and 40 as a sum
+    assert_eq!((figures.hidden, figures.hidden_by_sum, figures.total_ns), (0.7, Some(0.9), 100.0));
+    // without HLO the name tells the kind, and no size
+    assert_eq!(
+        (metrics.sizes[0].kind, metrics.sizes[0].message_bytes, figures.bus_gb_per_s),
+        (Kind::AllReduce, None, None)
+    );
+    assert!(found.notes.iter().any(|note| note.starts_with("no HLO of `jit_f`")), "{:?}", found.notes);
+}
+
+#[test]
+fn halves_of_an_asynchronous_collective_are_one() {
+    let mut plane = PlaneBuilder::new("/device:TPU:0");
+    let module = plane.event(("jit_f(1)", ""), 0, 100_000, &[("run_id", Is::Int(5))]);
+    plane.line("XLA Modules", 0, &[module]);
+    let operations = [
+        ("all-gather-start.1", 0, 10),
+        ("fusion.1", 10, 50),
+        // numbered apart from its start, of which only one is under way
+        ("all-gather-done.7", 60, 20),
+        ("fusion.2", 80, 20),
+    ];
+    let events: Vec<Message> = operations
+        .iter()
+        .map(|(name, start, length)| {
+            plane.event((&format!("%{name} = f32[8]{{0}} x()"), name), start * 1000, length * 1000, &[])
+        })
+        .collect();
+    plane.line("XLA Ops", 0, &events);
+    let found = space_collectives(&synthetic(&[plane]), &HloFiles::default(), false);
+    let [part] = &found.parts[..] else { panic!("{:?}", found.parts) };
+    assert_eq!((part.start_ps, part.end_ps, part.hidden_ps), (0, 80_000, 50_000));
+    assert!(found.notes.iter().any(|note| note.contains("bandwidth is a lower bound")), "{:?}", found.notes);
 }

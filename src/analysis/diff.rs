@@ -96,7 +96,6 @@ type Row = (String, usize, Option<String>);
 pub fn profile_diff(before: &[Capture], after: &[Capture], with_warm_up: bool) -> ProfileDiff {
     let mut notes = Vec::new();
     let samples = [samples(before, with_warm_up, &mut notes), samples(after, with_warm_up, &mut notes)];
-    notes.dedup();
     let rows: BTreeSet<&Row> = samples.iter().flat_map(BTreeMap::keys).collect();
     let of = |is_operation: bool| {
         let rows = rows.iter().filter(|(_, _, operation)| operation.is_some() == is_operation);
@@ -120,7 +119,18 @@ pub fn profile_diff(before: &[Capture], after: &[Capture], with_warm_up: bool) -
         rows.sort_by(|one, other| change(other).total_cmp(&change(one)));
         rows
     };
-    ProfileDiff { modules: of(false), operations: of(true), notes }
+    let (modules, operations) = (of(false), of(true));
+    let in_both = |row: &&DiffRow| row.before.is_some() && row.after.is_some();
+    for module in modules.iter().filter(in_both).map(|row| &row.module) {
+        let other = operations.iter().filter(|row| row.module == *module && !in_both(row)).count();
+        if other > 0 {
+            notes.push(format!(
+                "`{module}` is not the same program in both ({other} operations in one only): operations are matched by name, and a name \
+                 may stand for another one"
+            ));
+        }
+    }
+    ProfileDiff { modules, operations, notes }
 }
 
 /// How much a row changes a launch.
@@ -163,7 +173,8 @@ fn samples(captures: &[Capture], with_warm_up: bool, notes: &mut Vec<String>) ->
         let time = executions(&capture.space);
         let counted = Counted::new(&time, with_warm_up);
         if counted.only_first {
-            notes.push("only first executions are there, and they count".to_owned());
+            let path = capture.path.display();
+            notes.push(format!("`{path}`: only first executions are there, and they count"));
         }
         let mut programs: BTreeMap<&str, BTreeSet<Option<i64>>> = BTreeMap::new();
         for execution in &counted.executions {
