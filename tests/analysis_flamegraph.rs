@@ -42,7 +42,7 @@ fn time_is_split_over_the_stacks_that_xla_prints() {
         let texts = |list: &Value| -> Vec<String> {
             list.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
         };
-        let mut add = |all: &mut BTreeMap<Vec<String>, f64>, mut found: Vec<Vec<String>>, time_ns: f64| {
+        let add = |all: &mut BTreeMap<Vec<String>, f64>, mut found: Vec<Vec<String>>, time_ns: f64| {
             if found.is_empty() {
                 found.push(vec!["[unknown]".to_owned()]);
             }

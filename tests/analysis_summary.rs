@@ -329,3 +329,77 @@ fn transfers_and_compilations_by_hand() {
     let transfers = [("BufferFromHostBuffer".to_owned(), 1, 10.0, 1), ("MemcpyH2D".to_owned(), 1, 5.0, 1)];
     assert_eq!(found(&summary.transfers), transfers);
 }
+
+/// Executions that the file holds in another order than they ran, on another thread: the earliest is the first one.
+#[test]
+fn the_first_execution_is_the_earliest_wherever_it_stands() {
+    let plane = host(&[
+        &[("b", "jit_f", 3, 3, 2000, 30), ("b", "jit_f", 3, 2, 1000, 20)],
+        &[("c", "jit_f", 3, 4, 3000, 40), ("a", "jit_f", 3, 1, 0, 1000)],
+    ]);
+    let summary = summary_of(&synthetic(&[plane]), SummaryOptions::default());
+    assert_eq!(summary.left_out.warm_up.span_ns, 1000.0);
+    let times: Vec<(&str, f64)> = summary.operations.iter().map(|one| (&*one.operation, one.time_ns)).collect();
+    assert_eq!(times, [("b", 50.0), ("c", 40.0)]);
+}
+
+/// Two hosts with two synthetic TPU cores each: devices stand apart, programs and operations together.
+#[test]
+fn devices_and_hosts_stand_apart() {
+    let capture = |name: &str, slower: i64| {
+        let planes: Vec<PlaneBuilder> = (0..2)
+            .map(|core| {
+                let mut plane = PlaneBuilder::new(&format!("/device:TPU:{core}"));
+                let length = 100_000 * (1 + core + slower);
+                let run = |place: i64| {
+                    let stats = [("run_id", Is::Int(place)), ("program_id", Is::Uint(77))];
+                    (place * 1_000_000, stats)
+                };
+                let mut modules = Vec::new();
+                let mut operations = Vec::new();
+                for (start, stats) in [run(1), run(2), run(3)] {
+                    modules.push(plane.event(("jit_step(77)", ""), start, length, &stats));
+                    operations.push(plane.event(("%fusion.1 = f32[] fusion()", ""), start, length / 2, &[]));
+                }
+                plane.line("XLA Modules", 0, &modules);
+                plane.line("XLA Ops", 0, &operations);
+                plane
+            })
+            .collect();
+        Capture { path: name.into(), host: name.to_owned(), ..synthetic(&planes).remove(0) }
+    };
+    let summary = summary_of(&[capture("one", 0), capture("two", 2)], SummaryOptions::default());
+    // the second and third execution of each core, 100, 200, 300 and 400 ns, half of them busy
+    let devices: Vec<(&str, &str, u64, f64, f64, f64)> = summary
+        .devices
+        .iter()
+        .map(|one| (&*one.host, &*one.plane, one.executions, one.operations_ns, one.modules_ns, one.wall_ns))
+        .collect();
+    let expected = [
+        ("one", "/device:TPU:0", 2, 100.0, 200.0, 1100.0),
+        ("one", "/device:TPU:1", 2, 200.0, 400.0, 1200.0),
+        ("two", "/device:TPU:0", 2, 300.0, 600.0, 1300.0),
+        ("two", "/device:TPU:1", 2, 400.0, 800.0, 1400.0),
+    ];
+    assert_eq!(devices, expected);
+    let module = &summary.modules[0];
+    assert_eq!((summary.modules.len(), module.devices, module.executions), (1, 4, 8));
+    assert_eq!((module.span_ns.mean, module.active_ns.mean, module.total_ns), (250.0, 125.0, 2000.0));
+    let operation = &summary.operations[0];
+    assert_eq!((operation.operation.as_str(), operation.count, operation.time_ns), ("fusion.1", 8, 1000.0));
+    close(operation.share, 0.5);
+}
+
+/// Executions that overlap on a device are counted once in the third total.
+#[test]
+fn executions_that_overlap_by_hand() {
+    let plane = host(&[
+        &[("x", "jit_f", 3, 1, 0, 10), ("x", "jit_f", 3, 2, 1000, 100), ("x", "jit_f", 3, 4, 1300, 100)],
+        &[("x", "jit_f", 3, 3, 1050, 100)],
+    ]);
+    let summary = summary_of(&synthetic(&[plane]), SummaryOptions::default());
+    let device = &summary.devices[0];
+    assert_eq!((device.modules_ns, device.wall_ns, device.idle_between_ns), (300.0, 400.0, 150.0));
+    assert_eq!(device.overlap_ns, 50.0);
+    assert_eq!(device.wall_ns, device.modules_ns + device.idle_between_ns - device.overlap_ns);
+}

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hlo::{Frame, HloInstruction, HloModule};
-use crate::profile::{Capture, Finding, executions};
+use crate::profile::{Capture, Finding};
 
 use super::attribution::inner;
 use super::programs::{HloFiles, Programs};
 use super::runtime::{Counted, device_runtimes};
 use super::summary::{Modules, add};
+use super::totals::Totals;
 
 /// What the frames of a stack are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,11 +46,11 @@ const UNKNOWN_FRAME: &str = "[unknown]";
 pub fn stacks(captures: &[Capture], files: &HloFiles, by: StacksBy, with_warm_up: bool) -> Stacks {
     let mut stacks = Stacks { notes: files.notes().to_vec(), ..Stacks::default() };
     for capture in captures {
-        let time = executions(&capture.space);
-        let counted = Counted::new(&time, with_warm_up);
+        let totals = Totals::read(&capture.space, with_warm_up);
+        let counted = Counted::new(&totals.time, with_warm_up);
         let programs = Programs::new(&capture.space, files);
         let mut modules = Modules::new();
-        add(&mut modules, 0, &time, &counted);
+        add(&mut modules, 0, &totals, &counted);
         for ((name, program_id), of_module) in &modules {
             let module = programs.find(name, *program_id);
             if module.is_none() {
@@ -61,18 +62,18 @@ pub fn stacks(captures: &[Capture], files: &HloFiles, by: StacksBy, with_warm_up
                     Some((module, instruction)) => stacks_of(module, instruction, by),
                     None => BTreeSet::from([vec![UNKNOWN_FRAME.to_owned()]]),
                 };
-                let part = total.time_ns / of_operation.len().max(1) as f64;
+                let part = total.time.time_ns / of_operation.len().max(1) as f64;
                 for stack in of_operation {
                     stacks.add([vec![ACTIVE.to_owned()], stack].concat(), part);
                 }
             }
         }
-        for device in device_runtimes(&capture.space, &capture.host, &time, &counted) {
+        for device in device_runtimes(&capture.space, &capture.host, &totals.time, &counted) {
             stacks.add(vec![IDLE_INSIDE_FRAME.to_owned()], device.idle_inside_ns);
             stacks.add(vec![IDLE_BETWEEN_FRAME.to_owned()], device.idle_between_ns);
         }
         stacks.notes.extend(programs.problems());
-        stacks.findings.extend(time.findings);
+        stacks.findings.extend(totals.time.findings);
     }
     stacks
 }

@@ -12,6 +12,7 @@ mod host_work;
 mod programs;
 mod runtime;
 mod summary;
+mod totals;
 
 pub use attribution::{Attribution, inner, is_communication};
 pub use diff::{DiffRow, ProfileDiff, Sample as DiffSample, Verdict, profile_diff};

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::hlo::{HloModule, ScanError, read_plain};
+use crate::hlo::{HloModule, ModuleForm, ScanError, read_plain, read_program};
 use crate::profile::{Plane, StatValue, XSpace, module_name};
 
 /// Most bytes of one file, and of all files of one folder.
@@ -40,6 +40,15 @@ pub enum HloFileError {
         /// The folder.
         place: String,
     },
+    /// It is a module, but as text or StableHLO.
+    #[error(
+        "`{place}`: is no HLO proto but a module of another form; write one with \
+         `XLA_FLAGS=--xla_dump_to=FOLDER --xla_dump_hlo_as_proto`"
+    )]
+    OtherForm {
+        /// The file.
+        place: String,
+    },
     /// It is none.
     #[error(transparent)]
     Scan(#[from] ScanError),
@@ -56,6 +65,9 @@ impl HloFiles {
             } else {
                 let place = path.display().to_string();
                 let bytes = read(path, MAX_BYTES)?;
+                if read_program(&bytes, &place)?.form != ModuleForm::HloProto {
+                    return Err(HloFileError::OtherForm { place });
+                }
                 HloModule::read(&bytes, &place)?;
                 files.files.push((place, bytes));
             }
@@ -80,13 +92,9 @@ impl HloFiles {
             if !stem.ends_with(".hlo.pb") || !path.is_file() {
                 continue;
             }
-            // `module_0001.jit_f.cpu_after_optimizations.hlo.pb`: the module is what stands before the stage
-            let stage = stem.trim_end_matches(".hlo.pb").rsplit('.').next().unwrap_or_default();
-            let is_last = stage.contains(LAST_STAGE);
-            let module = match stage.contains("optimizations") {
-                true => stem.split(stage).next().unwrap_or_default().to_owned(),
-                false => stem.to_owned(),
-            };
+            let is_last = stem.contains(LAST_STAGE);
+            // `module_0001.jit_f.sm_9.0_gpu_after_optimizations.hlo.pb`: number and name are the module's
+            let module = stem.split('.').take(2).collect::<Vec<_>>().join(".");
             let known = chosen.entry(module).or_insert((is_last, path.clone()));
             if (is_last, &path) > (known.0, &known.1) {
                 *known = (is_last, path);
@@ -151,7 +159,8 @@ pub struct Programs<'a> {
     by_name: HashMap<String, usize>,
     /// Of files: by name and id, and by name.
     file_by_id: HashMap<(String, i64), usize>,
-    file_by_name: HashMap<String, usize>,
+    /// The first one, and how many there are.
+    file_by_name: HashMap<String, (usize, usize)>,
 }
 
 impl<'a> Programs<'a> {
@@ -173,7 +182,7 @@ impl<'a> Programs<'a> {
             let number = programs.protos.len();
             programs.protos.push(Proto::new(place.clone(), bytes));
             programs.file_by_id.entry((name.clone().into_owned(), id)).or_insert(number);
-            programs.file_by_name.entry(name.into_owned()).or_insert(number);
+            programs.file_by_name.entry(name.into_owned()).or_insert((number, 0)).1 += 1;
         }
         programs
     }
@@ -206,11 +215,19 @@ impl<'a> Programs<'a> {
         };
         let of_files = || {
             let exact = program_id.and_then(|id| self.file_by_id.get(&(module.to_owned(), id)));
-            exact.or_else(|| self.file_by_name.get(module))
+            exact.or_else(|| self.file_by_name.get(module).map(|(number, _)| number))
         };
         // a damaged proto of the capture gives way to a file
         let read = |number: &usize| self.protos.get(*number)?.module();
         of_capture.and_then(read).or_else(|| of_files().and_then(read))
+    }
+
+    /// How many files of an execution's name there are, where only the name chose among several of them.
+    pub fn guessed_among(&self, module: &str, program_id: Option<i64>) -> Option<usize> {
+        let id = program_id?;
+        let is_known = self.by_id.contains_key(&id) || self.file_by_id.contains_key(&(module.to_owned(), id));
+        let (_, files) = self.file_by_name.get(module).filter(|_| !is_known)?;
+        (*files > 1).then_some(*files)
     }
 
     /// Whether there is any program at all.

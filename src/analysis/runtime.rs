@@ -8,7 +8,7 @@ use crate::profile::interval::{Interval, merge};
 use crate::profile::{DeviceTime, Execution, Layout, NameId, XSpace};
 
 /// The program id of what XLA's own autotuner runs.
-const AUTOTUNER: i64 = -1;
+pub(super) const AUTOTUNER: i64 = -1;
 
 /// The executions of a capture that count, and what was left out.
 #[derive(Debug)]

@@ -1,19 +1,20 @@
 //! The summary of captures: devices, modules, operations, and their time by opcode, source line, `op_name` and label.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use crate::hlo::UserLabels;
 use crate::label::{Evidence, Label};
 use crate::profile::interval::Interval;
-use crate::profile::{Capture, DeviceTime, Finding, NameId, executions};
+use crate::profile::{Capture, Finding};
 use crate::stats::Moments;
 
 use super::attribution::Attribution;
 use super::host_work::{HostWork, host_work, window};
 use super::programs::{HloFiles, Programs};
 use super::runtime::{Counted, DeviceRuntime, LeftOut, device_runtimes, ns};
+use super::totals::{OperationTime, Totals};
 
 /// What counts, and what a label is.
 #[derive(Debug, Clone, Copy, Default)]
@@ -208,9 +209,7 @@ pub(super) struct OfModule {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct OfOperation {
-    count: u64,
-    own: Moments,
-    pub(super) time_ns: f64,
+    pub(super) time: OperationTime,
     attribution: Option<Attribution>,
 }
 
@@ -224,12 +223,13 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
     let (mut warm_up, mut autotuner) = (LeftOut::default(), LeftOut::default());
     let mut notes: Vec<String> = files.notes().to_vec();
     for (number, capture) in captures.iter().enumerate() {
-        let time = executions(&capture.space);
-        let counted = Counted::new(&time, options.with_warm_up);
+        let totals = Totals::read(&capture.space, options.with_warm_up);
+        let time = &totals.time;
+        let counted = Counted::new(time, options.with_warm_up);
         let programs = Programs::new(&capture.space, files);
-        add(&mut modules, number, &time, &counted);
-        attribute(&mut modules, &programs, options.labels);
-        devices.extend(device_runtimes(&capture.space, &capture.host, &time, &counted));
+        add(&mut modules, number, &totals, &counted);
+        attribute(&mut modules, &programs, options.labels, &mut notes);
+        devices.extend(device_runtimes(&capture.space, &capture.host, time, &counted));
         let spans = counted.executions.iter().map(|one| Interval { start_ps: one.start_ps, end_ps: one.end_ps });
         let [moved, compiled] = host_work(&capture.space, &capture.host, window(spans.collect()));
         transfers.extend(moved);
@@ -244,7 +244,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         }
         notes.extend(programs.problems());
         profiles.push(ProfileRead { path: capture.path.display().to_string(), host: capture.host.clone() });
-        findings.extend(time.findings);
+        findings.extend(totals.time.findings);
     }
     notes.extend(missing(&modules));
     let left_out = AllLeftOut { warm_up: warm_up.into(), autotuner: autotuner.into() };
@@ -269,9 +269,8 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
 }
 
 /// Adds the executions of one capture up.
-pub(super) fn add(modules: &mut Modules, capture: usize, time: &DeviceTime, counted: &Counted<'_>) {
-    // by number first: names are looked up once for each distinct operation
-    let mut of_capture: BTreeMap<(NameId, Option<i64>), HashMap<NameId, OfOperation>> = BTreeMap::new();
+pub(super) fn add(modules: &mut Modules, capture: usize, totals: &Totals, counted: &Counted<'_>) {
+    let time = &totals.time;
     for execution in &counted.executions {
         let of_module = modules.entry((time.name(execution.module).to_owned(), execution.program_id)).or_default();
         of_module.devices.insert((capture, execution.plane, execution.device));
@@ -279,33 +278,27 @@ pub(super) fn add(modules: &mut Modules, capture: usize, time: &DeviceTime, coun
         of_module.active.add(ns(execution.busy_ps));
         of_module.span.add(ns(execution.span_ps));
         of_module.total_ns += ns(execution.span_ps);
-        let own: f64 = execution.operations.iter().map(|operation| ns(operation.own_ps)).sum();
-        // operations that run beside each other share the time that they cover
-        let scale = if own > 0.0 { ns(execution.busy_ps) / own } else { 0.0 };
-        let operations = of_capture.entry((execution.module, execution.program_id)).or_default();
-        for operation in &execution.operations {
-            let total = operations.entry(operation.name).or_default();
-            total.count += operation.count;
-            total.own.add(ns(operation.own_ps));
-            total.time_ns += ns(operation.own_ps) * scale;
-        }
     }
-    for ((module, program_id), operations) in of_capture {
+    for (&(module, program_id), operations) in &totals.operations {
         let of_module = modules.entry((time.name(module).to_owned(), program_id)).or_default();
-        for (name, total) in operations {
-            of_module.operations.entry(time.name(name).to_owned()).or_default().join(total);
+        for (&name, total) in operations {
+            of_module.operations.entry(time.name(name).to_owned()).or_default().time.join(*total);
         }
     }
 }
 
 /// Looks up what is not known yet.
-fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&UserLabels>) {
+fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&UserLabels>, notes: &mut Vec<String>) {
     for ((name, program_id), of_module) in modules {
         if of_module.operations.values().all(|operation| operation.attribution.is_some()) {
             continue;
         }
         let Some(module) = programs.find(name, *program_id) else { continue };
         of_module.is_known = true;
+        if let Some(files) = programs.guessed_among(name, *program_id) {
+            let id = program_id.unwrap_or_default();
+            notes.push(format!("none of {files} HLO files of `{name}` has the id {id}: the first one stands for it"));
+        }
         for (operation, total) in &mut of_module.operations {
             if total.attribution.is_none() {
                 total.attribution = Attribution::find(module, operation, labels);
@@ -331,14 +324,6 @@ fn missing(modules: &Modules) -> Vec<String> {
     notes
 }
 
-impl OfOperation {
-    fn join(&mut self, other: Self) {
-        self.count += other.count;
-        self.own.join(other.own);
-        self.time_ns += other.time_ns;
-    }
-}
-
 impl Summary {
     /// Keeps so many of each list: the operations, and the parts of the time.
     pub fn cut(&mut self, top: usize) {
@@ -355,9 +340,8 @@ impl Summary {
         let (mut opcodes, mut sources, mut op_names) = (Parts::default(), Parts::default(), Parts::default());
         let mut labels: BTreeMap<(Label, Evidence), (u64, f64)> = BTreeMap::new();
         for ((module, program_id), of_module) in modules {
-            for (operation, total) in of_module.operations {
-                let known =
-                    total.attribution.unwrap_or_else(|| Attribution { opcode: UNKNOWN.into(), ..Default::default() });
+            for (operation, OfOperation { time: total, attribution }) in of_module.operations {
+                let known = attribution.unwrap_or_else(|| Attribution { opcode: UNKNOWN.into(), ..Default::default() });
                 let source = known.source.as_ref().map(|(file, line)| format!("{file}:{line}"));
                 let communication = known.is_communication();
                 opcodes.add(&known.opcode, total.time_ns);

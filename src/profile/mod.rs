@@ -34,7 +34,8 @@ mod xplane;
 pub use error::{ProfileError, ProfileErrorKind};
 pub use event::{Event, Stat, StatValue, Stats, text};
 pub use execution::{
-    DeviceTime, Execution, Metric, Operation, RunsOf, executions, executions_of_operations, executions_of_runs,
+    DeviceTime, Execution, Metric, Operation, RunsOf, executions, executions_folded, executions_of_operations,
+    executions_of_runs,
 };
 pub use finding::Finding;
 pub use kernels::{Iteration, Kernel, KernelsDiffer, Measurement};
