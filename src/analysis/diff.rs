@@ -180,7 +180,7 @@ fn samples(captures: &[Capture], with_warm_up: bool, notes: &mut Vec<String>) ->
         for execution in &counted.executions {
             programs.entry(time.name(execution.module)).or_default().insert(execution.program_id);
         }
-        let mut next: HashMap<(usize, Option<i64>, &str, Option<i64>), usize> = HashMap::new();
+        let mut next: HashMap<_, usize> = HashMap::new();
         for execution in &counted.executions {
             let module = time.name(execution.module);
             let number = programs.get(module).and_then(|ids| ids.iter().position(|id| *id == execution.program_id));
