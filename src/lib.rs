@@ -25,6 +25,8 @@ pub mod candidates;
 #[cfg(feature = "tuner")]
 pub mod decision;
 pub mod hlo;
+#[cfg(feature = "nsys")]
+pub mod nsys;
 #[cfg(feature = "tuner")]
 pub mod profile;
 #[cfg(feature = "shared")]

@@ -1,5 +1,9 @@
 //! Robust statistics of timings: median, quantiles, spread, and a distribution-free interval of the median.
 
+mod welch;
+
+pub use welch::{Difference, holm, welch};
+
 /// The middle value, or the mean of the two middle ones; `None` for an empty slice or one with a NaN.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)

@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("mapped_file", 0),
     ("remedy", 0),
     ("hlo", 1),
+    ("nsys", 1),
     ("profile", 1),
     ("candidates", 1),
     ("decision", 1),

@@ -4,6 +4,9 @@
 //! what an operation is by it. [`Counted`] leaves out executions that are no measurement. [`summarize`] adds up.
 
 mod attribution;
+pub mod collectives;
+pub mod compile;
+mod diff;
 mod flame;
 mod host_work;
 mod programs;
@@ -12,6 +15,7 @@ mod summary;
 mod totals;
 
 pub use attribution::{Attribution, inner, is_communication};
+pub use diff::{DiffRow, ProfileDiff, Sample as DiffSample, Verdict, profile_diff};
 pub use flame::{ACTIVE, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, Stacks, StacksBy, stacks};
 pub use host_work::HostWork;
 pub use programs::{HloFileError, HloFiles, Programs};

@@ -166,10 +166,16 @@ pub struct Programs<'a> {
 impl<'a> Programs<'a> {
     /// The programs that a capture holds, and those of files for the ones that it lacks.
     pub fn new(space: &'a XSpace, files: &'a HloFiles) -> Self {
-        let mut programs = Self::default();
+        let mut programs = Self::of_files(files);
         for plane in space.planes().filter(|plane| plane.name() == "/host:metadata") {
             programs.add_plane(plane);
         }
+        programs
+    }
+
+    /// Those of files alone.
+    pub fn of_files(files: &'a HloFiles) -> Self {
+        let mut programs = Self::default();
         for (place, bytes) in &files.files {
             // of several modules of one name the first stands for it
             let Some((name, id)) = HloModule::identity(bytes) else { continue };

@@ -17,7 +17,7 @@ use super::coverage::CoverageArgs;
 use super::exit;
 use super::merge::{DiffArgs, MergeArgs};
 use super::plan::PlanArgs;
-use super::profile::{FlamegraphArgs, SummaryArgs};
+use super::profile::{CollectivesArgs, CompileArgs, FlamegraphArgs, ProfileDiffArgs, SummaryArgs};
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
 use super::signature::{KeygenArgs, SignArgs};
@@ -560,6 +560,12 @@ pub(super) enum ProfileCommand {
     Flamegraph(FlamegraphArgs),
     /// Seconds by event name, and mean and deviation by function id over several profiles
     Timings(TimingsArgs),
+    /// Bandwidth, hidden part and straggler wait of collectives (docs/collectives.md)
+    Collectives(CollectivesArgs),
+    /// Compilation by phase, worker threads counted once (docs/compile.md)
+    Compile(CompileArgs),
+    /// What became faster between two profiles, and whether it is more than chance (docs/analysis.md)
+    Diff(ProfileDiffArgs),
 }
 
 #[derive(Debug, Args)]

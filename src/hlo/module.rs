@@ -9,6 +9,7 @@ use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
 
 use super::error::{ScanError, ScanErrorKind};
 use super::frames::{Frame, Frames};
+use super::placement::Placement;
 use super::proto::{dtype, module_range};
 
 /// Most shapes looked at within one shape: tuples of tuples end here.
@@ -25,6 +26,8 @@ pub struct HloModule<'a> {
     pub computations: Vec<HloComputation<'a>>,
     /// Every instruction, computation by computation.
     pub instructions: Vec<HloInstruction<'a>>,
+    /// Where it ran.
+    pub placement: Placement,
     frames: Frames<'a>,
     computation_of_id: HashMap<i64, usize>,
     instruction_of_name: HashMap<Cow<'a, str>, usize>,
@@ -114,6 +117,7 @@ impl<'a> HloModule<'a> {
                 (1, WireValue::Bytes(name)) => module.name = String::from_utf8_lossy(name),
                 (3, WireValue::Bytes(computation)) => module.computation(computation)?,
                 (5, WireValue::Varint(id)) => module.id = id as i64,
+                (15, WireValue::Bytes(assignment)) => module.placement = Placement::decode(assignment)?,
                 (17, WireValue::Bytes(index)) => module.frames = Frames::decode(index)?,
                 _ => {}
             }

@@ -257,7 +257,7 @@ fn assemble(
 }
 
 /// An execution's records of one line: by start, the longest first.
-fn track(runs: &[Run], pieces: &[Vec<Record>]) -> Vec<Record> {
+pub(super) fn track(runs: &[Run], pieces: &[Vec<Record>]) -> Vec<Record> {
     let mut track: Vec<Record> = runs.iter().flat_map(|run| run.of(pieces)).copied().collect();
     let key = |record: &Record| (record.time.start_ps, std::cmp::Reverse(record.time.end_ps));
     if !track.is_sorted_by_key(key) {

@@ -19,6 +19,7 @@ pub mod interval;
 mod kernels;
 mod mended;
 mod names;
+mod operation_events;
 mod plane_view;
 mod profiler;
 mod sanity;
@@ -39,6 +40,7 @@ pub use execution::{
 pub use finding::Finding;
 pub use kernels::{Iteration, Kernel, KernelsDiffer, Measurement};
 pub use names::NameId;
+pub use operation_events::{ExecutionEvents, operation_events};
 pub use plane_view::Layout;
 pub(crate) use plane_view::module_name;
 pub use profiler::{

@@ -22,6 +22,19 @@ pub fn format_part(part: f64) -> String {
     if part.is_finite() { format!("{} %", three_digits(part * 100.0)) } else { "—".to_owned() }
 }
 
+/// Bytes in decimal units: `4 B`, `176 kB`, `7.08 MB`.
+pub fn format_bytes(bytes: u64) -> String {
+    let value = bytes as f64;
+    let (value, unit) = match value {
+        _ if bytes < 1000 => return format!("{bytes} B"),
+        _ if value < 999.5e3 => (value / 1e3, "kB"),
+        _ if value < 999.5e6 => (value / 1e6, "MB"),
+        _ if value < 999.5e9 => (value / 1e9, "GB"),
+        _ => (value / 1e12, "TB"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
 fn three_digits(value: f64) -> String {
     match value {
         _ if value >= 99.95 => format!("{value:.0}"),
@@ -42,6 +55,10 @@ mod tests {
         }
         assert_eq!((format_ns(123e6), format_ns(1.2e9)), ("123 ms".to_owned(), "1.20 s".to_owned()));
         assert_eq!((format_ns(f64::NAN), format_ratio(1.5666)), ("—".to_owned(), "1.57×".to_owned()));
+        assert_eq!(
+            [4, 999, 1024, 175_632, 999_500].map(format_bytes),
+            ["4 B", "999 B", "1.02 kB", "176 kB", "1.00 MB"]
+        );
         assert_eq!((format_part(0.0127), format_part(0.25)), ("1.27 %".to_owned(), "25.0 %".to_owned()));
     }
 }

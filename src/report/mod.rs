@@ -1,5 +1,6 @@
 //! Results to a writer, as a table or as JSON. Reads results only, so a stored run can be drawn again.
 
+mod bandwidth_plot;
 mod figures;
 mod flame;
 mod grid;
@@ -7,7 +8,8 @@ mod scan;
 mod table;
 mod time;
 
-pub use figures::{format_ns, format_part, format_ratio};
+pub use bandwidth_plot::write_bandwidth_plot;
+pub use figures::{format_bytes, format_ns, format_part, format_ratio};
 pub use flame::write_flame_graph;
 pub use grid::Grid;
 pub use scan::write_scan;

@@ -1,8 +1,16 @@
 //! `profile`: what a capture says.
 
+mod collectives;
+mod compile;
+mod diff;
 mod flamegraph;
+mod input;
 mod summary;
 mod timings;
+
+pub(super) use collectives::CollectivesArgs;
+pub(super) use compile::CompileArgs;
+pub(super) use diff::ProfileDiffArgs;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,6 +26,9 @@ pub(super) use summary::SummaryArgs;
 /// Runs a command of `profile`.
 pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, Fault> {
     match command {
+        ProfileCommand::Diff(args) => diff::diff(args, out),
+        ProfileCommand::Compile(args) => compile::compile(args, out),
+        ProfileCommand::Collectives(args) => collectives::collectives(args, out),
         ProfileCommand::Flamegraph(args) => flamegraph::flamegraph(args, out),
         ProfileCommand::Summary(args) => summary::summary(args, out),
         ProfileCommand::Timings(args) => timings::timings(args, out),

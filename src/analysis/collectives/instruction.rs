@@ -1,0 +1,179 @@
+//! What an instruction is to the analysis: communication, computation, or neither.
+
+use crate::hlo::{HloInstruction, HloModule};
+use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
+
+use super::kind::Kind;
+use super::model::Communication;
+
+/// `Layout::kHostMemorySpace` of XLA.
+const HOST_MEMORY: u64 = 5;
+/// Computations within computations that are looked into for what a fusion or an `async-start` wraps.
+const MAX_DEPTH: usize = 4;
+/// Most devices of a program: what a damaged group list claims beyond is not made.
+const MAX_DEVICES: u64 = 1 << 16;
+
+/// What the time of an instruction is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// A collective, or a transfer between host and device.
+    Communication(Communication),
+    /// Waiting for what began before (`all-gather-done`, `async-done`, …).
+    Wait,
+    /// `while`, `conditional`, `call`: what they launch has times of its own.
+    Control,
+    /// Anything else.
+    Compute,
+}
+
+impl Role {
+    /// The role of an instruction of a module.
+    pub fn of(module: &HloModule<'_>, instruction: &HloInstruction<'_>) -> Self {
+        if let Some(communication) = communication(module, instruction, MAX_DEPTH) {
+            return Self::Communication(communication);
+        }
+        Self::of_opcode(&instruction.opcode)
+    }
+
+    /// The role that an operation's name tells where its program is not known: `all-reduce-start.3`.
+    pub fn of_name(name: &str) -> Self {
+        let opcode = name.split('.').next().unwrap_or_default();
+        match Kind::of_opcode(opcode) {
+            Some(kind) => Self::Communication(Communication {
+                kind,
+                group_size: (kind == Kind::CollectivePermute).then_some(2),
+                message_bytes: None,
+                groups: Vec::new(),
+            }),
+            None => Self::of_opcode(opcode),
+        }
+    }
+
+    fn of_opcode(opcode: &str) -> Self {
+        match opcode {
+            "while" | "conditional" | "call" => Self::Control,
+            _ if opcode.ends_with("-done") => Self::Wait,
+            _ => Self::Compute,
+        }
+    }
+}
+
+fn communication(module: &HloModule<'_>, instruction: &HloInstruction<'_>, depth: usize) -> Option<Communication> {
+    match &*instruction.opcode {
+        // what a wrapper holds is its own
+        "async-start" | "fusion" if depth > 0 => {
+            module.called_by(instruction).find_map(|called| communication(module, called, depth - 1))
+        }
+        "dynamic-slice" | "dynamic-update-slice" => transfer(module, instruction),
+        opcode => Kind::of_opcode(opcode).map(|kind| collective(module, instruction, kind)),
+    }
+}
+
+fn collective(module: &HloModule<'_>, instruction: &HloInstruction<'_>, kind: Kind) -> Communication {
+    // where there are replicas and partitions, an id is counted over both only if the instruction says so
+    let placement = &module.placement;
+    let counts_both = placement.is_plain() || value_of(instruction.message, 71) == Some(WireValue::Varint(1));
+    let placed = if counts_both { placement.devices.as_slice() } else { &[] };
+    let groups = Groups::read(instruction.message).unwrap_or(Groups::Unknown);
+    let (group_size, logical) = match groups {
+        // a pair sends and receives, whatever the pairs are
+        _ if kind == Kind::CollectivePermute => (Some(2), Vec::new()),
+        Groups::All => (u64::try_from(placed.len()).ok().filter(|&count| count > 0), Vec::new()),
+        Groups::Sized(size) => (Some(size), Vec::new()),
+        Groups::Listed(lists) => {
+            let size = lists.first().map(|list| list.len() as u64).unwrap_or(0);
+            let alike = size > 0 && lists.iter().all(|list| list.len() as u64 == size);
+            (alike.then_some(size), lists)
+        }
+        Groups::Unknown => (None, Vec::new()),
+    };
+    let device = |id: &u64| placed.get(usize::try_from(*id).ok()?).copied();
+    let groups: Option<Vec<Vec<i64>>> =
+        logical.iter().map(|list| list.iter().map(device).collect::<Option<Vec<i64>>>()).collect();
+    let operands: u64 = module.operands_of(instruction).map(|operand| operand.bytes).sum();
+    let message_bytes = match (kind, group_size) {
+        (Kind::ReduceScatter, Some(size)) => Some(operands / size.max(1)),
+        (Kind::ReduceScatter, None) => None,
+        _ => Some(operands),
+    };
+    Communication { kind, group_size, message_bytes, groups: groups.unwrap_or_default() }
+}
+
+/// A slice read from, or written into, an array on the other side: how memory is offloaded to the host.
+fn transfer(module: &HloModule<'_>, instruction: &HloInstruction<'_>) -> Option<Communication> {
+    let mut operands = module.operands_of(instruction);
+    let whole = operands.next()?;
+    let to_host = is_on_host(instruction);
+    let bytes = if instruction.opcode == "dynamic-slice" {
+        (to_host != is_on_host(whole)).then_some(instruction.bytes)?
+    } else {
+        let part = operands.next()?;
+        (to_host == is_on_host(whole) && to_host != is_on_host(part)).then_some(part.bytes)?
+    };
+    let kind = if to_host { Kind::DeviceToHost } else { Kind::HostToDevice };
+    Some(Communication { kind, group_size: Some(1), message_bytes: Some(bytes), groups: Vec::new() })
+}
+
+/// Whether the result lies in the host's memory: `shape.layout.memory_space`.
+fn is_on_host(instruction: &HloInstruction<'_>) -> bool {
+    let shape = value_of(instruction.message, 3).and_then(WireValue::as_bytes);
+    let layout = shape.and_then(|shape| value_of(shape, 5)).and_then(WireValue::as_bytes);
+    layout.and_then(|layout| value_of(layout, 8)).and_then(WireValue::as_varint) == Some(HOST_MEMORY)
+}
+
+fn value_of(message: &[u8], wanted: u32) -> Option<WireValue<'_>> {
+    WireCursor::new(message)
+        .find_map(|field| field.ok().filter(|(number, _)| *number == wanted).map(|(_, value)| value))
+}
+
+/// Who takes part, as `HloInstructionProto` has it.
+enum Groups {
+    /// No group is named: all take part.
+    All,
+    /// Groups of this size; which devices is not worked out.
+    Sized(u64),
+    /// Each group's members.
+    Listed(Vec<Vec<u64>>),
+    /// Written in a way that is not known.
+    Unknown,
+}
+
+impl Groups {
+    /// From `replica_groups` (49) or `collective_device_list` (87). A newer field would be an instruction without both.
+    fn read(message: &[u8]) -> Result<Self, WireError> {
+        let (mut lists, mut sized, mut newer) = (Vec::new(), None, false);
+        for field in WireCursor::new(message) {
+            match field? {
+                (49, WireValue::Bytes(group)) => lists.push(members(group)?),
+                (87, WireValue::Bytes(list)) => {
+                    for field in WireCursor::new(list) {
+                        match field? {
+                            (1, WireValue::Bytes(group)) => lists.push(members(group)?),
+                            (2, WireValue::Bytes(iota)) => sized = value_of(iota, 2).and_then(WireValue::as_varint),
+                            _ => {}
+                        }
+                    }
+                }
+                (number, WireValue::Bytes(_)) => newer |= number > 91,
+                _ => {}
+            }
+        }
+        let sized = sized.filter(|&size| (1..=MAX_DEVICES).contains(&size));
+        Ok(match (sized, lists.is_empty(), newer) {
+            (Some(size), true, _) => Self::Sized(size),
+            (_, false, _) => Self::Listed(lists),
+            (None, true, true) => Self::Unknown,
+            (None, true, false) => Self::All,
+        })
+    }
+}
+
+fn members(group: &[u8]) -> Result<Vec<u64>, WireError> {
+    let mut ids = Vec::new();
+    for field in WireCursor::new(group) {
+        if let (1, value) = field? {
+            repeated_varints(value, &mut ids)?;
+        }
+    }
+    Ok(ids)
+}

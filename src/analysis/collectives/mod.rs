@@ -1,0 +1,23 @@
+//! Collectives: bandwidth, what computation hides, and what is lost to stragglers, whatever the profile.
+//!
+//! The formulas are nsys-jax's (NVIDIA/JAX-Toolbox, `nsys_jax/analysis.py`); `docs/collectives.md` has them and says where we differ.
+
+mod align;
+mod gatherer;
+mod instance;
+mod instruction;
+mod kind;
+mod measure;
+mod model;
+#[cfg(feature = "nsys")]
+mod nsys;
+mod space;
+
+pub use align::{Alignment, Clocks};
+pub use instruction::Role;
+pub use kind::Kind;
+pub use measure::{Bandwidth, CollectiveMetrics, Figures, OperationRow, SizeRow, Wait, collective_metrics};
+pub use model::{Collectives, Communication, Device, Operation, Part};
+#[cfg(feature = "nsys")]
+pub use nsys::nsys_collectives;
+pub use space::space_collectives;

@@ -1,0 +1,81 @@
+//! Collectives as any profile has them: which instruction, on which device, when, and how much of it was hidden.
+
+use super::kind::Kind;
+
+/// What an instruction says of its collective.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Communication {
+    /// What it does.
+    pub kind: Kind,
+    /// Devices that take part together; `None` where the module does not say.
+    pub group_size: Option<u64>,
+    /// Bytes of its operands, of a reduce-scatter divided by the group's size; `None` where the module does not say.
+    pub message_bytes: Option<u64>,
+    /// The device ids of each group, as the program was placed; empty where they are not known.
+    pub groups: Vec<Vec<i64>>,
+}
+
+/// A device of the profiles.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Device {
+    /// The host, or the file where it has no name.
+    pub host: String,
+    /// Its number, in all hosts together where the profile says so, else in its host.
+    pub ordinal: i64,
+}
+
+/// An instruction of a program that communicates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// The module's name.
+    pub module: String,
+    /// The program's id; in a profile of several processes, of the first that has it.
+    pub program_id: Option<i64>,
+    /// The instruction's name.
+    pub name: String,
+    /// What it does.
+    pub communication: Communication,
+}
+
+/// One collective on one device, once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Place in [`Collectives::operations`].
+    pub operation: u32,
+    /// Place in [`Collectives::devices`].
+    pub device: u32,
+    /// Which execution of its program; the same number on all devices of one launch.
+    pub execution: u64,
+    /// Which time in that execution, from zero.
+    pub occurrence: u32,
+    /// Start, in picoseconds of the host's clock.
+    pub start_ps: i64,
+    /// End, likewise.
+    pub end_ps: i64,
+    /// The part of it in which the same device also computed: the union of those times.
+    pub hidden_ps: u64,
+    /// The same as the sum of the overlaps with each computation, which is more where computations overlap each other.
+    pub overlaps_ps: u64,
+}
+
+impl Part {
+    /// From start to end, hidden or not.
+    pub fn duration_ps(&self) -> u64 {
+        u64::try_from(self.end_ps.saturating_sub(self.start_ps)).unwrap_or(0)
+    }
+}
+
+/// All collectives of one or more profiles.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Collectives {
+    /// The devices.
+    pub devices: Vec<Device>,
+    /// The instructions.
+    pub operations: Vec<Operation>,
+    /// What ran.
+    pub parts: Vec<Part>,
+    /// Executions that were left out as warm-up.
+    pub left_out: u64,
+    /// What to know before the numbers are believed, in words.
+    pub notes: Vec<String>,
+}

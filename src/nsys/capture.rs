@@ -1,0 +1,127 @@
+//! A capture: the traces of one process, and its programs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::archive::Archive;
+use super::error::{NsysError, NsysErrorKind};
+use super::{pushpop, trace};
+
+const DEVICE_TRACE: &str = "nvtx_gpu_proj_trace/trace.parquet";
+const THREADS: &str = "thread-metadata.parquet";
+const HOST_TRACE: &str = "report_nvtx_pushpop_trace.parquet";
+const OLD_HOST_TRACE: &str = "report_nvtx_pushpop_trace.csv.xz";
+/// What a program's file in `dump/` is called.
+const LAST_STAGE: &str = "after_optimizations.hlo.pb.xz";
+
+/// An NVTX range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NsysRange {
+    /// Its number in the trace.
+    pub id: i64,
+    /// The range around it on the same thread.
+    pub parent: Option<i64>,
+    /// Its name, of XLA's own without `TSL:`.
+    pub name: Arc<str>,
+    /// Whether XLA emitted it, and not NCCL or a library.
+    pub is_xla: bool,
+    /// Start, in nanoseconds.
+    pub start_ns: i64,
+    /// End, likewise.
+    pub end_ns: i64,
+    /// The process.
+    pub pid: i64,
+    /// The thread.
+    pub tid: i64,
+}
+
+/// What nsys-jax captured of one process.
+#[derive(Debug, Default)]
+pub struct NsysCapture {
+    /// The name of the zip or folder; of a combined capture with the process's.
+    pub name: String,
+    /// Ranges with the time of the GPU work that they launched; `None` where there is no such trace.
+    pub device_ranges: Option<Vec<NsysRange>>,
+    /// Ranges with their time on the host; `None` where there is no such trace.
+    pub host_ranges: Option<Vec<NsysRange>>,
+    /// The device, numbered over all processes, by process and launcher thread.
+    pub launchers: BTreeMap<(i64, i64), i64>,
+    /// `HloProto`s after optimisation, with their names.
+    pub modules: Vec<(String, Vec<u8>)>,
+    /// What could not be read and is not needed for the rest, one line each.
+    pub notes: Vec<String>,
+}
+
+impl NsysCapture {
+    /// Reads a zip or folder of nsys-jax, or one that `nsys-jax-combine` made of several: one capture a process.
+    pub fn open(path: &Path) -> Result<Vec<Self>, NsysError> {
+        let mut archive = Archive::open(path)?;
+        let processes = processes(archive.names());
+        if processes.is_empty() {
+            return Err(NsysErrorKind::NoCapture.at(path.display().to_string()));
+        }
+        processes.iter().map(|process| Self::read(&mut archive, process.as_deref())).collect()
+    }
+
+    fn read(archive: &mut Archive, process: Option<&str>) -> Result<Self, NsysError> {
+        let stem = archive.name();
+        let name = process.map_or_else(|| stem.clone(), |process| format!("{stem}/{process}"));
+        let mut capture = Self { name, ..Self::default() };
+        let file = |archive: &Archive, base: &str| {
+            let own = process.map(|process| format!("{base}/{process}"));
+            let names = archive.names();
+            own.filter(|own| names.contains(own)).or_else(|| names.iter().find(|name| *name == base).cloned())
+        };
+        if let Some(name) = file(archive, DEVICE_TRACE) {
+            let bytes = archive.read(&name)?;
+            capture.device_ranges = Some(trace::device_ranges(bytes).map_err(|kind| kind.at(archive.place(&name)))?);
+        }
+        if let Some(name) = file(archive, HOST_TRACE) {
+            let bytes = archive.read(&name)?;
+            capture.host_ranges = Some(trace::host_ranges(bytes).map_err(|kind| kind.at(archive.place(&name)))?);
+        } else if let Some(name) = file(archive, OLD_HOST_TRACE) {
+            let bytes = archive.read(&name)?;
+            capture.host_ranges = Some(pushpop::host_ranges(&bytes).map_err(|kind| kind.at(archive.place(&name)))?);
+        }
+        match file(archive, THREADS) {
+            Some(name) => match archive.read(&name).map(trace::launchers) {
+                Ok(Ok(launchers)) => capture.launchers = launchers,
+                Ok(Err(kind)) => capture.notes.push(kind.at(archive.place(&name)).to_string()),
+                Err(error) => capture.notes.push(error.to_string()),
+            },
+            None => capture.notes.push(format!("no `{THREADS}`: devices are numbered by thread")),
+        }
+        let is_own = |name: &&String| {
+            let rest = name.strip_prefix("dump/").and_then(|rest| rest.split_once(LAST_STAGE));
+            rest.is_some_and(|(_, of)| of.is_empty() || of.strip_prefix('/') == process)
+        };
+        let programs: Vec<String> = archive.names().iter().filter(is_own).cloned().collect();
+        for name in programs {
+            match archive.read(&name) {
+                Ok(bytes) => capture.modules.push((archive.place(&name), bytes)),
+                Err(error) => capture.notes.push(error.to_string()),
+            }
+        }
+        Ok(capture)
+    }
+}
+
+/// The processes of a capture: one without a name, or where the traces are folders each file in them.
+fn processes(names: &[String]) -> BTreeSet<Option<String>> {
+    let mut found = BTreeSet::new();
+    for name in names {
+        for base in [DEVICE_TRACE, HOST_TRACE, OLD_HOST_TRACE] {
+            match name.strip_prefix(base) {
+                Some("") => drop(found.insert(None)),
+                Some(rest) => found.extend(rest.strip_prefix('/').map(|process| Some(process.to_owned()))),
+                None => {}
+            }
+        }
+    }
+    // a trace of all processes beside those of each belongs to each
+    if found.len() > 1 {
+        found.remove(&None);
+    }
+    found
+}

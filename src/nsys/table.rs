@@ -1,0 +1,140 @@
+//! Columns of a Parquet file. Only flat columns of text and numbers are read; lists are left alone.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::column::reader::ColumnReader;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use super::error::NsysErrorKind;
+
+/// Most rows of a table: times, names and ids of so many ranges are some gigabytes.
+const MAX_ROWS: i64 = 1 << 26;
+/// Records that are read at a time.
+const BATCH: usize = 1 << 16;
+
+/// A column's values, one a row.
+pub(super) enum Column {
+    Text(Vec<Option<Arc<str>>>),
+    /// Integers; doubles are rounded, since pandas makes doubles of integers with gaps.
+    Number(Vec<Option<i64>>),
+}
+
+/// A Parquet file in memory.
+pub(super) struct Table {
+    reader: SerializedFileReader<Bytes>,
+    columns: HashMap<String, usize>,
+    rows: usize,
+    texts: HashMap<Arc<str>, ()>,
+}
+
+impl Table {
+    pub(super) fn new(bytes: Vec<u8>) -> Result<Self, NsysErrorKind> {
+        let reader = guarded(|| SerializedFileReader::new(Bytes::from(bytes)))?;
+        let metadata = reader.metadata().file_metadata();
+        let rows = metadata.num_rows();
+        if !(0..=MAX_ROWS).contains(&rows) {
+            return Err(NsysErrorKind::Parquet(format!("{rows} rows are not from 0 to {MAX_ROWS}")));
+        }
+        let flat = metadata.schema_descr().columns().iter().enumerate();
+        let flat = flat.filter(|(_, column)| column.max_rep_level() == 0 && column.path().parts().len() == 1);
+        let columns = flat.map(|(number, column)| (column.name().to_owned(), number)).collect();
+        Ok(Self { columns, rows: usize::try_from(rows).unwrap_or(0), texts: HashMap::new(), reader })
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.columns.contains_key(name)
+    }
+
+    /// The first column of these names.
+    fn column(&mut self, names: &[&'static str]) -> Result<Column, NsysErrorKind> {
+        let number = names.iter().find_map(|name| self.columns.get(*name)).copied();
+        let number = number.ok_or(NsysErrorKind::NoColumn(names.first().copied().unwrap_or("")))?;
+        let (reader, rows, texts) = (&self.reader, self.rows, &mut self.texts);
+        guarded(|| read(reader, number, rows, texts))
+    }
+
+    pub(super) fn texts(&mut self, names: &[&'static str]) -> Result<Vec<Option<Arc<str>>>, NsysErrorKind> {
+        match self.column(names)? {
+            Column::Text(texts) => Ok(texts),
+            Column::Number(_) => Err(NsysErrorKind::NoColumn(names.first().copied().unwrap_or(""))),
+        }
+    }
+
+    pub(super) fn numbers(&mut self, names: &[&'static str]) -> Result<Vec<Option<i64>>, NsysErrorKind> {
+        match self.column(names)? {
+            Column::Number(numbers) => Ok(numbers),
+            Column::Text(_) => Err(NsysErrorKind::NoColumn(names.first().copied().unwrap_or(""))),
+        }
+    }
+}
+
+/// The crate is written for files that are whole; what a damaged one leads it into ends here.
+fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, NsysErrorKind> {
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(read) => read.map_err(|error| NsysErrorKind::Parquet(error.to_string())),
+        Err(_) => Err(NsysErrorKind::Parquet("its content is damaged".to_owned())),
+    }
+}
+
+fn read(
+    file: &SerializedFileReader<Bytes>,
+    column: usize,
+    rows: usize,
+    texts: &mut HashMap<Arc<str>, ()>,
+) -> Result<Column, ParquetError> {
+    let (mut numbers, mut words): (Vec<Option<i64>>, Vec<Option<Arc<str>>>) = (Vec::new(), Vec::new());
+    let mut is_text = false;
+    for group in 0..file.num_row_groups() {
+        let group = file.get_row_group(group)?;
+        macro_rules! add {
+            ($reader:ident, $list:ident, $value:expr) => {{
+                loop {
+                    let (mut levels, mut values) = (Vec::new(), Vec::new());
+                    let (records, ..) = $reader.read_records(BATCH, Some(&mut levels), None, &mut values)?;
+                    if records == 0 {
+                        break;
+                    }
+                    if levels.is_empty() {
+                        // a required column has no levels: there is a value in each row
+                        levels.resize(records, 1);
+                    }
+                    let mut values = values.into_iter();
+                    $list.extend(levels.iter().map(|level| if *level > 0 { values.next().map($value) } else { None }));
+                    if $list.len() > rows {
+                        return Err(ParquetError::General("more values than rows".to_owned()));
+                    }
+                }
+            }};
+        }
+        match group.get_column_reader(column)? {
+            ColumnReader::Int32ColumnReader(mut reader) => add!(reader, numbers, i64::from),
+            ColumnReader::Int64ColumnReader(mut reader) => add!(reader, numbers, |value| value),
+            ColumnReader::FloatColumnReader(mut reader) => add!(reader, numbers, |value| value.round() as i64),
+            ColumnReader::DoubleColumnReader(mut reader) => add!(reader, numbers, |value| value.round() as i64),
+            ColumnReader::ByteArrayColumnReader(mut reader) => {
+                is_text = true;
+                let mut intern = |value: parquet::data_type::ByteArray| {
+                    let text = String::from_utf8_lossy(value.data());
+                    if let Some((known, ())) = texts.get_key_value(&*text) {
+                        return known.clone();
+                    }
+                    let text: Arc<str> = text.into();
+                    texts.insert(text.clone(), ());
+                    text
+                };
+                add!(reader, words, &mut intern);
+            }
+            _ => return Err(ParquetError::NYI("a column of neither text nor numbers".to_owned())),
+        }
+    }
+    if is_text {
+        words.resize(rows, None)
+    } else {
+        numbers.resize(rows, None)
+    }
+    Ok(if is_text { Column::Text(words) } else { Column::Number(numbers) })
+}
