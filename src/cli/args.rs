@@ -262,6 +262,9 @@ pub(super) struct TuneArgs {
     /// Say what would be tuned, and measure nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Also write the run as a page to look at, one HTML file with everything in it (docs/report.md)
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     pub format: FormatArg,
 }

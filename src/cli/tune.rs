@@ -25,6 +25,7 @@ use super::args::{DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs
 use super::fault::Fault;
 use super::progress::Progress;
 use super::remote::SharedRun;
+use super::report::ReportFile;
 use super::{cache, candidates, device, exit, plan, remote, selftest};
 
 /// Tunes a module and prints the result.
@@ -36,6 +37,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         Ok(source) => source,
         Err(scan) => return nothing_matched(&scan, args.format.format, out),
     };
+    // what would fail after the run is known before it
+    let page = args.report.as_deref().map(ReportFile::at).transpose()?;
     let cancel = cancel_flag()?;
     // the cache comes first: a locked or broken one is known before a device is started
     let (shared, ledger) = match remote::address(&args.cache)? {
@@ -108,6 +111,9 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     result.notes.extend(of_timer.into_iter().chain(of_selftest).chain(of_shard));
     print(&result, args, out)?;
     out.flush()?;
+    if let Some(page) = page {
+        page.write(&module.display().to_string(), std::slice::from_ref(&result))?;
+    }
     // also what a run decided that was stopped
     let published = shared.map_or(Ok(()), |shared| shared.publish(&ledger));
     if let Some(error) = stopped_by {

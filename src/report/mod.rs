@@ -1,13 +1,19 @@
-//! Results to a writer, as a table or as JSON. Reads results only, so a stored run can be drawn again.
+//! Results to a writer, as a table, as JSON or as a page to look at. Reads results only, so a stored run can be drawn again.
 
+mod date;
+mod differences;
 mod figures;
+mod gain;
 mod grid;
+mod html;
 mod scan;
 mod table;
 mod time;
 
 pub use figures::{format_ns, format_part, format_ratio};
+pub use gain::Gain;
 pub use grid::Grid;
+pub use html::{HtmlReport, write_html};
 pub use scan::write_scan;
 pub use table::write_result;
 pub use time::time_line;

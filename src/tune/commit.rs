@@ -3,13 +3,13 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::cache::{Entry, Provenance};
-use crate::decision::{Judgement, Outcome, Standing};
+use crate::decision::{Judgement, Outcome, Round, Standing};
 use crate::registry::Invocation;
 use crate::timer::{CacheState, Timer};
 
 use super::job::JobIdentity;
 use super::rounds::JobRounds;
-use super::{CandidateResult, CandidateStatus, ConfigTime, OperationResult, Status};
+use super::{CandidateResult, CandidateStatus, ConfigTime, OperationResult, PairedSample, Status};
 
 pub(super) const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
 
@@ -104,6 +104,8 @@ pub(super) fn candidate_results(
     judgement: &Judgement,
     rounds: &JobRounds,
 ) -> Vec<CandidateResult> {
+    let decided = rounds.to_decision(invocation.candidates.len(), identity.baseline);
+    let set_aside = &judgement.standing.disturbance.set_aside;
     let rows = invocation.candidates.iter().enumerate().map(|(index, candidate)| {
         let shared = identity.same_as.get(index).copied().flatten();
         let own = shared.unwrap_or(index);
@@ -124,7 +126,26 @@ pub(super) fn candidate_results(
             tied_with_best: verdict.is_some_and(|verdict| verdict.tied_with_best),
             dropped: judgement.standing.dropped.get(&own).map(|dropped| dropped.reason),
             failure,
+            samples: if shared.is_none() {
+                paired_samples(&decided, index, identity.baseline, set_aside)
+            } else {
+                Vec::new()
+            },
         }
     });
     rows.collect()
+}
+
+/// A candidate's samples, each with the baseline's of its round.
+fn paired_samples(rounds: &[Round], candidate: usize, baseline: usize, set_aside: &[usize]) -> Vec<PairedSample> {
+    let paired = rounds.iter().enumerate().filter_map(|(index, round)| {
+        Some(PairedSample {
+            round: index,
+            epoch: round.epoch,
+            ns: round.sample_ns(candidate)?,
+            baseline_ns: round.sample_ns(baseline)?,
+            is_counted: !set_aside.contains(&index),
+        })
+    });
+    paired.collect()
 }

@@ -40,7 +40,8 @@ pub use ledger::Ledger;
 pub use options::{SearchOptions, TuneOptions};
 pub use plan::{MAX_RACED, PlannedInvocation};
 pub use result::{
-    AutotuningResult, CandidateResult, CandidateStatus, ConfigTime, MissedLabel, OperationResult, RESULT_SCHEMA, Status,
+    AutotuningResult, CandidateResult, CandidateStatus, ConfigTime, MissedLabel, OperationResult, PairedSample,
+    RESULT_SCHEMA, Status,
 };
 pub use run::Autotuner;
 pub use searched::{SearchEnd, Searched};
