@@ -19,6 +19,7 @@ use super::merge::{DiffArgs, MergeArgs};
 use super::plan::PlanArgs;
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
+use super::report::ReportArgs;
 use super::signature::{KeygenArgs, SignArgs};
 use super::verify::VerifyArgs;
 
@@ -69,6 +70,8 @@ pub(super) enum Command {
     /// Read profiles that JAX or XLA wrote (docs/profiles.md)
     #[command(subcommand)]
     Profile(ProfileCommand),
+    /// Draw a stored run as a page, one HTML file with everything in it (docs/report.md)
+    Report(ReportArgs),
     /// Measure cached configs again and fail where one regressed: a gate for CI (docs/fleet.md)
     Check(CheckArgs),
     /// Time one program's kernels under a profiler (docs/profiles.md)

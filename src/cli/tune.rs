@@ -112,7 +112,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     print(&result, args, out)?;
     out.flush()?;
     if let Some(page) = page {
-        page.write(&module.display().to_string(), std::slice::from_ref(&result))?;
+        let subject = if module == Path::new("-") { "standard input".into() } else { module.to_string_lossy() };
+        page.write(&subject, std::slice::from_ref(&result))?;
     }
     // also what a run decided that was stopped
     let published = shared.map_or(Ok(()), |shared| shared.publish(&ledger));

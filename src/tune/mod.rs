@@ -29,6 +29,7 @@ mod searching;
 mod shard;
 mod spent;
 mod stored;
+mod stored_results;
 mod verify;
 
 pub use again::Again;
@@ -48,4 +49,5 @@ pub use searched::{SearchEnd, Searched};
 pub use shard::{ParseShardError, Shard};
 pub use spent::Spent;
 pub use stored::{Stored, StoredError, StoredKind, read_cache};
+pub use stored_results::stored_results;
 pub use verify::{Verified, verify_cache};

@@ -145,8 +145,8 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: S
         _ => {}
     }
     match candidate.dropped {
-        Some(DropReason::Slower) => words.push("slower beyond doubt, measured no further".to_owned()),
-        Some(DropReason::CutOff) => words.push("many times slower, measured no further".to_owned()),
+        Some(DropReason::Slower) => words.push("slower beyond doubt".to_owned()),
+        Some(DropReason::CutOff) => words.push("twice the best's time or more".to_owned()),
         Some(DropReason::NoTime) => words.push("no usable times".to_owned()),
         None => {}
     }

@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use crate::label::Evidence;
 use crate::report::date::date;
 use crate::report::differences::flat;
 use crate::report::{format_ns, format_part, format_ratio};
-use crate::tune::{ConfigTime, OperationResult, Searched};
+use crate::tune::{CandidateResult, CandidateStatus, ConfigTime, OperationResult, Searched};
 
 use super::candidates::write_candidates;
 use super::escape::Text;
@@ -38,6 +39,13 @@ pub(super) fn write_operation(
         writeln!(out, "<p class=\"nothing\">No samples of its candidates are at hand, so nothing is drawn.</p>")?;
     } else {
         write_candidates(operation, &name, out)?;
+        let is_measured = |candidate: &&CandidateResult| candidate.status == CandidateStatus::Measured;
+        if operation.candidates.iter().filter(is_measured).all(|candidate| candidate.samples.is_empty()) {
+            writeln!(
+                out,
+                "<p class=\"nothing\">Its samples are not at hand: medians and intervals alone are drawn.</p>"
+            )?;
+        }
     }
     if operation.spent.total().as_nanos() > 0 {
         write!(out, "<h4>Where its time went</h4>")?;
@@ -98,14 +106,21 @@ fn write_changes(baseline: &ConfigTime, best: &ConfigTime, out: &mut dyn Write) 
 fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
     let mut facts: Vec<String> = Vec::new();
     if operation.occurrences > 0 {
-        let times = if operation.occurrences == 1 { "once" } else { "times" };
-        let count = if operation.occurrences == 1 { String::new() } else { format!("{} ", operation.occurrences) };
-        let how = if operation.how.is_empty() { String::new() } else { format!(", matched {}", operation.how) };
-        facts.push(format!("Its label stands {count}{times} in the module, {} evidence{how}.", operation.evidence));
+        let count = match operation.occurrences {
+            1 => "once".to_owned(),
+            more => format!("{more} times"),
+        };
+        let is_told = operation.evidence != Evidence::Exact && !operation.how.is_empty();
+        let how = if is_told { format!(", matched {}", operation.how) } else { String::new() };
+        facts.push(format!("Its label stands {count} in the module, {} evidence{how}.", operation.evidence));
     }
     let (new, kept) = (operation.rounds_measured, operation.rounds_kept);
     if new > 0 || kept > 0 {
-        let mut rounds = format!("{new} rounds measured in this run, {kept} kept from before");
+        let mut rounds = match (new, kept) {
+            (0, _) => format!("{kept} rounds, all measured before"),
+            (_, 0) => format!("{new} rounds, measured in this run"),
+            _ => format!("{new} rounds measured in this run, {kept} kept from before"),
+        };
         match operation.rounds_set_aside {
             0 => {}
             aside => rounds += &format!("; {aside} disturbed and set aside"),

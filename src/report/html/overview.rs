@@ -140,6 +140,6 @@ fn write_row(operation: &OperationResult, number: usize, axis: &Axis, out: &mut 
         out,
         "</td><td role=\"cell\" class=\"number\" data-name=\"rounds\" data-value=\"{rounds}\">{rounds}</td>\
          <td role=\"cell\" data-name=\"evidence\" data-value=\"{0}\">{0}</td></tr>",
-        operation.evidence
+        if operation.occurrences > 0 { operation.evidence.to_string() } else { "—".to_owned() }
     )
 }

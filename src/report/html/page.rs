@@ -117,17 +117,16 @@ fn write_head(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
     card("Operations that become faster", &format!("{faster} of {}", all.len() + missed), &beside)?;
     let gain = Gain::of(report.results);
     if let Some(speed_up) = gain.speed_up() {
-        let beside = format!(
-            "{} instead of {} where each of them runs once{}",
-            format_ns(gain.best_ns),
-            format_ns(gain.baseline_ns),
-            if gain.uncounted > 0 { format!("; {} without a time left out", gain.uncounted) } else { String::new() }
-        );
+        let (low, high) = (gain.baseline_ns / gain.most_ns, gain.baseline_ns / gain.least_ns);
+        let between =
+            if faster > 0 { format!(", {low:.2}–{high:.2} by the ends of all intervals") } else { String::new() };
+        let uncounted = match gain.uncounted {
+            0 => String::new(),
+            many => format!("; {many} without a time left out"),
+        };
+        let (best, baseline) = (format_ns(gain.best_ns), format_ns(gain.baseline_ns));
+        let beside = format!("{best} instead of {baseline} where each of them runs once{between}{uncounted}");
         card("Expected gain", &format_ratio(speed_up), &beside)?;
-        if faster > 0 {
-            let (low, high) = (gain.baseline_ns / gain.most_ns, gain.baseline_ns / gain.least_ns);
-            card("Between", &format!("{low:.2} and {high:.2}×"), "if all speed-ups are at one end of their intervals")?;
-        }
     }
     let mut spent = Spent::default();
     all.iter().for_each(|operation| spent += operation.spent);
@@ -139,7 +138,14 @@ fn write_head(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
     } else if total > 0.0 {
         card("This run", &format_ns(total), &format!("{rounds} rounds measured"))?;
     } else {
-        card("This run", "read", "from what was stored; nothing was measured")?;
+        card("This run", "stored", "nothing was measured: drawn from what was known before")?;
+    }
+    if let [result] = report.results {
+        let identity = &result.device.identity;
+        let hardware: Vec<String> = identity.hardware.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        card("Device", &identity.device_kind, &format!("{}, {}", identity.platform, hardware.join(", ")))?;
+    } else {
+        card("Devices and timers", &report.results.len().to_string(), "each in a section of its own")?;
     }
     writeln!(out, "</dl>")?;
     if total > 0.0 {
@@ -202,8 +208,8 @@ fn write_legend(out: &mut dyn Write) -> io::Result<()> {
         "<section class=\"legend\"><h2>How to read this</h2>\
          <p>In every round each candidate runs beside the baseline. A dot is one round: the candidate's time over the baseline's of the same round, \
          on a logarithmic axis, the first round at the top; left of 1× is faster. The box holds the middle half of them, the thin upright line is \
-         the median, the thick line the interval of that median, which holds however often one looks. Pale dots are rounds that something came between; they do \
-         not count. The baseline's own row shows its times over their median: what the machine did from round to round, which pairs cancel.</p>\
+         the median, the line across it the interval of that median, which holds however often one looks. Pale dots are rounds that something came between; they do \
+         not count. Who is slower beyond doubt, or takes twice the best's time, leaves the race early and has fewer rounds. The baseline's own row shows its times over their median: what the machine did from round to round, which pairs cancel.</p>\
          <p>The expected gain adds one call of each operation. How often a step calls it is not known here, nor what else the step does.</p></section>"
     )
 }

@@ -70,13 +70,13 @@ impl Strip {
             let (low, high) = (axis.place(low), axis.place(high));
             write!(out, r#"<rect class="box" x="{low:.1}" y="3" width="{:.1}" height="28"/>"#, high - low)?;
         }
+        if let Some((low, high)) = self.interval {
+            write!(out, r#"<path class="interval" d="M{:.1} 17H{:.1}"/>"#, axis.place(low), axis.place(high))?;
+        }
         for (class, counted, inside) in
             [("aside", false, true), ("dots", true, true), ("beyond", true, false), ("beyond", false, false)]
         {
             self.write_dots(axis, class, (counted, inside), out)?;
-        }
-        if let Some((low, high)) = self.interval {
-            write!(out, r#"<path class="interval" d="M{:.1} 17H{:.1}"/>"#, axis.place(low), axis.place(high))?;
         }
         if let Some(median) = self.median {
             write!(out, r#"<path class="median" d="M{:.1} 5v24"/>"#, axis.place(median))?;
