@@ -78,7 +78,7 @@ fn write_verdict(operation: &OperationResult, out: &mut dyn Write) -> io::Result
 
 /// A reason as a sentence.
 fn sentence(reason: &str) -> String {
-    let mut letters = reason.chars();
+    let mut letters = reason.trim().chars();
     letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }
 
