@@ -50,9 +50,7 @@ def recording() -> dict:
                 }
             )
         candidates[2]["failures"] = [{"in": "prepare", "kind": "compile", "message": HOSTILE}]
-        invocations.append(
-            {key: found[key] for key in ("op_id", "call_key", "direction")} | {"candidates": candidates}
-        )
+        invocations.append({key: found[key] for key in ("op_id", "call_key", "direction")} | {"candidates": candidates})
     identity = {"platform": "cpu", "device_kind": "cpu", "hardware": {"cpu_model": "simulated"}}
     return {"schema": 1, "device": {"identity": identity, "environment": {}}, "invocations": invocations}
 
@@ -179,7 +177,9 @@ class Report(unittest.TestCase):
         self.assertEqual(value("document.querySelectorAll('section.operation').length"), 4)
         self.assertIn("Replayed data.", value("document.querySelector('.banner').textContent"))
         # each strip has a size, and a dot for each sample that the page's own data has
-        drawn = value("[...document.querySelectorAll('.candidates .strip')].every((one) => one.getBoundingClientRect().width > 100)")
+        drawn = value(
+            "[...document.querySelectorAll('.candidates .strip')].every((one) => one.getBoundingClientRect().width > 100)"
+        )
         self.assertTrue(drawn)
         dots = value(
             "[...document.querySelectorAll('.candidates .strip path:is(.dots, .aside, .beyond)')]"
@@ -188,7 +188,9 @@ class Report(unittest.TestCase):
         told = value("JSON.parse(document.getElementById('data').textContent).samples.flat(2).map((one) => one.length)")
         self.assertEqual(dots, sum(told))
         self.assertGreater(dots, 50)
-        self.assertIn("window.taken", value("document.querySelector('.failure').textContent"), "the failure's reason is text")
+        self.assertIn(
+            "window.taken", value("document.querySelector('.failure').textContent"), "the failure's reason is text"
+        )
 
     def test_names_of_others_are_text(self) -> None:
         for page in (self.real, self.many):
@@ -198,7 +200,9 @@ class Report(unittest.TestCase):
             self.assertEqual(self.browser.evaluate("document.images.length"), 0)
         self.assertIn(HOSTILE, self.browser.evaluate(ORDER)[0])
         # were it to get in, the policy of the page would stop it
-        self.browser.evaluate("document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.taken = 1'}))")
+        self.browser.evaluate(
+            "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.taken = 1'}))"
+        )
         self.assertIsNone(self.browser.evaluate("window.taken"))
         self.assertTrue(any("Content Security Policy" in line for line in self.browser.complaints()))
         self.browser.events.clear()
@@ -212,7 +216,9 @@ class Report(unittest.TestCase):
             "[...document.querySelectorAll('.overview tbody tr')].map((row) =>"
             " row.querySelector('[data-name=\"speed-up\"]').dataset.value ?? null)"
         )
-        value("[...document.querySelectorAll('.overview button')].find((one) => one.textContent === 'Speed-up').focus()")
+        value(
+            "[...document.querySelectorAll('.overview button')].find((one) => one.textContent === 'Speed-up').focus()"
+        )
         for key, text, order in (("Enter", "\r", known), (" ", " ", known[::-1])):
             self.browser.press(key, text)
             shown = value(column)
@@ -233,11 +239,15 @@ class Report(unittest.TestCase):
         self.assertEqual(value(ORDER), [f"operation_{n}@v1:{n:016x}" for n in range(10, 20)])
         self.assertEqual(value(SECTIONS), value(ORDER))
         self.assertEqual(value("document.getElementById('shown').textContent"), "10 of 41 shown")
-        value("const choice = document.getElementById('status'); choice.value = 'failed'; choice.dispatchEvent(new Event('change'))")
+        value(
+            "const choice = document.getElementById('status'); choice.value = 'failed'; choice.dispatchEvent(new Event('change'))"
+        )
         self.assertEqual(value(ORDER), [f"operation_{n}@v1:{n:016x}" for n in (13, 18)])
         self.picture("filtered")
         # what only the section says is found too, and what nobody says is not
-        value("const field = document.getElementById('filter'); field.value = 'window.taken no-such-word'; field.dispatchEvent(new Event('input'))")
+        value(
+            "const field = document.getElementById('filter'); field.value = 'window.taken no-such-word'; field.dispatchEvent(new Event('input'))"
+        )
         self.assertEqual(value(ORDER), [])
 
     def test_nothing_is_wider_than_a_phone(self) -> None:
@@ -270,11 +280,18 @@ class Report(unittest.TestCase):
         value = self.browser.evaluate
         levels = value("[...document.querySelectorAll('h1, h2, h3, h4')].map((one) => Number(one.tagName[1]))")
         self.assertEqual(levels[0], 1)
-        self.assertTrue(all(after - before <= 1 for before, after in zip(levels, levels[1:])), levels)
-        self.assertTrue(value("[...document.querySelectorAll('input, select')].every((one) => one.labels.length === 1)"))
-        self.assertTrue(value("[...document.querySelectorAll('svg')].every((one) => one.ariaHidden === 'true' || one.ariaLabel)"))
+        self.assertTrue(all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False)), levels)
+        self.assertTrue(
+            value("[...document.querySelectorAll('input, select')].every((one) => one.labels.length === 1)")
+        )
+        self.assertTrue(
+            value("[...document.querySelectorAll('svg')].every((one) => one.ariaHidden === 'true' || one.ariaLabel)")
+        )
         self.assertTrue(value("[...document.querySelectorAll('table')].every((one) => one.caption.textContent)"))
-        self.assertEqual(value("new Set([...document.querySelectorAll('[id]')].map((one) => one.id)).size"), value("document.querySelectorAll('[id]').length"))
+        self.assertEqual(
+            value("new Set([...document.querySelectorAll('[id]')].map((one) => one.id)).size"),
+            value("document.querySelectorAll('[id]').length"),
+        )
 
     def test_without_its_script_all_is_there(self) -> None:
         self.browser.call("Emulation.setScriptExecutionDisabled", value=True)

@@ -53,10 +53,10 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
         Text(name)
     )?;
     axis.write(out)?;
-    write!(
+    writeln!(
         out,
         "</th><th role=\"columnheader\" class=\"number\">Time</th><th role=\"columnheader\" class=\"number\">Of the baseline's</th>\
-         <th role=\"columnheader\" class=\"number\">Rounds</th><th role=\"columnheader\">Outcome</th></tr></thead><tbody role=\"rowgroup\">\n"
+         <th role=\"columnheader\" class=\"number\">Rounds</th><th role=\"columnheader\">Outcome</th></tr></thead><tbody role=\"rowgroup\">"
     )?;
     for ((candidate, standing), strip) in rows.iter().zip(&strips) {
         write_row(operation, candidate, *standing, (strip, &axis), out)?;
