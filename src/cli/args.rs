@@ -238,6 +238,13 @@ pub(super) struct TuneArgs {
     /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from again
     #[arg(long, value_name = "DIR")]
     pub keep_profiles: Option<PathBuf>,
+    /// Of the profiles keep those of the first candidate that runs and of every N-th after it, as runs of a log folder to
+    /// look at (docs/profiles.md); nothing is decided from them again
+    #[arg(long, value_name = "N", requires = "keep_profiles", value_parser = clap::value_parser!(u64).range(1..))]
+    pub profile_every: Option<u64>,
+    /// The most of these that are kept: the newest ones
+    #[arg(long, value_name = "K", requires = "profile_every", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub profiles_kept: u32,
     #[command(flatten)]
     pub plugin: PluginArgs,
     /// Tune on several devices of one kind at once, each operation on one of them: `0,1` or `0-7`

@@ -12,10 +12,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::decision::DecisionRules;
 use crate::hlo::Scan;
 use crate::label::split_op_id;
+use crate::remedy::remedy;
 use crate::report::{time_line, write_json, write_result};
 use crate::timer::pjrt::{HOST_CLOCK, PjrtTimer};
 use crate::timer::{
-    CommandTimer, Failure, FailureKind, KeepingTimer, Limits, Metric, ProfileReplay, ReplayTimer, Source, Timer,
+    CommandTimer, Failure, FailureKind, FollowingTimer, KeepingTimer, Limits, Metric, ProfileReplay, ReplayTimer,
+    Source, Timer,
 };
 use crate::tune::{
     Autotuner, AutotuningResult, Event, Ledger, OperationResult, Spent, Status, TuneOptions, run_on_devices,
@@ -279,6 +281,12 @@ fn keeping(args: &TuneArgs, timer: Box<dyn Timer>) -> Result<Box<dyn Timer>, Fau
     }
     if args.dry_run {
         return Ok(timer);
+    }
+    if let Some(every) = args.profile_every {
+        let timer = FollowingTimer::new(timer, folder, every, args.profiles_kept as usize).map_err(|error| {
+            Fault::input(format!("cannot keep profiles in `{}`: {error}{}", folder.display(), remedy(&error)))
+        })?;
+        return Ok(Box::new(timer));
     }
     let timer = KeepingTimer::new(timer, folder).map_err(|failure| Fault::input(failure.message))?;
     Ok(Box::new(timer))
