@@ -63,6 +63,12 @@ fn spaces() {
 }
 
 #[test]
+fn where_the_time_goes() {
+    let path = "tests/data/xplane/multi8_shardmap.xplane.pb.gz";
+    golden("summary", &[&format!("profile summary {path} --top 5"), "profile summary nowhere.xplane.pb"]);
+}
+
+#[test]
 fn what_is_not_there() {
     golden("missing", &["nowhere.hlo.txt", "scan nowhere.hlo.txt", "registry ls nowhere", "cache ls"]);
 }

@@ -57,6 +57,9 @@ fn every_member_of_the_json_is_documented() {
         &["candidates", "ls"],
         &["candidates", "show", "flash_attention"],
         &["profile", "timings", "tests/data/xplane/trivial.xplane.pb"],
+        &["profile", "summary", "tests/data/xplane/multi8_shardmap.xplane.pb.gz"],
+        &["profile", "summary", "tests/data/xplane/tf2_step.xplane.pb.gz"],
+        &[module.as_str(), "--timer", &timer, "--profile", "tests/data/xplane/tf2_step.xplane.pb.gz"],
         &["bench", "search", "simulated:tiles", "--seeds", "1", "--strategy", "random"],
         &[&measure[..], &["--timer", &captured]].concat(),
     ] {

@@ -203,7 +203,7 @@ fn hostile(text: &str) -> AutotuningResult {
                            "failure": {"kind": "compile", "message": text}});
     let operation = json!({
         "op_id": text, "call_key": text, "direction": "forward", "evidence": "by-name", "occurrences": 2, "how": text,
-        "flags": [text], "status": "tuned", "reason": text, "baseline": {"config": {"block": text}, "median_ns": 2e6},
+        "flags": [text], "share": 0.25, "status": "tuned", "reason": text, "baseline": {"config": {"block": text}, "median_ns": 2e6},
         "best": {"config": config, "median_ns": 1e6}, "speed_up": 2.0,
         "speed_up_interval": {"low": 1.5, "high": 2.5, "confidence": 0.95}, "candidates": [candidate],
         "rounds_measured": 6, "rounds_kept": 0,
@@ -216,6 +216,8 @@ fn hostile(text: &str) -> AutotuningResult {
                    "environment": {"platform_version": text, "driver": text, "plugin": text, "plugin_api": text,
                                    "xla_flags": [text], "xla_autotuning": text}},
         "operations": [operation], "notes": [text],
+        "step": {"profile": text, "modules_ns": 4e6, "labelled": 0.5, "decided": 0.25, "expected_gain": 0.125,
+                 "expected_gain_low": 0.1, "expected_gain_high": 0.15},
         "missed": [{"op_id": text, "call_key": text, "evidence": "exact", "reason": text}]
     });
     serde_json::from_value(document).unwrap()
@@ -297,6 +299,22 @@ fn what_cannot_be_drawn_or_written_is_said_in_one_line() {
     assert!(!cache.exists());
     // nothing half written is left
     assert!(fs::read_dir(at("empty")).unwrap().next().is_none());
+}
+
+#[test]
+fn what_is_expected_of_a_profiled_step_is_said() {
+    let page = Page(drawn("plain", &[hostile("plain")]));
+    assert!(page.0.contains(">12.5 %</span>") && page.0.contains("10.0 % to 15.0 % by the intervals"));
+    assert_eq!(page.rows("overview")[0].value("share"), Some(0.25));
+    assert_eq!(page.rows("overview")[1].value("share"), None);
+    // every row has a cell for each heading, with the shares and without
+    let without = AutotuningResult { step: None, ..hostile("plain") };
+    for page in [page, Page(drawn("plain", &[without]))] {
+        let headings = page.between("<table class=\"overview\"", "</thead>")[0].matches("columnheader").count();
+        for row in page.rows("overview") {
+            assert_eq!(row.0.matches("role=\"cell\"").count() + 1, headings);
+        }
+    }
 }
 
 /// Two operations of 30 and 10 ms; the first becomes twice as fast, between 1.5 and 3 times, the second stays.

@@ -1,1 +1,22 @@
 //! Where the time goes: the only room in which [`crate::hlo`] and [`crate::profile`] meet.
+//!
+//! [`Programs`] finds the HLO of what a capture ran, from the capture itself and from [`HloFiles`]; [`Attribution`] says
+//! what an operation is by it. [`Counted`] leaves out executions that are no measurement. [`summarize`] adds up.
+
+mod attribution;
+mod flame;
+mod host_work;
+mod programs;
+mod runtime;
+mod summary;
+mod totals;
+
+pub use attribution::{Attribution, inner, is_communication};
+pub use flame::{ACTIVE, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, Stacks, StacksBy, stacks};
+pub use host_work::HostWork;
+pub use programs::{HloFileError, HloFiles, Programs};
+pub use runtime::{Counted, DeviceRuntime, LeftOut};
+pub use summary::{
+    AllLeftOut, IDLE_INSIDE, LabelShare, LeftOutTime, MeanStd, ModuleSummary, OperationSummary, Part, ProfileRead,
+    Summary, SummaryOptions, UNKNOWN, summarize,
+};

@@ -17,6 +17,7 @@ use super::coverage::CoverageArgs;
 use super::exit;
 use super::merge::{DiffArgs, MergeArgs};
 use super::plan::PlanArgs;
+use super::profile::{FlamegraphArgs, SummaryArgs};
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
 use super::report::ReportArgs;
@@ -256,9 +257,17 @@ pub(super) struct TuneArgs {
     /// The most interleaved rounds of each operation, six at least; what is settled before takes fewer
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: u32,
-    /// Time for the rounds of each operation; what is not settled by then is decided by what was measured
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Time for the rounds of each operation; what is not settled by then is decided by what was measured. With --profile,
+    /// time for the whole run: no operation is begun afterwards. Seconds, or such as `30m` and `2h`
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub budget: Option<Duration>,
+    /// Profile of a step that runs the module: an XSpace, or a log folder. Operations are tuned in order of their share of
+    /// its time, and what is gained of the step in all is said (docs/analysis.md)
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+    /// HloProto or HloModuleProto of what ran in --profile, or a folder that XLA dumped them to; may be given again
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    pub hlo: Vec<PathBuf>,
     #[command(flatten)]
     pub search: SearchArgs,
     /// Part of the baseline's time that a config must save to replace it
@@ -344,6 +353,16 @@ pub(super) fn part(text: &str) -> Result<f64, String> {
 }
 
 /// A time in seconds above zero.
+/// A time: seconds, or a number with its unit.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let (number, unit) =
+        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).unwrap_or((text, 1.0));
+    let time = number.trim().parse::<f64>().ok();
+    let time = time.and_then(|number| Duration::try_from_secs_f64(number * unit).ok()).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "expected seconds above zero, or a time such as `90s`, `30m` or `2h`".to_owned())
+}
+
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds above zero, such as 30 or 0.5".to_owned())
@@ -548,6 +567,10 @@ pub(super) struct ExportArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ProfileCommand {
+    /// Where the time went: modules, operations, source lines, labels, idle time (docs/analysis.md)
+    Summary(SummaryArgs),
+    /// The same time as a flame graph by source line or op_name (docs/analysis.md)
+    Flamegraph(FlamegraphArgs),
     /// Seconds by event name, and mean and deviation by function id over several profiles
     Timings(TimingsArgs),
 }

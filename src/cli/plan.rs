@@ -77,12 +77,23 @@ impl PlanArgs {
         source: &Source,
         device: &DeviceIdentity,
     ) -> Result<(Vec<PlannedInvocation>, Vec<MissedLabel>), Fault> {
+        self.plan_by(source, device, |_| {})
+    }
+
+    /// The same, with all calls of the module put in order before those that were asked for are taken.
+    pub(super) fn plan_by(
+        &self,
+        source: &Source,
+        device: &DeviceIdentity,
+        order: impl FnOnce(&mut [PlannedInvocation]),
+    ) -> Result<(Vec<PlannedInvocation>, Vec<MissedLabel>), Fault> {
         let by_name = match self.by_name {
             ByNameArg::Few => ByName::Few,
             ByNameArg::All => ByName::All,
         };
         let matching = match_labels(&source.scan, &source.registry, device, self.match_mode, by_name);
         let mut plan = planned(&source.scan, &matching);
+        order(&mut plan);
         if !self.only.is_empty() {
             plan.retain(|planned| self.only.iter().any(|only| is_named(only, &planned.invocation)));
             if plan.is_empty() {
@@ -135,6 +146,7 @@ fn planned(scan: &Scan, matching: &Matching) -> Vec<PlannedInvocation> {
             how: how.join("; "),
             flags: matched.flags.clone(),
             space: None,
+            share: None,
         }
     });
     planned.collect()

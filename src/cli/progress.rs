@@ -140,7 +140,7 @@ fn finished(result: &OperationResult) -> String {
     let name = format!("{}:{}", result.op_id, result.call_key);
     match (result.status, result.speed_up) {
         (Status::Tuned, Some(speed_up)) => format!("{name}: tuned, {} the baseline's speed", format_ratio(speed_up)),
-        (Status::Cached | Status::Planned, _) => format!("{name}: {}", result.status.name()),
+        (Status::Cached | Status::Planned | Status::NotBegun, _) => format!("{name}: {}", result.status.name()),
         (status, _) => format!("{name}: {}: {}", status.name(), result.reason),
     }
 }

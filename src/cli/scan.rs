@@ -31,13 +31,15 @@ pub(super) fn refuse_truncated(scan: &Scan, module: &Path) -> Result<(), Fault> 
     }
 }
 
+/// The user's own labels, where there are some.
+pub(super) fn user_labels(labels: &LabelArgs) -> Result<Option<UserLabels>, Fault> {
+    let user = labels.label_regex.as_deref().map(UserLabels::new).transpose();
+    user.map_err(|error| Fault::new(exit::USAGE, format!("--label-regex: {error}")))
+}
+
 /// Scans a path, or standard input for `-`.
 pub(super) fn scan_module(module: &Path, labels: &LabelArgs) -> Result<Scan, Fault> {
-    let mut options = ScanOptions::default();
-    if let Some(pattern) = &labels.label_regex {
-        let user = UserLabels::new(pattern);
-        options.user_labels = Some(user.map_err(|error| Fault::new(exit::USAGE, format!("--label-regex: {error}")))?);
-    }
+    let options = ScanOptions { user_labels: user_labels(labels)? };
     let scan = if module == Path::new("-") {
         scan_reader(std::io::stdin().lock(), "standard input", &options)
     } else {

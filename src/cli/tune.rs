@@ -4,11 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::MultiProgress;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::analysis::{HloFiles, Summary, SummaryOptions, summarize};
 use crate::decision::DecisionRules;
 use crate::hlo::Scan;
 use crate::label::split_op_id;
@@ -20,7 +21,8 @@ use crate::timer::{
     Source, Timer,
 };
 use crate::tune::{
-    Autotuner, AutotuningResult, Event, Ledger, OperationResult, Spent, Status, TuneOptions, run_on_devices,
+    Autotuner, AutotuningResult, Event, Ledger, OperationResult, ProfiledStep, Spent, Status, TuneOptions,
+    order_by_share, run_on_devices,
 };
 
 use super::args::{DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
@@ -28,10 +30,11 @@ use super::fault::Fault;
 use super::progress::Progress;
 use super::remote::SharedRun;
 use super::report::ReportFile;
-use super::{cache, candidates, device, exit, plan, remote, selftest};
+use super::{cache, candidates, device, exit, plan, profile, remote, scan, selftest};
 
 /// Tunes a module and prints the result.
 pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
+    let begin = Instant::now();
     let Some(module) = &args.module else {
         return Err(Fault::new(exit::USAGE, "name a module, or see `--help`"));
     };
@@ -41,6 +44,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     };
     // what would fail after the run is known before it
     let page = args.report.as_deref().map(ReportFile::at).transpose()?;
+    let step = args.profile.as_deref().map(|profile| step(args, profile)).transpose()?;
     let cancel = cancel_flag()?;
     // the cache comes first: a locked or broken one is known before a device is started
     let (shared, ledger) = match remote::address(&args.cache)? {
@@ -61,7 +65,12 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let of_timer = timer.notes().to_vec();
     let builds_programs = timer.builds_programs();
     let (resolution, of_selftest) = selftest::known_resolution(&args.cache, &**timer, args.cache_state.into());
-    let (mut plan, missed) = args.plan.plan(&source, &timer.device().identity)?;
+    let mut of_step = Vec::new();
+    let (mut plan, missed) = args.plan.plan_by(&source, &timer.device().identity, |plan| {
+        if let Some(step) = &step {
+            of_step = order_by_share(plan, &step.labels);
+        }
+    })?;
     let of = plan.len();
     plan.retain(|planned| args.plan.is_mine(&planned.invocation));
     let of_shard = args.plan.shard_note(plan.len(), of);
@@ -80,7 +89,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         rounds: args.rounds,
         rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
         resolution,
-        budget: args.budget,
+        budget: args.budget.filter(|_| step.is_none()),
+        stop_at: args.budget.filter(|_| step.is_some()).and_then(|budget| begin.checked_add(budget)),
         force: args.force,
         cache_state: args.cache_state.into(),
         seed: args.search.seed,
@@ -109,6 +119,14 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     };
     let Some((mut result, stopped_by)) = outcome else { return Ok(exit::FINE) };
     result.missed = missed;
+    if let (Some(step), Some(profile)) = (&step, &args.profile) {
+        let modules_ns = step.modules.iter().map(|module| module.total_ns).sum();
+        let place = profile.display().to_string();
+        result.step = Some(ProfiledStep::new(place, modules_ns, &step.labels, &result));
+        of_step.extend(step.notes.iter().cloned());
+        of_step.extend(step.findings.iter().map(ToString::to_string));
+        result.notes.extend(of_step);
+    }
     result.notes.splice(0..0, plan::notes(&source, ledger.notes()));
     result.notes.extend(of_timer.into_iter().chain(of_selftest).chain(of_shard));
     print(&result, args, out)?;
@@ -127,6 +145,21 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         close(&result, ledger.root());
     }
     Ok(exit_code(&result, of > 0))
+}
+
+/// Where the time of the step goes that is to become faster.
+fn step(args: &TuneArgs, profile: &Path) -> Result<Summary, Fault> {
+    let user = scan::user_labels(&args.plan.labels)?;
+    let files = HloFiles::open(&args.hlo).map_err(Fault::input)?;
+    let captures = profile::read(profile)?;
+    let summary = summarize(&captures, &files, SummaryOptions { with_warm_up: false, labels: user.as_ref() });
+    if summary.modules.is_empty() {
+        return Err(Fault::input(format!(
+            "`{}`: holds no module execution; profile a step that runs",
+            profile.display()
+        )));
+    }
+    Ok(summary)
 }
 
 /// Set by the first Ctrl-C or SIGTERM; a second one ends the process at once.

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use super::error::ScanErrorKind;
+use super::error::{ScanError, ScanErrorKind};
 
 /// Most bytes that a compressed file may expand to.
 pub(crate) const MAX_EXPANDED_BYTES: u64 = 1 << 36;
@@ -82,4 +82,25 @@ impl<R: Read> Read for Frames<R> {
             }
         }
     }
+}
+
+/// Bytes of a file that may be compressed with gzip or zstd, plain; at most `most` of them.
+pub fn read_plain(bytes: Vec<u8>, most: u64, place: &str) -> Result<Vec<u8>, ScanError> {
+    let mut plain = Vec::new();
+    let (codec, read) = match bytes.as_slice() {
+        [0x1f, 0x8b, ..] => ("gzip", gzip(bytes.as_slice()).take(most.saturating_add(1)).read_to_end(&mut plain)),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            ("zstd", zstd(bytes.as_slice()).take(most.saturating_add(1)).read_to_end(&mut plain))
+        }
+        _ => {
+            plain = bytes;
+            ("", Ok(plain.len()))
+        }
+    };
+    read.map_err(|error| error_kind(codec, error).at(place))?;
+    if plain.len() as u64 > most {
+        let advice = "name the modules that are needed one by one";
+        return Err(ScanErrorKind::TooLarge { what: "the module".to_owned(), limit: most, advice }.at(place));
+    }
+    Ok(plain)
 }

@@ -268,7 +268,7 @@ fn array_shape(bytes: &[u8]) -> Result<Option<ArraySpec>, WireError> {
 }
 
 /// `PrimitiveType` numbers: `xla/xla_data.proto`.
-fn dtype(number: u64) -> Option<DType> {
+pub(crate) fn dtype(number: u64) -> Option<DType> {
     Some(match number {
         1 => DType::Pred,
         26 => DType::S2,

@@ -126,21 +126,32 @@ pub type RunsOf<'a> = &'a (dyn Fn(&str, Option<i64>) -> Option<u64> + Sync);
 
 /// Finds the module executions of a capture, with the time of each and of its operations.
 pub fn executions(space: &XSpace) -> DeviceTime {
-    find(space, None, None)
+    find(space, None, None, &mut |_| {})
+}
+
+/// The same, with each execution shown as soon as it is found, in no order and without its [`Execution::order`]: who takes its
+/// operations away keeps no more of them than of one batch.
+pub fn executions_folded(space: &XSpace, fold: &mut dyn FnMut(&mut Execution)) -> DeviceTime {
+    find(space, None, None, fold)
 }
 
 /// The same for a capture of known launches: where a device's events name no run, those of a program are cut into as
 /// many equal executions as it ran. Where they cannot be, the first operation tells, as it does without.
 pub fn executions_of_runs(space: &XSpace, runs: RunsOf<'_>) -> DeviceTime {
-    find(space, None, Some(runs))
+    find(space, None, Some(runs), &mut |_| {})
 }
 
 /// The same, but [`Execution::busy_ps`] covers only operations whose names match.
 pub fn executions_of_operations(space: &XSpace, wanted: &Regex) -> DeviceTime {
-    find(space, Some(wanted), None)
+    find(space, Some(wanted), None, &mut |_| {})
 }
 
-fn find(space: &XSpace, wanted: Option<&Regex>, runs: Option<RunsOf<'_>>) -> DeviceTime {
+fn find(
+    space: &XSpace,
+    wanted: Option<&Regex>,
+    runs: Option<RunsOf<'_>>,
+    fold: &mut dyn FnMut(&mut Execution),
+) -> DeviceTime {
     let mut names = Names::default();
     let views: Vec<PlaneView<'_>> =
         space.planes().filter(|plane| plane.lines().len() > 0).map(|plane| PlaneView::new(plane, &mut names)).collect();
@@ -157,7 +168,7 @@ fn find(space: &XSpace, wanted: Option<&Regex>, runs: Option<RunsOf<'_>>) -> Dev
         wanted.map(|wanted| all_names.iter().map(|name| wanted.is_match(name.as_bytes())).collect());
     let runs_of = |key: Key| runs?(all_names.get(key.module as usize)?, key.program);
     let choice = Choice { control: &control, wanted: wanted.as_deref(), runs_of: &runs_of };
-    let mut executions = assemble(&views, &mut gathered, choice);
+    let mut executions = assemble(&views, &mut gathered, choice, fold);
     executions.sort_by_key(|execution| (execution.plane, execution.device, execution.start_ps, execution.end_ps));
     let mut order = 0;
     for at in 1..executions.len() {
@@ -196,7 +207,12 @@ struct Scratch {
 const BATCH: usize = 64;
 
 /// Adds up each execution, and gives the records back piece by piece, as their last execution is done.
-fn assemble(views: &[PlaneView<'_>], gathered: &mut Gathered, choice: Choice<'_>) -> Vec<Execution> {
+fn assemble(
+    views: &[PlaneView<'_>],
+    gathered: &mut Gathered,
+    choice: Choice<'_>,
+    fold: &mut dyn FnMut(&mut Execution),
+) -> Vec<Execution> {
     let Gathered { executions, runs, pieces, .. } = gathered;
     let mut last_use = vec![0; pieces.len()];
     let mut work: Vec<(usize, Origin, &[Run])> = Vec::with_capacity(executions.len());
@@ -229,7 +245,10 @@ fn assemble(views: &[PlaneView<'_>], gathered: &mut Gathered, choice: Choice<'_>
             }
         });
         let of_batch: Vec<Vec<Execution>> = of_batch.collect();
-        made.extend(of_batch.into_iter().flatten());
+        made.extend(of_batch.into_iter().flatten().map(|mut execution| {
+            fold(&mut execution);
+            execution
+        }));
         for (piece, _) in pieces.iter_mut().zip(&last_use).filter(|(_, last)| **last == number) {
             *piece = Vec::new();
         }

@@ -33,12 +33,14 @@ mod xplane;
 pub use error::{ProfileError, ProfileErrorKind};
 pub use event::{Event, Stat, StatValue, Stats, text};
 pub use execution::{
-    DeviceTime, Execution, Metric, Operation, RunsOf, executions, executions_of_operations, executions_of_runs,
+    DeviceTime, Execution, Metric, Operation, RunsOf, executions, executions_folded, executions_of_operations,
+    executions_of_runs,
 };
 pub use finding::Finding;
 pub use kernels::{Iteration, Kernel, KernelsDiffer, Measurement};
 pub use names::NameId;
 pub use plane_view::Layout;
+pub(crate) use plane_view::module_name;
 pub use profiler::{
     Dropped, FunctionSamples, FunctionTime, Profiler, SEED_MAX_EVENTS, Semantics, Timings, missing_functions,
 };

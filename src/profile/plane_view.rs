@@ -222,7 +222,7 @@ pub(super) fn interval_after(base_ps: Option<i64>, event: &Event<'_>) -> Result<
 }
 
 /// `jit_step(42)` is module `jit_step` of program 42.
-pub(super) fn module_name(name: &[u8]) -> (&[u8], Option<i64>) {
+pub(crate) fn module_name(name: &[u8]) -> (&[u8], Option<i64>) {
     let split = name.strip_suffix(b")").and_then(|rest| {
         let open = memchr::memrchr(b'(', rest)?;
         let digits = std::str::from_utf8(rest.get(open + 1..)?).ok()?;

@@ -3,6 +3,7 @@
 mod date;
 mod differences;
 mod figures;
+mod flame;
 mod gain;
 mod grid;
 mod html;
@@ -11,6 +12,7 @@ mod table;
 mod time;
 
 pub use figures::{format_ns, format_part, format_ratio};
+pub use flame::write_flame_graph;
 pub use gain::Gain;
 pub use grid::Grid;
 pub use html::{HtmlReport, write_html};

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::label::{Direction, Evidence};
-use crate::tune::{AutotuningResult, CandidateStatus, ConfigTime, OperationResult, Searched, Status};
+use crate::tune::{AutotuningResult, CandidateStatus, ConfigTime, OperationResult, ProfiledStep, Searched, Status};
 
 use super::differences::differences;
 use super::{Grid, format_ns, format_part, format_ratio};
@@ -13,14 +13,19 @@ const WORTH_A_LINE: f64 = 0.05;
 
 /// Writes operations × (baseline, best, speed-up, interval, evidence, status), with the winning config below each.
 pub fn write_result(out: &mut dyn Write, result: &AutotuningResult) -> io::Result<()> {
-    let mut grid = Grid::new(&["operation", ">baseline", ">best", ">speed-up", "interval", "evidence", "status"]);
+    // the shares of a step stand only where a profile of one was given
+    let with_share = result.step.is_some();
+    let share = |share: String| with_share.then_some(share);
+    let headings = ["operation", ">share", ">baseline", ">best", ">speed-up", "interval", "evidence", "status"];
+    let headings: Vec<&str> = headings.into_iter().filter(|name| with_share || *name != ">share").collect();
+    let mut grid = Grid::new(&headings);
     for operation in &result.operations {
         let time = |config: Option<&ConfigTime>| {
             config.and_then(|config| config.median_ns).map_or_else(|| "—".to_owned(), format_ns)
         };
         let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
-        grid.row([
-            format!("{}:{}{direction}", operation.op_id, operation.call_key),
+        let name = format!("{}:{}{direction}", operation.op_id, operation.call_key);
+        let cells = [
             time(Some(&operation.baseline)),
             time(operation.best.as_ref()),
             operation.speed_up.map_or_else(|| "—".to_owned(), format_ratio),
@@ -29,7 +34,8 @@ pub fn write_result(out: &mut dyn Write, result: &AutotuningResult) -> io::Resul
                 .map_or_else(|| "—".to_owned(), |interval| format!("{:.2}–{:.2}", interval.low, interval.high)),
             operation.evidence.to_string(),
             operation.status.name().to_owned(),
-        ]);
+        ];
+        grid.row([name].into_iter().chain(share(format_part(operation.share.unwrap_or(0.0)))).chain(cells));
         for line in details(operation) {
             grid.line(&line);
         }
@@ -37,18 +43,33 @@ pub fn write_result(out: &mut dyn Write, result: &AutotuningResult) -> io::Resul
     for missed in &result.missed {
         let key = missed.call_key.as_deref().unwrap_or("?");
         let dash = || "—".to_owned();
-        grid.row([
-            format!("{}:{key}", missed.op_id),
-            dash(),
-            dash(),
-            dash(),
-            dash(),
-            missed.evidence.to_string(),
-            "no match".to_owned(),
-        ]);
+        let cells = [dash(), dash(), dash(), dash(), missed.evidence.to_string(), "no match".to_owned()];
+        grid.row([format!("{}:{key}", missed.op_id)].into_iter().chain(share(dash())).chain(cells));
         grid.line(&missed.reason);
     }
-    if grid.is_empty() { writeln!(out, "nothing to tune") } else { grid.write(out) }
+    if grid.is_empty() {
+        writeln!(out, "nothing to tune")?;
+    } else {
+        grid.write(out)?;
+    }
+    match &result.step {
+        Some(step) => writeln!(out, "{}", step_line(step)),
+        None => Ok(()),
+    }
+}
+
+/// What is gained in all, in one line.
+fn step_line(step: &ProfiledStep) -> String {
+    format!(
+        "expected: {} less time in the step of `{}` ({} to {} by the intervals); {} of its {} is decided here, {} is labelled",
+        format_part(step.expected_gain),
+        step.profile.replace(char::is_control, " "),
+        format_part(step.expected_gain_low),
+        format_part(step.expected_gain_high),
+        format_part(step.decided),
+        format_ns(step.modules_ns),
+        format_part(step.labelled),
+    )
 }
 
 fn details(operation: &OperationResult) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! How to tune.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::decision::{DecisionRules, Resolution, Round};
 use crate::search::{Budget, Kind};
@@ -15,6 +15,8 @@ pub struct TuneOptions {
     pub rounds: u32,
     /// Time for the rounds of one invocation, if there is a limit.
     pub budget: Option<Duration>,
+    /// When the run ends: no invocation is begun afterwards, and the one that is under way is finished.
+    pub stop_at: Option<Instant>,
     /// What a winner must show.
     pub rules: DecisionRules,
     /// What `selftest` found programs to differ from themselves on this device.
@@ -60,6 +62,7 @@ impl Default for TuneOptions {
         Self {
             rounds: 20,
             budget: None,
+            stop_at: None,
             rules: DecisionRules::default(),
             resolution: Resolution::default(),
             force: false,

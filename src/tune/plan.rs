@@ -23,6 +23,8 @@ pub struct PlannedInvocation {
     pub flags: Vec<String>,
     /// The space that is to be searched besides, where it is too large to race all its configs.
     pub space: Option<Arc<CandidateSpace>>,
+    /// Its part of a step's time, where a profile of one was given.
+    pub share: Option<f64>,
 }
 
 /// Configs of one call that are all raced; where there are more, a search finds those that are.
@@ -99,6 +101,7 @@ mod tests {
             how: String::new(),
             flags: vec![],
             space: None,
+            share: None,
         };
         let text = r#"{"schema":1,"op":"op","parameters":{"block":[1,2,4,8]},"constraints":["block < 8"],"baseline":{"block":1}}"#;
         planned.extend_from(&CandidateSpace::parse("op.json", text).unwrap());

@@ -12,7 +12,7 @@ use crate::label::{Direction, Evidence};
 use crate::stats::Interval;
 use crate::timer::Failure;
 
-use super::{Searched, Spent};
+use super::{ProfiledStep, Searched, Spent};
 
 /// Version of the results' JSON.
 pub const RESULT_SCHEMA: u32 = 1;
@@ -36,6 +36,8 @@ pub enum Status {
     Interrupted,
     /// It would be tuned (`--dry-run`).
     Planned,
+    /// The time of the run was used up before.
+    NotBegun,
 }
 
 impl Status {
@@ -49,6 +51,7 @@ impl Status {
             Self::Failed => "failed",
             Self::Interrupted => "interrupted",
             Self::Planned => "planned",
+            Self::NotBegun => "not begun",
         }
     }
 
@@ -153,6 +156,9 @@ pub struct OperationResult {
     /// What to know about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
+    /// Its part of the time of the step that was profiled, where a profile was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
     /// How it ended.
     pub status: Status,
     /// One line that says why.
@@ -232,6 +238,9 @@ pub struct AutotuningResult {
     /// Labels that led to none.
     #[serde(default)]
     pub missed: Vec<MissedLabel>,
+    /// What is gained of the step that was profiled, where a profile was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<ProfiledStep>,
     /// What was seen in the module and in the stores.
     #[serde(default)]
     pub notes: Vec<String>,

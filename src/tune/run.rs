@@ -92,6 +92,9 @@ impl Autotuner<'_, '_> {
         } else if self.cancel.load(Ordering::Relaxed) {
             operation.status = Status::Interrupted;
             "ended before it was begun".clone_into(&mut operation.reason);
+        } else if self.options.stop_at.is_some_and(|stop_at| Instant::now() >= stop_at) {
+            operation.status = Status::NotBegun;
+            "the budget of the run was used up before it was begun".clone_into(&mut operation.reason);
         } else {
             let place = Place { index, of: plan.len() };
             let done = self.course(place, planned, &mut operation).and_then(|course| match course {
@@ -149,6 +152,7 @@ impl Autotuner<'_, '_> {
             metric: self.timer.metric().to_string(),
             operations: Vec::new(),
             missed: Vec::new(),
+            step: None,
             notes: Vec::new(),
             interrupted: false,
             entries: Vec::new(),
@@ -362,6 +366,7 @@ pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
         occurrences: planned.labels.iter().map(|label| label.occurrences).sum(),
         how: planned.how.clone(),
         flags: planned.flags.clone(),
+        share: planned.share,
         status: Status::Failed,
         reason: String::new(),
         failure: None,

@@ -75,6 +75,7 @@ def document() -> dict:
             "baseline": baseline,
             "candidates": [],
             "rounds_measured": number,
+            "share": 0.5 / (number + 1),
             "rounds_kept": 0,
         }
         if number % 5 < 3:
@@ -95,6 +96,10 @@ def document() -> dict:
         "operations": operations,
         "missed": [{"op_id": HOSTILE, "call_key": None, "evidence": "by-name", "reason": "nobody recorded it"}],
         "notes": [HOSTILE],
+        "step": dict.fromkeys(
+            ("modules_ns", "labelled", "decided", "expected_gain", "expected_gain_low", "expected_gain_high"), 0.5
+        )
+        | {"profile": HOSTILE},
         "interrupted": True,
     }
 

@@ -164,6 +164,7 @@ pub fn planned(call_key: &str, space: &CandidateSpace) -> PlannedInvocation {
         how: "test".into(),
         flags: vec![],
         space: None,
+        share: None,
     };
     planned.extend_from(space);
     planned

@@ -186,6 +186,7 @@ pub fn planned(invocation: &Arc<Invocation>) -> Vec<PlannedInvocation> {
         how: "test".into(),
         flags: vec![],
         space: None,
+        share: None,
     }]
 }
 

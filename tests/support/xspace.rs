@@ -120,3 +120,41 @@ impl PlaneBuilder {
 pub(crate) fn space(planes: &[PlaneBuilder]) -> Message {
     planes.iter().fold(Message::default(), |space, plane| space.message(1, &plane.message()))
 }
+
+/// Operation, module, program, run, start and length in nanoseconds.
+pub(crate) type Ran<'a> = (&'a str, &'a str, i64, i64, i64, i64);
+
+/// A CPU plane of these threads.
+pub(crate) fn host(threads: &[&[Ran<'_>]]) -> PlaneBuilder {
+    let mut plane = PlaneBuilder::new("/host:CPU");
+    for events in threads {
+        let events: Vec<Message> = events
+            .iter()
+            .map(|&(operation, module, program, run, start, length)| {
+                let stats = [
+                    ("hlo_op", Is::Ref(operation)),
+                    ("hlo_module", Is::Ref(module)),
+                    ("program_id", Is::Int(program)),
+                    ("run_id", Is::Int(run)),
+                    ("device_ordinal", Is::Int(0)),
+                ];
+                plane.event((operation, ""), start * 1000, length * 1000, &stats)
+            })
+            .collect();
+        plane.line("thread", 0, &events);
+    }
+    plane
+}
+
+/// A proto of one module: instructions by name, opcode and `op_name`.
+pub(crate) fn proto(module: &str, id: i64, instructions: &[(&str, &str, &str)]) -> Message {
+    let mut computation = Message::default().bytes(1, "main").number(5, 7);
+    for (place, (name, opcode, op_name)) in instructions.iter().enumerate() {
+        let metadata = Message::default().bytes(2, op_name).bytes(3, "model.py").number(4, place as i64 + 10);
+        // f32[2, 3]
+        let shape = Message::default().number(2, 11).bytes(3, [2, 3]);
+        let instruction = Message::default().bytes(1, name).bytes(2, opcode).message(3, &shape).message(7, &metadata);
+        computation = computation.message(2, &instruction.number(35, place as i64));
+    }
+    Message::default().bytes(1, module).bytes(2, "main").message(3, &computation).number(5, id)
+}

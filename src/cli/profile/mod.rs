@@ -1,27 +1,43 @@
 //! `profile`: what a capture says.
 
+mod flamegraph;
+mod summary;
 mod timings;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::profile::{Capture, XSpace, captures};
 
 use super::args::ProfileCommand;
 use super::fault::Fault;
 
+pub(super) use flamegraph::FlamegraphArgs;
+pub(super) use summary::SummaryArgs;
+
 /// Runs a command of `profile`.
 pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, Fault> {
     match command {
+        ProfileCommand::Flamegraph(args) => flamegraph::flamegraph(args, out),
+        ProfileCommand::Summary(args) => summary::summary(args, out),
         ProfileCommand::Timings(args) => timings::timings(args, out),
     }
 }
 
 /// The captures of a file, of standard input (`-`), or of a log folder's newest run.
-fn read(file: &Path) -> Result<Vec<Capture>, Fault> {
+pub(super) fn read(file: &Path) -> Result<Vec<Capture>, Fault> {
     if file == Path::new("-") {
         let space = XSpace::from_reader(std::io::stdin().lock(), "standard input").map_err(Fault::input)?;
         return Ok(vec![Capture { path: file.to_owned(), host: String::new(), space }]);
     }
     captures(file).map_err(Fault::input)
+}
+
+/// The captures of all files.
+fn read_all(files: &[PathBuf]) -> Result<Vec<Capture>, Fault> {
+    let mut captures = Vec::new();
+    for file in files {
+        captures.extend(read(file)?);
+    }
+    Ok(captures)
 }

@@ -4,22 +4,28 @@ use std::io::{self, Write};
 
 use crate::label::Direction;
 use crate::report::differences::differences;
-use crate::report::{format_ns, format_ratio};
+use crate::report::{format_ns, format_part, format_ratio};
 use crate::tune::{AutotuningResult, OperationResult, Status};
 
 use super::axis::Axis;
 use super::escape::Text;
 
+/// The column that only a run with a profile of a step has.
+const SHARE: &str = "Of the step";
 /// A column: its name and how its values are ordered.
-const COLUMNS: [(&str, &str); 7] = [
+const COLUMNS: [(&str, &str); 8] = [
     ("Operation", "text"),
     ("Status", "text"),
+    (SHARE, "number"),
     ("Baseline", "number"),
     ("Best", "number"),
     ("Speed-up", "number"),
     ("Rounds", "number"),
     ("Evidence", "text"),
 ];
+
+/// The cell of what has no share.
+const NO_SHARE: &str = "<td role=\"cell\" class=\"number\" data-name=\"share\">—</td>";
 
 /// `op@vN:key`, with what it is of.
 pub(super) fn name_of(operation: &OperationResult) -> String {
@@ -47,7 +53,9 @@ pub(super) fn write_overview(result: &AutotuningResult, first: usize, out: &mut 
         out,
         "<table class=\"overview\" role=\"table\"><caption class=\"unseen\">Operations</caption><thead role=\"rowgroup\"><tr role=\"row\">"
     )?;
-    for (index, (name, kind)) in COLUMNS.into_iter().enumerate() {
+    let with_share = result.step.is_some();
+    let columns = COLUMNS.into_iter().filter(|(name, _)| with_share || *name != SHARE);
+    for (index, (name, kind)) in columns.enumerate() {
         let class = if kind == "number" { " class=\"number\"" } else { "" };
         write!(
             out,
@@ -64,26 +72,32 @@ pub(super) fn write_overview(result: &AutotuningResult, first: usize, out: &mut 
     }
     writeln!(out, "</tr></thead><tbody role=\"rowgroup\">")?;
     for (index, operation) in result.operations.iter().enumerate() {
-        write_row(operation, first + index, &axis, out)?;
+        write_row(operation, (first + index, with_share), &axis, out)?;
     }
     for missed in &result.missed {
         let name = format!("{}:{}", missed.op_id, missed.call_key.as_deref().unwrap_or("?"));
         writeln!(
             out,
             "<tr role=\"row\" data-status=\"no match\"><th role=\"rowheader\" scope=\"row\" data-value=\"{0}\"><span class=\"op\">{0}</span>\
-             <small>{1}</small></th><td role=\"cell\" data-value=\"no match\"><span class=\"badge failed\">no match</span></td>\
+             <small>{1}</small></th><td role=\"cell\" data-value=\"no match\"><span class=\"badge failed\">no match</span></td>{3}\
              <td role=\"cell\" class=\"number\" data-name=\"baseline\">—</td><td role=\"cell\" class=\"number\" data-name=\"best\">—</td>\
              <td role=\"cell\" class=\"number\" data-name=\"speed-up\">—</td><td role=\"cell\" class=\"strips\"></td>\
              <td role=\"cell\" class=\"number\" data-name=\"rounds\">—</td><td role=\"cell\" data-name=\"evidence\" data-value=\"{2}\">{2}</td></tr>",
             Text(&name),
             Text(&missed.reason),
-            missed.evidence
+            missed.evidence,
+            if with_share { NO_SHARE } else { "" }
         )?;
     }
     writeln!(out, "</tbody></table>")
 }
 
-fn write_row(operation: &OperationResult, number: usize, axis: &Axis, out: &mut dyn Write) -> io::Result<()> {
+fn write_row(
+    operation: &OperationResult,
+    (number, with_share): (usize, bool),
+    axis: &Axis,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let dash = || "—".to_owned();
     let value = |value: Option<f64>| value.map_or_else(String::new, |value| format!(" data-value=\"{value}\""));
     let (baseline_ns, best_ns) =
@@ -97,6 +111,15 @@ fn write_row(operation: &OperationResult, number: usize, axis: &Axis, out: &mut 
     let failures = operation.candidates.iter().filter(|candidate| candidate.failure.is_some()).count();
     let failed = if failures > 0 { format!(" <small>{failures} failed</small>") } else { String::new() };
     let class = status_class(operation.status);
+    let share = match operation.share.filter(|_| with_share) {
+        Some(share) => format!(
+            "<td role=\"cell\" class=\"number\" data-name=\"share\"{}>{}</td>",
+            value(Some(share)),
+            format_part(share)
+        ),
+        None if with_share => NO_SHARE.to_owned(),
+        None => String::new(),
+    };
     let rounds = u64::from(operation.rounds_kept) + u64::from(operation.rounds_measured);
     let interval = operation
         .speed_up_interval
@@ -105,7 +128,7 @@ fn write_row(operation: &OperationResult, number: usize, axis: &Axis, out: &mut 
         out,
         "<tr role=\"row\" data-status=\"{status}\" data-section=\"op-{number}\">\
          <th role=\"rowheader\" scope=\"row\" data-value=\"{name}\"><a class=\"op\" href=\"#op-{number}\">{name}</a><small>{under}</small></th>\
-         <td role=\"cell\" data-value=\"{status}\"><span class=\"badge {class}\">{status}</span>{failed}</td>\
+         <td role=\"cell\" data-value=\"{status}\"><span class=\"badge {class}\">{status}</span>{failed}</td>{share}\
          <td role=\"cell\" class=\"number\" data-name=\"baseline\"{}>{}</td><td role=\"cell\" class=\"number\" data-name=\"best\"{}>{}</td>\
          <td role=\"cell\" class=\"number\" data-name=\"speed-up\"{}>{}{interval}</td><td role=\"cell\" class=\"strips\">",
         value(baseline_ns),

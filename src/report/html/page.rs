@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::digest::Digest;
-use crate::report::{Gain, format_ns, format_ratio};
+use crate::report::{Gain, format_ns, format_part, format_ratio};
 use crate::tune::{AutotuningResult, OperationResult, PairedSample, Spent, Status};
 
 use super::environment::{clock_of, write_environment};
@@ -115,6 +115,18 @@ fn write_head(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
     rest.extend((missed > 0).then(|| format!("{missed} without a match")));
     let beside = if rest.is_empty() { "with another config than the baseline's".to_owned() } else { rest.join(", ") };
     card("Operations that become faster", &format!("{faster} of {}", all.len() + missed), &beside)?;
+    if let [AutotuningResult { step: Some(step), .. }] = report.results {
+        let beside = format!(
+            "less time, {} to {} by the intervals; {} of its {} is decided here, {} is labelled; profiled in {}",
+            format_part(step.expected_gain_low),
+            format_part(step.expected_gain_high),
+            format_part(step.decided),
+            format_ns(step.modules_ns),
+            format_part(step.labelled),
+            step.profile
+        );
+        card("Expected of the step", &format_part(step.expected_gain), &beside)?;
+    }
     let gain = Gain::of(report.results);
     // what two devices save does not add up
     if let Some(speed_up) = gain.speed_up().filter(|_| report.results.len() == 1) {
@@ -214,6 +226,7 @@ fn write_legend(out: &mut dyn Write) -> io::Result<()> {
          on a logarithmic axis, the first round at the top; left of 1× is faster. The box holds the middle half of them, the thin upright line is \
          the median, the line across it the interval of that median, which holds however often one looks. Pale dots are rounds that something came between; they do \
          not count. Who is slower beyond doubt, or takes twice the best's time, leaves the race early and has fewer rounds. The baseline's own row shows its times over their median: what the machine did from round to round, which pairs cancel.</p>\
-         <p>The expected gain adds one call of each operation. How often a step calls it is not known here, nor what else the step does.</p></section>"
+         <p>The expected gain adds one call of each operation. How often a step calls it, and what else it does, only a profile of the step tells: with one the \
+         page says what is expected of the whole step.</p></section>"
     )
 }

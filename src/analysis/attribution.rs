@@ -1,0 +1,98 @@
+//! What an operation of a profile is, by its HLO instruction: opcode, source line, `op_name`, label.
+
+use std::collections::BTreeMap;
+
+use crate::hlo::{HloInstruction, HloModule, UserLabels, labels_in};
+use crate::label::{Evidence, Label};
+
+/// Computations around an instruction that are asked for a label.
+const MAX_CALLERS: usize = 64;
+
+/// What is known of an operation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attribution {
+    /// Such as `fusion`; whatever the module says.
+    pub opcode: String,
+    /// The scopes that it came from; empty where there are none.
+    pub op_name: String,
+    /// File and line, where they are known.
+    pub source: Option<(String, u64)>,
+    /// The tunable call that it is part of, with how much of its label is left.
+    pub label: Option<(Label, Evidence)>,
+    /// Bytes of its result.
+    pub bytes: u64,
+}
+
+impl Attribution {
+    /// Looks an operation up by its instruction's name.
+    pub fn find(module: &HloModule<'_>, operation: &str, user: Option<&UserLabels>) -> Option<Self> {
+        let instruction = module.instruction(operation)?;
+        let within = || inner(module, instruction);
+        // what fuses others has the name of the last one, or none
+        let named = std::iter::once(instruction).chain(within()).find(|one| !one.op_name.is_empty());
+        let placed = std::iter::once(instruction).chain(within()).find_map(|one| module.source(one));
+        Some(Self {
+            opcode: instruction.opcode.to_string(),
+            op_name: named.map_or_else(String::new, |one| one.op_name.to_string()),
+            source: placed.map(|frame| (frame.file.into_owned(), frame.line)),
+            label: label(module, instruction, user),
+            bytes: instruction.bytes,
+        })
+    }
+
+    /// Whether it moves data between devices.
+    pub fn is_communication(&self) -> bool {
+        is_communication(&self.opcode)
+    }
+}
+
+/// The instructions that run as part of this one; what control flow calls runs as operations of its own.
+pub fn inner<'m, 'a>(
+    module: &'m HloModule<'a>,
+    instruction: &'m HloInstruction<'a>,
+) -> impl Iterator<Item = &'m HloInstruction<'a>> {
+    let is_one = !matches!(&*instruction.opcode, "while" | "conditional" | "call");
+    is_one.then(|| module.called_by(instruction)).into_iter().flatten()
+}
+
+/// Whether an opcode moves data between devices or hosts.
+pub fn is_communication(opcode: &str) -> bool {
+    let base = opcode.strip_suffix("-start").or_else(|| opcode.strip_suffix("-done")).unwrap_or(opcode);
+    matches!(
+        base,
+        "all-gather"
+            | "all-reduce"
+            | "all-to-all"
+            | "ragged-all-to-all"
+            | "collective-broadcast"
+            | "collective-permute"
+            | "reduce-scatter"
+            | "send"
+            | "recv"
+    )
+}
+
+/// The innermost label of an instruction's scopes. Where it has none, as what a compiler made up, that of most
+/// instructions that it fuses; where those have none either, that of the instruction in whose body it stands.
+fn label(
+    module: &HloModule<'_>,
+    instruction: &HloInstruction<'_>,
+    user: Option<&UserLabels>,
+) -> Option<(Label, Evidence)> {
+    let innermost = |instruction: &HloInstruction<'_>| labels_in(&instruction.op_name, user).pop();
+    let mut at = instruction;
+    for _ in 0..MAX_CALLERS {
+        if !at.op_name.is_empty() {
+            return innermost(at);
+        }
+        let mut votes: BTreeMap<Option<(Label, Evidence)>, usize> = BTreeMap::new();
+        for one in inner(module, at).filter(|one| !one.op_name.is_empty()) {
+            *votes.entry(innermost(one)).or_default() += 1;
+        }
+        if let Some((label, _)) = votes.into_iter().max_by_key(|(_, count)| *count) {
+            return label;
+        }
+        at = module.caller(at)?;
+    }
+    None
+}

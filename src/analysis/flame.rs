@@ -1,0 +1,115 @@
+//! Stacks with their time, for flame graphs: by the source lines that operations came from, or by their scopes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::hlo::{Frame, HloInstruction, HloModule};
+use crate::profile::{Capture, Finding};
+
+use super::attribution::inner;
+use super::programs::{HloFiles, Programs};
+use super::runtime::{Counted, device_runtimes};
+use super::summary::{Modules, add};
+use super::totals::Totals;
+
+/// What the frames of a stack are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StacksBy {
+    /// The calls of the user's program, outermost first, and below them the `op_name`.
+    Source,
+    /// The scopes of the `op_name`.
+    OpName,
+}
+
+/// The time of captures by stack.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stacks {
+    /// Nanoseconds by stack, outermost frame first.
+    pub time_ns: BTreeMap<Vec<String>, f64>,
+    /// What to know, one line each.
+    pub notes: Vec<String>,
+    /// What could mislead.
+    pub findings: Vec<Finding>,
+}
+
+/// The outermost frame of what ran.
+pub const ACTIVE: &str = "[active]";
+/// The frame of time inside executions at which nothing ran.
+pub const IDLE_INSIDE_FRAME: &str = "[idle during module execution]";
+/// The frame of time between executions.
+pub const IDLE_BETWEEN_FRAME: &str = "[idle between module executions]";
+const UNKNOWN_FRAME: &str = "[unknown]";
+
+/// Adds the time of captures up by stack: all devices of all of them.
+///
+/// An operation may come from several lines. Its time is split equally over the distinct stacks of its instruction and of those
+/// that this one fuses (nsys-jax: `analysis`); where none of them has a stack, over their distinct `op_name`s.
+pub fn stacks(captures: &[Capture], files: &HloFiles, by: StacksBy, with_warm_up: bool) -> Stacks {
+    let mut stacks = Stacks { notes: files.notes().to_vec(), ..Stacks::default() };
+    for capture in captures {
+        let totals = Totals::read(&capture.space, with_warm_up);
+        let counted = Counted::new(&totals.time, with_warm_up);
+        let programs = Programs::new(&capture.space, files);
+        let mut modules = Modules::new();
+        add(&mut modules, 0, &totals, &counted);
+        for ((name, program_id), of_module) in &modules {
+            let module = programs.find(name, *program_id);
+            if module.is_none() {
+                stacks.notes.push(format!("no HLO of `{name}`: its operations are unknown; give it with `--hlo FILE`"));
+            }
+            for (operation, total) in &of_module.operations {
+                let found = module.and_then(|module| Some((module, module.instruction(operation)?)));
+                let of_operation = match found {
+                    Some((module, instruction)) => stacks_of(module, instruction, by),
+                    None => BTreeSet::from([vec![UNKNOWN_FRAME.to_owned()]]),
+                };
+                let part = total.time.time_ns / of_operation.len().max(1) as f64;
+                for stack in of_operation {
+                    stacks.add([vec![ACTIVE.to_owned()], stack].concat(), part);
+                }
+            }
+        }
+        for device in device_runtimes(&capture.space, &capture.host, &totals.time, &counted) {
+            stacks.add(vec![IDLE_INSIDE_FRAME.to_owned()], device.idle_inside_ns);
+            stacks.add(vec![IDLE_BETWEEN_FRAME.to_owned()], device.idle_between_ns);
+        }
+        stacks.notes.extend(programs.problems());
+        stacks.findings.extend(totals.time.findings);
+    }
+    stacks
+}
+
+impl Stacks {
+    fn add(&mut self, stack: Vec<String>, time_ns: f64) {
+        *self.time_ns.entry(stack).or_default() += time_ns;
+    }
+}
+
+/// The distinct stacks of an operation, never none.
+fn stacks_of(module: &HloModule<'_>, instruction: &HloInstruction<'_>, by: StacksBy) -> BTreeSet<Vec<String>> {
+    let parts = || std::iter::once(instruction).chain(inner(module, instruction));
+    let named = || parts().filter(|part| !part.op_name.is_empty()).map(|part| part.op_name.to_string());
+    let unknown = || vec![UNKNOWN_FRAME.to_owned()];
+    let mut stacks: BTreeSet<Vec<String>> = match by {
+        StacksBy::Source => parts()
+            .map(|part| (module.stack(part), &part.op_name))
+            .filter(|(frames, _)| !frames.is_empty())
+            .map(|(frames, op_name)| {
+                let op_name = (!op_name.is_empty()).then(|| op_name.to_string());
+                frames.iter().map(frame).chain(op_name).collect()
+            })
+            .collect(),
+        StacksBy::OpName => named().map(|name| name.split('/').map(str::to_owned).collect()).collect(),
+    };
+    if stacks.is_empty() && by == StacksBy::Source {
+        stacks = named().map(|name| [unknown(), vec![name]].concat()).collect();
+    }
+    if stacks.is_empty() {
+        stacks.insert(unknown());
+    }
+    stacks
+}
+
+fn frame(frame: &Frame<'_>) -> String {
+    let Frame { file, function, line, .. } = frame;
+    if function.is_empty() { format!("{file}:{line}") } else { format!("{function} ({file}:{line})") }
+}

@@ -1,0 +1,220 @@
+//! The HLO of the programs that a capture ran: from `/host:metadata`, from files, from a folder that XLA dumped.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::hlo::{HloModule, ScanError, read_plain};
+use crate::profile::{Plane, StatValue, XSpace, module_name};
+
+/// Most bytes of one file, and of all files of one folder.
+const MAX_BYTES: u64 = 4 << 30;
+/// Most files of a folder that are looked at.
+const MAX_FILES: usize = 100_000;
+/// What XLA calls the stage whose instructions a device runs.
+const LAST_STAGE: &str = "after_optimizations";
+
+/// Modules from files, each an `HloModuleProto` or an `HloProto`.
+#[derive(Debug, Default)]
+pub struct HloFiles {
+    files: Vec<(String, Vec<u8>)>,
+    notes: Vec<String>,
+}
+
+/// A file of modules that cannot be used: which, and why.
+#[derive(Debug, thiserror::Error)]
+pub enum HloFileError {
+    /// It cannot be read.
+    #[error("`{place}`: cannot be read: {source}")]
+    Unreadable {
+        /// The file or folder.
+        place: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A folder without a module.
+    #[error("`{place}`: holds no `*.hlo.pb`; write them with `XLA_FLAGS=--xla_dump_to=FOLDER --xla_dump_hlo_as_proto`")]
+    NoModule {
+        /// The folder.
+        place: String,
+    },
+    /// It is none.
+    #[error(transparent)]
+    Scan(#[from] ScanError),
+}
+
+impl HloFiles {
+    /// Reads files, compressed with gzip or zstd or not, and folders. What is named must be a module; what is found in a
+    /// folder and is none becomes a note.
+    pub fn open(paths: &[PathBuf]) -> Result<Self, HloFileError> {
+        let mut files = Self::default();
+        for path in paths {
+            if path.is_dir() {
+                files.folder(path)?;
+            } else {
+                let place = path.display().to_string();
+                let bytes = read(path, MAX_BYTES)?;
+                HloModule::read(&bytes, &place)?;
+                files.files.push((place, bytes));
+            }
+        }
+        Ok(files)
+    }
+
+    /// Adds a module in memory; `place` names it in messages.
+    pub fn add(&mut self, place: &str, bytes: Vec<u8>) {
+        self.files.push((place.to_owned(), bytes));
+    }
+
+    /// Reads the modules of a dump folder; where there are several stages of one, the last of them.
+    fn folder(&mut self, folder: &Path) -> Result<(), HloFileError> {
+        let place = folder.display().to_string();
+        let unreadable = |source| HloFileError::Unreadable { place: place.clone(), source };
+        let mut chosen: BTreeMap<String, (bool, PathBuf)> = BTreeMap::new();
+        for entry in fs::read_dir(folder).map_err(unreadable)?.take(MAX_FILES) {
+            let path = entry.map_err(unreadable)?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let stem = name.trim_end_matches(".gz").trim_end_matches(".zst");
+            if !stem.ends_with(".hlo.pb") || !path.is_file() {
+                continue;
+            }
+            // `module_0001.jit_f.cpu_after_optimizations.hlo.pb`: the module is what stands before the stage
+            let stage = stem.trim_end_matches(".hlo.pb").rsplit('.').next().unwrap_or_default();
+            let is_last = stage.contains(LAST_STAGE);
+            let module = match stage.contains("optimizations") {
+                true => stem.split(stage).next().unwrap_or_default().to_owned(),
+                false => stem.to_owned(),
+            };
+            let known = chosen.entry(module).or_insert((is_last, path.clone()));
+            if (is_last, &path) > (known.0, &known.1) {
+                *known = (is_last, path);
+            }
+        }
+        if chosen.is_empty() {
+            return Err(HloFileError::NoModule { place });
+        }
+        let mut left = MAX_BYTES;
+        for (_, path) in chosen.into_values() {
+            match read(&path, left) {
+                Ok(bytes) => {
+                    left = left.saturating_sub(bytes.len() as u64);
+                    self.files.push((path.display().to_string(), bytes));
+                }
+                Err(error) => self.notes.push(error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// What of a folder could not be read, one line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+fn read(path: &Path, most: u64) -> Result<Vec<u8>, HloFileError> {
+    let place = path.display().to_string();
+    let unreadable = |source| HloFileError::Unreadable { place: place.clone(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    let bytes = read_plain(bytes, most, &place)?;
+    Ok(bytes)
+}
+
+/// A module's bytes; its instructions are read when they are asked for.
+#[derive(Debug)]
+struct Proto<'a> {
+    place: String,
+    bytes: &'a [u8],
+    module: OnceLock<Result<HloModule<'a>, ScanError>>,
+}
+
+impl<'a> Proto<'a> {
+    fn new(place: String, bytes: &'a [u8]) -> Self {
+        Self { place, bytes, module: OnceLock::new() }
+    }
+
+    fn module(&self) -> Option<&HloModule<'a>> {
+        self.module.get_or_init(|| HloModule::read(self.bytes, &self.place)).as_ref().ok()
+    }
+}
+
+/// The programs of one capture.
+#[derive(Debug, Default)]
+pub struct Programs<'a> {
+    protos: Vec<Proto<'a>>,
+    /// Of the capture itself.
+    by_id: HashMap<i64, usize>,
+    by_name: HashMap<String, usize>,
+    /// Of files: by name and id, and by name.
+    file_by_id: HashMap<(String, i64), usize>,
+    file_by_name: HashMap<String, usize>,
+}
+
+impl<'a> Programs<'a> {
+    /// The programs that a capture holds, and those of files for the ones that it lacks.
+    pub fn new(space: &'a XSpace, files: &'a HloFiles) -> Self {
+        let mut programs = Self::default();
+        for plane in space.planes().filter(|plane| plane.name() == "/host:metadata") {
+            programs.add_plane(plane);
+        }
+        for (place, bytes) in &files.files {
+            // of several modules of one name the first stands for it
+            let Some((name, id)) = HloModule::identity(bytes) else { continue };
+            let number = programs.protos.len();
+            programs.protos.push(Proto::new(place.clone(), bytes));
+            programs.file_by_id.entry((name.clone().into_owned(), id)).or_insert(number);
+            programs.file_by_name.entry(name.into_owned()).or_insert(number);
+        }
+        programs
+    }
+
+    fn add_plane(&mut self, plane: Plane<'a>) {
+        for metadata in plane.all_event_metadata() {
+            let (name, in_name) = module_name(metadata.name());
+            let (mut id, mut bytes) = (in_name.unwrap_or(metadata.id()), None);
+            for stat in metadata.stats() {
+                match (plane.stat_name(stat.metadata_id), stat.value) {
+                    (Some(b"program_id"), value) => id = value.as_integer().unwrap_or(id),
+                    (Some(b"Hlo Proto" | b"hlo_proto"), StatValue::Bytes(proto)) => bytes = Some(proto),
+                    _ => {}
+                }
+            }
+            let Some(bytes) = bytes else { continue };
+            let name = String::from_utf8_lossy(name).into_owned();
+            let number = self.protos.len();
+            self.protos.push(Proto::new(format!("HLO proto of {name}({id})"), bytes));
+            self.by_id.entry(id).or_insert(number);
+            self.by_name.entry(name).or_insert(number);
+        }
+    }
+
+    /// The program of an execution: by its id, else by its name where no id is known.
+    pub fn find(&self, module: &str, program_id: Option<i64>) -> Option<&HloModule<'a>> {
+        let of_capture = match program_id {
+            Some(id) => self.by_id.get(&id),
+            None => self.by_name.get(module),
+        };
+        let of_files = || {
+            let exact = program_id.and_then(|id| self.file_by_id.get(&(module.to_owned(), id)));
+            exact.or_else(|| self.file_by_name.get(module))
+        };
+        // a damaged proto of the capture gives way to a file
+        let read = |number: &usize| self.protos.get(*number)?.module();
+        of_capture.and_then(read).or_else(|| of_files().and_then(read))
+    }
+
+    /// Whether there is any program at all.
+    pub fn is_empty(&self) -> bool {
+        self.protos.is_empty()
+    }
+
+    /// The protos that were asked for and cannot be read, one line each.
+    pub fn problems(&self) -> Vec<String> {
+        let failed = self.protos.iter().filter_map(|proto| proto.module.get()?.as_ref().err());
+        failed.map(ToString::to_string).collect()
+    }
+}

@@ -1,0 +1,421 @@
+//! The summary of captures: devices, modules, operations, and their time by opcode, source line, `op_name` and label.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::hlo::UserLabels;
+use crate::label::{Evidence, Label};
+use crate::profile::interval::Interval;
+use crate::profile::{Capture, Finding};
+use crate::stats::Moments;
+
+use super::attribution::Attribution;
+use super::host_work::{HostWork, host_work, window};
+use super::programs::{HloFiles, Programs};
+use super::runtime::{Counted, DeviceRuntime, LeftOut, device_runtimes, ns};
+use super::totals::{OperationTime, Totals};
+
+/// What counts, and what a label is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SummaryOptions<'a> {
+    /// Whether the first execution of each program on each device counts.
+    pub with_warm_up: bool,
+    /// Labels of the user's own.
+    pub labels: Option<&'a UserLabels>,
+}
+
+/// Where the time of one or several captures went.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// Version of this schema: 1.
+    pub schema: u32,
+    /// The captures.
+    pub profiles: Vec<ProfileRead>,
+    /// Each device for itself.
+    pub devices: Vec<DeviceRuntime>,
+    /// The modules, that with the most time first.
+    pub modules: Vec<ModuleSummary>,
+    /// The operations, that with the most time first.
+    pub operations: Vec<OperationSummary>,
+    /// Their time by opcode; what is idle inside modules stands there too, so that the shares add up to one.
+    pub opcodes: Vec<Part>,
+    /// By source line.
+    pub sources: Vec<Part>,
+    /// By `op_name`.
+    pub op_names: Vec<Part>,
+    /// By label; the rest has none.
+    pub labels: Vec<LabelShare>,
+    /// Data that moved between host and device.
+    pub transfers: Vec<HostWork>,
+    /// What was compiled while the profiler ran.
+    pub compilations: Vec<HostWork>,
+    /// Executions that do not count.
+    pub left_out: AllLeftOut,
+    /// What to know, one line each.
+    pub notes: Vec<String>,
+    /// What could mislead.
+    pub findings: Vec<Finding>,
+}
+
+/// A capture that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProfileRead {
+    /// Where it was read.
+    pub path: String,
+    /// The host, by the file's name.
+    pub host: String,
+}
+
+/// Mean and sample standard deviation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MeanStd {
+    /// The mean.
+    pub mean: f64,
+    /// The deviation, with n − 1; none of a single number.
+    pub std: Option<f64>,
+}
+
+impl From<Moments> for MeanStd {
+    fn from(moments: Moments) -> Self {
+        Self { mean: moments.mean(), std: moments.deviation() }
+    }
+}
+
+/// All executions of one program, on all devices.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModuleSummary {
+    /// Its name.
+    pub module: String,
+    /// The program's id.
+    pub program_id: Option<i64>,
+    /// Devices that ran it, on all hosts.
+    pub devices: usize,
+    /// Executions that count.
+    pub executions: u64,
+    /// Operation events in an execution.
+    pub operations: MeanStd,
+    /// Time of an execution at which an operation was under way.
+    pub active_ns: MeanStd,
+    /// Time of an execution from its first start to its last end.
+    pub span_ns: MeanStd,
+    /// All spans together.
+    pub total_ns: f64,
+    /// Part of all modules' spans.
+    pub share: f64,
+}
+
+/// All events of one operation of one program, on all devices.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OperationSummary {
+    /// The instruction's name.
+    pub operation: String,
+    /// The module's name.
+    pub module: String,
+    /// The program's id.
+    pub program_id: Option<i64>,
+    /// The opcode; `unknown` where the module is not at hand.
+    pub opcode: String,
+    /// The scopes that it came from.
+    pub op_name: String,
+    /// `file:line`, where it is known.
+    pub source: Option<String>,
+    /// The tunable call that it is part of.
+    pub label: Option<Label>,
+    /// Bytes of its result.
+    pub bytes: u64,
+    /// Whether it moves data between devices.
+    pub communication: bool,
+    /// Events.
+    pub count: u64,
+    /// Executions in which it ran.
+    pub executions: u64,
+    /// Its own time in an execution in which it ran.
+    pub own_ns: MeanStd,
+    /// Its part of the time at which operations were under way.
+    pub time_ns: f64,
+    /// The same as a part of all modules' spans.
+    pub share: f64,
+}
+
+/// Time that operations have in common.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Part {
+    /// What they have in common.
+    pub name: String,
+    /// How many operations.
+    pub operations: u64,
+    /// Their time.
+    pub time_ns: f64,
+    /// As a part of all modules' spans.
+    pub share: f64,
+}
+
+/// The time of the operations that are part of one tunable call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LabelShare {
+    /// The call, as far as its label is left.
+    #[serde(flatten)]
+    pub label: Label,
+    /// How much of it is.
+    pub evidence: Evidence,
+    /// How many operations.
+    pub operations: u64,
+    /// Their time.
+    pub time_ns: f64,
+    /// As a part of all modules' spans.
+    pub share: f64,
+}
+
+/// What does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct AllLeftOut {
+    /// First executions of a module on a device.
+    pub warm_up: LeftOutTime,
+    /// What XLA's autotuner ran.
+    pub autotuner: LeftOutTime,
+}
+
+/// Executions and their spans.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LeftOutTime {
+    /// How many.
+    pub executions: u64,
+    /// Their spans, added up.
+    pub span_ns: f64,
+}
+
+impl From<LeftOut> for LeftOutTime {
+    fn from(left_out: LeftOut) -> Self {
+        Self { executions: left_out.executions, span_ns: ns(left_out.span_ps) }
+    }
+}
+
+/// What stands in place of an opcode, source line or `op_name` that is not known.
+pub const UNKNOWN: &str = "unknown";
+/// The part of an execution at which no operation was under way.
+pub const IDLE_INSIDE: &str = "[idle inside modules]";
+
+#[derive(Debug, Default)]
+pub(super) struct OfModule {
+    devices: BTreeSet<(usize, usize, Option<i64>)>,
+    events: Moments,
+    active: Moments,
+    span: Moments,
+    total_ns: f64,
+    pub(super) operations: BTreeMap<String, OfOperation>,
+    is_known: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct OfOperation {
+    pub(super) time: OperationTime,
+    attribution: Option<Attribution>,
+}
+
+pub(super) type Modules = BTreeMap<(String, Option<i64>), OfModule>;
+
+/// Summarizes captures of one run: what has one module's name and one program's id is one program on all of them.
+pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions<'_>) -> Summary {
+    let mut modules = Modules::new();
+    let (mut devices, mut profiles, mut findings) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut transfers, mut compilations) = (Vec::new(), Vec::new());
+    let (mut warm_up, mut autotuner) = (LeftOut::default(), LeftOut::default());
+    let mut notes: Vec<String> = files.notes().to_vec();
+    for (number, capture) in captures.iter().enumerate() {
+        let totals = Totals::read(&capture.space, options.with_warm_up);
+        let time = &totals.time;
+        let counted = Counted::new(time, options.with_warm_up);
+        let programs = Programs::new(&capture.space, files);
+        add(&mut modules, number, &totals, &counted);
+        attribute(&mut modules, &programs, options.labels);
+        devices.extend(device_runtimes(&capture.space, &capture.host, time, &counted));
+        let spans = counted.executions.iter().map(|one| Interval { start_ps: one.start_ps, end_ps: one.end_ps });
+        let [moved, compiled] = host_work(&capture.space, &capture.host, window(spans.collect()));
+        transfers.extend(moved);
+        compilations.extend(compiled);
+        warm_up.join(counted.warm_up);
+        autotuner.join(counted.autotuner);
+        if counted.only_first {
+            notes.push(format!(
+                "`{}` holds one execution of each module: these count, though they may be warm-up",
+                capture.path.display()
+            ));
+        }
+        notes.extend(programs.problems());
+        profiles.push(ProfileRead { path: capture.path.display().to_string(), host: capture.host.clone() });
+        findings.extend(totals.time.findings);
+    }
+    notes.extend(missing(&modules));
+    let left_out = AllLeftOut { warm_up: warm_up.into(), autotuner: autotuner.into() };
+    let mut summary = Summary {
+        schema: 1,
+        profiles,
+        devices,
+        modules: Vec::new(),
+        operations: Vec::new(),
+        opcodes: Vec::new(),
+        sources: Vec::new(),
+        op_names: Vec::new(),
+        labels: Vec::new(),
+        transfers,
+        compilations,
+        left_out,
+        notes,
+        findings,
+    };
+    summary.fill(modules);
+    summary
+}
+
+/// Adds the executions of one capture up.
+pub(super) fn add(modules: &mut Modules, capture: usize, totals: &Totals, counted: &Counted<'_>) {
+    let time = &totals.time;
+    for execution in &counted.executions {
+        let of_module = modules.entry((time.name(execution.module).to_owned(), execution.program_id)).or_default();
+        of_module.devices.insert((capture, execution.plane, execution.device));
+        of_module.events.add(execution.events as f64);
+        of_module.active.add(ns(execution.busy_ps));
+        of_module.span.add(ns(execution.span_ps));
+        of_module.total_ns += ns(execution.span_ps);
+    }
+    for (&(module, program_id), operations) in &totals.operations {
+        let of_module = modules.entry((time.name(module).to_owned(), program_id)).or_default();
+        for (&name, total) in operations {
+            of_module.operations.entry(time.name(name).to_owned()).or_default().time.join(*total);
+        }
+    }
+}
+
+/// Looks up what is not known yet.
+fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&UserLabels>) {
+    for ((name, program_id), of_module) in modules {
+        if of_module.operations.values().all(|operation| operation.attribution.is_some()) {
+            continue;
+        }
+        let Some(module) = programs.find(name, *program_id) else { continue };
+        of_module.is_known = true;
+        for (operation, total) in &mut of_module.operations {
+            if total.attribution.is_none() {
+                total.attribution = Attribution::find(module, operation, labels);
+            }
+        }
+    }
+}
+
+/// Modules and operations whose HLO is not at hand.
+fn missing(modules: &Modules) -> Vec<String> {
+    let mut notes = Vec::new();
+    for ((name, program_id), of_module) in modules {
+        let id = program_id.map_or_else(String::new, |id| format!("({id})"));
+        let unknown = of_module.operations.values().filter(|operation| operation.attribution.is_none()).count();
+        if of_module.operations.is_empty() || unknown == 0 {
+            continue;
+        }
+        notes.push(match of_module.is_known {
+            false => format!("no HLO of `{name}{id}`: its operations are unknown; give it with `--hlo FILE`"),
+            true => format!("{unknown} operations of `{name}{id}` are no instructions of its HLO"),
+        });
+    }
+    notes
+}
+
+impl Summary {
+    /// Keeps so many of each list: the operations, and the parts of the time.
+    pub fn cut(&mut self, top: usize) {
+        self.operations.truncate(top);
+        for parts in [&mut self.opcodes, &mut self.sources, &mut self.op_names] {
+            parts.truncate(top);
+        }
+        self.labels.truncate(top);
+    }
+
+    fn fill(&mut self, modules: Modules) {
+        let all_ns: f64 = modules.values().map(|of_module| of_module.total_ns).sum();
+        let share = |time_ns: f64| if all_ns > 0.0 { time_ns / all_ns } else { 0.0 };
+        let (mut opcodes, mut sources, mut op_names) = (Parts::default(), Parts::default(), Parts::default());
+        let mut labels: BTreeMap<(Label, Evidence), (u64, f64)> = BTreeMap::new();
+        for ((module, program_id), of_module) in modules {
+            for (operation, OfOperation { time: total, attribution }) in of_module.operations {
+                let known = attribution.unwrap_or_else(|| Attribution { opcode: UNKNOWN.into(), ..Default::default() });
+                let source = known.source.as_ref().map(|(file, line)| format!("{file}:{line}"));
+                let communication = known.is_communication();
+                opcodes.add(&known.opcode, total.time_ns);
+                sources.add(source.as_deref().unwrap_or(UNKNOWN), total.time_ns);
+                op_names.add(if known.op_name.is_empty() { UNKNOWN } else { &known.op_name }, total.time_ns);
+                let label = known.label.map(|(label, evidence)| {
+                    let of_label = labels.entry((label.clone(), evidence)).or_default();
+                    *of_label = (of_label.0 + 1, of_label.1 + total.time_ns);
+                    label
+                });
+                self.operations.push(OperationSummary {
+                    operation,
+                    module: module.clone(),
+                    program_id,
+                    opcode: known.opcode,
+                    op_name: known.op_name,
+                    source,
+                    label,
+                    bytes: known.bytes,
+                    communication,
+                    count: total.count,
+                    executions: total.own.count(),
+                    own_ns: total.own.into(),
+                    time_ns: total.time_ns,
+                    share: share(total.time_ns),
+                });
+            }
+            self.modules.push(ModuleSummary {
+                module,
+                program_id,
+                devices: of_module.devices.len(),
+                executions: of_module.span.count(),
+                operations: of_module.events.into(),
+                active_ns: of_module.active.into(),
+                span_ns: of_module.span.into(),
+                total_ns: of_module.total_ns,
+                share: share(of_module.total_ns),
+            });
+        }
+        let idle_ns: f64 = self.devices.iter().map(|device| device.idle_inside_ns).sum();
+        opcodes.0.insert(IDLE_INSIDE.to_owned(), (0, idle_ns));
+        [self.opcodes, self.sources, self.op_names] = [opcodes, sources, op_names].map(|parts| parts.sorted(&share));
+        let labels = labels.into_iter().map(|((label, evidence), (operations, time_ns))| LabelShare {
+            label,
+            evidence,
+            operations,
+            time_ns,
+            share: share(time_ns),
+        });
+        self.labels = labels.collect();
+        // stable, so that equals stay in the order of their names
+        self.labels.sort_by(|one, other| other.time_ns.total_cmp(&one.time_ns));
+        self.modules.sort_by(|one, other| other.total_ns.total_cmp(&one.total_ns));
+        self.operations.sort_by(|one, other| other.time_ns.total_cmp(&one.time_ns));
+    }
+}
+
+/// Operations and time by name.
+#[derive(Debug, Default)]
+struct Parts(BTreeMap<String, (u64, f64)>);
+
+impl Parts {
+    fn add(&mut self, name: &str, time_ns: f64) {
+        match self.0.get_mut(name) {
+            Some(part) => *part = (part.0 + 1, part.1 + time_ns),
+            None => drop(self.0.insert(name.to_owned(), (1, time_ns))),
+        }
+    }
+
+    fn sorted(self, share: &dyn Fn(f64) -> f64) -> Vec<Part> {
+        let parts = self.0.into_iter().map(|(name, (operations, time_ns))| Part {
+            name,
+            operations,
+            time_ns,
+            share: share(time_ns),
+        });
+        let mut parts: Vec<Part> = parts.collect();
+        parts.sort_by(|one, other| other.time_ns.total_cmp(&one.time_ns));
+        parts
+    }
+}

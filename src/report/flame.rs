@@ -1,0 +1,62 @@
+//! A flame graph as SVG that needs nothing else: its script is inside, for zoom and search.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use inferno::flamegraph::color::PaletteMap;
+use inferno::flamegraph::{Options, TextTruncateDirection, from_lines};
+
+/// Time at which nothing ran is grey; every other frame is coloured by its name.
+fn palette(time_ns: &BTreeMap<Vec<String>, f64>) -> io::Result<PaletteMap> {
+    let mut palette = String::new();
+    for frame in time_ns.keys().filter_map(|stack| stack.first()).filter(|frame| frame.starts_with("[idle")) {
+        palette += &format!("{}->rgb(190,190,190)\n", one_frame(frame));
+    }
+    PaletteMap::from_reader(&mut palette.as_bytes())
+}
+
+/// Draws stacks by their nanoseconds, outermost frame at the bottom. A name that is too long for its frame loses its end, or its
+/// beginning where that says less. The same stacks give the same bytes.
+pub fn write_flame_graph(
+    out: &mut dyn Write,
+    title: &str,
+    subtitle: &str,
+    time_ns: &BTreeMap<Vec<String>, f64>,
+    keeps_ends: bool,
+) -> io::Result<()> {
+    let mut palette = palette(time_ns)?;
+    let mut lines: Vec<String> = Vec::with_capacity(time_ns.len());
+    for (stack, time_ns) in time_ns {
+        let whole = time_ns.round();
+        if whole >= 1.0 {
+            let frames: Vec<String> = stack.iter().map(|frame| one_frame(frame)).collect();
+            lines.push(format!("{} {whole:.0}", frames.join(";")));
+        }
+    }
+    lines.sort_unstable();
+    let mut options = Options::default();
+    options.title = one_frame(title);
+    options.subtitle = Some(one_frame(subtitle));
+    "ns".clone_into(&mut options.count_name);
+    "Frame:".clone_into(&mut options.name_type);
+    options.palette_map = Some(&mut palette);
+    if !keeps_ends {
+        options.text_truncate_direction = TextTruncateDirection::Right;
+    }
+    // colours by name: a frame has the same one in every graph
+    options.hash = true;
+    options.deterministic = true;
+    from_lines(&mut options, lines.iter().map(String::as_str), out).map_err(io::Error::other)
+}
+
+/// A frame's name without what would end it, or no XML document may hold.
+fn one_frame(name: &str) -> String {
+    let is_unfit = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
+    let name: String = name.chars().map(|c| if is_unfit(c) { ' ' } else { c }).collect();
+    // `;` parts frames, and a number behind a blank would be taken for a second count
+    let name = name.replace(';', ",").trim().to_owned();
+    match name.rsplit_once(' ') {
+        Some((before, last)) if last.starts_with(|c: char| c.is_ascii_digit()) => format!("{before}\u{a0}{last}"),
+        _ => name,
+    }
+}
