@@ -40,7 +40,12 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     };
     let source = match args.plan.read(module)? {
         Ok(source) => source,
-        Err(scan) => return nothing_matched(&scan, args.format.format, out),
+        Err(scan) => {
+            if args.report.is_some() {
+                say("no report is written: the module holds no label");
+            }
+            return nothing_matched(&scan, args.format.format, out);
+        }
     };
     // what would fail after the run is known before it
     let page = args.report.as_deref().map(ReportFile::at).transpose()?;
