@@ -36,8 +36,19 @@ fn the_main_job_decides_on_device_time() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let timer = format!("jax:{}", python.display());
-    let run = run(&folder.path().join("cache"), &[&module(), "--timer", &timer, "--rounds", "6", "--format", "json"]);
+    let logs = folder.path().join("logs");
+    let kept = ["--keep-profiles", logs.to_str().unwrap(), "--profile-every", "1", "--profiles-kept", "2"];
+    let module = module();
+    let arguments = [&[&*module, "--timer", &timer, "--rounds", "6", "--format", "json"], &kept[..]].concat();
+    let run = run(&folder.path().join("cache"), &arguments);
     assert_eq!(run.code, 0, "{}", run.stderr);
+    // the last round's profile names the candidates that ran in it, the baseline among them
+    assert_eq!(std::fs::read_dir(logs.join("plugins/profile")).unwrap().count(), 2);
+    for capture in autotune_lowered::profile::captures(&logs).unwrap() {
+        let bytes = std::fs::read(&capture.path).unwrap();
+        let named = |name: &str| bytes.windows(name.len()).any(|window| window == name.as_bytes());
+        assert!(named("autotune-lowered candidate 0"), "{}", capture.path.display());
+    }
     let result = run.json();
     assert_eq!((&result["source"], &result["metric"]), (&"device-profile".into(), &"span".into()));
     for operation in result["operations"].as_array().unwrap() {

@@ -283,6 +283,54 @@ fn jax_decides_the_same_from_its_kept_profiles() {
     kept_and_replayed(folder.path(), &format!("jax:{}", python.display()), "6");
 }
 
+/// With `--profile-every` the folder is one for TensorBoard: the newest profiles, each a whole one, and no index to replay.
+#[test]
+fn some_profiles_are_kept_to_be_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let tune = |name: &str, more: &[&str]| {
+        let logs = folder.path().join(name);
+        fs::create_dir(&logs).unwrap();
+        // each run has a worker that begins anew, so that all of them are the same
+        let worker = worker(&logs, "");
+        let (module, kept) = (module(), logs.display().to_string());
+        let arguments =
+            [&[&*module, "--timer", &worker, "--rounds", "6", "--no-persist", "--keep-profiles", &kept], more].concat();
+        let run = run(folder.path(), &arguments);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let mut runs: Vec<PathBuf> =
+            fs::read_dir(logs.join("plugins/profile")).unwrap().map(|item| item.unwrap().path()).collect();
+        runs.sort();
+        runs
+    };
+    let all = tune("all", &["--profile-every", "1", "--profiles-kept", "100000"]);
+    let numbers = |runs: &[PathBuf]| -> Vec<u64> {
+        let name =
+            |run: &PathBuf| run.file_name().unwrap().to_str().unwrap().split('-').nth(2).unwrap().parse().unwrap();
+        runs.iter().map(name).collect()
+    };
+    // candidates that ran, counted over the run: each profile adds those of one round, the first one too
+    let counts = numbers(&all);
+    assert!(counts.len() > 20 && counts.is_sorted(), "{counts:?}");
+    let tenth = numbers(&tune("tenth", &["--profile-every", "10", "--profiles-kept", "100000"]));
+    // a profile from `before` to `count` holds a tenth one where these stand on both sides of it
+    let befores = std::iter::once(0).chain(counts.iter().copied());
+    let holds_a_tenth = |(before, count): &(u64, u64)| (*before..*count).any(|candidate| candidate % 10 == 0);
+    let expected: Vec<u64> =
+        befores.zip(counts.iter().copied()).filter(holds_a_tenth).map(|(_, count)| count).collect();
+    assert_eq!(tenth, expected);
+    assert!(tenth.len() > 3 && tenth.len() < all.len() / 2, "{} of {}", tenth.len(), all.len());
+    // the newest five, and each can be read
+    let five = tune("five", &["--profile-every", "10"]);
+    assert_eq!(numbers(&five), tenth[tenth.len() - 5..]);
+    for run_folder in five {
+        let timings = run(folder.path(), &["profile", "timings", run_folder.to_str().unwrap()]);
+        assert_eq!(timings.code, 0, "{}", timings.stderr);
+    }
+    assert!(!folder.path().join("five/profiles.json").exists());
+    let alone = run(folder.path(), &[&module(), "--timer", "jax", "--profile-every", "10"]);
+    assert!(alone.code == 2 && alone.stderr.contains("--keep-profiles"), "{}", alone.stderr);
+}
+
 #[test]
 fn a_folder_is_one_devices_and_keeps_a_call_once() {
     let folder = tempfile::tempdir().unwrap();

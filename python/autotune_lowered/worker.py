@@ -419,8 +419,11 @@ class Worker:
             options.python_tracer_level = 0
             with jax.profiler.trace(folder, profiler_options=options):
                 for launch in params["launches"]:
-                    for _ in range(launch["runs"]):
-                        self.run(launch["candidate"], self.flush)
+                    # who looks at the profile sees which candidate ran when
+                    name = "autotune-lowered candidate %d" % launch["candidate"]
+                    with jax.profiler.TraceAnnotation(name, runs=launch["runs"]):
+                        for _ in range(launch["runs"]):
+                            self.run(launch["candidate"], self.flush)
             found = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
             if len(found) != 1:
                 raise Failed("execute", "the profiler left %d XSpace files" % len(found))

@@ -20,6 +20,7 @@ use super::plan::PlanArgs;
 use super::profile::{CollectivesArgs, CompileArgs, FlamegraphArgs, ProfileDiffArgs, SummaryArgs};
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
+use super::report::ReportArgs;
 use super::signature::{KeygenArgs, SignArgs};
 use super::verify::VerifyArgs;
 
@@ -70,6 +71,8 @@ pub(super) enum Command {
     /// Read profiles that JAX or XLA wrote (docs/profiles.md)
     #[command(subcommand)]
     Profile(ProfileCommand),
+    /// Draw a stored run as a page, one HTML file with everything in it (docs/report.md)
+    Report(ReportArgs),
     /// Measure cached configs again and fail where one regressed: a gate for CI (docs/fleet.md)
     Check(CheckArgs),
     /// Time one program's kernels under a profiler (docs/profiles.md)
@@ -236,6 +239,13 @@ pub(super) struct TuneArgs {
     /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from again
     #[arg(long, value_name = "DIR")]
     pub keep_profiles: Option<PathBuf>,
+    /// Of the profiles keep those of the first candidate that runs and of every N-th after it, as runs of a log folder to
+    /// look at (docs/profiles.md); nothing is decided from them again
+    #[arg(long, value_name = "N", requires = "keep_profiles", value_parser = clap::value_parser!(u64).range(1..))]
+    pub profile_every: Option<u64>,
+    /// The most of these that are kept: the newest ones
+    #[arg(long, value_name = "K", requires = "profile_every", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub profiles_kept: u32,
     #[command(flatten)]
     pub plugin: PluginArgs,
     /// Tune on several devices of one kind at once, each operation on one of them: `0,1` or `0-7`
@@ -271,6 +281,9 @@ pub(super) struct TuneArgs {
     /// Say what would be tuned, and measure nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Also write the run as a page to look at, one HTML file with everything in it (docs/report.md)
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     pub format: FormatArg,
 }

@@ -20,6 +20,7 @@ mod progress;
 mod prune;
 mod registry;
 mod remote;
+mod report;
 mod run;
 mod scan;
 mod selftest;

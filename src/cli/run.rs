@@ -8,7 +8,8 @@ use clap::Parser;
 use super::args::{Cli, Command};
 use super::fault::Fault;
 use super::{
-    bench, cache, candidates, check, device, logging, measure, meta, profile, registry, scan, selftest, tune, worker,
+    bench, cache, candidates, check, device, logging, measure, meta, profile, registry, report, scan, selftest, tune,
+    worker,
 };
 
 /// Runs the command line of this process.
@@ -24,6 +25,7 @@ pub fn main() -> ExitCode {
         Some(Command::Registry(command)) => registry::run(command, &mut out),
         Some(Command::Candidates(command)) => candidates::run(command, &mut out),
         Some(Command::Cache(command)) => cache::run(command, &mut out),
+        Some(Command::Report(args)) => report::run(args, &mut out),
         Some(Command::Check(args)) => check::run(args, &bars, &mut out),
         Some(Command::Measure(args)) => measure::run(args, &mut out),
         Some(Command::Selftest(args)) => selftest::run(args, &bars, &mut out),

@@ -13,10 +13,12 @@ use crate::analysis::{HloFiles, Summary, SummaryOptions, summarize};
 use crate::decision::DecisionRules;
 use crate::hlo::Scan;
 use crate::label::split_op_id;
+use crate::remedy::remedy;
 use crate::report::{time_line, write_json, write_result};
 use crate::timer::pjrt::{HOST_CLOCK, PjrtTimer};
 use crate::timer::{
-    CommandTimer, Failure, FailureKind, KeepingTimer, Limits, Metric, ProfileReplay, ReplayTimer, Source, Timer,
+    CommandTimer, Failure, FailureKind, FollowingTimer, KeepingTimer, Limits, Metric, ProfileReplay, ReplayTimer,
+    Source, Timer,
 };
 use crate::tune::{
     Autotuner, AutotuningResult, Event, Ledger, OperationResult, ProfiledStep, Spent, Status, TuneOptions,
@@ -27,6 +29,7 @@ use super::args::{DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs
 use super::fault::Fault;
 use super::progress::Progress;
 use super::remote::SharedRun;
+use super::report::ReportFile;
 use super::{cache, candidates, device, exit, plan, profile, remote, scan, selftest};
 
 /// Tunes a module and prints the result.
@@ -37,8 +40,15 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     };
     let source = match args.plan.read(module)? {
         Ok(source) => source,
-        Err(scan) => return nothing_matched(&scan, args.format.format, out),
+        Err(scan) => {
+            if args.report.is_some() {
+                say("no report is written: the module holds no label");
+            }
+            return nothing_matched(&scan, args.format.format, out);
+        }
     };
+    // what would fail after the run is known before it
+    let page = args.report.as_deref().map(ReportFile::at).transpose()?;
     let step = args.profile.as_deref().map(|profile| step(args, profile)).transpose()?;
     let cancel = cancel_flag()?;
     // the cache comes first: a locked or broken one is known before a device is started
@@ -126,6 +136,10 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     result.notes.extend(of_timer.into_iter().chain(of_selftest).chain(of_shard));
     print(&result, args, out)?;
     out.flush()?;
+    if let Some(page) = page {
+        let subject = if module == Path::new("-") { "standard input".into() } else { module.to_string_lossy() };
+        page.write(&subject, std::slice::from_ref(&result))?;
+    }
     // also what a run decided that was stopped
     let published = shared.map_or(Ok(()), |shared| shared.publish(&ledger));
     if let Some(error) = stopped_by {
@@ -305,6 +319,12 @@ fn keeping(args: &TuneArgs, timer: Box<dyn Timer>) -> Result<Box<dyn Timer>, Fau
     }
     if args.dry_run {
         return Ok(timer);
+    }
+    if let Some(every) = args.profile_every {
+        let timer = FollowingTimer::new(timer, folder, every, args.profiles_kept as usize).map_err(|error| {
+            Fault::input(format!("cannot keep profiles in `{}`: {error}{}", folder.display(), remedy(&error)))
+        })?;
+        return Ok(Box::new(timer));
     }
     let timer = KeepingTimer::new(timer, folder).map_err(|failure| Fault::input(failure.message))?;
     Ok(Box::new(timer))

@@ -4,25 +4,41 @@ use crate::tune::Spent;
 
 use super::format_ns;
 
+/// A part of the work.
+pub(super) struct Part {
+    /// What was done.
+    pub(super) what: &'static str,
+    /// Its wall time.
+    pub(super) ns: u64,
+    /// What else is known of it: ` (15.0 s of processor time)`, or nothing.
+    pub(super) beside: String,
+}
+
+/// Every part of the work, in the order of the walk.
+pub(super) fn parts(spent: &Spent) -> [Part; 7] {
+    let beside =
+        |ns: u64, what: &str| if ns > 0 { format!(" ({} {what})", format_ns(ns as f64)) } else { String::new() };
+    let part = |what, ns, beside| Part { what, ns, beside };
+    [
+        part("inputs", spent.inputs_ns, String::new()),
+        part("compiling", spent.compile_ns, beside(spent.compile_cpu_ns, "of processor time")),
+        part("comparing outputs", spent.checking_ns, String::new()),
+        part("warming up", spent.warm_up_ns, String::new()),
+        part("searching", spent.searching_ns, String::new()),
+        part("measuring", spent.measuring_ns, beside(spent.running_ns, "in the programs")),
+        part("restarting workers", spent.waiting_ns, String::new()),
+    ]
+}
+
 /// `12.3 s: compiling 8.10 s (15.0 s of processor time), measuring 2.90 s (1.20 s in the programs), …`, the largest part
 /// first and what is below a hundredth left out; `None` where nothing was done.
 pub fn time_line(spent: &Spent) -> Option<String> {
     let total = spent.total().as_nanos() as f64;
-    let beside =
-        |ns: u64, what: &str| if ns > 0 { format!(" ({} {what})", format_ns(ns as f64)) } else { String::new() };
-    let mut parts = vec![
-        ("compiling", spent.compile_ns, beside(spent.compile_cpu_ns, "of processor time")),
-        ("measuring", spent.measuring_ns, beside(spent.running_ns, "in the programs")),
-        ("searching", spent.searching_ns, String::new()),
-        ("warming up", spent.warm_up_ns, String::new()),
-        ("comparing outputs", spent.checking_ns, String::new()),
-        ("inputs", spent.inputs_ns, String::new()),
-        ("restarting workers", spent.waiting_ns, String::new()),
-    ];
-    parts.retain(|(_, ns, _)| *ns as f64 >= total / 100.0 && *ns > 0);
-    parts.sort_by_key(|(_, ns, _)| std::cmp::Reverse(*ns));
+    let mut parts = Vec::from(parts(spent));
+    parts.retain(|part| part.ns as f64 >= total / 100.0 && part.ns > 0);
+    parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
     let parts: Vec<String> =
-        parts.iter().map(|(what, ns, beside)| format!("{what} {}{beside}", format_ns(*ns as f64))).collect();
+        parts.iter().map(|part| format!("{} {}{}", part.what, format_ns(part.ns as f64), part.beside)).collect();
     (!parts.is_empty()).then(|| format!("{}: {}", format_ns(total), parts.join(", ")))
 }
 

@@ -8,6 +8,7 @@ mod command;
 pub mod conformance;
 mod cut_off;
 pub mod exec;
+mod following;
 mod model;
 mod partitions;
 #[cfg(feature = "pjrt")]
@@ -20,6 +21,7 @@ pub(crate) mod subscriber;
 
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;
+pub use following::FollowingTimer;
 pub use model::{
     CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, Metric, OutputArray, Prepared, ProgramFile,
     Source, Timer,

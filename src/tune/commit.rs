@@ -3,13 +3,14 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::cache::{Entry, Provenance};
-use crate::decision::{Judgement, Outcome, Standing};
+use crate::config::Config;
+use crate::decision::{Judgement, Outcome, Round, Standing};
 use crate::registry::Invocation;
 use crate::timer::{CacheState, Timer};
 
 use super::job::JobIdentity;
 use super::rounds::JobRounds;
-use super::{CandidateResult, CandidateStatus, ConfigTime, OperationResult, Status};
+use super::{CandidateResult, CandidateStatus, ConfigTime, OperationResult, PairedSample, Status};
 
 pub(super) const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
 
@@ -97,20 +98,27 @@ pub(super) fn status_of(outcome: Outcome) -> Status {
     }
 }
 
-/// One row a candidate.
+/// One row a candidate: those of a job, of which some share another's program.
 pub(super) fn candidate_results(
-    invocation: &Invocation,
-    identity: &JobIdentity,
+    configs: &[Config],
+    same_as: &[Option<usize>],
+    baseline: usize,
     judgement: &Judgement,
     rounds: &JobRounds,
 ) -> Vec<CandidateResult> {
-    let rows = invocation.candidates.iter().enumerate().map(|(index, candidate)| {
-        let shared = identity.same_as.get(index).copied().flatten();
+    let decided = rounds.to_decision(configs.len(), baseline);
+    let set_aside = &judgement.standing.disturbance.set_aside;
+    let rows = configs.iter().enumerate().map(|(index, config)| {
+        let shared = same_as.get(index).copied().flatten();
         let own = shared.unwrap_or(index);
         let verdict = judgement.candidates.get(own).and_then(Option::as_ref);
         let failure = rounds.failures.get(&own).cloned();
+        let samples = match shared {
+            None => paired_samples(&decided, index, baseline, set_aside),
+            Some(_) => Vec::new(),
+        };
         CandidateResult {
-            config: candidate.config.clone(),
+            config: config.clone(),
             status: match (&failure, verdict, shared) {
                 (Some(_), ..) => CandidateStatus::Failed,
                 (None, _, Some(_)) => CandidateStatus::SameProgram,
@@ -124,7 +132,22 @@ pub(super) fn candidate_results(
             tied_with_best: verdict.is_some_and(|verdict| verdict.tied_with_best),
             dropped: judgement.standing.dropped.get(&own).map(|dropped| dropped.reason),
             failure,
+            samples,
         }
     });
     rows.collect()
+}
+
+/// A candidate's samples, each with the baseline's of its round.
+fn paired_samples(rounds: &[Round], candidate: usize, baseline: usize, set_aside: &[usize]) -> Vec<PairedSample> {
+    let paired = rounds.iter().enumerate().filter_map(|(index, round)| {
+        Some(PairedSample {
+            round: index,
+            epoch: round.epoch,
+            ns: round.sample_ns(candidate)?,
+            baseline_ns: round.sample_ns(baseline)?,
+            is_counted: !set_aside.contains(&index),
+        })
+    });
+    paired.collect()
 }

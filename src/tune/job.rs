@@ -76,19 +76,22 @@ pub(super) fn own_programs(invocation: &Invocation) -> Vec<usize> {
     same_as.iter().enumerate().filter(|(_, same)| same.is_none()).map(|(index, _)| index).collect()
 }
 
-/// The baseline stands for its program; among the others the first does.
 fn shared_programs(invocation: &Invocation, baseline: usize) -> Vec<Option<usize>> {
+    let digests = invocation.candidates.iter().map(|candidate| Some(candidate.program.as_ref()?.semantic_digest));
+    same_programs(&digests.collect::<Vec<_>>(), baseline)
+}
+
+/// For each program the earlier one that is the same. The baseline stands for its program; among the others the first does.
+pub(super) fn same_programs(digests: &[Option<Digest>], baseline: usize) -> Vec<Option<usize>> {
     let mut first: HashMap<Digest, usize> = HashMap::new();
-    let digest_of = |index: usize| Some(invocation.candidates.get(index)?.program.as_ref()?.semantic_digest);
-    if let Some(digest) = digest_of(baseline) {
+    if let Some(digest) = digests.get(baseline).copied().flatten() {
         first.insert(digest, baseline);
     }
-    (0..invocation.candidates.len())
-        .map(|index| {
-            let owner = *first.entry(digest_of(index)?).or_insert(index);
-            (owner != index).then_some(owner)
-        })
-        .collect()
+    let owner = |(index, digest): (usize, &Option<Digest>)| {
+        let owner = *first.entry((*digest)?).or_insert(index);
+        (owner != index).then_some(owner)
+    };
+    digests.iter().enumerate().map(owner).collect()
 }
 
 fn environment_text(device: &DeviceFingerprint) -> String {

@@ -30,6 +30,7 @@ mod shard;
 mod spent;
 mod step;
 mod stored;
+mod stored_results;
 mod verify;
 
 pub use again::Again;
@@ -41,7 +42,8 @@ pub use ledger::Ledger;
 pub use options::{SearchOptions, TuneOptions};
 pub use plan::{MAX_RACED, PlannedInvocation};
 pub use result::{
-    AutotuningResult, CandidateResult, CandidateStatus, ConfigTime, MissedLabel, OperationResult, RESULT_SCHEMA, Status,
+    AutotuningResult, CandidateResult, CandidateStatus, ConfigTime, MissedLabel, OperationResult, PairedSample,
+    RESULT_SCHEMA, Status,
 };
 pub use run::Autotuner;
 pub use searched::{SearchEnd, Searched};
@@ -49,4 +51,5 @@ pub use shard::{ParseShardError, Shard};
 pub use spent::Spent;
 pub use step::{ProfiledStep, order_by_share};
 pub use stored::{Stored, StoredError, StoredKind, read_cache};
+pub use stored_results::stored_results;
 pub use verify::{Verified, verify_cache};

@@ -85,6 +85,28 @@ pub enum CandidateStatus {
     NotMeasured,
 }
 
+/// One sample of a candidate, and the baseline's of the same round.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PairedSample {
+    /// The round, from zero in the order of the sample log.
+    pub round: usize,
+    /// The measuring process.
+    pub epoch: u32,
+    /// The candidate's time, nanoseconds.
+    pub ns: f64,
+    /// The baseline's, nanoseconds.
+    pub baseline_ns: f64,
+    /// Whether the round counts; one that something came between does not.
+    pub is_counted: bool,
+}
+
+impl PairedSample {
+    /// The candidate's time over the baseline's.
+    pub fn ratio(&self) -> f64 {
+        self.ns / self.baseline_ns
+    }
+}
+
 /// What is known of one candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CandidateResult {
@@ -111,6 +133,9 @@ pub struct CandidateResult {
     /// Why it is out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// What it was judged by, for whoever draws it; none of one that failed or shares another's program.
+    #[serde(skip)]
+    pub samples: Vec<PairedSample>,
 }
 
 /// What came of one operation.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::cache::{CacheKey, Entry, Tier};
+use crate::config::Config;
 use crate::decision::{Judgement, Outcome, judge};
 use crate::label::Evidence;
 use crate::registry::{Invocation, NotRunnable, Registry};
@@ -18,8 +19,8 @@ use super::rounds::JobRounds;
 use super::searching::{Course, Race};
 use super::spent::{Spent, nanoseconds};
 use super::{
-    AutotuningResult, ConfigTime, Event, Ledger, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status,
-    TuneError, TuneOptions,
+    AutotuningResult, CandidateResult, ConfigTime, Event, Ledger, MAX_RACED, OperationResult, PlannedInvocation,
+    RESULT_SCHEMA, Status, TuneError, TuneOptions,
 };
 
 /// Tunes planned invocations on one timer's device.
@@ -217,7 +218,7 @@ impl Autotuner<'_, '_> {
                     result.reason = failure.to_string();
                     result.failure = Some(failure);
                     let judgement = self.judge(&identity, &rounds, None);
-                    result.candidates = candidate_results(invocation, &identity, &judgement, &rounds);
+                    result.candidates = rows(invocation, &identity, &judgement, &rounds);
                     return Ok(None);
                 }
                 Err(Ended::Interrupted) => {
@@ -231,7 +232,7 @@ impl Autotuner<'_, '_> {
             .as_ref()
             .and_then(|entry| invocation.candidates.iter().position(|candidate| candidate.config == entry.config));
         let judgement = self.judge(&identity, &rounds, incumbent);
-        result.candidates = candidate_results(invocation, &identity, &judgement, &rounds);
+        result.candidates = rows(invocation, &identity, &judgement, &rounds);
         fill_from_judgement(result, &judgement);
         if let (Outcome::Undecided, Some(budget)) = (judgement.outcome, self.options.budget) {
             let (done, needed) = (judgement.standing.rounds, self.options.rules.min_rounds);
@@ -383,6 +384,16 @@ pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
         drift: None,
         spent: Spent::default(),
     }
+}
+
+fn rows(
+    invocation: &Invocation,
+    identity: &JobIdentity,
+    judgement: &Judgement,
+    rounds: &JobRounds,
+) -> Vec<CandidateResult> {
+    let configs: Vec<Config> = invocation.candidates.iter().map(|candidate| candidate.config.clone()).collect();
+    candidate_results(&configs, &identity.same_as, identity.baseline, judgement, rounds)
 }
 
 pub(super) fn known_before(result: &mut OperationResult, key: CacheKey, entry: &Arc<Entry>) -> (CacheKey, Arc<Entry>) {

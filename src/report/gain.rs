@@ -1,0 +1,58 @@
+//! What a run is worth, as far as its own samples say.
+
+use crate::tune::AutotuningResult;
+
+/// The time of one call of each operation, before and after.
+///
+/// An operation without a decision counts as it is, one without a time not at all. How often a step calls an operation is not
+/// known here: a label in a loop stands once in the module.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Gain {
+    /// Operations that are counted.
+    pub counted: usize,
+    /// Operations without a time, which are not.
+    pub uncounted: usize,
+    /// Sum of the baselines' times, nanoseconds.
+    pub baseline_ns: f64,
+    /// Sum of the best ones'.
+    pub best_ns: f64,
+    /// The same where every speed-up is at the high end of its interval.
+    pub least_ns: f64,
+    /// And at the low end.
+    pub most_ns: f64,
+}
+
+impl Gain {
+    /// Of all operations of some results.
+    pub fn of<'a>(results: impl IntoIterator<Item = &'a AutotuningResult>) -> Self {
+        let mut gain = Self::default();
+        for operation in results.into_iter().flat_map(|result| &result.operations) {
+            let Some(baseline_ns) = operation.baseline.median_ns.filter(|ns| ns.is_finite()) else {
+                gain.uncounted += 1;
+                continue;
+            };
+            gain.counted += 1;
+            gain.baseline_ns += baseline_ns;
+            let changed = operation.best.as_ref().is_some_and(|best| best.config != operation.baseline.config);
+            match (operation.speed_up, operation.speed_up_interval) {
+                (Some(speed_up), Some(interval)) if changed && speed_up > 0.0 && interval.low > 0.0 => {
+                    // by the paired ratio, which is what was decided by, and not by the medians
+                    gain.best_ns += baseline_ns / speed_up;
+                    gain.least_ns += baseline_ns / interval.high;
+                    gain.most_ns += baseline_ns / interval.low;
+                }
+                _ => {
+                    gain.best_ns += baseline_ns;
+                    gain.least_ns += baseline_ns;
+                    gain.most_ns += baseline_ns;
+                }
+            }
+        }
+        gain
+    }
+
+    /// How many times as fast all of them are together; `None` where nothing is known.
+    pub fn speed_up(&self) -> Option<f64> {
+        (self.counted > 0 && self.best_ns > 0.0).then(|| self.baseline_ns / self.best_ns)
+    }
+}

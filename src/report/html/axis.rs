@@ -1,0 +1,118 @@
+//! A logarithmic axis of ratios.
+
+use std::io::{self, Write};
+
+/// An axis is drawn over this many units of a picture whose width the reader's window gives.
+pub(super) const WIDTH: f64 = 1000.0;
+/// A ratio beyond this, or below its inverse, is drawn at the edge.
+const FARTHEST: f64 = 64.0;
+/// The least that an axis spans: what machines do by themselves is not to fill it.
+const LEAST_SPAN: f64 = 1.1;
+/// The most ticks.
+const TICKS: usize = 6;
+
+/// Where a ratio stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Axis {
+    low: f64,
+    high: f64,
+}
+
+impl Axis {
+    /// An axis that shows these ratios, and 1.
+    pub(super) fn of(ratios: impl IntoIterator<Item = f64>) -> Self {
+        let (mut low, mut high) = (1.0_f64, 1.0_f64);
+        for ratio in ratios.into_iter().filter(|ratio| ratio.is_finite() && *ratio > 0.0) {
+            let ratio = ratio.clamp(1.0 / FARTHEST, FARTHEST);
+            (low, high) = (low.min(ratio), high.max(ratio));
+        }
+        let missing = (LEAST_SPAN / (high / low)).max(1.0).sqrt();
+        let margin = (high / low).powf(0.03);
+        Self { low: low / missing / margin, high: high * missing * margin }
+    }
+
+    /// Units from the left edge; what is beyond stands at the edge.
+    pub(super) fn place(&self, ratio: f64) -> f64 {
+        let part = (ratio / self.low).ln() / (self.high / self.low).ln();
+        if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) * WIDTH }
+    }
+
+    /// Whether a ratio is on the axis.
+    pub(super) fn holds(&self, ratio: f64) -> bool {
+        (self.low..=self.high).contains(&ratio)
+    }
+
+    /// Round ratios to name, 1 among them.
+    pub(super) fn ticks(&self) -> Vec<f64> {
+        let inside = |tick: &f64| self.holds(*tick);
+        let even = [0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5].into_iter().map(|step: f64| {
+            let (first, last) = ((self.low / step).ceil() as i64, (self.high / step).floor() as i64);
+            // far more than are ever drawn
+            (first..=last.min(first + 100)).map(|n| n as f64 * step).filter(inside).collect::<Vec<f64>>()
+        });
+        let doubled = [1, 2, 3].into_iter().map(|step| {
+            (-6..=6).filter(|n| n % step == 0).map(|n| 2.0_f64.powi(n)).filter(inside).collect::<Vec<f64>>()
+        });
+        let is_narrow = self.high / self.low < 2.5;
+        let (first, second): (Vec<_>, Vec<_>) =
+            if is_narrow { (even.collect(), doubled.collect()) } else { (doubled.collect(), even.collect()) };
+        let mut all = first.into_iter().chain(second);
+        all.find(|ticks| (2..=TICKS).contains(&ticks.len())).unwrap_or_else(|| vec![1.0])
+    }
+
+    /// The axis with its numbers. Percentages, so that the letters keep their shape at any width.
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        write!(out, r#"<svg class="axis" aria-hidden="true">"#)?;
+        for tick in self.ticks() {
+            let part = self.place(tick) / WIDTH * 100.0;
+            let anchor = match part {
+                _ if part < 5.0 => "start",
+                _ if part > 95.0 => "end",
+                _ => "middle",
+            };
+            write!(out, r#"<text x="{part:.1}%" y="11" text-anchor="{anchor}">{}</text>"#, tick_text(tick))?;
+        }
+        write!(out, "</svg>")
+    }
+
+    /// Lines through a strip of this height: one at each tick, and a stronger one at the baseline.
+    pub(super) fn write_lines(&self, height: u32, out: &mut dyn Write) -> io::Result<()> {
+        write!(out, r#"<path class="grid" d=""#)?;
+        for tick in self.ticks().into_iter().filter(|tick| *tick != 1.0) {
+            write!(out, "M{:.1} 0v{height}", self.place(tick))?;
+        }
+        write!(out, r#""/><path class="one" d="M{:.1} 0v{height}"/>"#, self.place(1.0))
+    }
+}
+
+/// `0.25×`, `1×`, `1.5×`.
+fn tick_text(tick: f64) -> String {
+    let text = format!("{tick:.4}");
+    format!("{}×", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_and_doubles_are_as_far_from_one() {
+        let axis = Axis::of([0.5, 2.0, f64::NAN, f64::INFINITY, -1.0]);
+        assert!((axis.place(1.0) - WIDTH / 2.0).abs() < 1e-9);
+        assert!((axis.place(0.5) + axis.place(2.0) - WIDTH).abs() < 1e-9);
+        assert_eq!((axis.place(1e9), axis.place(1e-9), axis.place(f64::NAN)), (WIDTH, 0.0, 0.0));
+        assert_eq!(axis.ticks(), [0.5, 1.0, 2.0]);
+        assert!(axis.holds(0.5) && !axis.holds(0.1));
+    }
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        let of = |low: f64, high: f64| Axis::of([low, high]).ticks().into_iter().map(tick_text).collect::<Vec<_>>();
+        assert_eq!(of(0.2, 1.0), ["0.25×", "0.5×", "1×"]);
+        assert_eq!(of(0.98, 1.03), ["0.96×", "0.98×", "1×", "1.02×", "1.04×"]);
+        for (low, high) in [(1e-9, 1e9), (1.0, 1.0), (0.9, 1.4), (0.3, 1.0), (0.99, 3.0), (1.0, 40.0)] {
+            let ticks = of(low, high);
+            assert!((2..=TICKS).contains(&ticks.len()) && ticks.contains(&"1×".to_owned()), "{low} {high}: {ticks:?}");
+        }
+    }
+}

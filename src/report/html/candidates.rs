@@ -1,0 +1,175 @@
+//! The candidates of one operation: a row each, with its strip.
+
+use std::io::{self, Write};
+
+use crate::decision::DropReason;
+use crate::report::differences::differences;
+use crate::report::{format_ns, format_ratio};
+use crate::tune::{CandidateResult, CandidateStatus, OperationResult};
+
+use super::axis::Axis;
+use super::escape::Text;
+use super::strip::Strip;
+
+/// What a candidate is to its operation.
+#[derive(Clone, Copy, PartialEq)]
+struct Standing {
+    is_best: bool,
+    is_baseline: bool,
+}
+
+/// Writes the table of an operation's candidates, the fastest first and those without a time last.
+pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut rows: Vec<(&CandidateResult, Standing)> = operation
+        .candidates
+        .iter()
+        .map(|candidate| {
+            let is_best = operation.best.as_ref().is_some_and(|best| best.config == candidate.config);
+            (candidate, Standing { is_best, is_baseline: candidate.config == operation.baseline.config })
+        })
+        .collect();
+    rows.sort_by(|(a, _), (b, _)| {
+        let key = |candidate: &CandidateResult| {
+            let group = match candidate.status {
+                CandidateStatus::Measured => 0,
+                CandidateStatus::SameProgram => 1,
+                CandidateStatus::NotMeasured => 2,
+                _ => 3,
+            };
+            (group, candidate.ratio.unwrap_or(f64::INFINITY))
+        };
+        let (a, b) = (key(a), key(b));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
+    let strips: Vec<Strip> = rows.iter().map(|(candidate, standing)| strip_of(candidate, *standing)).collect();
+    let intervals = rows.iter().filter(|(candidate, _)| candidate.dropped.is_none());
+    let ends = intervals.filter_map(|(candidate, _)| candidate.interval).flat_map(|ends| [ends.low, ends.high]);
+    let axis = Axis::of(strips.iter().flat_map(Strip::extent).chain(ends));
+    write!(
+        out,
+        "<table class=\"candidates\" role=\"table\"><caption class=\"unseen\">Candidates of {}</caption>\
+         <thead role=\"rowgroup\"><tr role=\"row\"><th role=\"columnheader\">Config</th>\
+         <th role=\"columnheader\" class=\"strips\"><span class=\"unseen\">Time over the baseline's, round by round</span>",
+        Text(name)
+    )?;
+    axis.write(out)?;
+    writeln!(
+        out,
+        "</th><th role=\"columnheader\" class=\"number\">Time</th><th role=\"columnheader\" class=\"number\">Of the baseline's</th>\
+         <th role=\"columnheader\" class=\"number\">Rounds</th><th role=\"columnheader\">Outcome</th></tr></thead><tbody role=\"rowgroup\">"
+    )?;
+    for ((candidate, standing), strip) in rows.iter().zip(&strips) {
+        write_row(operation, candidate, *standing, (strip, &axis), out)?;
+    }
+    writeln!(out, "</tbody></table>")?;
+    let beyond: usize = strips.iter().map(|strip| strip.beyond(&axis)).sum();
+    if beyond > 0 {
+        writeln!(out, "<p class=\"fine\">Samples beyond the axis, drawn at its edges: {beyond}.</p>")?;
+    }
+    Ok(())
+}
+
+fn strip_of(candidate: &CandidateResult, standing: Standing) -> Strip {
+    match standing {
+        Standing { is_baseline: true, .. } => Strip::of_baseline(&candidate.samples),
+        Standing { is_best: true, .. } => Strip::of_candidate(candidate, "best"),
+        _ if candidate.tied_with_best => Strip::of_candidate(candidate, "tied"),
+        _ => Strip::of_candidate(candidate, "other"),
+    }
+}
+
+fn write_row(
+    operation: &OperationResult,
+    candidate: &CandidateResult,
+    standing: Standing,
+    (strip, axis): (&Strip, &Axis),
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let class = match standing {
+        Standing { is_best: true, .. } => " class=\"best\"",
+        Standing { is_baseline: true, .. } => " class=\"baseline\"",
+        _ => "",
+    };
+    let config = match differences(&candidate.config, &operation.baseline.config).0 {
+        _ if standing.is_baseline => candidate.config.to_brief(),
+        changed => changed,
+    };
+    write!(
+        out,
+        "<tr role=\"row\"{class}><th role=\"rowheader\" scope=\"row\"><code>{}</code></th><td role=\"cell\" class=\"strips\">",
+        Text(&config)
+    )?;
+    match &candidate.failure {
+        Some(failure) => write!(
+            out,
+            "<p class=\"failure\"><strong>{}</strong> {}</p>",
+            Text(&failure.kind.to_string()),
+            Text(&failure.message)
+        )?,
+        None if candidate.status == CandidateStatus::Measured => strip.write(axis, out)?,
+        None => write!(out, "<span class=\"nothing\">not drawn: no samples of its own</span>")?,
+    }
+    let time = candidate.median_ns.map_or_else(|| "—".to_owned(), format_ns);
+    let interval = candidate
+        .interval
+        .filter(|_| !standing.is_baseline)
+        .map_or_else(String::new, |interval| format!(" <small>{:.3}–{:.3}</small>", interval.low, interval.high));
+    let ratio = candidate.ratio.map_or_else(|| "—".to_owned(), |ratio| format!("{ratio:.3}"));
+    let sorted = |value: Option<f64>| value.map_or_else(String::new, |value| format!(" data-value=\"{value}\""));
+    writeln!(
+        out,
+        "</td><td role=\"cell\" class=\"number\" data-name=\"time\"{}>{time}</td>\
+         <td role=\"cell\" class=\"number\" data-name=\"ratio\"{}>{ratio}{interval}</td>\
+         <td role=\"cell\" class=\"number\" data-name=\"rounds\">{}</td><td role=\"cell\" class=\"outcome\">{}</td></tr>",
+        sorted(candidate.median_ns),
+        sorted(candidate.ratio),
+        candidate.rounds,
+        Text(&outcome(operation, candidate, standing))
+    )
+}
+
+/// What came of a candidate, in words.
+fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: Standing) -> String {
+    let mut words: Vec<String> = Vec::new();
+    match standing {
+        Standing { is_best: true, is_baseline: true } => words.push("baseline: keep it".to_owned()),
+        Standing { is_best: true, .. } => words.push("use this".to_owned()),
+        Standing { is_baseline: true, .. } => words.push("baseline".to_owned()),
+        _ if candidate.tied_with_best => words.push("tied with the best".to_owned()),
+        _ => {}
+    }
+    match candidate.status {
+        CandidateStatus::SameProgram => words.push(twin_of(operation, candidate)),
+        CandidateStatus::Failed => words.push("failed".to_owned()),
+        CandidateStatus::NotMeasured => words.push("too few samples".to_owned()),
+        _ => {}
+    }
+    match candidate.dropped {
+        Some(DropReason::Slower) => words.push("slower beyond doubt".to_owned()),
+        Some(DropReason::CutOff) => words.push("twice the best's time or more".to_owned()),
+        Some(DropReason::NoTime) => words.push("no usable times".to_owned()),
+        None => {}
+    }
+    match (candidate.ratio, words.is_empty()) {
+        (Some(ratio), true) if ratio < 1.0 => format!("{} as fast as the baseline", format_ratio(1.0 / ratio)),
+        (_, true) => "not faster".to_owned(),
+        _ => words.join("; "),
+    }
+}
+
+/// Which candidate's program it shares, as far as the figures tell.
+fn twin_of(operation: &OperationResult, candidate: &CandidateResult) -> String {
+    let is_twin = |other: &&CandidateResult| {
+        other.status == CandidateStatus::Measured
+            && (other.median_ns, other.ratio, other.interval)
+                == (candidate.median_ns, candidate.ratio, candidate.interval)
+    };
+    let mut twins = operation.candidates.iter().filter(is_twin);
+    match (twins.next(), twins.next()) {
+        (Some(twin), None) if twin.config == operation.baseline.config => "same program as the baseline".to_owned(),
+        (Some(twin), None) => {
+            format!("same program as {}", differences(&twin.config, &operation.baseline.config).0)
+        }
+        _ => "same program as another".to_owned(),
+    }
+}

@@ -1,0 +1,58 @@
+//! The device, the software around it, and what is to be known of the run.
+
+use std::io::{self, Write};
+
+use crate::tune::AutotuningResult;
+
+use super::escape::Text;
+
+/// What a clock's name means.
+pub(super) fn clock_of(source: &str) -> &'static str {
+    match source {
+        "host-wall" => "the host's clock around launch and completion",
+        "device-profile" => "device time, from profiles",
+        "replay" => "recorded earlier, not measured in this run",
+        _ => "not known to this version",
+    }
+}
+
+/// Writes both, as lists.
+pub(super) fn write_environment(result: &AutotuningResult, out: &mut dyn Write) -> io::Result<()> {
+    let (identity, environment) = (&result.device.identity, &result.device.environment);
+    let mut rows: Vec<(String, String)> = Vec::new();
+    let mut row = |name: &str, value: &str| {
+        if !value.is_empty() {
+            rows.push((name.to_owned(), value.to_owned()));
+        }
+    };
+    row("Platform", &identity.platform);
+    row("Device", &identity.device_kind);
+    for (name, value) in &identity.hardware {
+        row(name, value);
+    }
+    row("Platform version", &environment.platform_version);
+    row("Driver", environment.driver.as_deref().unwrap_or_default());
+    row("Plugin", environment.plugin.as_deref().unwrap_or_default());
+    let digest = environment.plugin_digest.map_or_else(String::new, |digest| format!("sha256 {digest}"));
+    row("Plugin's digest", &digest);
+    row("Plugin's API", environment.plugin_api.as_deref().unwrap_or_default());
+    row("XLA flags", &environment.xla_flags.join(" "));
+    row("XLA's own autotuning", environment.xla_autotuning.as_deref().unwrap_or_default());
+    row("Timer", &result.timer);
+    row("Clock", &format!("{}: {}", result.source, clock_of(&result.source)));
+    row("A duration is", &result.metric);
+    row("Program", &result.tool);
+    write!(out, "<h3>Device and environment</h3><dl class=\"facts\">")?;
+    for (name, value) in rows {
+        write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", Text(&name), Text(&value))?;
+    }
+    writeln!(out, "</dl>")?;
+    if !result.notes.is_empty() {
+        write!(out, "<h3>Notes of the run</h3><ul class=\"notes\">")?;
+        for note in &result.notes {
+            write!(out, "<li>{}</li>", Text(note))?;
+        }
+        writeln!(out, "</ul>")?;
+    }
+    Ok(())
+}

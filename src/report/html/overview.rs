@@ -1,0 +1,168 @@
+//! The table of operations, which sorts and filters.
+
+use std::io::{self, Write};
+
+use crate::label::Direction;
+use crate::report::differences::differences;
+use crate::report::{format_ns, format_part, format_ratio};
+use crate::tune::{AutotuningResult, OperationResult, Status};
+
+use super::axis::Axis;
+use super::escape::Text;
+
+/// The column that only a run with a profile of a step has.
+const SHARE: &str = "Of the step";
+/// A column: its name and how its values are ordered.
+const COLUMNS: [(&str, &str); 8] = [
+    ("Operation", "text"),
+    ("Status", "text"),
+    (SHARE, "number"),
+    ("Baseline", "number"),
+    ("Best", "number"),
+    ("Speed-up", "number"),
+    ("Rounds", "number"),
+    ("Evidence", "text"),
+];
+
+/// The cell of what has no share.
+const NO_SHARE: &str = "<td role=\"cell\" class=\"number\" data-name=\"share\">—</td>";
+
+/// `op@vN:key`, with what it is of.
+pub(super) fn name_of(operation: &OperationResult) -> String {
+    let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
+    format!("{}:{}{direction}", operation.op_id, operation.call_key)
+}
+
+/// The word for a status in a class.
+pub(super) fn status_class(status: Status) -> &'static str {
+    match status {
+        Status::Tuned => "tuned",
+        Status::BaselineKept => "kept",
+        Status::Cached => "cached",
+        Status::Failed => "failed",
+        _ => "open",
+    }
+}
+
+/// Writes the table; the operations' sections have the ids `op-N`, counted from `first`.
+pub(super) fn write_overview(result: &AutotuningResult, first: usize, out: &mut dyn Write) -> io::Result<()> {
+    let intervals = result.operations.iter().filter_map(|operation| operation.speed_up_interval);
+    let speed_ups = result.operations.iter().filter_map(|operation| operation.speed_up);
+    let axis = Axis::of(speed_ups.chain(intervals.flat_map(|interval| [interval.low, interval.high])));
+    write!(
+        out,
+        "<table class=\"overview\" role=\"table\"><caption class=\"unseen\">Operations</caption><thead role=\"rowgroup\"><tr role=\"row\">"
+    )?;
+    let with_share = result.step.is_some();
+    let columns = COLUMNS.into_iter().filter(|(name, _)| with_share || *name != SHARE);
+    for (index, (name, kind)) in columns.enumerate() {
+        let class = if kind == "number" { " class=\"number\"" } else { "" };
+        write!(
+            out,
+            "<th role=\"columnheader\" scope=\"col\"{class} data-column=\"{index}\" data-kind=\"{kind}\"><span class=\"label\">{name}</span></th>"
+        )?;
+        if name == "Speed-up" {
+            write!(
+                out,
+                "<th role=\"columnheader\" class=\"strips\"><span class=\"unseen\">Interval of the speed-up</span>"
+            )?;
+            axis.write(out)?;
+            write!(out, "</th>")?;
+        }
+    }
+    writeln!(out, "</tr></thead><tbody role=\"rowgroup\">")?;
+    for (index, operation) in result.operations.iter().enumerate() {
+        write_row(operation, (first + index, with_share), &axis, out)?;
+    }
+    for missed in &result.missed {
+        let name = format!("{}:{}", missed.op_id, missed.call_key.as_deref().unwrap_or("?"));
+        writeln!(
+            out,
+            "<tr role=\"row\" data-status=\"no match\"><th role=\"rowheader\" scope=\"row\" data-value=\"{0}\"><span class=\"op\">{0}</span>\
+             <small>{1}</small></th><td role=\"cell\" data-value=\"no match\"><span class=\"badge failed\">no match</span></td>{3}\
+             <td role=\"cell\" class=\"number\" data-name=\"baseline\">—</td><td role=\"cell\" class=\"number\" data-name=\"best\">—</td>\
+             <td role=\"cell\" class=\"number\" data-name=\"speed-up\">—</td><td role=\"cell\" class=\"strips\"></td>\
+             <td role=\"cell\" class=\"number\" data-name=\"rounds\">—</td><td role=\"cell\" data-name=\"evidence\" data-value=\"{2}\">{2}</td></tr>",
+            Text(&name),
+            Text(&missed.reason),
+            missed.evidence,
+            if with_share { NO_SHARE } else { "" }
+        )?;
+    }
+    writeln!(out, "</tbody></table>")
+}
+
+fn write_row(
+    operation: &OperationResult,
+    (number, with_share): (usize, bool),
+    axis: &Axis,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let dash = || "—".to_owned();
+    let value = |value: Option<f64>| value.map_or_else(String::new, |value| format!(" data-value=\"{value}\""));
+    let (baseline_ns, best_ns) =
+        (operation.baseline.median_ns, operation.best.as_ref().and_then(|best| best.median_ns));
+    let under = match &operation.best {
+        Some(best) if best.config == operation.baseline.config => "keep the baseline".to_owned(),
+        Some(best) => format!("use {}", differences(&best.config, &operation.baseline.config).0),
+        None => operation.reason.clone(),
+    };
+    let status = operation.status.name();
+    let failures = operation.candidates.iter().filter(|candidate| candidate.failure.is_some()).count();
+    let failed = if failures > 0 { format!(" <small>{failures} failed</small>") } else { String::new() };
+    let class = status_class(operation.status);
+    let share = match operation.share.filter(|_| with_share) {
+        Some(share) => format!(
+            "<td role=\"cell\" class=\"number\" data-name=\"share\"{}>{}</td>",
+            value(Some(share)),
+            format_part(share)
+        ),
+        None if with_share => NO_SHARE.to_owned(),
+        None => String::new(),
+    };
+    let rounds = u64::from(operation.rounds_kept) + u64::from(operation.rounds_measured);
+    let interval = operation
+        .speed_up_interval
+        .map_or_else(String::new, |interval| format!(" <small>{:.2}–{:.2}</small>", interval.low, interval.high));
+    write!(
+        out,
+        "<tr role=\"row\" data-status=\"{status}\" data-section=\"op-{number}\">\
+         <th role=\"rowheader\" scope=\"row\" data-value=\"{name}\"><a class=\"op\" href=\"#op-{number}\">{name}</a><small>{under}</small></th>\
+         <td role=\"cell\" data-value=\"{status}\"><span class=\"badge {class}\">{status}</span>{failed}</td>{share}\
+         <td role=\"cell\" class=\"number\" data-name=\"baseline\"{}>{}</td><td role=\"cell\" class=\"number\" data-name=\"best\"{}>{}</td>\
+         <td role=\"cell\" class=\"number\" data-name=\"speed-up\"{}>{}{interval}</td><td role=\"cell\" class=\"strips\">",
+        value(baseline_ns),
+        baseline_ns.map_or_else(dash, format_ns),
+        value(best_ns),
+        best_ns.map_or_else(dash, format_ns),
+        value(operation.speed_up),
+        operation.speed_up.map_or_else(dash, format_ratio),
+        name = Text(&name_of(operation)),
+        under = Text(&under),
+    )?;
+    if let (Some(speed_up), Some(interval)) = (operation.speed_up, operation.speed_up_interval) {
+        let kind = if operation.best.as_ref().is_some_and(|best| best.config != operation.baseline.config) {
+            "best"
+        } else {
+            "base"
+        };
+        write!(
+            out,
+            "<svg class=\"strip {kind} small\" viewBox=\"0 0 1000 22\" preserveAspectRatio=\"none\" aria-hidden=\"true\">"
+        )?;
+        axis.write_lines(22, out)?;
+        write!(
+            out,
+            r#"<path class="interval" d="M{:.1} 11H{:.1}"/><path class="point" d="M{:.1} 11h0"/></svg>"#,
+            axis.place(interval.low),
+            axis.place(interval.high),
+            axis.place(speed_up)
+        )?;
+    }
+    writeln!(
+        out,
+        "</td><td role=\"cell\" class=\"number\" data-name=\"rounds\" data-value=\"{rounds}\">{rounds}</td>\
+         <td role=\"cell\" data-name=\"evidence\" data-value=\"{0}\">{0}</td></tr>",
+        if operation.occurrences > 0 { operation.evidence.to_string() } else { "—".to_owned() }
+    )
+}

@@ -1,0 +1,232 @@
+//! The whole page.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::digest::Digest;
+use crate::report::{Gain, format_ns, format_part, format_ratio};
+use crate::tune::{AutotuningResult, OperationResult, PairedSample, Spent, Status};
+
+use super::environment::{clock_of, write_environment};
+use super::escape::{Text, base64, script_json};
+use super::operation::write_operation;
+use super::overview::write_overview;
+use super::spent::write_spent;
+
+const STYLE: &str = include_str!("report.css");
+const SCRIPT: &str = include_str!("report.js");
+
+/// What a page shows.
+#[derive(Debug, Clone, Copy)]
+pub struct HtmlReport<'a> {
+    /// What was tuned: a module's name, or a cache folder's.
+    pub subject: &'a str,
+    /// One a device and timer.
+    pub results: &'a [AutotuningResult],
+}
+
+/// What programs find in the page, in the element `data`: each result as `--format json` prints it, and the samples of each of its
+/// operations' candidates.
+#[derive(Serialize)]
+struct Data<'a> {
+    subject: &'a str,
+    results: &'a [AutotuningResult],
+    samples: Vec<Vec<Vec<&'a [PairedSample]>>>,
+}
+
+/// Writes a run, or several, as one page.
+pub fn write_html(out: &mut dyn Write, report: &HtmlReport<'_>) -> io::Result<()> {
+    let hash = |text: &str| base64(Digest::of(text.as_bytes()).as_bytes());
+    write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; \
+         base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>Tuning of {}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#operations\">To the operations</a>\n",
+        hash(STYLE),
+        hash(SCRIPT),
+        Text(report.subject)
+    )?;
+    write_head(report, out)?;
+    writeln!(out, "<main id=\"operations\">")?;
+    write_controls(report, out)?;
+    let mut first = 0;
+    for result in report.results {
+        write_result(result, first, report.results.len() > 1, out)?;
+        first += result.operations.len();
+    }
+    write_legend(out)?;
+    writeln!(out, "</main>\n<footer><p>Written by {}.</p></footer>", Text(&tools(report.results)))?;
+    let samples = report.results.iter().map(|result| result.operations.iter().map(samples_of).collect()).collect();
+    let data = Data { subject: report.subject, results: report.results, samples };
+    writeln!(out, "<script type=\"application/json\" id=\"data\">{}</script>", script_json(&data)?)?;
+    writeln!(out, "<script>{SCRIPT}</script>\n</body>\n</html>")
+}
+
+fn samples_of(operation: &OperationResult) -> Vec<&[PairedSample]> {
+    operation.candidates.iter().map(|candidate| candidate.samples.as_slice()).collect()
+}
+
+fn tools(results: &[AutotuningResult]) -> String {
+    results.first().map_or_else(|| "autotune-lowered".to_owned(), |result| result.tool.clone())
+}
+
+fn operations<'a>(report: &HtmlReport<'a>) -> impl Iterator<Item = &'a OperationResult> + use<'a> {
+    report.results.iter().flat_map(|result| &result.operations)
+}
+
+/// The title and the few figures that a reader came for.
+fn write_head(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "<header>\n<p class=\"kind\">Tuning report</p>\n<h1>{}</h1>", Text(report.subject))?;
+    for result in report.results.iter().filter(|result| result.source == "replay") {
+        writeln!(
+            out,
+            "<p class=\"banner\" role=\"note\"><strong>Replayed data.</strong> These samples were recorded earlier or made up (<code>{}</code>); \
+             nothing was timed on a device in this run.</p>",
+            Text(&result.timer)
+        )?;
+    }
+    if report.results.iter().any(|result| result.interrupted) {
+        writeln!(
+            out,
+            "<p class=\"banner\" role=\"note\"><strong>Ended early.</strong> What was decided before that is shown.</p>"
+        )?;
+    }
+    let all: Vec<&OperationResult> = operations(report).collect();
+    let is_faster = |operation: &&&OperationResult| {
+        operation.best.as_ref().is_some_and(|best| best.config != operation.baseline.config)
+    };
+    let faster = all.iter().filter(is_faster).count();
+    let missed: usize = report.results.iter().map(|result| result.missed.len()).sum();
+    let undecided = all.iter().filter(|operation| !operation.status.is_decided()).count();
+    writeln!(out, "<dl class=\"cards\">")?;
+    let mut card = |name: &str, figure: &str, beside: &str| {
+        writeln!(
+            out,
+            "<div><dt>{name}</dt><dd><span class=\"figure\">{}</span> <span class=\"beside\">{}</span></dd></div>",
+            Text(figure),
+            Text(beside)
+        )
+    };
+    let mut rest: Vec<String> = Vec::new();
+    rest.extend((undecided > 0).then(|| format!("{undecided} not decided")));
+    rest.extend((missed > 0).then(|| format!("{missed} without a match")));
+    let beside = if rest.is_empty() { "with another config than the baseline's".to_owned() } else { rest.join(", ") };
+    card("Operations that become faster", &format!("{faster} of {}", all.len() + missed), &beside)?;
+    if let [AutotuningResult { step: Some(step), .. }] = report.results {
+        let beside = format!(
+            "less time, {} to {} by the intervals; {} of its {} is decided here, {} is labelled; profiled in {}",
+            format_part(step.expected_gain_low),
+            format_part(step.expected_gain_high),
+            format_part(step.decided),
+            format_ns(step.modules_ns),
+            format_part(step.labelled),
+            step.profile
+        );
+        card("Expected of the step", &format_part(step.expected_gain), &beside)?;
+    }
+    let gain = Gain::of(report.results);
+    // what two devices save does not add up
+    if let Some(speed_up) = gain.speed_up().filter(|_| report.results.len() == 1) {
+        let (low, high) = (gain.baseline_ns / gain.most_ns, gain.baseline_ns / gain.least_ns);
+        let between =
+            if faster > 0 { format!(", {low:.2}–{high:.2} by the ends of all intervals") } else { String::new() };
+        let uncounted = match gain.uncounted {
+            0 => String::new(),
+            many => format!("; {many} without a time left out"),
+        };
+        let (best, baseline) = (format_ns(gain.best_ns), format_ns(gain.baseline_ns));
+        let beside = format!("{best} instead of {baseline} where each of them runs once{between}{uncounted}");
+        card("Expected gain", &format_ratio(speed_up), &beside)?;
+    }
+    let mut spent = Spent::default();
+    all.iter().for_each(|operation| spent += operation.spent);
+    let rounds: u64 = all.iter().map(|operation| u64::from(operation.rounds_measured)).sum();
+    let total = spent.total().as_nanos() as f64;
+    let is_planned = !all.is_empty() && all.iter().all(|operation| operation.status == Status::Planned);
+    if is_planned {
+        card("This run", "a plan", "nothing was measured")?;
+    } else if total > 0.0 {
+        card("This run", &format_ns(total), &format!("{rounds} rounds measured"))?;
+    } else {
+        card("This run", "stored", "nothing was measured: drawn from what was known before")?;
+    }
+    if let [result] = report.results {
+        let identity = &result.device.identity;
+        let hardware: Vec<String> = identity.hardware.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        card("Device", &identity.device_kind, &format!("{}, {}", identity.platform, hardware.join(", ")))?;
+    } else {
+        card("Devices and timers", &report.results.len().to_string(), "each in a section of its own")?;
+    }
+    writeln!(out, "</dl>")?;
+    if total > 0.0 {
+        write!(out, "<section class=\"run\"><h2>Where the time of the run went</h2>")?;
+        write_spent(&spent, out)?;
+        writeln!(out, "</section>")?;
+    }
+    writeln!(out, "</header>")
+}
+
+/// The filter, which the script brings to life; without it all is shown and there is nothing to press.
+fn write_controls(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut statuses: Vec<&str> = operations(report).map(|operation| operation.status.name()).collect();
+    if report.results.iter().any(|result| !result.missed.is_empty()) {
+        statuses.push("no match");
+    }
+    statuses.sort_unstable();
+    statuses.dedup();
+    write!(
+        out,
+        "<h2>Operations</h2>\n<form class=\"controls\" id=\"controls\" hidden><label>Filter <input type=\"search\" id=\"filter\" autocomplete=\"off\" \
+         placeholder=\"operation, config, reason\"></label><label>Status <select id=\"status\"><option value=\"\">all</option>"
+    )?;
+    for status in statuses {
+        write!(out, "<option>{status}</option>")?;
+    }
+    writeln!(out, "</select></label><output id=\"shown\" aria-live=\"polite\"></output></form>")
+}
+
+fn write_result(result: &AutotuningResult, first: usize, one_of_many: bool, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "<section class=\"result\">")?;
+    if one_of_many {
+        let gain = Gain::of([result]).speed_up().map_or_else(String::new, |speed_up| {
+            format!("; expected gain {} where each operation runs once", format_ratio(speed_up))
+        });
+        writeln!(
+            out,
+            "<h3 class=\"device\">{} <small>{}, {}{gain}</small></h3>",
+            Text(&result.device.identity.to_string()),
+            Text(&result.timer),
+            clock_of(&result.source)
+        )?;
+    }
+    if result.operations.is_empty() && result.missed.is_empty() {
+        writeln!(out, "<p class=\"nothing\">There is nothing to tune.</p>")?;
+    } else {
+        write_overview(result, first, out)?;
+    }
+    for (index, operation) in result.operations.iter().enumerate() {
+        let entry = result.entries.iter().find(|(key, _)| {
+            key.op_id == operation.op_id && key.call_key == operation.call_key && key.direction == operation.direction
+        });
+        let decided_at = entry.and_then(|(_, entry)| entry.provenance.as_ref()).map(|provenance| provenance.decided_at);
+        write_operation(operation, first + index, decided_at, out)?;
+    }
+    write_environment(result, out)?;
+    writeln!(out, "</section>")
+}
+
+fn write_legend(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "<section class=\"legend\"><h2>How to read this</h2>\
+         <p>In every round each candidate runs beside the baseline. A dot is one round: the candidate's time over the baseline's of the same round, \
+         on a logarithmic axis, the first round at the top; left of 1× is faster. The box holds the middle half of them, the thin upright line is \
+         the median, the line across it the interval of that median, which holds however often one looks. Pale dots are rounds that something came between; they do \
+         not count. Who is slower beyond doubt, or takes twice the best's time, leaves the race early and has fewer rounds. The baseline's own row shows its times over their median: what the machine did from round to round, which pairs cancel.</p>\
+         <p>The expected gain adds one call of each operation. How often a step calls it, and what else it does, only a profile of the step tells: with one the \
+         page says what is expected of the whole step.</p></section>"
+    )
+}

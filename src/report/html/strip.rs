@@ -1,0 +1,151 @@
+//! One candidate's samples as a strip: a dot a round, the box of the middle half, the interval and the median.
+
+use std::io::{self, Write};
+
+use crate::stats::{median, quantile};
+use crate::tune::{CandidateResult, PairedSample};
+
+use super::axis::Axis;
+
+/// Height of a strip in its own units, which are the page's pixels.
+const HEIGHT: u32 = 34;
+
+/// What is drawn of one candidate: ratios in the order of their rounds.
+pub(super) struct Strip {
+    dots: Vec<(f64, bool)>,
+    /// The box, where there are enough dots for one.
+    middle_half: Option<(f64, f64)>,
+    interval: Option<(f64, f64)>,
+    median: Option<f64>,
+    kind: &'static str,
+}
+
+impl Strip {
+    /// The paired ratios of a candidate. `kind` is the class that it is drawn with.
+    pub(super) fn of_candidate(candidate: &CandidateResult, kind: &'static str) -> Self {
+        let ratios: Vec<(f64, bool)> =
+            candidate.samples.iter().map(|sample| (sample.ratio(), sample.is_counted)).collect();
+        let interval = candidate.interval.map(|interval| (interval.low, interval.high));
+        Self { interval, median: candidate.ratio, ..Self::of(ratios, kind) }
+    }
+
+    /// The baseline's own times over their median: what the machine did from round to round, which pairs cancel.
+    pub(super) fn of_baseline(samples: &[PairedSample]) -> Self {
+        let counted: Vec<f64> = samples.iter().filter(|sample| sample.is_counted).map(|sample| sample.ns).collect();
+        let level = median(&counted).unwrap_or(f64::NAN);
+        let ratios = samples.iter().map(|sample| (sample.ns / level, sample.is_counted)).collect();
+        Self { median: level.is_finite().then_some(1.0), ..Self::of(ratios, "base") }
+    }
+
+    fn of(dots: Vec<(f64, bool)>, kind: &'static str) -> Self {
+        let counted: Vec<f64> = dots.iter().filter(|(_, is_counted)| *is_counted).map(|(ratio, _)| *ratio).collect();
+        let quartiles = quantile(&counted, 0.25).zip(quantile(&counted, 0.75));
+        let middle_half = quartiles.filter(|_| counted.len() >= 4);
+        Self { dots, middle_half, interval: None, median: None, kind }
+    }
+
+    /// What an axis must show of it.
+    pub(super) fn extent(&self) -> impl Iterator<Item = f64> {
+        let counted: Vec<f64> = self.dots.iter().filter(|(_, counted)| *counted).map(|(ratio, _)| *ratio).collect();
+        // one sample that something came upon does not flatten all others
+        let ends = [quantile(&counted, 0.05), quantile(&counted, 0.95), self.median];
+        ends.into_iter().flatten()
+    }
+
+    /// Samples that the axis does not hold.
+    pub(super) fn beyond(&self, axis: &Axis) -> usize {
+        self.dots.iter().filter(|(ratio, _)| !axis.holds(*ratio)).count()
+    }
+
+    /// Writes the strip.
+    pub(super) fn write(&self, axis: &Axis, out: &mut dyn Write) -> io::Result<()> {
+        write!(
+            out,
+            r#"<svg class="strip {}" viewBox="0 0 1000 {HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{}">"#,
+            self.kind,
+            self.to_words()
+        )?;
+        axis.write_lines(HEIGHT, out)?;
+        if let Some((low, high)) = self.middle_half {
+            let (low, high) = (axis.place(low), axis.place(high));
+            write!(out, r#"<rect class="box" x="{low:.1}" y="3" width="{:.1}" height="28"/>"#, high - low)?;
+        }
+        if let Some((low, high)) = self.interval {
+            write!(out, r#"<path class="interval" d="M{:.1} 17H{:.1}"/>"#, axis.place(low), axis.place(high))?;
+        }
+        for (class, counted, inside) in
+            [("aside", false, true), ("dots", true, true), ("beyond", true, false), ("beyond", false, false)]
+        {
+            self.write_dots(axis, class, (counted, inside), out)?;
+        }
+        if let Some(median) = self.median {
+            write!(out, r#"<path class="median" d="M{:.1} 5v24"/>"#, axis.place(median))?;
+        }
+        write!(out, "</svg>")
+    }
+
+    /// Dots from top to bottom in the order of the rounds. A line of no length with round ends is a dot that keeps its shape however
+    /// wide the strip becomes.
+    fn write_dots(
+        &self,
+        axis: &Axis,
+        class: &str,
+        (counted, inside): (bool, bool),
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let step = 24.0 / self.dots.len().saturating_sub(1).max(1) as f64;
+        let mut dots = self.dots.iter().enumerate().filter(|(_, (ratio, is_counted))| {
+            ratio.is_finite() && *is_counted == counted && axis.holds(*ratio) == inside
+        });
+        let Some(first) = dots.next() else { return Ok(()) };
+        write!(out, r#"<path class="{class}" d=""#)?;
+        for (index, (ratio, _)) in std::iter::once(first).chain(dots) {
+            write!(out, "M{:.1} {:.1}h0", axis.place(*ratio), 5.0 + step * index as f64)?;
+        }
+        write!(out, r#""/>"#)
+    }
+
+    fn to_words(&self) -> String {
+        let mut words = match self.kind {
+            "base" => format!("the baseline's own times over their median, {} rounds", self.dots.len()),
+            _ => format!("{} paired samples", self.dots.len()),
+        };
+        if let Some((low, high)) = self.middle_half {
+            words += &format!(", half of them between {low:.3} and {high:.3}");
+        }
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(strip: &Strip, axis: &Axis) -> String {
+        let mut out = Vec::new();
+        strip.write(axis, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_sample_is_a_dot_where_the_axis_has_it() {
+        let strip = Strip::of(vec![(0.5, true), (2.0, true), (0.5, false), (1e6, true), (f64::NAN, true)], "other");
+        let axis = Axis::of([0.5, 2.0]);
+        let svg = drawn(&strip, &axis);
+        // 3 % of a span of two doublings on either side
+        let margin = 1000.0 * 0.03 / 1.06;
+        assert!(svg.contains(&format!(r#"<path class="dots" d="M{margin:.1} 5.0h0M{:.1} 11.0h0"/>"#, 1000.0 - margin)));
+        assert!(svg.contains(&format!(r#"<path class="aside" d="M{margin:.1} 17.0h0"/>"#)), "{svg}");
+        assert!(svg.contains(r#"<path class="beyond" d="M1000.0 23.0h0"/>"#), "{svg}");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+
+    #[test]
+    fn the_baseline_is_drawn_about_its_own_median() {
+        let sample = |round, ns| PairedSample { round, epoch: 0, ns, baseline_ns: ns, is_counted: true };
+        let strip = Strip::of_baseline(&[sample(0, 10.0), sample(1, 20.0), sample(2, 40.0)]);
+        assert_eq!(strip.dots, [(0.5, true), (1.0, true), (2.0, true)]);
+        assert_eq!((strip.median, strip.interval), (Some(1.0), None));
+        assert_eq!(Strip::of_baseline(&[]).median, None);
+    }
+}

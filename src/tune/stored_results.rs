@@ -1,0 +1,136 @@
+//! What a cache folder's decisions rest on, read from its sample log: results as a run gives them, without a device.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::cache::{CacheKey, Entry};
+use crate::config::Config;
+use crate::decision::{DecisionRules, judge};
+use crate::device::DeviceFingerprint;
+use crate::label::Evidence;
+use crate::samples::{JobHistory, LogError, SampleLog};
+
+use super::commit::{TOOL, candidate_results, fill_from_entry};
+use super::job::same_programs;
+use super::mend::LOG_FILE;
+use super::rounds::JobRounds;
+use super::stored::{StoredError, entries_of, log_findings};
+use super::{AutotuningResult, ConfigTime, OperationResult, RESULT_SCHEMA, Spent, Status};
+
+/// The decisions in force in a cache folder, one result a device, timer, clock and metric, in the order of their keys. Needs neither
+/// lock nor writing; what is damaged in the log stands in the notes.
+///
+/// Times, ratios, intervals and ties are those of the decisions. Labels are not kept, so there are no occurrences.
+///
+/// # Errors
+/// Where the log cannot be read.
+pub fn stored_results(folder: &Path) -> Result<Vec<AutotuningResult>, StoredError> {
+    let path = folder.join(LOG_FILE);
+    if !path.exists() {
+        return Err(StoredError::NoCache(folder.to_owned()));
+    }
+    let log = SampleLog::read(&path)?;
+    let found = log_findings(&log);
+    let notes: Vec<String> = found.problems.into_iter().chain(found.notes).collect();
+    let history_of = |entry: &Entry| -> Result<JobHistory, LogError> {
+        entry.provenance.as_ref().map_or(Ok(JobHistory::default()), |from| log.history_of(&path, from.job))
+    };
+    let mut results: Vec<AutotuningResult> = Vec::new();
+    for (key, entry) in entries_of(&path, &log)? {
+        let result = result_for(&key, &entry, &notes);
+        let operation = operation_of(&key, &entry, history_of(&entry)?);
+        let is_same = |other: &&mut AutotuningResult| {
+            (&other.device, &other.timer, &other.source, &other.metric)
+                == (&result.device, &result.timer, &result.source, &result.metric)
+        };
+        match results.iter_mut().find(is_same) {
+            Some(other) => other.take(Some(operation), Some((key, entry))),
+            None => {
+                let mut result = result;
+                result.take(Some(operation), Some((key, entry)));
+                results.push(result);
+            }
+        }
+    }
+    Ok(results)
+}
+
+/// The result that an entry belongs to, as yet without operations.
+fn result_for(key: &CacheKey, entry: &Entry, notes: &[String]) -> AutotuningResult {
+    let from = entry.provenance.as_ref();
+    let text = |text: Option<&String>| text.cloned().unwrap_or_else(|| "not known".to_owned());
+    AutotuningResult {
+        schema: RESULT_SCHEMA,
+        tool: TOOL.to_owned(),
+        device: DeviceFingerprint {
+            identity: key.device.clone(),
+            environment: from.map(|from| from.environment.clone()).unwrap_or_default(),
+        },
+        timer: text(from.map(|from| &from.timer)),
+        source: text(from.map(|from| &from.source)),
+        metric: text(from.map(|from| &from.metric)),
+        operations: Vec::new(),
+        missed: Vec::new(),
+        step: None,
+        notes: notes.to_vec(),
+        interrupted: false,
+        entries: Vec::new(),
+    }
+}
+
+fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> OperationResult {
+    let baseline = entry.provenance.as_ref().map_or_else(|| entry.config.clone(), |from| from.baseline.clone());
+    let mut operation = OperationResult {
+        op_id: key.op_id.clone(),
+        call_key: key.call_key.clone(),
+        direction: key.direction,
+        // of no label at all
+        evidence: Evidence::Exact,
+        occurrences: 0,
+        how: String::new(),
+        flags: Vec::new(),
+        share: None,
+        status: Status::Cached,
+        reason: "decided earlier, drawn from the sample log".to_owned(),
+        failure: None,
+        baseline: ConfigTime { config: baseline, median_ns: None },
+        best: None,
+        speed_up: None,
+        speed_up_interval: None,
+        tie_set: Vec::new(),
+        search: None,
+        candidates: Vec::new(),
+        rounds_measured: 0,
+        rounds_kept: 0,
+        rounds_set_aside: 0,
+        resolution: None,
+        drift: None,
+        spent: Spent::default(),
+    };
+    fill_from_entry(&mut operation, entry);
+    let Some(job) = history.job.clone() else {
+        operation.reason = match &entry.peer {
+            Some(peer) => format!("taken over from {}; there are no samples", peer.format),
+            None => "decided elsewhere; its samples are not in this log".to_owned(),
+        };
+        return operation;
+    };
+    let configs: Vec<Config> = job.candidates.iter().map(|candidate| candidate.config.clone()).collect();
+    let digests: Vec<_> = job.candidates.iter().map(|candidate| candidate.semantic_digest).collect();
+    let same_as = same_programs(&digests, job.baseline);
+    let rounds = JobRounds::from_history(history);
+    let decided = rounds.to_decision(configs.len(), job.baseline);
+    let is_own = |index: &usize| same_as.get(*index).is_some_and(Option::is_none);
+    let competing: Vec<usize> =
+        (0..configs.len()).filter(is_own).filter(|index| !rounds.failures.contains_key(index)).collect();
+    let judgement = judge(&decided, configs.len(), &competing, job.baseline, None, &DecisionRules::default());
+    operation.candidates = candidate_results(&configs, &same_as, job.baseline, &judgement, &rounds);
+    for candidate in &mut operation.candidates {
+        // ties depend on what the machine could tell then, which the entry knows
+        candidate.tied_with_best = operation.tie_set.contains(&candidate.config);
+    }
+    operation.rounds_kept = rounds.count();
+    operation.rounds_set_aside = u32::try_from(judgement.standing.disturbance.set_aside.len()).unwrap_or(u32::MAX);
+    operation.drift = judgement.standing.disturbance.drift;
+    operation
+}
