@@ -1,1 +1,3 @@
 //! Where the time goes: the only room in which [`crate::hlo`] and [`crate::profile`] meet.
+
+pub mod trace;

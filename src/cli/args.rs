@@ -17,6 +17,7 @@ use super::coverage::CoverageArgs;
 use super::exit;
 use super::merge::{DiffArgs, MergeArgs};
 use super::plan::PlanArgs;
+use super::profile::trace::TraceArgs;
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
 use super::signature::{KeygenArgs, SignArgs};
@@ -537,6 +538,8 @@ pub(super) struct ExportArgs {
 pub(super) enum ProfileCommand {
     /// Seconds by event name, and mean and deviation by function id over several profiles
     Timings(TimingsArgs),
+    /// Write a capture as a trace for Perfetto's and Chrome's viewers (docs/traces.md)
+    Trace(TraceArgs),
 }
 
 #[derive(Debug, Args)]

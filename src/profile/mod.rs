@@ -36,6 +36,7 @@ pub use execution::{
     DeviceTime, Execution, Metric, Operation, RunsOf, executions, executions_of_operations, executions_of_runs,
 };
 pub use finding::Finding;
+pub(crate) use id_table::IdTable;
 pub use kernels::{Iteration, Kernel, KernelsDiffer, Measurement};
 pub use names::NameId;
 pub use plane_view::Layout;

@@ -1,6 +1,7 @@
 //! `profile`: what a capture says.
 
 mod timings;
+pub(super) mod trace;
 
 use std::io::Write;
 use std::path::Path;
@@ -14,6 +15,7 @@ use super::fault::Fault;
 pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, Fault> {
     match command {
         ProfileCommand::Timings(args) => timings::timings(args, out),
+        ProfileCommand::Trace(args) => trace::run(args, out),
     }
 }
 
