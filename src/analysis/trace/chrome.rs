@@ -1,5 +1,6 @@
 //! Chrome's JSON (the Trace Event Format): complete events, `ph` `X`. Times are microseconds after the capture's first line,
-//! with as many decimals as picoseconds need, so that they are exact.
+//! with nanoseconds as decimals, both ends rounded down: Perfetto reads no finer, and drops a slice that does not nest
+//! after it has rounded start and duration by themselves.
 
 use super::arguments::{Argument, Value};
 use super::export::{Sink, Track};
@@ -88,18 +89,14 @@ fn number(out: &mut Vec<u8>, mut value: u64) {
     out.extend_from_slice(digits.get(first..).unwrap_or_default());
 }
 
-/// Picoseconds as microseconds, without zeros at the end.
+/// Nanoseconds as microseconds, without zeros at the end.
 #[inline]
-fn microseconds(out: &mut Vec<u8>, ps: i64) {
-    if ps < 0 {
-        out.push(b'-');
-    }
-    let ps = ps.unsigned_abs();
-    number(out, ps / 1_000_000);
-    let mut rest = ps % 1_000_000;
+fn microseconds(out: &mut Vec<u8>, ns: u64) {
+    number(out, ns / 1000);
+    let mut rest = ns % 1000;
     if rest > 0 {
         out.push(b'.');
-        let mut unit = 100_000;
+        let mut unit = 100;
         while rest > 0 {
             out.push(b'0' + (rest / unit) as u8);
             rest %= unit;
@@ -135,7 +132,7 @@ impl Sink for Chrome {
         _: &PlaneNames<'_>,
         track: Track,
         place: u32,
-        (start_ps, end_ps): (i64, i64),
+        (start_ns, end_ns): (u64, u64),
         arguments: &[Argument<'_>],
     ) {
         self.next();
@@ -144,9 +141,9 @@ impl Sink for Chrome {
         self.out.extend_from_slice(br#","tid":"#);
         number(&mut self.out, u64::from(track.id));
         self.out.extend_from_slice(br#","ts":"#);
-        microseconds(&mut self.out, start_ps);
+        microseconds(&mut self.out, start_ns);
         self.out.extend_from_slice(br#","dur":"#);
-        microseconds(&mut self.out, end_ps - start_ps);
+        microseconds(&mut self.out, end_ns - start_ns);
         self.out.extend_from_slice(br#","name":"#);
         self.out.extend_from_slice(self.names.get(place as usize).map_or(b"\"\"", Vec::as_slice));
         for (at, argument) in arguments.iter().enumerate() {
@@ -159,7 +156,7 @@ impl Sink for Chrome {
     }
 
     #[inline]
-    fn slice_end(&mut self, _: Track, _: i64) {}
+    fn slice_end(&mut self, _: Track, _: u64) {}
 
     fn finish(&mut self) {
         self.out.extend_from_slice(b"\n]}\n");
@@ -176,13 +173,13 @@ mod tests {
 
     #[test]
     fn times_are_exact() {
-        let of = |ps| {
+        let of = |ns| {
             let mut out = Vec::new();
-            microseconds(&mut out, ps);
+            microseconds(&mut out, ns);
             String::from_utf8(out).unwrap()
         };
-        let times = [0, 1, 1_000, 500_000, 1_000_000, 12_034_050, -7_000_001, i64::MAX];
-        let expected = ["0", "0.000001", "0.001", "0.5", "1", "12.03405", "-7.000001", "9223372036854.775807"];
+        let times = [0, 1, 500, 1000, 12_034_050, u64::MAX];
+        let expected = ["0", "0.001", "0.5", "1", "12034.05", "18446744073709551.615"];
         assert_eq!(times.map(of), expected);
     }
 

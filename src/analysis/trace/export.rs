@@ -93,6 +93,9 @@ pub(super) struct Track {
 }
 
 /// A format: what is told to it becomes bytes in `written`.
+///
+/// Times are nanoseconds, rounded down at both ends, so that what nests in picoseconds nests here too; a duration may be one
+/// nanosecond off.
 pub(super) trait Sink: Default {
     fn start(&mut self, base_ns: i64);
     fn plane(&mut self, process: u32, name: &str, names: &PlaneNames<'_>);
@@ -103,10 +106,10 @@ pub(super) trait Sink: Default {
         names: &PlaneNames<'_>,
         track: Track,
         place: u32,
-        times: (i64, i64),
+        times: (u64, u64),
         arguments: &[Argument<'_>],
     );
-    fn slice_end(&mut self, track: Track, end_ps: i64);
+    fn slice_end(&mut self, track: Track, end_ns: u64);
     fn finish(&mut self);
     fn written(&mut self) -> &mut Vec<u8>;
 }
@@ -216,7 +219,7 @@ impl<S: Sink> Export<'_, S> {
         let Row { lanes, tracks, .. } = row;
         lanes.finish(|lane, end_ps| {
             if let Some(track) = tracks.get(lane) {
-                self.sink.slice_end(*track, end_ps);
+                self.sink.slice_end(*track, nanoseconds(end_ps));
             }
         });
         self.hand_on(PART_BYTES)
@@ -261,7 +264,7 @@ impl<S: Sink> Export<'_, S> {
         let Row { process, name, tracks, lanes, arguments } = row;
         let lane = lanes.place(timed.start_ps, timed.end_ps, |lane, end_ps| {
             if let Some(track) = tracks.get(lane) {
-                self.sink.slice_end(*track, end_ps);
+                self.sink.slice_end(*track, nanoseconds(end_ps));
             }
         });
         let Some(lane) = lane else {
@@ -283,8 +286,14 @@ impl<S: Sink> Export<'_, S> {
             self.traced.cut_stats += u64::from(collect(names, place, &timed.event, arguments));
         }
         self.traced.slices += 1;
-        self.sink.slice(names, track, place, (timed.start_ps, timed.end_ps), arguments);
+        let times = (nanoseconds(timed.start_ps), nanoseconds(timed.end_ps));
+        self.sink.slice(names, track, place, times, arguments);
     }
+}
+
+#[inline]
+fn nanoseconds(ps: i64) -> u64 {
+    ps.max(0) as u64 / 1000
 }
 
 /// One line while it is written.

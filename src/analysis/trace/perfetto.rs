@@ -1,8 +1,7 @@
 //! Perfetto's format: a `Trace` of `TracePacket`s (google/perfetto, `protos/perfetto/trace`).
 //!
 //! Each line is a packet sequence of its own: its first packet clears the incremental state and names the line's track as
-//! the default, and names are written once a sequence. Times are nanoseconds, rounded down at both ends, so that what nests in
-//! picoseconds nests here too; a duration may be one nanosecond off. The clock begins at zero; a snapshot ties it to real time.
+//! the default, and names are written once a sequence. The clock begins at zero; a snapshot ties it to the capture's.
 
 use super::arguments::{Argument, Value};
 use super::export::{Sink, Track};
@@ -87,10 +86,10 @@ impl Perfetto {
 
     /// Writes the packet of `self.event` and `self.interned`.
     #[inline]
-    fn event_packet(&mut self, time_ps: i64) {
+    fn event_packet(&mut self, time_ns: u64) {
         self.packet.0.clear();
         let packet = &mut self.packet;
-        packet.number(field::TIMESTAMP, time_ps.max(0) as u64 / 1000);
+        packet.number(field::TIMESTAMP, time_ns);
         packet.number(field::SEQUENCE_ID, u64::from(self.sequence));
         packet.number(field::SEQUENCE_FLAGS, NEEDS_STATE);
         if !self.interned.0.is_empty() {
@@ -203,7 +202,7 @@ impl Sink for Perfetto {
         names: &PlaneNames<'_>,
         track: Track,
         place: u32,
-        times: (i64, i64),
+        times: (u64, u64),
         arguments: &[Argument<'_>],
     ) {
         self.event.0.clear();
@@ -219,13 +218,13 @@ impl Sink for Perfetto {
     }
 
     #[inline]
-    fn slice_end(&mut self, track: Track, end_ps: i64) {
+    fn slice_end(&mut self, track: Track, end_ns: u64) {
         self.event.0.clear();
         self.event.number(field::EVENT_TYPE, SLICE_END);
         if track.is_extra {
             self.event.number(field::EVENT_TRACK, u64::from(track.id));
         }
-        self.event_packet(end_ps);
+        self.event_packet(end_ns);
     }
 
     fn finish(&mut self) {}
