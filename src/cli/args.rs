@@ -17,6 +17,7 @@ use super::coverage::CoverageArgs;
 use super::exit;
 use super::merge::{DiffArgs, MergeArgs};
 use super::plan::PlanArgs;
+use super::profile::mosaic::{MosaicArgs, MosaicSizeArgs};
 use super::profile::trace::TraceArgs;
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
@@ -540,6 +541,10 @@ pub(super) enum ProfileCommand {
     Timings(TimingsArgs),
     /// Write a capture as a trace for Perfetto's and Chrome's viewers (docs/traces.md)
     Trace(TraceArgs),
+    /// Draw the on-device profile of a Mosaic GPU kernel as a trace (docs/mosaic.md)
+    Mosaic(MosaicArgs),
+    /// Say how large the on-device profiler's buffers are (docs/mosaic.md)
+    MosaicSize(MosaicSizeArgs),
 }
 
 #[derive(Debug, Args)]

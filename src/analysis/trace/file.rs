@@ -1,7 +1,7 @@
 //! Files that are whole or not there: written under another name by a thread of their own, compressed where that is asked.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -14,6 +14,9 @@ use crate::remedy::remedy;
 
 /// Parts that wait for the disk or the compressor.
 const WAITING_PARTS: usize = 4;
+
+/// Bytes that are handed to the other thread at a time, unless more come together.
+const PART_BYTES: usize = 64 << 10;
 
 /// A trace that could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +59,10 @@ fn written<T>(path: &Path, is_gzip: bool, write: impl FnOnce(&mut dyn Write) -> 
                 waiting.iter().try_for_each(|part| file.write_all(&part))
             }
         });
-        let result = write(&mut Parts { parts });
+        let mut out = BufWriter::with_capacity(PART_BYTES, Parts { parts });
+        let result = write(&mut out).and_then(|result| out.flush().map(|()| result));
+        // what an error left behind is not worth writing, and the other thread waits for the end
+        drop(out.into_parts());
         // an error of the disk explains one of `write`
         store.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread ended")))?;
         result

@@ -1,5 +1,6 @@
 //! `profile`: what a capture says.
 
+pub(super) mod mosaic;
 mod timings;
 pub(super) mod trace;
 
@@ -16,6 +17,8 @@ pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, F
     match command {
         ProfileCommand::Timings(args) => timings::timings(args, out),
         ProfileCommand::Trace(args) => trace::run(args, out),
+        ProfileCommand::Mosaic(args) => mosaic::mosaic(args, out),
+        ProfileCommand::MosaicSize(args) => mosaic::size(args, out),
     }
 }
 
