@@ -17,6 +17,7 @@ use super::coverage::CoverageArgs;
 use super::exit;
 use super::merge::{DiffArgs, MergeArgs};
 use super::plan::PlanArgs;
+use super::profile::log_folder::{ExtractArgs, ListArgs};
 use super::profile::mosaic::{MosaicArgs, MosaicSizeArgs};
 use super::profile::trace::TraceArgs;
 use super::prune::PruneArgs;
@@ -545,6 +546,10 @@ pub(super) enum ProfileCommand {
     Mosaic(MosaicArgs),
     /// Say how large the on-device profiler's buffers are (docs/mosaic.md)
     MosaicSize(MosaicSizeArgs),
+    /// List the runs of a log folder (docs/traces.md)
+    List(ListArgs),
+    /// Take a run out of a log folder: its capture, or a trace of it (docs/traces.md)
+    Extract(ExtractArgs),
 }
 
 #[derive(Debug, Args)]

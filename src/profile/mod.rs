@@ -21,6 +21,7 @@ mod mended;
 mod names;
 mod plane_view;
 mod profiler;
+mod runs;
 mod sanity;
 mod seed;
 mod source;
@@ -43,6 +44,7 @@ pub use plane_view::Layout;
 pub use profiler::{
     Dropped, FunctionSamples, FunctionTime, Profiler, SEED_MAX_EVENTS, Semantics, Timings, missing_functions,
 };
+pub use runs::{CaptureFile, CaptureRun, capture_runs};
 pub use sanity::Launches;
 pub use source::{Capture, MAX_SPACE_BYTES, capture_files, captures};
 pub use space::{EventChunk, EventMetadata, Line, Plane, XSpace};

@@ -1,5 +1,6 @@
 //! `profile`: what a capture says.
 
+pub(super) mod log_folder;
 pub(super) mod mosaic;
 mod timings;
 pub(super) mod trace;
@@ -19,6 +20,8 @@ pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, F
         ProfileCommand::Trace(args) => trace::run(args, out),
         ProfileCommand::Mosaic(args) => mosaic::mosaic(args, out),
         ProfileCommand::MosaicSize(args) => mosaic::size(args, out),
+        ProfileCommand::List(args) => log_folder::list(args, out),
+        ProfileCommand::Extract(args) => log_folder::extract(args, out),
     }
 }
 
