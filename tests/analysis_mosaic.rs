@@ -130,7 +130,7 @@ fn overhead_comes_off_once_an_event() {
     // never more than 11
     let (found, overhead) = timeline(&[5, 0, 4, 0, 50, EXIT, 1050]);
     assert_eq!((cycles(&found), overhead), (vec![(0, None), (989, None)], 11));
-    // two at once: none, where the original's subtraction from zero wraps
+    // two at once: none, where the original's minus one wraps with uint32
     let (found, overhead) = timeline(&[5, 0, 6, 0, 50, EXIT, 50, 0, 80]);
     assert_eq!((cycles(&found), overhead), (vec![(0, None), (1, Some(0)), (30, None)], 0));
     // words behind the count are not looked at

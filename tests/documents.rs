@@ -57,6 +57,8 @@ fn every_member_of_the_json_is_documented() {
         &["candidates", "ls"],
         &["candidates", "show", "flash_attention"],
         &["profile", "timings", "tests/data/xplane/trivial.xplane.pb"],
+        &["profile", "list", "tests/data/xplane"],
+        &["profile", "mosaic-size", "--grid", "1", "--block", "128", "--entries", "7"],
         &["bench", "search", "simulated:tiles", "--seeds", "1", "--strategy", "random"],
         &[&measure[..], &["--timer", &captured]].concat(),
     ] {
