@@ -191,10 +191,10 @@ fn read_chrome(bytes: &[u8]) -> Vec<Slice> {
         let arguments = event["args"].as_object().into_iter().flatten();
         let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let thread = names[&(process, track)].clone();
-        let extra = thread.ends_with(" (2)").then(|| thread.clone());
+        let extra = thread.ends_with(", overlapping 1").then(|| thread.clone());
         slices.push(Slice {
             process: names[&(process, 0)].clone(),
-            thread: thread.trim_end_matches(" (2)").to_owned(),
+            thread: thread.trim_end_matches(", overlapping 1").to_owned(),
             extra,
             name: name.to_owned(),
             start_ns,
@@ -301,7 +301,7 @@ fn slice(name: &str, start_ns: u64, end_ns: u64, extra: bool) -> Slice {
     Slice {
         process: "/device:TPU:0".to_owned(),
         thread: "XLA Ops".to_owned(),
-        extra: extra.then(|| "XLA Ops (2)".to_owned()),
+        extra: extra.then(|| "XLA Ops, overlapping 1".to_owned()),
         name: name.to_owned(),
         start_ns,
         end_ns,

@@ -277,7 +277,7 @@ impl<S: Sink> Export<'_, S> {
             let track = Track { id: self.next_id(), is_extra: true };
             tracks.push(track);
             self.traced.extra_tracks += 1;
-            self.sink.extra_track(*process, first, track, &format!("{name} ({})", lane + 1));
+            self.sink.extra_track(*process, first, track, &format!("{name}, overlapping {lane}"));
         }
         let Some(&track) = tracks.get(lane) else { return };
         let (place, is_known) = names.place(timed.event.metadata_id);

@@ -1,4 +1,4 @@
-"""What `jax.profiler.ProfileData` reads in the captures of `../xplane`: slices and nanoseconds, for each line.
+"""What `jax.profiler.ProfileData` reads in the captures of `../xplane`: slices, nanoseconds and stats, for each line.
 
     python oracle.py > oracle.json
 """
@@ -16,13 +16,15 @@ for path in sorted((pathlib.Path(__file__).parent.parent / "xplane").glob("*.xpl
     lines = {}
     for plane in ProfileData.from_serialized_xspace(data).planes:
         for line in plane.lines:
-            events = [(round(event.start_ns), round(event.duration_ns)) for event in line.events]
+            # of two stats with one name an argument can be only one
+            events = [(round(one.start_ns), round(one.duration_ns), len(dict(one.stats))) for one in line.events]
             if events:
                 lines[f"{plane.name} {line.name}"] = {
                     "slices": len(events),
-                    "total_ns": sum(duration for _, duration in events),
-                    "first_ns": min(start for start, _ in events),
-                    "last_ns": max(start + duration for start, duration in events),
+                    "total_ns": sum(duration for _, duration, _ in events),
+                    "first_ns": min(start for start, _, _ in events),
+                    "last_ns": max(start + duration for start, duration, _ in events),
+                    "stats": sum(stats for _, _, stats in events),
                 }
     captures[path.name.split(".")[0]] = lines
 print(json.dumps(captures, indent=1))
