@@ -419,6 +419,37 @@ fn hosts_stand_side_by_side_on_one_clock() {
     assert_eq!(starts, [("a: /host:CPU", 1500), ("b: /host:CPU", 500)]);
 }
 
+/// Lines count from the profiler's start, which the task's plane tells: of these two the second began 700 ns later.
+#[test]
+fn hosts_that_count_from_their_profilers_start_are_aligned_by_it() {
+    const START: i64 = 1_795_251_147_829_640_465;
+    let made: Vec<Capture> = [("a", START, 2_000), ("b", START + 700, 1_500)]
+        .iter()
+        .map(|&(host, start, timestamp)| {
+            let mut plane = PlaneBuilder::new("/host:CPU");
+            let event = plane.event(("step", ""), 0, 1000, &[]);
+            plane.line("thread", timestamp, &[event]);
+            let name = Message::default().number(1, 3).bytes(2, "profile_start_time");
+            let task = Message::default()
+                .bytes(2, "Task Environment")
+                .message(5, &Message::default().number(1, 3).message(2, &name))
+                .message(6, &Message::default().number(1, 3).number(3, start));
+            let bytes = space(&[plane]).message(1, &task).0;
+            capture(host, XSpace::from_bytes(bytes).unwrap())
+        })
+        .collect();
+    let (_, perfetto, chrome) = traced(&made, false);
+    assert_eq!(perfetto, chrome);
+    let starts: Vec<_> = perfetto.iter().map(|slice| (slice.process.as_str(), slice.start_ns)).collect();
+    assert_eq!(starts, [("a: /host:CPU", 0), ("b: /host:CPU", 200)]);
+
+    let options = TraceOptions { format: TraceFormat::Chrome, with_stats: false };
+    let mut bytes = Vec::new();
+    write_trace(&made[1..], options, &mut bytes).unwrap();
+    let trace: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(trace["otherData"]["start_ns"], (START + 700 + 1_500).to_string());
+}
+
 #[test]
 fn the_files_name_tells_the_format_and_a_file_is_whole_or_not_there() {
     let folder = tempfile::tempdir().unwrap();

@@ -30,6 +30,15 @@ globalThis.XMLHttpRequest = class {
     if (this.onload) this.onload();
   }
 };
+let compiled = false;
+for (const name of ['instantiate', 'instantiateStreaming']) {
+  const original = WebAssembly[name];
+  WebAssembly[name] = async (...parts) => {
+    const result = await original.apply(WebAssembly, parts);
+    compiled = true;
+    return result;
+  };
+}
 const program = asset('engine_bundle.js').toString();
 // else it takes this for Node.js and not for a worker
 globalThis.process = undefined;
@@ -40,7 +49,6 @@ const port = {postMessage: (bytes) => answers.push(Buffer.from(bytes))};
 globalThis.onmessage({data: port});
 const input = fs.readFileSync(requests);
 
-// the program is ready some time after its WebAssembly is compiled, and does not say when: until then a request fails
 const attempt = () => {
   try {
     let at = 0;
@@ -55,4 +63,6 @@ const attempt = () => {
     fail(error);
   }
 };
-setTimeout(attempt, 5000);
+// it initialises itself once its WebAssembly is there, and does not say when that is done
+const wait = () => setTimeout(compiled ? attempt : wait, 700);
+wait();

@@ -64,16 +64,16 @@ impl Drawn {
         }
         if let Some(first) = &self.first_step_back {
             notes.push(format!(
-                "the clock went back by more than 10 cycles {} times, first at {first}",
+                "events at which the clock went back by more than 10 cycles: {}, first {first}",
                 self.steps_back
             ));
         }
         let counts = [
-            (self.dropped, "traces are left out: their clock went back to before their first event"),
-            (self.nameless, "events have a name that is not among the names; they are called by its number"),
-            (self.unpaired, "events have no counterpart: a range was not ended, or ended twice"),
+            (self.dropped, "traces left out, whose clock went back to before their first event"),
+            (self.nameless, "events whose name is not among the names, called by its number"),
+            (self.unpaired, "events without a counterpart: a range was not ended, or ended twice"),
         ];
-        notes.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+        notes.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")));
         notes
     }
 }

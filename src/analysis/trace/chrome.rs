@@ -106,8 +106,10 @@ fn microseconds(out: &mut Vec<u8>, ns: u64) {
 }
 
 impl Sink for Chrome {
-    fn start(&mut self, base_ns: i64) {
-        let head = format!(r#"{{"displayTimeUnit":"ns","otherData":{{"base_ns":"{base_ns}"}},"traceEvents":["#);
+    fn start(&mut self, real_ns: Option<u64>) {
+        // as text: a double has no room for so many digits
+        let real = real_ns.map_or(String::new(), |real_ns| format!(r#""otherData":{{"start_ns":"{real_ns}"}},"#));
+        let head = format!(r#"{{"displayTimeUnit":"ns",{real}"traceEvents":["#);
         self.out.extend_from_slice(head.as_bytes());
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use crate::profile::{Capture, Event, Line};
+use crate::profile::{Capture, Event, Line, Stat};
 
 use super::arguments::{Argument, collect};
 use super::chrome::Chrome;
@@ -17,6 +17,9 @@ const BATCH: usize = 1 << 18;
 
 /// Bytes that are handed on at a time.
 const PART_BYTES: usize = 1 << 20;
+
+/// Times from here on (2001) are of the calendar, times before it of a clock that began later.
+const EPOCH_NS: u64 = 1_000_000_000_000_000_000;
 
 /// Times beyond this are damage: 26 days.
 const MAX_PS: i64 = 1 << 61;
@@ -70,16 +73,16 @@ impl Traced {
     /// What a reader of the trace should know, a line each.
     pub fn notes(&self) -> Vec<String> {
         let notes = [
-            (self.extra_tracks, "extra tracks hold events that overlap others of their line without nesting"),
-            (self.nameless, "events have no metadata and are called `(no metadata)`"),
-            (self.cut_stats, "slices have more stats than are written"),
-            (self.malformed, "events cannot be decoded and are left out"),
-            (self.negative, "events last less than zero and are left out"),
-            (self.out_of_range, "events lie before the capture or 26 days and more from it and are left out"),
-            (self.aggregated, "events stand for several occurrences, have no time, and are left out"),
-            (self.crowded, "events are left out: more than a thousand were under way at once on their line"),
+            (self.extra_tracks, "extra tracks for events that overlap others of their line without nesting"),
+            (self.nameless, "events without metadata, called `(no metadata)`"),
+            (self.cut_stats, "slices with more stats than are written"),
+            (self.malformed, "events left out that cannot be decoded"),
+            (self.negative, "events left out that last less than zero"),
+            (self.out_of_range, "events left out that lie before the capture, or 26 days and more from it"),
+            (self.aggregated, "events left out that stand for several occurrences and have no time"),
+            (self.crowded, "events left out of lines with more than a thousand under way at once"),
         ];
-        notes.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
+        notes.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")).collect()
     }
 }
 
@@ -97,7 +100,8 @@ pub(super) struct Track {
 /// Times are nanoseconds, rounded down at both ends, so that what nests in picoseconds nests here too; a duration may be one
 /// nanosecond off.
 pub(super) trait Sink: Default {
-    fn start(&mut self, base_ns: i64);
+    /// Begins a trace; `real_ns` is when, in nanoseconds since 1970, where that is known.
+    fn start(&mut self, real_ns: Option<u64>);
     fn plane(&mut self, process: u32, name: &str, names: &PlaneNames<'_>);
     fn line(&mut self, process: u32, track: Track, name: &str);
     fn extra_track(&mut self, process: u32, line: Track, track: Track, name: &str);
@@ -126,12 +130,14 @@ pub fn write_trace(captures: &[Capture], options: TraceOptions, out: &mut dyn Wr
 }
 
 fn write<S: Sink>(captures: &[Capture], options: TraceOptions, out: &mut dyn Write) -> io::Result<Traced> {
-    let with_events = captures.iter().filter(|capture| capture.space.event_count() > 0);
-    let base_ns = with_events.map(|capture| capture.space.base_ns()).min().unwrap_or(0);
+    let zeros = zeros(captures);
+    let begins = |capture: &Capture, zero: i128| zero + i128::from(capture.space.base_ns());
+    let with_events = captures.iter().zip(&zeros).filter(|(capture, _)| capture.space.event_count() > 0);
+    let base_ns = with_events.map(|(capture, zero)| begins(capture, *zero)).min().unwrap_or(0);
     let mut export = Export { sink: S::default(), out, options, traced: Traced::default(), last_id: 0 };
-    export.sink.start(base_ns);
-    for capture in captures {
-        let late_ps = (i128::from(capture.space.base_ns()) - i128::from(base_ns)) * 1000;
+    export.sink.start(u64::try_from(base_ns).ok().filter(|ns| *ns >= EPOCH_NS));
+    for (capture, zero) in captures.iter().zip(zeros) {
+        let late_ps = (begins(capture, zero) - base_ns) * 1000;
         let late_ps = i64::try_from(late_ps).ok().filter(|ps| *ps <= MAX_PS);
         for plane in capture.space.planes() {
             if plane.lines().all(|line| line.event_count() == 0) {
@@ -153,6 +159,21 @@ fn write<S: Sink>(captures: &[Capture], options: TraceOptions, out: &mut dyn Wri
     export.sink.finish();
     export.hand_on(0)?;
     Ok(export.traced)
+}
+
+/// What each capture's times count from, in nanoseconds: newer profilers subtract the time at which they were started, and
+/// keep it beside. Where one of several captures does not say, they are aligned as they are.
+fn zeros(captures: &[Capture]) -> Vec<i128> {
+    let started = |capture: &Capture| {
+        let plane = capture.space.planes().find(|plane| plane.name() == "Task Environment")?;
+        let is_start = |stat: &Stat<'_>| plane.stat_name(stat.metadata_id) == Some(b"profile_start_time");
+        let start = plane.stats().find(is_start)?.value.as_integer()?;
+        // older ones keep it too, and subtract nothing
+        let is_relative = capture.space.base_ns() < EPOCH_NS as i64;
+        Some(if is_relative { i128::from(start) } else { 0 })
+    };
+    let all: Option<Vec<i128>> = captures.iter().map(started).collect();
+    all.unwrap_or_else(|| vec![0; captures.len()])
 }
 
 struct Export<'o, S> {

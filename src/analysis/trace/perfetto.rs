@@ -1,7 +1,7 @@
 //! Perfetto's format: a `Trace` of `TracePacket`s (google/perfetto, `protos/perfetto/trace`).
 //!
 //! Each line is a packet sequence of its own: its first packet clears the incremental state and names the line's track as
-//! the default, and names are written once a sequence. The clock begins at zero; a snapshot ties it to the capture's.
+//! the default, and names are written once a sequence. The clock begins at zero; a snapshot ties it to real time, where that is known.
 
 use super::arguments::{Argument, Value};
 use super::export::{Sink, Track};
@@ -140,10 +140,11 @@ fn intern(
 }
 
 impl Sink for Perfetto {
-    fn start(&mut self, base_ns: i64) {
+    fn start(&mut self, real_ns: Option<u64>) {
+        let Some(real_ns) = real_ns else { return };
         self.packet(|packet| {
             packet.message(field::CLOCK_SNAPSHOT, |snapshot| {
-                for (clock, time) in [(BOOTTIME, 0), (REALTIME, base_ns.max(0) as u64)] {
+                for (clock, time) in [(BOOTTIME, 0), (REALTIME, real_ns)] {
                     snapshot.message(field::CLOCKS, |one| {
                         one.number(field::CLOCK_ID, clock).number(field::CLOCK_TIMESTAMP, time);
                     });
