@@ -30,15 +30,6 @@ globalThis.XMLHttpRequest = class {
     if (this.onload) this.onload();
   }
 };
-let compiled = false;
-for (const name of ['instantiate', 'instantiateStreaming']) {
-  const original = WebAssembly[name];
-  WebAssembly[name] = async (...parts) => {
-    const result = await original.apply(WebAssembly, parts);
-    compiled = true;
-    return result;
-  };
-}
 const program = asset('engine_bundle.js').toString();
 // else it takes this for Node.js and not for a worker
 globalThis.process = undefined;
@@ -63,6 +54,5 @@ const attempt = () => {
     fail(error);
   }
 };
-// it initialises itself once its WebAssembly is there, and does not say when that is done
-const wait = () => setTimeout(compiled ? attempt : wait, 700);
-wait();
+// it makes itself ready within the first turns of the event loop, and does not say when that is done
+setTimeout(attempt, 1000);
