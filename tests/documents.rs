@@ -63,6 +63,8 @@ fn every_member_of_the_json_is_documented() {
         &["profile", "summary", "tests/data/xplane/multi8_shardmap.xplane.pb.gz"],
         &["profile", "summary", "tests/data/xplane/tf2_step.xplane.pb.gz"],
         &[module.as_str(), "--timer", &timer, "--profile", "tests/data/xplane/tf2_step.xplane.pb.gz"],
+        &["profile", "list", "tests/data/xplane"],
+        &["profile", "mosaic-size", "--grid", "1", "--block", "128", "--entries", "7"],
         &["bench", "search", "simulated:tiles", "--seeds", "1", "--strategy", "random"],
         &[&measure[..], &["--timer", &captured]].concat(),
     ] {

@@ -9,10 +9,12 @@ pub mod compile;
 mod diff;
 mod flame;
 mod host_work;
+pub mod mosaic;
 mod programs;
 mod runtime;
 mod summary;
 mod totals;
+pub mod trace;
 
 pub use attribution::{Attribution, inner, is_communication};
 pub use diff::{DiffRow, ProfileDiff, Sample as DiffSample, Verdict, profile_diff};

@@ -17,6 +17,9 @@ use super::coverage::CoverageArgs;
 use super::exit;
 use super::merge::{DiffArgs, MergeArgs};
 use super::plan::PlanArgs;
+use super::profile::log_folder::{ExtractArgs, ListArgs};
+use super::profile::mosaic::{MosaicArgs, MosaicSizeArgs};
+use super::profile::trace::TraceArgs;
 use super::profile::{CollectivesArgs, CompileArgs, FlamegraphArgs, ProfileDiffArgs, SummaryArgs};
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
@@ -579,6 +582,16 @@ pub(super) enum ProfileCommand {
     Compile(CompileArgs),
     /// What became faster between two profiles, and whether it is more than chance (docs/analysis.md)
     Diff(ProfileDiffArgs),
+    /// Write a capture as a trace for Perfetto's and Chrome's viewers (docs/traces.md)
+    Trace(TraceArgs),
+    /// Draw the on-device profile of a Mosaic GPU kernel as a trace (docs/mosaic.md)
+    Mosaic(MosaicArgs),
+    /// Say how large the on-device profiler's buffers are (docs/mosaic.md)
+    MosaicSize(MosaicSizeArgs),
+    /// List the runs of a log folder (docs/traces.md)
+    List(ListArgs),
+    /// Take a run out of a log folder: its capture, or a trace of it (docs/traces.md)
+    Extract(ExtractArgs),
 }
 
 #[derive(Debug, Args)]

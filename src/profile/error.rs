@@ -70,6 +70,12 @@ pub enum ProfileErrorKind {
     /// The folder holds no capture.
     #[error("holds no capture; expected `plugins/profile/<run>/<host>.xplane.pb`, as `jax.profiler.trace` writes it")]
     NoCapture,
+    /// The folder holds more folders than are looked into.
+    #[error("has more than {limit} folders in it; give the log folder of a run")]
+    TooManyFolders {
+        /// Most folders looked into.
+        limit: usize,
+    },
     /// No plane has the name that was asked for.
     #[error("no plane's name contains `{wanted}`; there are {present}")]
     NoPlane {

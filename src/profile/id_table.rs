@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// Looked up once or more for each event.
 #[derive(Debug, Default)]
-pub(super) struct IdTable {
+pub(crate) struct IdTable {
     dense: Vec<u32>,
     sparse: HashMap<i64, u32>,
 }
@@ -13,7 +13,7 @@ const ABSENT: u32 = u32::MAX;
 
 impl IdTable {
     /// A table of these pairs; of two with one id the last counts. `u32::MAX` is no value.
-    pub(super) fn new(pairs: impl Iterator<Item = (i64, u32)> + Clone) -> Self {
+    pub(crate) fn new(pairs: impl Iterator<Item = (i64, u32)> + Clone) -> Self {
         // a hostile id must not make the vector large
         let limit = 4 * pairs.clone().count() + 1024;
         let mut table = Self::default();
@@ -36,7 +36,7 @@ impl IdTable {
     }
 
     #[inline]
-    pub(super) fn get(&self, id: i64) -> Option<u32> {
+    pub(crate) fn get(&self, id: i64) -> Option<u32> {
         match self.dense.get(id as usize) {
             Some(&value) if value != ABSENT => Some(value),
             _ if self.sparse.is_empty() => None,

@@ -22,6 +22,7 @@ mod names;
 mod operation_events;
 mod plane_view;
 mod profiler;
+mod runs;
 mod sanity;
 mod seed;
 mod source;
@@ -38,6 +39,7 @@ pub use execution::{
     executions_of_runs,
 };
 pub use finding::Finding;
+pub(crate) use id_table::IdTable;
 pub use kernels::{Iteration, Kernel, KernelsDiffer, Measurement};
 pub use names::NameId;
 pub use operation_events::{ExecutionEvents, operation_events};
@@ -46,6 +48,7 @@ pub(crate) use plane_view::module_name;
 pub use profiler::{
     Dropped, FunctionSamples, FunctionTime, Profiler, SEED_MAX_EVENTS, Semantics, Timings, missing_functions,
 };
+pub use runs::{CaptureFile, CaptureRun, capture_runs};
 pub use sanity::Launches;
 pub use source::{Capture, MAX_SPACE_BYTES, capture_files, captures};
 pub use space::{EventChunk, EventMetadata, Line, Plane, XSpace};

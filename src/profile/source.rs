@@ -65,7 +65,7 @@ pub fn capture_files(path: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     if files.is_empty() { Err(error(ProfileErrorKind::NoCapture)) } else { Ok(files) }
 }
 
-fn host_of(file: &Path) -> String {
+pub(super) fn host_of(file: &Path) -> String {
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     name.strip_suffix(".xplane.pb").unwrap_or(name).to_owned()
@@ -92,7 +92,7 @@ fn newest_run(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(Vec::new())
 }
 
-fn captures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn captures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder)?
         .filter_map(|item| Some(item.ok()?.path()))
         .filter(|path| {

@@ -102,6 +102,11 @@ impl XSpace {
         Ok(Self { bytes, planes, errors, warnings, hostnames, base_ns })
     }
 
+    /// Its bytes as they were read, decompressed.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The planes, in file order.
     pub fn planes(&self) -> impl ExactSizeIterator<Item = Plane<'_>> + Clone {
         self.planes.iter().enumerate().map(|(number, index)| Plane { space: self, index, number })

@@ -5,8 +5,11 @@ mod compile;
 mod diff;
 mod flamegraph;
 mod input;
+pub(super) mod log_folder;
+pub(super) mod mosaic;
 mod summary;
 mod timings;
+pub(super) mod trace;
 
 pub(super) use collectives::CollectivesArgs;
 pub(super) use compile::CompileArgs;
@@ -32,6 +35,11 @@ pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, F
         ProfileCommand::Flamegraph(args) => flamegraph::flamegraph(args, out),
         ProfileCommand::Summary(args) => summary::summary(args, out),
         ProfileCommand::Timings(args) => timings::timings(args, out),
+        ProfileCommand::Trace(args) => trace::run(args, out),
+        ProfileCommand::Mosaic(args) => mosaic::mosaic(args, out),
+        ProfileCommand::MosaicSize(args) => mosaic::size(args, out),
+        ProfileCommand::List(args) => log_folder::list(args, out),
+        ProfileCommand::Extract(args) => log_folder::extract(args, out),
     }
 }
 

@@ -1,0 +1,58 @@
+//! Stats as arguments of a slice.
+
+use std::borrow::Cow;
+
+use crate::profile::Event;
+
+use super::plane_names::PlaneNames;
+
+/// Most arguments of a slice, and most bytes of their texts together.
+const MAX_ARGUMENTS: usize = 64;
+const MAX_BYTES: usize = 4096;
+
+/// A named value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Argument<'a> {
+    /// Place of the name among the plane's stat names.
+    pub(super) name: u32,
+    pub(super) value: Value<'a>,
+}
+
+/// An argument's value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value<'a> {
+    Double(f64),
+    Uint(u64),
+    Int(i64),
+    /// Text that stands among the plane's stat names.
+    Name(u32),
+    Text(Cow<'a, str>),
+}
+
+/// The arguments of an event: its own stats, then those that its metadata adds. Of two with one name the first counts;
+/// gives whether some were left out.
+pub(super) fn collect<'a>(
+    names: &PlaneNames<'a>,
+    place: u32,
+    event: &Event<'a>,
+    arguments: &mut Vec<Argument<'a>>,
+) -> bool {
+    arguments.clear();
+    let mut bytes = 0;
+    for stat in event.stats().filter_map(Result::ok).chain(names.shared_stats(place)) {
+        let Some(argument) = names.argument(stat) else { continue };
+        if arguments.iter().any(|known| known.name == argument.name) {
+            continue;
+        }
+        bytes += match &argument.value {
+            Value::Text(text) => text.len(),
+            Value::Name(place) => names.stat_names().get(*place as usize).map_or(0, |name| name.len()),
+            _ => 8,
+        };
+        if arguments.len() == MAX_ARGUMENTS || bytes > MAX_BYTES {
+            return true;
+        }
+        arguments.push(argument);
+    }
+    false
+}

@@ -1,0 +1,117 @@
+//! Files that are whole or not there: written under another name by a thread of their own, compressed where that is asked.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::remedy::remedy;
+
+/// Parts that wait for the disk or the compressor.
+const WAITING_PARTS: usize = 4;
+
+/// Bytes that are handed to the other thread at a time, unless more come together.
+const PART_BYTES: usize = 64 << 10;
+
+/// A trace that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("`{}` cannot be written: {source}{}", path.display(), remedy(source))]
+pub struct TraceFileError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    #[source]
+    pub source: io::Error,
+}
+
+/// Writes a file with what `write` gives it, then gives it its name; what had the name before is replaced, and missing
+/// folders are made. With `is_gzip` it is compressed.
+///
+/// # Errors
+/// Where the file cannot be written, or `write` fails; what was there before is there still.
+pub fn write_file<T>(
+    path: &Path,
+    is_gzip: bool,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<T>,
+) -> Result<T, TraceFileError> {
+    written(path, is_gzip, write).map_err(|source| TraceFileError { path: path.to_owned(), source })
+}
+
+fn written<T>(path: &Path, is_gzip: bool, write: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> io::Result<T> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let everyone = fs::Permissions::from_mode(0o666);
+    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
+    let (parts, waiting) = sync_channel::<Vec<u8>>(WAITING_PARTS);
+    let file = temporary.as_file_mut();
+    let result = thread::scope(|scope| {
+        let store = scope.spawn(move || -> io::Result<()> {
+            if is_gzip {
+                let mut encoder = GzEncoder::new(file, Compression::fast());
+                waiting.iter().try_for_each(|part| encoder.write_all(&part))?;
+                encoder.finish().map(drop)
+            } else {
+                waiting.iter().try_for_each(|part| file.write_all(&part))
+            }
+        });
+        let mut out = BufWriter::with_capacity(PART_BYTES, Parts { parts });
+        let result = write(&mut out).and_then(|result| out.flush().map(|()| result));
+        // what an error left behind is not worth writing, and the other thread waits for the end
+        drop(out.into_parts());
+        // an error of the disk explains one of `write`
+        store.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread ended")))?;
+        result
+    })?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map_err(|error| error.error)?;
+    Ok(result)
+}
+
+/// Hands what is written to the other thread.
+struct Parts {
+    parts: SyncSender<Vec<u8>>,
+}
+
+impl Write for Parts {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // the other thread is gone only where it met an error, which is the one to show
+        self.parts.send(bytes.to_vec()).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_whole_or_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/trace.json");
+        let write = |text: &'static str| move |out: &mut dyn Write| out.write_all(text.as_bytes());
+        write_file(&path, false, write("one")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        let failed = write_file(&path, false, |out| {
+            out.write_all(b"two")?;
+            Err::<(), _>(io::Error::other("planted"))
+        });
+        assert!(failed.unwrap_err().to_string().contains("cannot be written: planted"));
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        write_file(&path, true, write("three")).unwrap();
+        let mut text = String::new();
+        flate2::bufread::GzDecoder::new(&fs::read(&path).unwrap()[..]).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "three");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,161 @@
+//! `profile list` and `profile extract`: the runs of a log folder.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::analysis::trace::{TraceOptions, write_file};
+use crate::profile::{Capture, CaptureFile, CaptureRun, XSpace, capture_runs};
+use crate::report::{Grid, write_json};
+
+use super::trace;
+use crate::cli::args::{Format, FormatArg};
+use crate::cli::exit;
+use crate::cli::fault::Fault;
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ListArgs {
+    /// A log folder: of `jax.profiler.trace`, of TensorBoard, or of a tuning run; what is nested in it is found
+    #[arg(value_name = "LOGDIR")]
+    folder: PathBuf,
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ExtractArgs {
+    /// A log folder, as `profile list` takes it
+    #[arg(value_name = "LOGDIR")]
+    folder: PathBuf,
+    /// The run, as `profile list` names it [default: the one written last]
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
+    /// Only this host's capture [default: all; an XSpace holds one]
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// File to write: `.xplane.pb` or `.xplane.pb.gz` for the capture, `.pftrace`, `.json` or `.json.gz` for a trace of it
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+    /// Write the stats of events as arguments of a trace's slices
+    #[arg(long)]
+    stats: bool,
+}
+
+#[derive(Serialize)]
+struct ListDocument<'r> {
+    schema: u32,
+    runs: Vec<RunDocument<'r>>,
+}
+
+#[derive(Serialize)]
+struct RunDocument<'r> {
+    run: &'r str,
+    captures: Vec<CaptureDocument<'r>>,
+}
+
+#[derive(Serialize)]
+struct CaptureDocument<'r> {
+    host: &'r str,
+    path: String,
+    bytes: u64,
+    written_at: Option<u64>,
+}
+
+impl<'r> RunDocument<'r> {
+    fn of(run: &'r CaptureRun) -> Self {
+        Self { run: &run.name, captures: run.files.iter().map(CaptureDocument::of).collect() }
+    }
+}
+
+impl<'r> CaptureDocument<'r> {
+    fn of(file: &'r CaptureFile) -> Self {
+        let since = file.written_at.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let written_at = since.map(|since| since.as_secs());
+        Self { host: &file.host, path: file.path.display().to_string(), bytes: file.bytes, written_at }
+    }
+}
+
+/// Prints the runs, the one written last at the end.
+pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let runs = capture_runs(&args.folder).map_err(Fault::input)?;
+    match args.format.format {
+        Format::Json => {
+            let runs = runs.iter().map(RunDocument::of).collect();
+            write_json(out, &ListDocument { schema: 1, runs })?;
+        }
+        Format::Table => {
+            let mut grid = Grid::new(&["run", "host", ">bytes", "file"]);
+            for run in &runs {
+                for file in &run.files {
+                    let path = file.path.display().to_string();
+                    grid.row([run.name.clone(), file.host.clone(), file.bytes.to_string(), path]);
+                }
+            }
+            grid.write(out)?;
+        }
+    }
+    Ok(exit::FINE)
+}
+
+/// Writes a run's capture, or a trace of it.
+pub(super) fn extract(args: &ExtractArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let name = args.out.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let is_capture = name.ends_with(".xplane.pb") || name.ends_with(".xplane.pb.gz");
+    let format = trace::format_of(&args.out);
+    if format.is_none() && !is_capture {
+        let message = "what to write cannot be told from its name: end it in .xplane.pb, .xplane.pb.gz, .pftrace, .json or .json.gz";
+        return Err(Fault::new(exit::USAGE, format!("`{}`: {message}", args.out.display())));
+    }
+    let runs = capture_runs(&args.folder).map_err(Fault::input)?;
+    let files = chosen(args, &runs)?;
+    if let Some(format) = format {
+        let captures = files.iter().map(|file| open(file)).collect::<Result<Vec<Capture>, Fault>>()?;
+        return trace::write(&captures, &args.out, TraceOptions { format, with_stats: args.stats }, out);
+    }
+    let [file] = files[..] else {
+        let message =
+            format!("an XSpace holds one host: choose one with --host, or write a trace of all ({})", hosts(&files));
+        return Err(Fault::new(exit::USAGE, message));
+    };
+    // read whole and looked at first: what comes out is a capture, decompressed or not
+    let capture = open(file)?;
+    write_file(&args.out, name.ends_with(".gz"), |file| file.write_all(capture.space.as_bytes()))
+        .map_err(Fault::input)?;
+    writeln!(out, "{}", args.out.display())?;
+    Ok(exit::FINE)
+}
+
+fn open(file: &CaptureFile) -> Result<Capture, Fault> {
+    let space = XSpace::open(&file.path).map_err(Fault::input)?;
+    Ok(Capture { path: file.path.clone(), host: file.host.clone(), space })
+}
+
+fn hosts(files: &[&CaptureFile]) -> String {
+    files.iter().map(|file| format!("`{}`", file.host)).collect::<Vec<_>>().join(", ")
+}
+
+/// The captures that were asked for: of one run, of all hosts or one.
+fn chosen<'r>(args: &ExtractArgs, runs: &'r [CaptureRun]) -> Result<Vec<&'r CaptureFile>, Fault> {
+    let folder = args.folder.display();
+    let run = match &args.run {
+        None => runs.last(),
+        Some(wanted) => runs.iter().find(|run| run.name == *wanted),
+    };
+    let Some(run) = run else {
+        let wanted = args.run.as_deref().unwrap_or_default();
+        let last = runs.last().map(|run| run.name.as_str()).unwrap_or_default();
+        let message = format!("`{folder}` has no run `{wanted}`; `profile list` names them, the last is `{last}`");
+        return Err(Fault::new(exit::NOTHING_MATCHED, message));
+    };
+    let all: Vec<&CaptureFile> = run.files.iter().collect();
+    let Some(wanted) = &args.host else { return Ok(all) };
+    let found: Vec<_> = all.iter().copied().filter(|file| file.host == *wanted).collect();
+    if found.is_empty() {
+        let message = format!("run `{}` of `{folder}` has no host `{wanted}`; there are {}", run.name, hosts(&all));
+        return Err(Fault::new(exit::NOTHING_MATCHED, message));
+    }
+    Ok(found)
+}

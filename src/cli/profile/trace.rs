@@ -1,0 +1,84 @@
+//! `profile trace`: a capture as a timeline for other programs.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use crate::analysis::trace::{TraceFormat, TraceOptions, write_file, write_trace};
+use crate::profile::Capture;
+
+use super::read;
+use crate::cli::exit;
+use crate::cli::fault::Fault;
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct TraceArgs {
+    /// An XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all hosts), or `-`
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// File to write: `.pftrace` or `.perfetto-trace`, `.json` or `.json.gz`
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+    /// What to write, whatever the file is called
+    #[arg(long, value_enum)]
+    format: Option<TraceFormatArg>,
+    /// Write the stats of events as arguments of their slices
+    #[arg(long)]
+    stats: bool,
+}
+
+/// What a trace is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TraceFormatArg {
+    /// Perfetto's protobuf, for <https://ui.perfetto.dev> and the trace processor
+    Perfetto,
+    /// Chrome's JSON; compressed where the file's name ends in `.gz`
+    Chrome,
+}
+
+/// Writes a trace and prints where it is.
+pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let format = match args.format {
+        Some(TraceFormatArg::Perfetto) => TraceFormat::Perfetto,
+        Some(TraceFormatArg::Chrome) => TraceFormat::Chrome,
+        None => format_of(&args.out).ok_or_else(|| {
+            let message =
+                "the format cannot be told from its name: end it in .pftrace, .json or .json.gz, or say --format";
+            Fault::new(exit::USAGE, format!("`{}`: {message}", args.out.display()))
+        })?,
+    };
+    let captures: Vec<Capture> =
+        args.files.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+    write(&captures, &args.out, TraceOptions { format, with_stats: args.stats }, out)
+}
+
+/// What a file of this name holds.
+pub(super) fn format_of(path: &Path) -> Option<TraceFormat> {
+    let name = path.file_name()?.to_string_lossy();
+    let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
+    if ends(&[".pftrace", ".perfetto-trace"]) {
+        Some(TraceFormat::Perfetto)
+    } else if ends(&[".json", ".json.gz"]) {
+        Some(TraceFormat::Chrome)
+    } else {
+        None
+    }
+}
+
+/// Writes captures as one trace; without any event that is exit code 3.
+pub(super) fn write(
+    captures: &[Capture],
+    path: &Path,
+    options: TraceOptions,
+    out: &mut dyn Write,
+) -> Result<u8, Fault> {
+    let is_gzip = options.format == TraceFormat::Chrome && path.extension().is_some_and(|extension| extension == "gz");
+    let traced = write_file(path, is_gzip, |file| write_trace(captures, options, file)).map_err(Fault::input)?;
+    writeln!(out, "{}", path.display())?;
+    tracing::info!("{} slices of {} threads in {} processes", traced.slices, traced.threads, traced.processes);
+    for note in traced.notes() {
+        tracing::warn!("{note}");
+    }
+    Ok(if traced.slices == 0 { exit::NOTHING_MATCHED } else { exit::FINE })
+}

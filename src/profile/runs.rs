@@ -1,0 +1,146 @@
+//! The runs of a log folder, whatever is nested in it.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
+
+use super::error::{ProfileError, ProfileErrorKind};
+use super::source::{captures_in, host_of};
+
+/// Folders in folders that are looked into.
+const MAX_DEPTH: usize = 12;
+
+/// Most folders looked into; more are no log folder.
+const MAX_FOLDERS: usize = 100_000;
+
+/// What was captured together: a folder of captures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaptureRun {
+    /// Its folder below the log folder, without `plugins/profile`; `.` for the log folder itself.
+    pub name: String,
+    /// One capture a host, by name.
+    pub files: Vec<CaptureFile>,
+}
+
+/// A capture that was not read yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaptureFile {
+    /// The host, by the file's name: `<host>.xplane.pb`.
+    pub host: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its size, compressed or not.
+    pub bytes: u64,
+    /// When it was last written, where the file system tells.
+    pub written_at: Option<SystemTime>,
+}
+
+/// The runs below a log folder, the one written last at the end; of two written at once the later one in the alphabet.
+/// Names do not tell: those of a `StepProfiler` begin with the step. Links to folders are not followed; hidden folders, and
+/// those that cannot be read, are left out.
+///
+/// # Errors
+/// Where the folder cannot be read, or holds no capture.
+pub fn capture_runs(folder: &Path) -> Result<Vec<CaptureRun>, ProfileError> {
+    let error = |kind| ProfileError::new(folder.display().to_string(), kind);
+    fs::read_dir(folder).map_err(|io| error(io.into()))?;
+    let mut runs = Vec::new();
+    let (mut open, mut seen) = (vec![(folder.to_owned(), 0)], 0);
+    while let Some((inside, depth)) = open.pop() {
+        seen += 1;
+        if seen > MAX_FOLDERS {
+            return Err(error(ProfileErrorKind::TooManyFolders { limit: MAX_FOLDERS }));
+        }
+        let paths = captures_in(&inside).unwrap_or_default();
+        if !paths.is_empty() {
+            let name = run_name(inside.strip_prefix(folder).unwrap_or(&inside));
+            runs.push(CaptureRun { name, files: paths.into_iter().map(capture_file).collect() });
+        }
+        if depth < MAX_DEPTH {
+            let items = fs::read_dir(&inside).into_iter().flatten().flatten();
+            // a capture that is under way lies in a hidden folder
+            let folders = items.filter(|item| {
+                let is_hidden = item.file_name().as_encoded_bytes().starts_with(b".");
+                !is_hidden && item.file_type().is_ok_and(|kind| kind.is_dir())
+            });
+            open.extend(folders.map(|item| (item.path(), depth + 1)));
+        }
+    }
+    if runs.is_empty() {
+        return Err(error(ProfileErrorKind::NoCapture));
+    }
+    let written = |run: &CaptureRun| run.files.iter().filter_map(|file| file.written_at).max();
+    runs.sort_by(|one, other| (written(one), &one.name).cmp(&(written(other), &other.name)));
+    Ok(runs)
+}
+
+fn run_name(below: &Path) -> String {
+    let mut parts: Vec<String> = below
+        .components()
+        .filter(|part| matches!(part, Component::Normal(_)))
+        .map(|part| part.as_os_str().to_string_lossy().into_owned())
+        .collect();
+    if let Some(place) = parts.windows(2).position(|pair| pair == ["plugins", "profile"]) {
+        parts.drain(place..place + 2);
+    }
+    if parts.is_empty() { ".".to_owned() } else { parts.join("/") }
+}
+
+fn capture_file(path: PathBuf) -> CaptureFile {
+    let metadata = fs::metadata(&path).ok();
+    CaptureFile {
+        host: host_of(&path),
+        bytes: metadata.as_ref().map_or(0, fs::Metadata::len),
+        written_at: metadata.and_then(|metadata| metadata.modified().ok()),
+        path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_found_wherever_they_are_and_the_newest_is_last() {
+        let folder = tempfile::tempdir().unwrap();
+        for (run, file, written) in [
+            ("plugins/profile/step_10", "a.xplane.pb", 1),
+            ("plugins/profile/step_10", "b.xplane.pb.gz", 7),
+            ("plugins/profile/step_9", "a.xplane.pb", 6),
+            ("train/plugins/profile/2025_02", "c.xplane.pb", 5),
+            ("2025_01/deep", "d.xplane.pb", 8),
+            (".", "own.xplane.pb", 5),
+            ("plugins/profile/2025_04", "trace.json.gz", 9),
+            (".capturing", "half.xplane.pb", 9),
+        ] {
+            fs::create_dir_all(folder.path().join(run)).unwrap();
+            let path = folder.path().join(run).join(file);
+            fs::write(&path, [1, 2, 3]).unwrap();
+            let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(written);
+            fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+        }
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
+        let runs = capture_runs(folder.path()).unwrap();
+        let shown: Vec<_> = runs
+            .iter()
+            .map(|run| (run.name.as_str(), run.files.iter().map(|file| file.host.as_str()).collect::<Vec<_>>()))
+            .collect();
+        let expected = [
+            (".", vec!["own"]),
+            ("train/2025_02", vec!["c"]),
+            ("step_9", vec!["a"]),
+            ("step_10", vec!["a", "b"]),
+            ("2025_01/deep", vec!["d"]),
+        ];
+        assert_eq!(shown, expected);
+        assert!(runs.iter().flat_map(|run| &run.files).all(|file| file.bytes == 3 && file.written_at.is_some()));
+    }
+
+    #[test]
+    fn a_folder_without_captures_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(capture_runs(folder.path()).unwrap_err().kind, ProfileErrorKind::NoCapture));
+        let none = capture_runs(&folder.path().join("none")).unwrap_err();
+        assert!(matches!(none.kind, ProfileErrorKind::Unreadable(_)));
+    }
+}
