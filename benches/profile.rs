@@ -12,7 +12,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use autotune_lowered::profile::{Profiler, Semantics, StatValue, XSpace, executions};
+use autotune_lowered::analysis::trace::{TraceFormat, TraceOptions, write_trace};
+use autotune_lowered::analysis::{HloFiles, SummaryOptions, summarize};
+use autotune_lowered::profile::{Capture, Profiler, Semantics, StatValue, XSpace, executions};
 use autotune_lowered::wire::{WireCursor, WireValue};
 use rayon::prelude::*;
 
@@ -190,6 +192,19 @@ fn child(mode: &str, file: &Path) {
             let plane = Profiler::find_device_planes(&space, "cpu")[0];
             profiler.timings(plane, &executions(&space)).samples.len() as u64
         }
+        "summary" => {
+            let captures = [Capture { path: file.to_owned(), host: String::new(), space }];
+            let options = SummaryOptions { with_warm_up: false, labels: None };
+            let summary = summarize(&captures, &HloFiles::default(), options);
+            summary.operations.iter().map(|operation| operation.count).sum()
+        }
+        "trace-perfetto" | "trace-chrome" => {
+            let captures = [Capture { path: file.to_owned(), host: String::new(), space }];
+            let format = if mode == "trace-chrome" { TraceFormat::Chrome } else { TraceFormat::Perfetto };
+            let options = TraceOptions { format, with_stats: false };
+            let traced = write_trace(&captures, options, &mut std::io::sink()).unwrap();
+            traced.slices
+        }
         other => panic!("{other}"),
     };
     let seconds = start.elapsed().as_secs_f64();
@@ -242,7 +257,8 @@ fn main() {
             println!("| {name} | {seconds:.3} | {processor} | {:.2} | {check} |", peak * 1024.0 / bytes as f64);
         }
     };
-    for mode in ["index", "totals", "everything", "seed", "seed-regex"] {
+    let modes = ["index", "totals", "everything", "summary", "trace-perfetto", "trace-chrome", "seed", "seed-regex"];
+    for mode in modes {
         let run = || {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command.arg("--child").arg(mode).arg(&file);

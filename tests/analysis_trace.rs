@@ -229,7 +229,7 @@ fn captures() -> Vec<(String, Capture)> {
             Some((stem.clone(), capture(&stem, XSpace::open(&path).unwrap())))
         })
         .collect();
-    assert_eq!(found.len(), 5);
+    assert_eq!(found.len(), 6);
     found
 }
 
