@@ -152,7 +152,7 @@ class View(unittest.TestCase):
         click = ".dispatchEvent(new MouseEvent('click', {bubbles: true}))"
         self.browser.evaluate(named + click)
         self.assertEqual(self.browser.evaluate(width), "100%")
-        idle = f"{frames}.filter((frame) => frame.firstChild.textContent.startsWith('[idle')).every((frame) => !frame.checkVisibility())"
+        idle = f"{frames}.filter((frame) => frame.firstChild.textContent.startsWith('[idle')).every((frame) => getComputedStyle(frame).display === 'none')"
         self.assertTrue(self.browser.evaluate(idle))
         self.picture("flame")
         self.browser.evaluate(f"{frames}.find((frame) => frame.firstChild.textContent.startsWith('all ('))" + click)

@@ -49,13 +49,18 @@ impl Server {
         format!("http://127.0.0.1:{}/", self.port)
     }
 
-    /// Serves until Ctrl-C or SIGTERM, which end the process with [`exit::FINE`].
-    pub(super) fn run(self, page: Vec<u8>) -> Result<(), Fault> {
+    /// From here on Ctrl-C and SIGTERM end the process with [`exit::FINE`].
+    pub(super) fn end_by_signal(&self) -> Result<(), Fault> {
         let always = Arc::new(AtomicBool::new(true));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register_conditional_shutdown(signal, i32::from(exit::FINE), Arc::clone(&always))
                 .map_err(|error| Fault::device(format!("cannot watch for signals: {error}")))?;
         }
+        Ok(())
+    }
+
+    /// Serves until the process ends.
+    pub(super) fn run(self, page: Vec<u8>) {
         let (page, open) = (Arc::new(page), Arc::new(AtomicUsize::new(0)));
         for connection in self.listener.incoming() {
             let Ok(connection) = connection else {
@@ -77,16 +82,16 @@ impl Server {
                 open.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        Ok(())
     }
 }
 
 fn answer(mut connection: &TcpStream, page: &[u8], port: u16) -> io::Result<()> {
     connection.set_write_timeout(Some(PATIENCE))?;
     let head = read_head(connection)?;
-    let asked = head.and_then(|head| wants_body(&head, port));
+    let is_head_alone = head.as_ref().is_ok_and(|head| head.starts_with(b"HEAD "));
+    let asked = head.and_then(|head| is_for_page(&head, port));
     let (status, kind, body) = match asked {
-        Ok(_) => ((200, "OK"), "text/html", page),
+        Ok(()) => ((200, "OK"), "text/html", page),
         Err(refusal) => (refusal, "text/plain", refusal.1.as_bytes()),
     };
     let allow = if status.0 == 405 { "Allow: GET, HEAD\r\n" } else { "" };
@@ -99,7 +104,7 @@ fn answer(mut connection: &TcpStream, page: &[u8], port: u16) -> io::Result<()> 
         status.1,
         body.len()
     )?;
-    if asked != Ok(false) {
+    if !is_head_alone {
         let begun = Instant::now();
         for piece in body.chunks(PIECE) {
             connection.write_all(piece)?;
@@ -150,9 +155,9 @@ fn read_head(mut connection: &TcpStream) -> io::Result<Result<Vec<u8>, Refusal>>
     }
 }
 
-/// Whether a request for the page wants more than its head. The host is looked at first: another name for this address may be a
-/// page elsewhere that wants to read this one (DNS rebinding).
-fn wants_body(head: &[u8], port: u16) -> Result<bool, Refusal> {
+/// Whether a request is for the page. The host is looked at first: another name for this address may be of a page elsewhere that
+/// wants to read this one (DNS rebinding).
+fn is_for_page(head: &[u8], port: u16) -> Result<(), Refusal> {
     const BAD: Refusal = (400, "Bad Request");
     let head = std::str::from_utf8(head).map_err(|_| BAD)?;
     let mut lines = head.split("\r\n");
@@ -173,8 +178,7 @@ fn wants_body(head: &[u8], port: u16) -> Result<bool, Refusal> {
     });
     match (is_ours, target, method) {
         (false, ..) => Err((421, "Misdirected Request")),
-        (_, "/", "GET") => Ok(true),
-        (_, "/", "HEAD") => Ok(false),
+        (_, "/", "GET" | "HEAD") => Ok(()),
         (_, "/", _) => Err((405, "Method Not Allowed")),
         _ => Err((404, "Not Found")),
     }
@@ -186,10 +190,10 @@ mod tests {
 
     #[test]
     fn only_the_page_is_given_and_only_to_this_machines_names() {
-        let status = |head: &str| wants_body(head.replace('\n', "\r\n").as_bytes(), 81).map_err(|(status, _)| status);
+        let status = |head: &str| is_for_page(head.replace('\n', "\r\n").as_bytes(), 81).map_err(|(status, _)| status);
         for host in ["localhost:81", "LOCALHOST:81", "127.0.0.1:81", "[::1]:81"] {
-            assert_eq!(status(&format!("GET / HTTP/1.1\nhost:\t{host} ")), Ok(true));
-            assert_eq!(status(&format!("HEAD / HTTP/1.0\nA: b\nHost: {host}")), Ok(false));
+            assert_eq!(status(&format!("GET / HTTP/1.1\nhost:\t{host} ")), Ok(()));
+            assert_eq!(status(&format!("HEAD / HTTP/1.0\nA: b\nHost: {host}")), Ok(()));
         }
         for host in
             ["evil.example:81", "localhost", "localhost:8", "localhost.:81", "127.0.0.1.evil:81", "localhost:81:81", ""]
@@ -201,6 +205,6 @@ mod tests {
         assert_eq!(status("GET / HTTP/2\nHost: localhost:81"), Err(400));
         assert_eq!(status("GET /etc HTTP/1.1\nHost: localhost:81"), Err(404));
         assert_eq!(status("POST / HTTP/1.1\nHost: localhost:81"), Err(405));
-        assert_eq!(wants_body(b"GET / HTTP/1.1\r\nHost: localhost", 80), Ok(true));
+        assert_eq!(is_for_page(b"GET / HTTP/1.1\r\nHost: localhost", 80), Ok(()));
     }
 }

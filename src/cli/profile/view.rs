@@ -76,10 +76,11 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             let mut bytes = Vec::new();
             write_view(&mut bytes, &page)?;
             drop(captures);
+            server.end_by_signal()?;
             writeln!(out, "{}", server.url())?;
             out.flush()?;
             say("open it in a browser of this machine; Ctrl-C ends");
-            server.run(bytes)?;
+            server.run(bytes);
         }
         (None, None) => {}
     }

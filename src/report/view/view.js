@@ -127,6 +127,8 @@
     for (const lane of lanes) {
       const { top, bottom } = lane.canvas.getBoundingClientRect();
       if (bottom >= shown.top - 200 && top <= shown.bottom + 200) drawLane(lane);
+      // its pixels take memory, of which many lanes need much
+      else lane.canvas.width = 0;
     }
     range.textContent = `${time(to - from)} of ${time(data.span)}, from ${time(from)}`;
     box.dataset.from = from;
@@ -270,7 +272,7 @@
         frame.text.setAttribute("x", `${x + 3 / pixels}%`);
         const letters = Math.floor((wide * pixels - 6) / 7.3);
         const { name } = frame;
-        const cut = keepsEnds ? `…${name.slice(1 - letters)}` : `${name.slice(0, letters - 1)}…`;
+        const cut = keepsEnds && !name.startsWith("[") ? `…${name.slice(1 - letters)}` : `${name.slice(0, letters - 1)}…`;
         frame.text.textContent = letters < 3 ? "" : name.length <= letters ? name : cut;
       }
       svg.dataset.zoom = width;
