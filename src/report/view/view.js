@@ -86,7 +86,7 @@
   const drawLane = ({ canvas, events }) => {
     const { context, width } = prepared(canvas);
     const scale = width / (to - from);
-    const [level, ink] = dark.matches ? ["34%", "#f1f4f7"] : ["80%", "#1a1f27"];
+    const [level, ink] = dark.matches ? ["26%", "#f1f4f7"] : ["80%", "#1a1f27"];
     const last = [];
     let drawn = 0;
     for (let at = 0; at < events.length; at += 4) {
