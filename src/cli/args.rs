@@ -20,7 +20,7 @@ use super::plan::PlanArgs;
 use super::profile::log_folder::{ExtractArgs, ListArgs};
 use super::profile::mosaic::{MosaicArgs, MosaicSizeArgs};
 use super::profile::trace::TraceArgs;
-use super::profile::{CollectivesArgs, CompileArgs, FlamegraphArgs, ProfileDiffArgs, SummaryArgs};
+use super::profile::{CollectivesArgs, CompileArgs, FlamegraphArgs, ProfileDiffArgs, SummaryArgs, ViewArgs};
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
 use super::report::ReportArgs;
@@ -572,6 +572,8 @@ pub(super) struct ExportArgs {
 pub(super) enum ProfileCommand {
     /// Where the time went: modules, operations, source lines, labels, idle time (docs/analysis.md)
     Summary(SummaryArgs),
+    /// Open a profile as a page: summary, timeline, flame graphs (docs/view.md)
+    View(ViewArgs),
     /// The same time as a flame graph by source line or op_name (docs/analysis.md)
     Flamegraph(FlamegraphArgs),
     /// Seconds by event name, and mean and deviation by function id over several profiles

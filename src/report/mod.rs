@@ -11,6 +11,7 @@ mod html;
 mod scan;
 mod table;
 mod time;
+mod view;
 
 pub use bandwidth_plot::write_bandwidth_plot;
 pub use figures::{format_bytes, format_ns, format_part, format_ratio};
@@ -21,6 +22,7 @@ pub use html::{HtmlReport, write_html};
 pub use scan::write_scan;
 pub use table::write_result;
 pub use time::time_line;
+pub use view::{MAX_EVENTS, Timeline, ViewPage, write_view};
 
 use std::io::{self, Write};
 

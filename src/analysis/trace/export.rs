@@ -130,15 +130,10 @@ pub fn write_trace(captures: &[Capture], options: TraceOptions, out: &mut dyn Wr
 }
 
 fn write<S: Sink>(captures: &[Capture], options: TraceOptions, out: &mut dyn Write) -> io::Result<Traced> {
-    let zeros = zeros(captures);
-    let begins = |capture: &Capture, zero: i128| zero + i128::from(capture.space.base_ns());
-    let with_events = captures.iter().zip(&zeros).filter(|(capture, _)| capture.space.event_count() > 0);
-    let base_ns = with_events.map(|(capture, zero)| begins(capture, *zero)).min().unwrap_or(0);
+    let (base_ns, late) = alignment(captures);
     let mut export = Export { sink: S::default(), out, options, traced: Traced::default(), last_id: 0 };
     export.sink.start(u64::try_from(base_ns).ok().filter(|ns| *ns >= EPOCH_NS));
-    for (capture, zero) in captures.iter().zip(zeros) {
-        let late_ps = (begins(capture, zero) - base_ns) * 1000;
-        let late_ps = i64::try_from(late_ps).ok().filter(|ps| *ps <= MAX_PS);
+    for (capture, late_ps) in captures.iter().zip(late) {
         for plane in capture.space.planes() {
             if plane.lines().all(|line| line.event_count() == 0) {
                 continue;
@@ -159,6 +154,17 @@ fn write<S: Sink>(captures: &[Capture], options: TraceOptions, out: &mut dyn Wri
     export.sink.finish();
     export.hand_on(0)?;
     Ok(export.traced)
+}
+
+/// When the first capture with events begins, in nanoseconds of their clock, and how much later each one's
+/// [`XSpace::base_ns`](crate::profile::XSpace::base_ns) is, in picoseconds; `None` of what lies 26 days or more from it.
+pub(crate) fn alignment(captures: &[Capture]) -> (i128, Vec<Option<i64>>) {
+    let zeros = zeros(captures);
+    let begins = |(capture, zero): (&Capture, &i128)| zero + i128::from(capture.space.base_ns());
+    let with_events = captures.iter().zip(&zeros).filter(|(capture, _)| capture.space.event_count() > 0);
+    let base_ns = with_events.map(begins).min().unwrap_or(0);
+    let late = |pair| i64::try_from((begins(pair) - base_ns) * 1000).ok().filter(|ps| *ps <= MAX_PS);
+    (base_ns, captures.iter().zip(&zeros).map(late).collect())
 }
 
 /// What each capture's times count from, in nanoseconds: newer profilers subtract the time at which they were started, and

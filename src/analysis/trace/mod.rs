@@ -15,5 +15,6 @@ mod packet;
 mod perfetto;
 mod plane_names;
 
+pub(crate) use export::alignment;
 pub use export::{TraceFormat, TraceOptions, Traced, write_trace};
 pub use file::{TraceFileError, write_file};

@@ -7,9 +7,11 @@ mod flamegraph;
 mod input;
 pub(super) mod log_folder;
 pub(super) mod mosaic;
+mod serve;
 mod summary;
 mod timings;
 pub(super) mod trace;
+mod view;
 
 pub(super) use collectives::CollectivesArgs;
 pub(super) use compile::CompileArgs;
@@ -25,6 +27,7 @@ use super::fault::Fault;
 
 pub(super) use flamegraph::FlamegraphArgs;
 pub(super) use summary::SummaryArgs;
+pub(super) use view::ViewArgs;
 
 /// Runs a command of `profile`.
 pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, Fault> {
@@ -34,6 +37,7 @@ pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, F
         ProfileCommand::Collectives(args) => collectives::collectives(args, out),
         ProfileCommand::Flamegraph(args) => flamegraph::flamegraph(args, out),
         ProfileCommand::Summary(args) => summary::summary(args, out),
+        ProfileCommand::View(args) => view::view(args, out),
         ProfileCommand::Timings(args) => timings::timings(args, out),
         ProfileCommand::Trace(args) => trace::run(args, out),
         ProfileCommand::Mosaic(args) => mosaic::mosaic(args, out),

@@ -9,7 +9,7 @@ use serde::Serialize;
 ///
 /// Control characters become blanks. Marks that turn the direction of what follows are spelled out, so that a name looks like
 /// what it is.
-pub(super) struct Text<'a>(pub(super) &'a str);
+pub(in crate::report) struct Text<'a>(pub(in crate::report) &'a str);
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,7 +33,7 @@ impl fmt::Display for Text<'_> {
 
 /// JSON for the inside of a `script` element: what could end the element or begin a comment only ever stands in strings, and is
 /// written there by its number.
-pub(super) fn script_json<T: Serialize>(value: &T) -> io::Result<String> {
+pub(in crate::report) fn script_json<T: Serialize>(value: &T) -> io::Result<String> {
     let json = serde_json::to_string(value)?;
     let mut safe = String::with_capacity(json.len());
     for c in json.chars() {
@@ -49,7 +49,7 @@ pub(super) fn script_json<T: Serialize>(value: &T) -> io::Result<String> {
 }
 
 /// Bytes in base64, with padding.
-pub(super) fn base64(bytes: &[u8]) -> String {
+pub(in crate::report) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for group in bytes.chunks(3) {

@@ -7,7 +7,7 @@
 mod axis;
 mod candidates;
 mod environment;
-mod escape;
+pub(super) mod escape;
 mod operation;
 mod overview;
 mod page;

@@ -1,0 +1,210 @@
+//! One page on loopback, for a browser of this machine and for no other page in it.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::cli::exit;
+use crate::cli::fault::Fault;
+
+/// Longest head of a request.
+const MAX_HEAD: usize = 8 << 10;
+/// Time for a head to arrive, and for each piece of an answer to leave.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for a whole answer.
+const MAX_ANSWER: Duration = Duration::from_secs(60);
+/// Bytes of an answer that are handed on at a time.
+const PIECE: usize = 64 << 10;
+/// Connections at a time: a browser opens some that it does not use.
+const MAX_CONNECTIONS: usize = 16;
+
+/// A port of 127.0.0.1.
+pub(super) struct Server {
+    listener: TcpListener,
+    port: u16,
+}
+
+/// What a request gets instead of the page: status and reason.
+type Refusal = (u16, &'static str);
+
+impl Server {
+    /// Takes a port; without one, any that is free.
+    pub(super) fn bind(port: Option<u16>) -> Result<Self, Fault> {
+        let wanted = port.unwrap_or(0);
+        let fault = |error: io::Error| {
+            let next = if port.is_some() { "; choose another --port, or leave it out" } else { "" };
+            Fault::input(format!("port {wanted} of 127.0.0.1 cannot be served on: {error}{next}"))
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted)).map_err(fault)?;
+        let port = listener.local_addr().map_err(fault)?.port();
+        Ok(Self { listener, port })
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.port)
+    }
+
+    /// From here on Ctrl-C and SIGTERM end the process with [`exit::FINE`].
+    pub(super) fn end_by_signal(&self) -> Result<(), Fault> {
+        let always = Arc::new(AtomicBool::new(true));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, i32::from(exit::FINE), Arc::clone(&always))
+                .map_err(|error| Fault::device(format!("cannot watch for signals: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Serves until the process ends.
+    pub(super) fn run(self, page: Vec<u8>) {
+        let (page, open) = (Arc::new(page), Arc::new(AtomicUsize::new(0)));
+        for connection in self.listener.incoming() {
+            let Ok(connection) = connection else {
+                // out of descriptors, say; some will be free again
+                thread::sleep(Duration::from_millis(50));
+                continue;
+            };
+            if open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+                open.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let (page, of_thread, port) = (Arc::clone(&page), Arc::clone(&open), self.port);
+            let serve = move || {
+                // who does not listen to the answer need not be told
+                let _ = answer(&connection, &page, port);
+                of_thread.fetch_sub(1, Ordering::Relaxed);
+            };
+            if thread::Builder::new().spawn(serve).is_err() {
+                open.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn answer(mut connection: &TcpStream, page: &[u8], port: u16) -> io::Result<()> {
+    connection.set_write_timeout(Some(PATIENCE))?;
+    let head = read_head(connection)?;
+    let is_head_alone = head.as_ref().is_ok_and(|head| head.starts_with(b"HEAD "));
+    let asked = head.and_then(|head| is_for_page(&head, port));
+    let (status, kind, body) = match asked {
+        Ok(()) => ((200, "OK"), "text/html", page),
+        Err(refusal) => (refusal, "text/plain", refusal.1.as_bytes()),
+    };
+    let allow = if status.0 == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+    write!(
+        connection,
+        "HTTP/1.1 {} {}\r\nContent-Type: {kind}; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\nCache-Control: no-store\r\n\
+         X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n\
+         Content-Security-Policy: frame-ancestors 'none'\r\n{allow}\r\n",
+        status.0,
+        status.1,
+        body.len()
+    )?;
+    if !is_head_alone {
+        let begun = Instant::now();
+        for piece in body.chunks(PIECE) {
+            connection.write_all(piece)?;
+            if begun.elapsed() > MAX_ANSWER {
+                break;
+            }
+        }
+    }
+    connection.shutdown(Shutdown::Write)?;
+    // a connection that is closed before all is read takes its answer back
+    connection.set_read_timeout(Some(Duration::from_millis(200)))?;
+    let mut rest = [0; 4096];
+    for _ in 0..16 {
+        if connection.read(&mut rest)? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Reads up to the empty line.
+fn read_head(mut connection: &TcpStream) -> io::Result<Result<Vec<u8>, Refusal>> {
+    let begun = Instant::now();
+    let (mut head, mut part) = (Vec::new(), [0; 1024]);
+    loop {
+        let left = PATIENCE.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Ok(Err((408, "Request Timeout")));
+        }
+        connection.set_read_timeout(Some(left))?;
+        let read = match connection.read(&mut part) {
+            Ok(0) => return Ok(Err((400, "Bad Request"))),
+            Ok(read) => read,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => continue,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        head.extend_from_slice(part.get(..read).unwrap_or_default());
+        let end = memchr::memmem::find(&head, b"\r\n\r\n");
+        match end {
+            Some(end) if end <= MAX_HEAD => {
+                head.truncate(end);
+                return Ok(Ok(head));
+            }
+            None if head.len() <= MAX_HEAD => {}
+            _ => return Ok(Err((431, "Request Header Fields Too Large"))),
+        }
+    }
+}
+
+/// Whether a request is for the page. The host is looked at first: another name for this address may be of a page elsewhere that
+/// wants to read this one (DNS rebinding).
+fn is_for_page(head: &[u8], port: u16) -> Result<(), Refusal> {
+    const BAD: Refusal = (400, "Bad Request");
+    let head = std::str::from_utf8(head).map_err(|_| BAD)?;
+    let mut lines = head.split("\r\n");
+    let request: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+    let [method, target, "HTTP/1.1" | "HTTP/1.0"] = request[..] else { return Err(BAD) };
+    let mut hosts = Vec::new();
+    for line in lines {
+        let (name, value) = line.split_once(':').ok_or(BAD)?;
+        if name.eq_ignore_ascii_case("host") {
+            hosts.push(value.trim_matches([' ', '\t']));
+        }
+    }
+    let [host] = hosts[..] else { return Err(BAD) };
+    let is_ours = ["localhost", "127.0.0.1", "[::1]"].iter().any(|name| {
+        let with_port = format!("{name}:{port}");
+        // a browser leaves the port of its scheme out
+        host.eq_ignore_ascii_case(&with_port) || (port == 80 && host.eq_ignore_ascii_case(name))
+    });
+    match (is_ours, target, method) {
+        (false, ..) => Err((421, "Misdirected Request")),
+        (_, "/", "GET" | "HEAD") => Ok(()),
+        (_, "/", _) => Err((405, "Method Not Allowed")),
+        _ => Err((404, "Not Found")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_page_is_given_and_only_to_this_machines_names() {
+        let status = |head: &str| is_for_page(head.replace('\n', "\r\n").as_bytes(), 81).map_err(|(status, _)| status);
+        for host in ["localhost:81", "LOCALHOST:81", "127.0.0.1:81", "[::1]:81"] {
+            assert_eq!(status(&format!("GET / HTTP/1.1\nhost:\t{host} ")), Ok(()));
+            assert_eq!(status(&format!("HEAD / HTTP/1.0\nA: b\nHost: {host}")), Ok(()));
+        }
+        for host in
+            ["evil.example:81", "localhost", "localhost:8", "localhost.:81", "127.0.0.1.evil:81", "localhost:81:81", ""]
+        {
+            assert_eq!(status(&format!("GET / HTTP/1.1\nHost: {host}")), Err(421), "{host}");
+        }
+        assert_eq!(status("GET / HTTP/1.1"), Err(400));
+        assert_eq!(status("GET / HTTP/1.1\nHost: localhost:81\nHost: localhost:81"), Err(400));
+        assert_eq!(status("GET / HTTP/2\nHost: localhost:81"), Err(400));
+        assert_eq!(status("GET /etc HTTP/1.1\nHost: localhost:81"), Err(404));
+        assert_eq!(status("POST / HTTP/1.1\nHost: localhost:81"), Err(405));
+        assert_eq!(is_for_page(b"GET / HTTP/1.1\r\nHost: localhost", 80), Ok(()));
+    }
+}

@@ -1,0 +1,64 @@
+//! A flame graph inside a page: the frames of the SVG alone. The page's own style and script stand for the graph's.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use crate::report::format_ns;
+use crate::report::html::escape::Text;
+use crate::report::write_flame_graph;
+
+/// Writes a figure with the frames; where nothing ran, a line that says so.
+pub(super) fn write_flame(
+    out: &mut dyn Write,
+    title: &str,
+    time_ns: &BTreeMap<Vec<String>, f64>,
+    keeps_ends: bool,
+) -> io::Result<()> {
+    let total: f64 = time_ns.values().sum();
+    writeln!(
+        out,
+        "<figure class=\"graph\"><figcaption>{} <small>{}</small></figcaption>",
+        Text(title),
+        format_ns(total)
+    )?;
+    let mut svg = Vec::new();
+    if total >= 1.0 {
+        write_flame_graph(&mut svg, title, "", time_ns, keeps_ends)?;
+    }
+    let svg = String::from_utf8(svg).map_err(io::Error::other)?;
+    match frames(&svg) {
+        Some((frames, height)) => writeln!(
+            out,
+            "<svg class=\"flame{}\" width=\"100%\" height=\"{height}\" role=\"img\" aria-label=\"{}\"><g transform=\"translate(0 -{ABOVE})\">{frames}</g></svg>",
+            if keeps_ends { " ends" } else { "" },
+            Text(title)
+        )?,
+        None => writeln!(out, "<p class=\"fine\">No module was executed.</p>")?,
+    }
+    writeln!(out, "</figure>")
+}
+
+/// Units above the frames, where a graph of its own has titles, and below them.
+const ABOVE: u32 = 58;
+const BELOW: u32 = 32;
+
+/// The frames, each with its title, and the height that they need. Names are escaped in them, so that tags are the graph's own.
+fn frames(svg: &str) -> Option<(String, u32)> {
+    let (_, height) = svg.split_once(" height=\"")?;
+    let height: u32 = height.split_once('"')?.0.parse().ok()?;
+    let (_, inside) = svg.split_once("<svg id=\"frames\"")?;
+    let (_, inside) = inside.split_once('>')?;
+    let (inside, _) = inside.split_once("</svg>")?;
+    let mut frames = String::with_capacity(inside.len());
+    for c in inside.replace("<text ", "<text class=\"frame\" ").chars() {
+        match c {
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                // writing to a string does not fail
+                let _ = write!(frames, "[U+{:04X}]", u32::from(c));
+            }
+            c => frames.push(c),
+        }
+    }
+    Some((frames, height.saturating_sub(ABOVE + BELOW)))
+}

@@ -1,0 +1,14 @@
+//! A profile as one page: its summary, a timeline to zoom into, and flame graphs, with style, script and events inside.
+//!
+//! As the page of a run ([`super::write_html`]) it needs no network and nothing beside it; names enter as text, and a content
+//! security policy names the digests of the one style and the one script. The script draws the timeline from JSON in the page.
+
+mod flame;
+mod page;
+mod rows;
+mod steps;
+mod tables;
+mod timeline;
+
+pub use page::{ViewPage, write_view};
+pub use timeline::{MAX_EVENTS, Timeline};

@@ -1,0 +1,123 @@
+//! The whole page.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use crate::analysis::Summary;
+use crate::digest::Digest;
+use crate::report::html::escape::{Text, base64, script_json};
+use crate::report::{format_ns, format_part};
+
+use super::flame::write_flame;
+use super::tables::write_tables;
+use super::timeline::Timeline;
+
+const STYLE: &str = include_str!("view.css");
+const SCRIPT: &str = include_str!("view.js");
+
+/// What a page shows.
+#[derive(Debug, Clone, Copy)]
+pub struct ViewPage<'a> {
+    /// What was captured: a file's or folder's name.
+    pub subject: &'a str,
+    /// Where its time went.
+    pub summary: &'a Summary,
+    /// The events to draw.
+    pub timeline: &'a Timeline,
+    /// Nanoseconds by stack of source lines.
+    pub by_source: &'a BTreeMap<Vec<String>, f64>,
+    /// Nanoseconds by scopes of the `op_name`.
+    pub by_op_name: &'a BTreeMap<Vec<String>, f64>,
+    /// Commands that show the same in other programs: what for, and the command.
+    pub commands: &'a [(String, String)],
+}
+
+/// Writes a profile as one page. The same profile makes the same bytes.
+pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
+    let hash = |text: &str| base64(Digest::of(text.as_bytes()).as_bytes());
+    let subject = Text(page.subject);
+    write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; \
+         img-src data:; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>Profile of {subject}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <header>\n<p class=\"kind\">Profile</p>\n<h1>{subject}</h1>\n",
+        hash(STYLE),
+        hash(SCRIPT),
+    )?;
+    write_cards(out, page.summary)?;
+    writeln!(out, "</header>\n<main>\n<section>\n<h2>Timeline</h2>")?;
+    for note in page.timeline.notes() {
+        writeln!(out, "<p class=\"fine\">{}</p>", Text(&note))?;
+    }
+    writeln!(
+        out,
+        "<noscript><p class=\"fine\">The timeline is drawn by a script.</p></noscript>\n\
+         <div id=\"tools\" hidden><button type=\"button\" id=\"nearer\">Zoom in</button> <button type=\"button\" id=\"farther\">Zoom out</button> \
+         <button type=\"button\" id=\"whole\">Show all</button> <output id=\"range\"></output></div>\n\
+         <div id=\"lanes\" hidden tabindex=\"0\" role=\"application\" aria-label=\"Timeline: plus and minus zoom, arrows move, 0 shows all\"></div>\n\
+         <p class=\"fine\" id=\"help\" hidden>Drag to move. Zoom with + and − or, after a click into the timeline, with the wheel (before it with Ctrl); \
+         ← and → move, 0 shows all, a double click goes to an event, Escape gives the wheel back.</p>\n\
+         <div id=\"tip\" role=\"tooltip\" hidden></div>\n</section>\n<section>\n<h2>Flame graphs</h2>\n\
+         <p class=\"fine\">Device time, all devices together, idle time in grey. A click on a frame zooms in, one on the lowest frame shows all.</p>"
+    )?;
+    write_flame(out, "By source line", page.by_source, false)?;
+    write_flame(out, "By op_name", page.by_op_name, true)?;
+    writeln!(
+        out,
+        "</section>\n<section>\n<h2>Summary</h2>\n<p class=\"fine\">1 is the time at which operations were under way, 2 is 1 and idle time \
+         inside modules, 3 is from the first start to the last end; shares are parts of 2.</p>"
+    )?;
+    write_tables(out, page.summary)?;
+    writeln!(out, "</section>\n<section>\n<h2>In other programs</h2>")?;
+    for (what, command) in page.commands {
+        writeln!(out, "<p>{}</p>\n<pre><code>{}</code></pre>", Text(what), Text(command))?;
+    }
+    writeln!(
+        out,
+        "</section>\n</main>\n<footer><p>Written by autotune-lowered {}.</p></footer>",
+        env!("CARGO_PKG_VERSION")
+    )?;
+    writeln!(
+        out,
+        "<script type=\"application/json\" id=\"data\">{}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>",
+        script_json(&page.timeline.data)?
+    )
+}
+
+/// The few figures that a reader came for.
+fn write_cards(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    let sum = |of: fn(&crate::analysis::DeviceRuntime) -> f64| summary.devices.iter().map(of).sum::<f64>();
+    let (operations, modules, wall) = (sum(|one| one.operations_ns), sum(|one| one.modules_ns), sum(|one| one.wall_ns));
+    let (inside, between) = (sum(|one| one.idle_inside_ns), sum(|one| one.idle_between_ns));
+    let part = |of: f64, all: f64| if all > 0.0 { format_part(of / all) } else { "—".to_owned() };
+    let executions: u64 = summary.devices.iter().map(|device| device.executions).sum();
+    writeln!(out, "<dl class=\"cards\">")?;
+    let mut card = |name: &str, figure: &str, beside: &str| {
+        writeln!(
+            out,
+            "<div><dt>{name}</dt><dd><span class=\"figure\">{}</span> <span class=\"beside\">{}</span></dd></div>",
+            Text(figure),
+            Text(beside)
+        )
+    };
+    let devices = match summary.devices.len() {
+        1 => "on one device".to_owned(),
+        many => format!("on {many} devices together"),
+    };
+    card("Module executions", &format_ns(modules), &format!("{executions} that count, {devices}"))?;
+    card(
+        "Operations under way",
+        &format_ns(operations),
+        &format!("{} of the modules’ time", part(operations, modules)),
+    )?;
+    card("Idle inside modules", &format_ns(inside), &format!("{} of the modules’ time", part(inside, modules)))?;
+    card(
+        "Idle between modules",
+        &format_ns(between),
+        &format!("{} of {} from first to last", part(between, wall), format_ns(wall)),
+    )?;
+    writeln!(out, "</dl>")
+}

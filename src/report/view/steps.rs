@@ -1,0 +1,52 @@
+//! Where the steps of a capture begin, so that a timeline may begin with one of them.
+
+use std::collections::BTreeMap;
+
+use crate::profile::{Capture, executions_folded};
+
+/// The program id of what XLA's own autotuner runs.
+const AUTOTUNER: i64 = -1;
+
+/// The launches of the module that ran longest in all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Steps {
+    /// The module.
+    pub(super) module: String,
+    /// Start of each launch on the device that began it, in picoseconds; sorted.
+    pub(super) starts_ps: Vec<i64>,
+}
+
+/// One launch: of a run's id, or of one device where no id tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Launch {
+    Run(i64),
+    Single(usize, usize, Option<i64>, usize),
+}
+
+/// Finds the steps; `late_ps` is how much later each capture begins than the first.
+pub(super) fn steps(captures: &[Capture], late_ps: &[Option<i64>]) -> Steps {
+    let mut modules: BTreeMap<String, (u64, BTreeMap<Launch, i64>)> = BTreeMap::new();
+    for (number, (capture, late_ps)) in captures.iter().zip(late_ps).enumerate() {
+        let Some(late_ps) = *late_ps else { continue };
+        let time = executions_folded(&capture.space, &mut |execution| execution.operations = Vec::new());
+        for execution in time.executions.iter().filter(|one| one.program_id != Some(AUTOTUNER)) {
+            let launch = match execution.run_id {
+                Some(run) => Launch::Run(run),
+                None => Launch::Single(number, execution.plane, execution.device, execution.order),
+            };
+            let (total_ps, starts) = modules.entry(time.name(execution.module).to_owned()).or_default();
+            *total_ps = total_ps.saturating_add(execution.span_ps);
+            let start_ps = execution.start_ps.saturating_add(late_ps);
+            let first = starts.entry(launch).or_insert(start_ps);
+            *first = start_ps.min(*first);
+        }
+    }
+    // of two that ran as long the first in the alphabet
+    let longest = modules.into_iter().rev().max_by_key(|(_, (total_ps, _))| *total_ps);
+    longest.map_or_else(Steps::default, |(module, (_, starts))| {
+        let mut starts_ps: Vec<i64> = starts.into_values().collect();
+        starts_ps.sort_unstable();
+        starts_ps.dedup();
+        Steps { module, starts_ps }
+    })
+}

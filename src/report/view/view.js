@@ -1,0 +1,289 @@
+
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const byId = (id) => document.getElementById(id);
+  const [box, tip, range] = ["lanes", "tip", "range"].map(byId);
+  const ROW = 17;
+  const AXIS = 22;
+  const FONT = "11px system-ui, sans-serif";
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+
+  const UNITS = [[1e12, "s"], [1e9, "ms"], [1e6, "µs"], [1e3, "ns"], [1, "ps"]];
+  const time = (ps, digits = 3) => {
+    const size = Math.abs(ps);
+    const [unit, name] = UNITS.find(([unit]) => size >= unit) ?? UNITS[3];
+    return `${Number((ps / unit).toPrecision(digits))} ${name}`;
+  };
+
+  // what is shown, in picoseconds
+  let [from, to] = [0, data.span];
+  const LEAST = 100;
+  let waiting = 0;
+
+  const element = (name, className, text) => {
+    const made = document.createElement(name);
+    made.className = className;
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+  const axis = element("canvas", "axis");
+  axis.setAttribute("aria-hidden", "true");
+  box.append(axis);
+  let process;
+  const lanes = data.lanes.map((lane) => {
+    if (lane.process !== process) box.append(element("div", "process", lane.process));
+    process = lane.process;
+    const canvas = element("canvas", "");
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `${lane.thread}: ${lane.events.length / 4} events`);
+    canvas.style.height = `${lane.rows * ROW + 4}px`;
+    box.append(element("div", "thread", lane.thread), canvas);
+    return { ...lane, canvas };
+  });
+  const laneOf = new Map(lanes.map((lane) => [lane.canvas, lane]));
+  const hues = data.names.map((name) => {
+    let hash = 7;
+    for (const c of name.replace(/[.\d]+$/, "")) hash = (hash * 31 + c.codePointAt(0)) % 3600;
+    return hash / 10;
+  });
+
+  const prepared = (canvas) => {
+    const { width, height } = canvas.getBoundingClientRect();
+    const scale = devicePixelRatio || 1;
+    const [w, h] = [Math.round(width * scale), Math.round(height * scale)];
+    if (canvas.width !== w || canvas.height !== h) [canvas.width, canvas.height] = [w, h];
+    const context = canvas.getContext("2d");
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    context.clearRect(0, 0, width, height);
+    context.font = FONT;
+    context.textBaseline = "middle";
+    return { context, width };
+  };
+  const ticks = (width) => {
+    const rough = ((to - from) / width) * 110;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough);
+    const first = Math.ceil(from / step) * step;
+    return Array.from({ length: Math.max(0, Math.floor((to - first) / step) + 1) }, (_, n) => first + n * step);
+  };
+
+  const drawAxis = () => {
+    axis.style.height = `${AXIS}px`;
+    const { context, width } = prepared(axis);
+    const style = getComputedStyle(document.documentElement);
+    context.fillStyle = style.getPropertyValue("--soft");
+    for (const tick of ticks(width)) {
+      const x = ((tick - from) / (to - from)) * width;
+      context.fillRect(x, AXIS - 5, 1, 5);
+      // so many digits that neighbours differ
+      const digits = Math.max(3, Math.min(15, Math.ceil(Math.log10(Math.max(1, Math.abs(tick)) / (to - from))) + 3));
+      const text = tick === 0 ? "0" : time(tick, digits);
+      if (x + 3 + context.measureText(text).width < width) context.fillText(text, x + 3, 9);
+    }
+  };
+
+  const drawLane = ({ canvas, events }) => {
+    const { context, width } = prepared(canvas);
+    const scale = width / (to - from);
+    const [level, ink] = dark.matches ? ["26%", "#f1f4f7"] : ["80%", "#1a1f27"];
+    const last = [];
+    let drawn = 0;
+    for (let at = 0; at < events.length; at += 4) {
+      const [name, start, duration, row] = [events[at], events[at + 1], events[at + 2], events[at + 3]];
+      if (start > to) break;
+      if (start + duration < from) continue;
+      const left = Math.max(-2, (start - from) * scale);
+      const right = Math.min(width + 2, Math.max((start + duration - from) * scale, left + 1));
+      // what falls on a pixel that is drawn already would not be seen
+      if (right <= last[row]) continue;
+      last[row] = right;
+      drawn += 1;
+      const y = row * ROW + 2;
+      context.fillStyle = `hsl(${hues[name]} 58% ${level})`;
+      context.fillRect(left, y, Math.max(1, right - left - (right - left > 3 ? 0.75 : 0)), ROW - 2);
+      if (right - left > 30) {
+        const visible = Math.max(left, 0);
+        const letters = Math.floor((Math.min(right, width) - visible - 6) / 5.6);
+        const text = data.names[name];
+        if (letters > 2) {
+          context.save();
+          context.beginPath();
+          context.rect(visible, y, Math.min(right, width) - visible - 2, ROW);
+          context.clip();
+          context.fillStyle = ink;
+          context.fillText(text.length > letters + 2 ? `${text.slice(0, letters)}…` : text, visible + 3, y + 8);
+          context.restore();
+        }
+      }
+    }
+    canvas.dataset.drawn = drawn;
+  };
+
+  const draw = () => {
+    waiting = 0;
+    drawAxis();
+    const shown = box.getBoundingClientRect();
+    for (const lane of lanes) {
+      const { top, bottom } = lane.canvas.getBoundingClientRect();
+      if (bottom >= shown.top - 200 && top <= shown.bottom + 200) drawLane(lane);
+      // its pixels take memory, of which many lanes need much
+      else lane.canvas.width = 0;
+    }
+    range.textContent = `${time(to - from)} of ${time(data.span)}, from ${time(from)}`;
+    box.dataset.from = from;
+    box.dataset.to = to;
+  };
+  const soon = () => {
+    waiting ||= requestAnimationFrame(draw);
+  };
+  const show = (start, end) => {
+    const length = Math.min(data.span, Math.max(LEAST, end - start));
+    from = Math.min(Math.max(0, start), data.span - length);
+    to = from + length;
+    tip.hidden = true;
+    soon();
+  };
+  const zoom = (factor, part = 0.5) => {
+    const length = Math.min(data.span, Math.max(LEAST, (to - from) * factor));
+    const held = from + (to - from) * part;
+    show(held - length * part, held + length * (1 - part));
+  };
+  const move = (part) => {
+    const way = (to - from) * part;
+    show(from + way, to + way);
+  };
+  const partOf = (event) => {
+    const { left, width } = axis.getBoundingClientRect();
+    return Math.min(1, Math.max(0, (event.clientX - left) / width));
+  };
+
+  const found = (event) => {
+    const lane = laneOf.get(event.target);
+    if (!lane) return undefined;
+    const { top, width } = lane.canvas.getBoundingClientRect();
+    const row = Math.floor((event.clientY - top - 2) / ROW);
+    const near = (to - from) / width;
+    const at = from + partOf(event) * (to - from);
+    let best;
+    for (let place = 0; place < lane.events.length; place += 4) {
+      const [start, duration, ofRow] = [lane.events[place + 1], lane.events[place + 2], lane.events[place + 3]];
+      if (start > at + near) break;
+      if (ofRow !== row || start + duration < at - near) continue;
+      const away = Math.max(0, start - at, at - start - duration);
+      if (!best || away < best.away || (away === best.away && duration > best.duration)) {
+        best = { lane, name: data.names[lane.events[place]], start, duration, away };
+      }
+    }
+    return best;
+  };
+  const tell = (event) => {
+    const hit = found(event);
+    tip.hidden = !hit;
+    if (!hit) return;
+    tip.replaceChildren(
+      element("p", "", hit.name),
+      element("p", "", `${time(hit.duration, 5)}, from ${time(hit.start, 7)}`),
+      element("p", "", `${hit.lane.process}, ${hit.lane.thread}`),
+    );
+    const { width, height } = tip.getBoundingClientRect();
+    tip.style.left = `${Math.max(8, Math.min(event.clientX + 12, innerWidth - width - 8))}px`;
+    const below = event.clientY + 16;
+    tip.style.top = `${below + height > innerHeight ? event.clientY - height - 8 : below}px`;
+  };
+
+  let drag;
+  box.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || event.target.tagName !== "CANVAS") return;
+    drag = { x: event.clientX, from, to };
+    event.target.setPointerCapture(event.pointerId);
+  });
+  box.addEventListener("pointermove", (event) => {
+    if (!drag) return tell(event);
+    const way = ((event.clientX - drag.x) / axis.getBoundingClientRect().width) * (drag.to - drag.from);
+    if (Math.abs(event.clientX - drag.x) > 3) show(drag.from - way, drag.to - way);
+  });
+  for (const end of ["pointerup", "pointercancel"]) {
+    box.addEventListener(end, () => {
+      drag = undefined;
+    });
+  }
+  box.addEventListener("pointerleave", () => {
+    tip.hidden = true;
+  });
+  box.addEventListener("dblclick", (event) => {
+    const hit = found(event);
+    if (hit) show(hit.start - hit.duration * 0.1, hit.start + hit.duration * 1.1);
+  });
+  box.addEventListener(
+    "wheel",
+    (event) => {
+      // without the focus the wheel scrolls the page
+      if (!event.ctrlKey && !event.metaKey && document.activeElement !== box) return;
+      event.preventDefault();
+      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) return move(Math.sign(event.deltaX || event.deltaY) * 0.1);
+      zoom(Math.exp(Math.max(-100, Math.min(100, event.deltaY)) * 0.004), partOf(event));
+    },
+    { passive: false },
+  );
+  const keys = new Map([
+    ["+", () => zoom(0.6)],
+    ["=", () => zoom(0.6)],
+    ["-", () => zoom(1 / 0.6)],
+    ["ArrowLeft", () => move(-0.15)],
+    ["ArrowRight", () => move(0.15)],
+    ["0", () => show(0, data.span)],
+    ["Escape", () => box.blur()],
+  ]);
+  box.addEventListener("keydown", (event) => {
+    const act = event.ctrlKey || event.metaKey || event.altKey ? undefined : keys.get(event.key);
+    if (act) event.preventDefault();
+    act?.();
+  });
+  byId("nearer").addEventListener("click", () => zoom(0.5));
+  byId("farther").addEventListener("click", () => zoom(2));
+  byId("whole").addEventListener("click", () => show(0, data.span));
+  box.addEventListener("scroll", soon);
+  dark.addEventListener("change", soon);
+  if (lanes.length > 0) {
+    for (const id of ["tools", "lanes", "help"]) byId(id).hidden = false;
+    new ResizeObserver(soon).observe(box);
+    draw();
+  }
+
+  // flame graphs: frames keep their places as parts of the width
+  for (const svg of document.querySelectorAll("svg.flame")) {
+    const keepsEnds = svg.classList.contains("ends");
+    const frames = [...svg.querySelectorAll("g > g")].map((group) => {
+      const [title, rect, text] = group.children;
+      const [x, width] = ["x", "width"].map((name) => parseFloat(rect.getAttribute(name)));
+      const name = title.textContent.replace(/ \([^(]*\)$/, "");
+      return { group, rect, text, x, width, y: Number(rect.getAttribute("y")), name };
+    });
+    const lay = (left, width, focus) => {
+      const pixels = svg.getBoundingClientRect().width / 100;
+      for (const frame of frames) {
+        const holds = frame.x <= left + 1e-3 && frame.x + frame.width >= left + width - 1e-3 && (!focus || frame.y >= focus.y);
+        const inside = frame.x >= left - 1e-3 && frame.x + frame.width <= left + width + 1e-3 && (!focus || frame.y <= focus.y);
+        frame.group.toggleAttribute("data-hidden", !holds && !inside);
+        const [x, wide] = holds ? [0, 100] : [((frame.x - left) / width) * 100, (frame.width / width) * 100];
+        frame.rect.setAttribute("x", `${x}%`);
+        frame.rect.setAttribute("width", `${wide}%`);
+        frame.text.setAttribute("x", `${x + 3 / pixels}%`);
+        const letters = Math.floor((wide * pixels - 6) / 7.3);
+        const { name } = frame;
+        const cut = keepsEnds && !name.startsWith("[") ? `…${name.slice(1 - letters)}` : `${name.slice(0, letters - 1)}…`;
+        frame.text.textContent = letters < 3 ? "" : name.length <= letters ? name : cut;
+      }
+      svg.dataset.zoom = width;
+    };
+    let zoomed = [0, 100, undefined];
+    svg.addEventListener("click", (event) => {
+      const frame = frames.find(({ group }) => group === event.target.closest("g"));
+      if (!frame) return;
+      zoomed = [frame.x, Math.max(frame.width, 1e-4), frame];
+      lay(...zoomed);
+    });
+    new ResizeObserver(() => lay(...zoomed)).observe(svg);
+  }
+})();

@@ -1,0 +1,244 @@
+//! `profile view`: the page as a file and as it is served, what is refused, and which events a page holds.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "support/program.rs"]
+mod program;
+#[path = "support/xspace.rs"]
+mod xspace;
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::Duration;
+
+use autotune_lowered::profile::{Capture, XSpace};
+use autotune_lowered::report::Timeline;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use xspace::*;
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane").join(name)
+}
+
+/// A server under test; it ends with the test.
+struct Server {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    port: u16,
+}
+
+impl Server {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = program::command(folder);
+        command.args(["profile", "view"]).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let port = line.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.strip_suffix("/\n"));
+        let port = port.unwrap_or_else(|| panic!("{line:?}")).parse().unwrap();
+        Self { child, stdout, port }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let connection = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        connection
+    }
+
+    /// Sends bytes and gives head and body of the answer.
+    fn ask(&self, request: &str) -> (String, Vec<u8>) {
+        let mut connection = self.connect();
+        connection.write_all(request.replace("PORT", &self.port.to_string()).as_bytes()).unwrap();
+        read_answer(connection)
+    }
+
+    fn get(&self, line: &str, host: &str) -> (String, Vec<u8>) {
+        self.ask(&format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_answer(mut connection: TcpStream) -> (String, Vec<u8>) {
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("no head");
+    (String::from_utf8(answer[..end].to_vec()).unwrap(), answer[end + 4..].to_vec())
+}
+
+#[test]
+fn the_page_is_served_as_it_is_written_and_ctrl_c_is_a_good_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("new/page.html");
+    let capture = sample("multi8_shardmap.xplane.pb.gz");
+    let capture = capture.to_str().unwrap();
+    let file_text = file.to_str().unwrap();
+    let written = program::run(folder.path(), &["profile", "view", capture, "--no-serve", "-o", file_text]);
+    assert_eq!((written.code, written.stdout.trim_end()), (0, file_text), "{}", written.stderr);
+    let page = fs::read(&file).unwrap();
+    assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "a temporary file is left");
+
+    let mut server = Server::start(folder.path(), &[capture]);
+    for host in ["127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "LocalHost:PORT"] {
+        let (head, body) = server.get("GET /", host);
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{host}: {head}");
+        assert!(
+            head.contains("\r\nConnection: close") && head.contains(&format!("\r\nContent-Length: {}", page.len()))
+        );
+        assert!(body == page, "what is served is not what is written");
+    }
+    let (head, body) = server.get("HEAD /", "127.0.0.1:PORT");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(&format!("Content-Length: {}", page.len())));
+    assert!(body.is_empty());
+    let (head, body) = server.get("HEAD /elsewhere", "127.0.0.1:PORT");
+    assert!(head.starts_with("HTTP/1.1 404 ") && body.is_empty(), "{head}");
+    kill_process(Pid::from_child(&server.child), Signal::INT).unwrap();
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    let mut rest = String::new();
+    server.stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "", "stdout holds the address alone");
+}
+
+#[test]
+fn other_hosts_paths_methods_and_heads_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = sample("trivial.xplane.pb");
+    let server = Server::start(folder.path(), &[capture.to_str().unwrap(), "--port", "0"]);
+    let refused = |(head, body): (String, Vec<u8>), status: u16| {
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {head}");
+        assert!(!head.contains("text/html") && body.len() < 100, "{head}");
+    };
+    for host in ["evil.example:PORT", "127.0.0.1", "localhost:1", "127.0.0.1.evil.example:PORT", "localhost:PORT,evil"]
+    {
+        refused(server.get("GET /", host), 421);
+    }
+    for path in ["/etc/passwd", "/../..", "/?x", "//", "http://127.0.0.1:PORT/", "*"] {
+        refused(server.get(&format!("GET {path}"), "127.0.0.1:PORT"), 404);
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "get"] {
+        refused(server.get(&format!("{method} /"), "127.0.0.1:PORT"), 405);
+    }
+    for request in ["GET / HTTP/1.1\r\n\r\n", "\r\n\r\n", "GET /\r\n\r\n", "\u{0}\u{1}\r\n\r\n"] {
+        refused(server.ask(request), 400);
+    }
+    let twice = "GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nHost: evil.example\r\n\r\n";
+    refused(server.ask(twice), 400);
+    let head = |long: usize| format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nA: {}\r\n\r\n", "x".repeat(long));
+    refused(server.ask(&head(9000)), 431);
+    assert!(server.ask(&head(7000)).0.starts_with("HTTP/1.1 200 "));
+
+    // one that says nothing is let go, and keeps nobody waiting meanwhile
+    let silent = server.connect();
+    assert!(server.get("GET /", "127.0.0.1:PORT").0.starts_with("HTTP/1.1 200 "));
+    silent.set_nonblocking(true).unwrap();
+    let unanswered = silent.peek(&mut [0]).unwrap_err();
+    assert_eq!(unanswered.kind(), ErrorKind::WouldBlock, "the silent one was waited for");
+    silent.set_nonblocking(false).unwrap();
+    refused(read_answer(silent), 408);
+
+    // a port that is taken is an error that names it
+    let port = server.port.to_string();
+    let taken = program::run(folder.path(), &["profile", "view", capture.to_str().unwrap(), "--port", &port]);
+    assert_eq!((taken.code, taken.stdout.as_str()), (4, ""));
+    assert!(taken.fault().contains(&port) && taken.fault().contains("--port"), "{}", taken.stderr);
+}
+
+/// The events of a page, by name.
+fn data(page: &str) -> Value {
+    let json = page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
+    serde_json::from_str(json).unwrap()
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "</script><script>alert(1)</script><!--\u{202e}\u{0}\"'&";
+    let events = [(name, name, 3, 1, 0, 1000), (name, name, 3, 2, 5000, 1000)];
+    let capture = folder.path().join("<b>&.xplane.pb");
+    fs::write(&capture, space(&[host(&[&events])]).0).unwrap();
+    let written = program::run(folder.path(), &["profile", "view", capture.to_str().unwrap(), "-o", "-"]);
+    assert_eq!(written.code, 0, "{}", written.stderr);
+    let page = written.stdout;
+    // the page's own elements, and none of the capture's
+    assert_eq!((page.matches("<script").count(), page.matches("</script>").count()), (2, 2));
+    assert!(!page.contains("<!--") && !page.contains("<b>") && !page.contains('\u{202e}') && !page.contains('\u{0}'));
+    assert!(page.contains("&lt;script&gt;alert(1)") && page.contains("&lt;b&gt;&amp;.xplane.pb"));
+    let names = data(&page)["names"].clone();
+    assert_eq!(names, serde_json::json!(["</script><script>alert(1)</script><!--  \"'&"]));
+    assert!(!page.contains("http://") && page.matches("https://").count() == 1, "only the text about Perfetto");
+    // nothing is inline that the policy would have to allow
+    assert!(!page.contains(" style=") && !page.contains(" onload=") && !page.contains(" onclick="));
+}
+
+/// Steps of 1000 ns, 10 events of different lengths in each.
+fn stepped(steps: i64) -> Vec<Capture> {
+    let names: Vec<String> = (0..10).map(|number| format!("op.{number}")).collect();
+    let mut events = Vec::new();
+    for step in 0..steps {
+        for (number, name) in names.iter().enumerate() {
+            let number = number as i64;
+            events.push((name.as_str(), "jit_step", 3, step + 1, step * 1000 + number * 50, 20 + number));
+        }
+    }
+    let space = XSpace::from_bytes(space(&[host(&[&events])]).0).unwrap();
+    vec![Capture { path: "made".into(), host: String::new(), space }]
+}
+
+#[test]
+fn the_newest_steps_that_fit_are_shown_and_of_one_step_the_longest() {
+    let captures = stepped(8);
+    let all = Timeline::new(&captures, 80);
+    assert_eq!((all.drawn, all.earlier, all.shorter, all.steps.clone()), (80, 0, 0, None));
+    assert_eq!(all.notes(), ["80 events."]);
+
+    let three = Timeline::new(&captures, 39);
+    assert_eq!((three.drawn, three.earlier, three.shorter), (30, 50, 0));
+    assert_eq!(three.steps, Some(("jit_step".to_owned(), 3, 8)));
+    assert!(three.notes()[0].contains("the newest 3 of 8 steps") && three.notes()[1].contains("50 events"));
+
+    let part = Timeline::new(&captures, 4);
+    assert_eq!((part.drawn, part.earlier, part.shorter), (4, 70, 6));
+    assert_eq!(part.steps, Some(("jit_step".to_owned(), 1, 8)));
+    let notes = part.notes().join(" ");
+    assert!(notes.contains("Left out: 6 events shorter") && notes.contains("a page holds 4"), "{notes}");
+}
+
+#[test]
+fn a_page_holds_fifty_thousand_events_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    // one step: short events, then a few long ones
+    let mut events: Vec<Ran<'_>> = (0..50_500).map(|number| ("short", "jit_step", 3, 1, number * 10, 5)).collect();
+    events.extend((0..7).map(|number| ("long", "jit_step", 3, 1, 600_000 + number * 100, 90)));
+    let capture = folder.path().join("many.xplane.pb");
+    fs::write(&capture, space(&[host(&[&events])]).0).unwrap();
+    let written = program::run(folder.path(), &["profile", "view", capture.to_str().unwrap(), "-o", "-"]);
+    assert_eq!(written.code, 0, "{}", written.stderr);
+    assert!(written.stdout.contains("50000 events: the newest 1 of 1 steps"));
+    assert!(written.stdout.contains("Left out: 507 events shorter than those drawn"));
+    let data = data(&written.stdout);
+    let long = data["names"].as_array().unwrap().iter().position(|name| name == "long").unwrap() as u64;
+    let lanes = data["lanes"].as_array().unwrap();
+    let events: Vec<u64> = lanes[0]["events"].as_array().unwrap().iter().map(|value| value.as_u64().unwrap()).collect();
+    assert_eq!((lanes.len(), events.len()), (1, 200_000));
+    assert_eq!(events.chunks(4).filter(|event| event[0] == long && event[2] == 90_000).count(), 7);
+}
+
+#[test]
+fn a_capture_without_events_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("empty.xplane.pb");
+    fs::write(&capture, space(&[PlaneBuilder::new("/host:CPU")]).0).unwrap();
+    let empty = program::run(folder.path(), &["profile", "view", capture.to_str().unwrap()]);
+    assert_eq!((empty.code, empty.stdout.as_str()), (3, ""), "{}", empty.stderr);
+    assert!(empty.fault().contains("no event"));
+}
