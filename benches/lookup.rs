@@ -1,7 +1,8 @@
 //! What a look-up costs at run time: publishing a snapshot, opening it, the first config of a fresh process, hits; and the same of
 //! a plain sled database that holds nothing but call keys and configs.
 //!
-//! `cargo bench --bench lookup [-- --entries N]`; `cargo bench --bench lookup -- --write FILE --entries N` only writes a
+//! `cargo bench --bench lookup [-- --entries N]`; with `--publish` it only publishes, with `--in-order` from entries that lie in memory in the
+//! order of their keys; `cargo bench --bench lookup -- --write FILE --entries N` only writes a
 //! snapshot, and beside it `FILE.json`, the same entries as ejkernel's persistent cache, for `benches/lookup.py`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -154,9 +155,20 @@ fn main() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("a.snapshot");
-    let all = entries(count);
+    let has = |flag: &str| words.iter().any(|word| word == flag);
+    let mut all = entries(count);
+    if has("--in-order") {
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        let anew = |(key, entry): &(CacheKey, Arc<Entry>)| {
+            (key.clone(), Arc::new(serde_json::from_str(&entry.to_text()).unwrap()))
+        };
+        all = all.iter().map(anew).collect();
+    }
     println!("{count} entries, {} of a record's JSON", all[0].1.to_text().len());
     println!("publish          {}", repeated(5, || assert!(write_snapshot(&path, &all).is_ok())));
+    if has("--publish") {
+        return;
+    }
     println!("file             {:.1} MB", std::fs::metadata(&path).unwrap().len() as f64 / 1e6);
     println!("open             {}", repeated(51, || drop(Snapshot::open(&path, Mapping::WhereLocal).unwrap())));
     println!("process to first {}", repeated(51, || drop(first("--first", &path, count))));
@@ -184,7 +196,7 @@ fn main() {
     for (key, entry) in &all {
         memory.put(key, entry).unwrap();
     }
-    println!("hit, memory      {:.0} ns", each(&asked(&few, key), |key| drop(black_box(memory.get(key).unwrap()))));
+    println!("hit, memory      {:.0} ns", each(&few, |n| drop(black_box(memory.get(&all[*n as usize].0).unwrap()))));
     plain_sled(folder.path(), &all, &numbers, &few);
     let verify = repeated(3, || snapshot.verify().unwrap());
     println!("verify           {verify}");
