@@ -28,7 +28,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (ALL_TUNED, "every label is tuned, or was before"),
     (
         SOME_FAILED,
-        "some operations failed, matched nothing or were not begun in time, the rest is tuned; of `cache diff`: they differ",
+        "some operations failed, matched nothing or were not begun in time; of `cache diff`: they differ",
     ),
     (USAGE, "wrong command line"),
     (NOTHING_MATCHED, "no label, or none that matches a recorded invocation of this device"),
