@@ -14,7 +14,7 @@ use autotune_lowered::profile::XSpace;
 use program::*;
 use serde_json::Value;
 
-const SAMPLE: &str = "tests/data/xplane/compile2.xplane.pb.gz";
+const SAMPLE: &str = "tests/data/compile/compile2.xplane.pb.gz";
 
 /// `(name, thread, start, end, parent)` in nanoseconds.
 fn report(rows: &[(&str, u64, i64, i64, Option<usize>)], options: CompileOptions) -> CompileReport {
@@ -37,7 +37,7 @@ fn phases(report: &CompileReport) -> Vec<(&str, f64)> {
 fn the_sample_equals_the_oracle() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let oracle: Value =
-        serde_json::from_str(&std::fs::read_to_string(root.join("tests/data/xplane/compile2.phases.json")).unwrap())
+        serde_json::from_str(&std::fs::read_to_string(root.join("tests/data/compile/compile2.phases.json")).unwrap())
             .unwrap();
     let space = XSpace::open(&root.join(SAMPLE)).unwrap();
     let ranges = space_compile_ranges(&space);

@@ -229,7 +229,7 @@ fn captures() -> Vec<(String, Capture)> {
             Some((stem.clone(), capture(&stem, XSpace::open(&path).unwrap())))
         })
         .collect();
-    assert_eq!(found.len(), 6);
+    assert_eq!(found.len(), 5);
     found
 }
 
@@ -276,10 +276,6 @@ fn arguments_tell_the_operations_of_each_run() {
     for (stem, capture) in captures() {
         let (_, perfetto, chrome) = traced(&[capture], true);
         assert_eq!(perfetto, chrome, "{stem}");
-        // its oracle is of compilations alone
-        if stem == "compile2" {
-            continue;
-        }
         let mut sums: BTreeMap<(String, String), u64> = BTreeMap::new();
         for slice in perfetto.iter().filter(|slice| !slice.name.starts_with("end: ")) {
             if let (Some(run), Some(device), Some(operation)) =

@@ -58,7 +58,7 @@ fn every_member_of_the_json_is_documented() {
         &["candidates", "show", "flash_attention"],
         &["profile", "timings", "tests/data/xplane/trivial.xplane.pb"],
         &["profile", "collectives", "tests/data/xplane/multi8_shardmap.xplane.pb.gz"],
-        &["profile", "compile", "tests/data/xplane/compile2.xplane.pb.gz"],
+        &["profile", "compile", "tests/data/compile/compile2.xplane.pb.gz"],
         &["profile", "diff", "tests/data/xplane/trivial.xplane.pb", "tests/data/xplane/trivial.xplane.pb"],
         &["profile", "summary", "tests/data/xplane/multi8_shardmap.xplane.pb.gz"],
         &["profile", "summary", "tests/data/xplane/tf2_step.xplane.pb.gz"],
