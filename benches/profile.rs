@@ -4,7 +4,7 @@
 //! events COPIES times (326), each copy later by the capture's length and with run ids of its own. Each program runs three
 //! times in a process of its own; the table has the best wall time, from before the file is opened, the processor time of
 //! the last process, and the largest peak of memory. `PYTHON` names an interpreter with JAX, `XPROF_PYTHON` one with xprof; one
-//! that is not given is left out.
+//! that is not given is left out. `-- --make FILE [COPIES]` leaves the capture in a file and runs nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic)]
 
 use std::io::{Read, Write};
@@ -13,8 +13,9 @@ use std::process::Command;
 use std::time::Instant;
 
 use autotune_lowered::analysis::trace::{TraceFormat, TraceOptions, write_trace};
-use autotune_lowered::analysis::{HloFiles, SummaryOptions, summarize};
+use autotune_lowered::analysis::{HloFiles, StacksBy, SummaryOptions, stacks, summarize};
 use autotune_lowered::profile::{Capture, Profiler, Semantics, StatValue, XSpace, executions};
+use autotune_lowered::report::{MAX_EVENTS, Timeline, ViewPage, write_view};
 use autotune_lowered::wire::{WireCursor, WireValue};
 use rayon::prelude::*;
 
@@ -169,6 +170,23 @@ fn all_stats(space: &XSpace) -> u64 {
     of_plane.sum()
 }
 
+/// The whole page of `profile view`; gives its length.
+fn view(captures: Vec<Capture>) -> u64 {
+    let files = HloFiles::default();
+    let by = |by| stacks(&captures, &files, by, false).time_ns;
+    let page = ViewPage {
+        subject: "made",
+        summary: &summarize(&captures, &files, SummaryOptions::default()),
+        timeline: &Timeline::new(&captures, MAX_EVENTS),
+        by_source: &by(StacksBy::Source),
+        by_op_name: &by(StacksBy::OpName),
+        commands: &[],
+    };
+    let mut bytes = Vec::new();
+    write_view(&mut bytes, &page).unwrap();
+    bytes.len() as u64
+}
+
 /// What a child process does; prints seconds, peak memory in KiB, and a number to check.
 fn child(mode: &str, file: &Path) {
     let start = Instant::now();
@@ -194,10 +212,12 @@ fn child(mode: &str, file: &Path) {
         }
         "summary" => {
             let captures = [Capture { path: file.to_owned(), host: String::new(), space }];
-            let options = SummaryOptions { with_warm_up: false, labels: None };
+            let options = SummaryOptions::default();
             let summary = summarize(&captures, &HloFiles::default(), options);
             summary.operations.iter().map(|operation| operation.count).sum()
         }
+        // the check is the page's bytes
+        "view" => view(vec![Capture { path: file.to_owned(), host: String::new(), space }]),
         "trace-perfetto" | "trace-chrome" => {
             let captures = [Capture { path: file.to_owned(), host: String::new(), space }];
             let format = if mode == "trace-chrome" { TraceFormat::Chrome } else { TraceFormat::Perfetto };
@@ -244,6 +264,13 @@ fn main() {
     {
         return child(mode, Path::new(file));
     }
+    if let [flag, file, copies @ ..] = arguments.as_slice()
+        && flag == "--make"
+    {
+        let copies = copies.first().map_or(326, |word| word.parse().unwrap());
+        let (bytes, events) = generate(Path::new(file), copies);
+        return println!("{bytes} bytes, {events} events");
+    }
     let copies = arguments.first().map_or(326, |word| word.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("host.xplane.pb");
@@ -257,7 +284,8 @@ fn main() {
             println!("| {name} | {seconds:.3} | {processor} | {:.2} | {check} |", peak * 1024.0 / bytes as f64);
         }
     };
-    let modes = ["index", "totals", "everything", "summary", "trace-perfetto", "trace-chrome", "seed", "seed-regex"];
+    let modes =
+        ["index", "totals", "everything", "summary", "view", "trace-perfetto", "trace-chrome", "seed", "seed-regex"];
     for mode in modes {
         let run = || {
             let mut command = Command::new(std::env::current_exe().unwrap());

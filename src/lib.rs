@@ -18,6 +18,7 @@ pub mod label;
 pub mod mapped_file;
 mod remedy;
 pub mod stats;
+mod whole_file;
 pub mod wire;
 
 #[cfg(feature = "tuner")]

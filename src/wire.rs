@@ -1,7 +1,14 @@
-//! A bounded cursor over protobuf bytes: fields in order, nothing copied, no length believed beyond the buffer.
+//! A bounded cursor over protobuf bytes: fields in order, nothing copied, no length believed beyond the buffer; and fields
+//! written one behind the other.
 //!
 //! Wire format: <https://protobuf.dev/programming-guides/encoding/>. Groups (wire types 3 and 4) do not occur in the
 //! formats read here and are errors.
+
+#[cfg(feature = "tuner")]
+mod message;
+
+#[cfg(feature = "tuner")]
+pub(crate) use message::Message;
 
 /// Bytes that are not a protobuf message; `offset` counts from the start of the buffer that the cursor was given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -154,6 +161,44 @@ impl<'a> WireCursor<'a> {
             _ => return Err(self.error("unknown wire type")),
         };
         Ok((number, value))
+    }
+}
+
+/// Short ways for whoever knows what comes next: the events of a profile come by millions.
+#[cfg(feature = "tuner")]
+impl<'a> WireCursor<'a> {
+    /// The varint after this tag, if both come next. What does not is left to the iterator.
+    #[inline(always)]
+    pub(crate) fn varint_after(&mut self, tag: u8) -> Option<u64> {
+        let before = self.position;
+        if self.failed || self.buffer.get(before) != Some(&tag) {
+            return None;
+        }
+        self.position += 1;
+        let value = self.varint().ok();
+        if value.is_none() {
+            self.position = before;
+        }
+        value
+    }
+
+    /// The same for bytes whose length is below 16384.
+    #[inline(always)]
+    pub(crate) fn bytes_after(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let rest = self.buffer.get(self.position..).filter(|_| !self.failed)?;
+        let (head, length) = match *rest {
+            [first, length @ 0..0x80, ..] if first == tag => (2, usize::from(length)),
+            [first, low, high @ 0..0x80, ..] if first == tag => (3, usize::from(low & 0x7f) | usize::from(high) << 7),
+            _ => return None,
+        };
+        let value = rest.get(head..head + length)?;
+        self.position += head + length;
+        Some(value)
+    }
+
+    /// Steps over bytes whose fields are known.
+    pub(crate) fn step_over(&mut self, bytes: usize) {
+        self.position = self.buffer.len().min(self.position.saturating_add(bytes));
     }
 }
 

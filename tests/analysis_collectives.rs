@@ -208,8 +208,9 @@ fn the_command_prints_tables_json_and_a_plot() {
         assert!(table.stdout.contains(text), "{text}\n{}", table.stdout);
     }
     let plot = std::fs::read_to_string(plot).unwrap();
-    // a mark and its line for each of the five kinds
-    assert_eq!(plot.matches("<g fill=").count(), 5);
+    // a mark and its line for each of the five kinds, of bandwidth and of waits; a line for each device
+    assert_eq!(plot.matches("</title><path d=\"M").count(), 5 + 5);
+    assert_eq!(plot.matches("<circle").count(), 8);
     assert!(plot.contains("<title>all-gather, 16384 bytes: "), "{plot}");
     let json = run(folder.path(), &["profile", "collectives", SAMPLE, "--format", "json", "--top", "2"]).json();
     assert_eq!((json["operations"].as_array().unwrap().len(), json["devices"][0]["device"].as_i64()), (2, Some(0)));

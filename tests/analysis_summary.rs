@@ -8,7 +8,9 @@ mod xspace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use autotune_lowered::analysis::{HloFiles, IDLE_INSIDE, Summary, SummaryOptions, UNKNOWN, summarize};
+use autotune_lowered::analysis::{
+    Counting, HloFiles, IDLE_INSIDE, StacksBy, Summary, SummaryOptions, UNKNOWN, stacks, summarize,
+};
 use autotune_lowered::hlo::UserLabels;
 use autotune_lowered::label::Evidence;
 use autotune_lowered::profile::{Capture, XSpace};
@@ -230,11 +232,42 @@ fn warm_up_autotuner_and_overlapping_threads_by_hand() {
     close(label.share, dot.share);
     assert!(summary.notes.is_empty(), "{:?}", summary.notes);
 
-    let all = summarize(&captures, &files, SummaryOptions { with_warm_up: true, labels: None });
+    let all = summarize(&captures, &files, SummaryOptions { counting: true.into(), labels: None });
     assert_eq!((all.modules[0].executions, all.left_out.warm_up.executions), (3, 0));
     let user = UserLabels::new(r"jit\((?P<op>f)\)/add").unwrap();
-    let labelled = summarize(&captures, &files, SummaryOptions { with_warm_up: false, labels: Some(&user) });
+    let labelled = summarize(&captures, &files, SummaryOptions { counting: false.into(), labels: Some(&user) });
     assert_eq!(labelled.labels[1].label.op_id, "f");
+}
+
+/// Three modules of 10, 20 and 970: those that together make no more than 3 % go, the shortest first.
+#[test]
+fn minor_modules_are_left_out_where_that_is_asked_for() {
+    let events: Vec<_> = [("jit_a", 10), ("jit_b", 20), ("jit_c", 970)]
+        .iter()
+        .zip(0..)
+        .flat_map(|(&(module, length), number)| {
+            [("op", module, number, 1, number * 5000, length), ("op", module, number, 2, number * 5000 + 2000, length)]
+        })
+        .collect();
+    let captures = synthetic(&[host(&[&events])]);
+    let of = |minor: f64| {
+        let counting = Counting { with_warm_up: false, minor };
+        let files = HloFiles::default();
+        let found = summarize(&captures, &files, SummaryOptions { counting, labels: None });
+        let drawn = stacks(&captures, &files, StacksBy::Source, counting).time_ns;
+        let device = &found.devices[0];
+        let active = drawn[&vec!["[active]".to_owned(), "[unknown]".to_owned()]];
+        assert_eq!(
+            (active, drawn[&vec!["[idle between module executions]".to_owned()]]),
+            (device.operations_ns, device.idle_between_ns)
+        );
+        let left_out = (found.left_out.minor.executions, found.left_out.minor.span_ns);
+        (found.modules.len(), found.operations.len(), device.modules_ns, device.wall_ns, left_out)
+    };
+    // second executions at 2000, 7000 and 12000; the first ones of `b` and `c` at 5000 and 10000 are no idle time
+    assert_eq!(of(0.0), (3, 3, 1000.0, 10970.0 - 20.0 - 970.0, (0, 0.0)));
+    assert_eq!(of(0.0299), (2, 2, 990.0, 5970.0 - 970.0, (1, 10.0)));
+    assert_eq!(of(0.03), (1, 1, 970.0, 970.0, (2, 30.0)));
 }
 
 /// Fusions without a name take the label of most of what they fuse, and what stands in a body that of its loop.

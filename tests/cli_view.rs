@@ -7,6 +7,7 @@ mod program;
 #[path = "support/xspace.rs"]
 mod xspace;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -14,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
+use autotune_lowered::analysis::{HloFiles, SummaryOptions, summarize};
 use autotune_lowered::profile::{Capture, XSpace};
-use autotune_lowered::report::Timeline;
+use autotune_lowered::report::{Timeline, ViewPage, write_view};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use xspace::*;
@@ -211,6 +213,73 @@ fn the_newest_steps_that_fit_are_shown_and_of_one_step_the_longest() {
     assert_eq!(part.steps, Some(("jit_step".to_owned(), 1, 8)));
     let notes = part.notes().join(" ");
     assert!(notes.contains("Left out: 6 events shorter") && notes.contains("a page holds 4"), "{notes}");
+}
+
+/// The lanes of a page with at most so many events: thread, events, and how many shorter ones it lacks.
+fn lanes(captures: &[Capture], most: usize) -> (Timeline, Vec<(String, usize, u64)>) {
+    let timeline = Timeline::new(captures, most);
+    let files = HloFiles::default();
+    let nothing = BTreeMap::new();
+    let page = ViewPage {
+        subject: "made",
+        summary: &summarize(captures, &files, SummaryOptions::default()),
+        timeline: &timeline,
+        by_source: &nothing,
+        by_op_name: &nothing,
+        commands: &[],
+    };
+    let mut bytes = Vec::new();
+    write_view(&mut bytes, &page).unwrap();
+    let lane = |lane: &Value| {
+        let events = lane["events"].as_array().unwrap().len() / 4;
+        (lane["thread"].as_str().unwrap().to_owned(), events, lane["shorter"].as_u64().unwrap())
+    };
+    let lanes = data(std::str::from_utf8(&bytes).unwrap())["lanes"].as_array().unwrap().iter().map(lane).collect();
+    (timeline, lanes)
+}
+
+fn captured(plane: &PlaneBuilder) -> Vec<Capture> {
+    let space = XSpace::from_bytes(space(std::slice::from_ref(plane)).0).unwrap();
+    vec![Capture { path: "made".into(), host: String::new(), space }]
+}
+
+#[test]
+fn a_lane_of_short_events_keeps_its_share_beside_long_ones() {
+    let mut plane = PlaneBuilder::new("/host:CPU");
+    let mut line = |name: &str, count: i64, length: i64| {
+        let events: Vec<Message> =
+            (0..count).map(|at| plane.event((name, ""), at * 10_000, length + at, &[])).collect();
+        plane.line(name, 0, &events);
+    };
+    // any event of the first is longer than any of the second
+    line("long", 500, 5000);
+    line("short", 400, 10);
+    line("few", 10, 1);
+    let captures = captured(&plane);
+    let (timeline, found) = lanes(&captures, 110);
+    // ten of the third leave a hundred for two
+    let expected = [("long", 50, 450), ("short", 50, 350), ("few", 10, 0)];
+    assert_eq!(found, expected.map(|(name, events, shorter)| (name.to_owned(), events, shorter)));
+    assert_eq!((timeline.drawn, timeline.shorter, timeline.earlier), (110, 800, 0));
+    assert!(timeline.notes()[1].contains("800 events shorter") && timeline.notes()[1].contains("of each lane"));
+    let (all, _) = lanes(&captures, 910);
+    assert_eq!((all.drawn, all.shorter), (910, 0));
+}
+
+#[test]
+fn of_too_many_lanes_those_with_the_most_time_are_shown() {
+    let mut plane = PlaneBuilder::new("/host:CPU");
+    for number in 0..320_i64 {
+        // the first twenty are the shortest, the others are in no order
+        let length = if number < 20 { 1 + number } else { 1000 + (number * 7919) % 320 };
+        let event = plane.event(("op", ""), 0, length, &[]);
+        plane.line(&format!("thread {number}"), 0, &[event]);
+    }
+    let (timeline, found) = lanes(&captured(&plane), 50_000);
+    let expected: Vec<String> = (20..320).map(|number| format!("thread {number}")).collect();
+    assert_eq!(found.iter().map(|lane| lane.0.clone()).collect::<Vec<_>>(), expected);
+    assert_eq!((timeline.drawn, timeline.crowded), (300, 20));
+    assert!(timeline.notes()[1].contains("20 events for which no row or lane is left"), "{:?}", timeline.notes());
 }
 
 #[test]

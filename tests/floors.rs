@@ -17,6 +17,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("wire", 0),
     ("mapped_file", 0),
     ("remedy", 0),
+    ("whole_file", 0),
     ("hlo", 1),
     ("nsys", 1),
     ("profile", 1),

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use autotune_lowered::analysis::mosaic::{Clock, Dump, Extent, Scope, draw, read_names, read_npy};
 use autotune_lowered::cache::{
     ConfigStore, EjkernelFields, SeedStore, Snapshot, import_ejkernel, import_json, import_tokamax,
 };
@@ -50,7 +51,7 @@ fn every_target_has_a_small_corpus() {
         .filter(|path| path.is_dir())
         .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
         .collect();
-    assert!(targets.len() >= 12 && targets == corpora, "{targets:?} {corpora:?}");
+    assert!(targets.len() >= 15 && targets == corpora, "{targets:?} {corpora:?}");
     let documents = ["docs/fuzzing.md", "fuzz/corpus/README.md"]
         .map(|name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap());
     for target in targets {
@@ -71,6 +72,33 @@ fn modules_programs_and_profiles_are_read() {
     let timed =
         |bytes: &[u8]| XSpace::from_bytes(bytes.to_vec()).is_ok_and(|space| !executions(&space).executions.is_empty());
     assert!(taken("profile", timed) >= 2);
+    assert!(taken("trace", |bytes| bytes.split_first().is_some_and(|(_, space)| timed(space))) >= 3);
+}
+
+#[test]
+fn dumps_and_captures_of_other_tools_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let drawn = |bytes: &[u8]| {
+        let Some((&[x, y, threads, warps, scope, _, names], rest)) = bytes.split_first_chunk() else { return false };
+        let Some((names, dump)) = rest.split_at_checked(usize::from(names)) else { return false };
+        let [names_at, dump_at] = ["names.json", "dump.npy"].map(|name| folder.path().join(name));
+        fs::write(&names_at, names).unwrap();
+        fs::write(&dump_at, dump).unwrap();
+        let (Ok(names), Ok(words)) = (read_names(&names_at), read_npy(&dump_at)) else { return false };
+        let scope = if scope & 1 == 0 { Scope::Warpgroup } else { Scope::Warp };
+        let (grid, block) = (Extent([x.into(), y.into(), 1]), Extent([u32::from(threads) * 32, warps.into(), 1]));
+        let Ok(dump) = Dump::new(&words, grid, block, scope) else { return false };
+        draw(&dump, &names, Clock::Unknown, &mut std::io::sink()).unwrap().events > 0
+    };
+    assert!(taken("mosaic", drawn) >= 3);
+    // each kind of file begins as it should; `tests/nsys.rs` reads the same files
+    for (kind, magic) in
+        [(0, &b"PK"[..]), (1, b"PAR1"), (2, b"PAR1"), (3, b"Start (ns)"), (4, b"\xfd7zXZ"), (5, b"PAR1")]
+    {
+        let begins =
+            |bytes: &[u8]| bytes.split_first().is_some_and(|(first, rest)| *first == kind && rest.starts_with(magic));
+        assert!(taken("nsys", begins) >= 1, "nothing of kind {kind}");
+    }
 }
 
 #[test]

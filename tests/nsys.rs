@@ -10,10 +10,12 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use autotune_lowered::analysis::HloFiles;
 use autotune_lowered::analysis::collectives::{Clocks, Collectives, collective_metrics, nsys_collectives};
 use autotune_lowered::analysis::compile::{CompileOptions, CompileReport, compile_report, nsys_compile_ranges};
+use autotune_lowered::analysis::{HloFiles, SummaryOptions, nsys_captures, summarize};
 use autotune_lowered::nsys::{NsysCapture, NsysErrorKind};
+use parquet::data_type::Int64Type;
+use parquet::file::writer::SerializedFileWriter;
 use program::*;
 use serde_json::Value;
 
@@ -223,6 +225,41 @@ fn damage_is_an_error_and_nothing_is_written() {
 }
 
 #[test]
+fn a_page_that_claims_two_gigabytes_gets_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("nvtx_gpu_proj_trace/trace.parquet");
+    fs::create_dir(trace.parent().unwrap()).unwrap();
+    let whole = fs::read(data().join("synthetic_old/nvtx_gpu_proj_trace/trace.parquet")).unwrap();
+    // the first page's header: its kind, then how large it is without compression
+    assert_eq!((&whole[..5], whole[6]), (&b"PAR1\x15"[..], 0x15));
+    let size = whole[7..].iter().position(|byte| *byte < 0x80).unwrap() + 8;
+    let claims = [&whole[..7], &[0xfe, 0xff, 0xff, 0xff, 0x0f], &whole[size..]].concat();
+    fs::write(&trace, claims).unwrap();
+    let error = NsysCapture::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("larger than its data can become"), "{error}");
+}
+
+#[test]
+fn a_few_bytes_do_not_become_millions_of_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("nvtx_gpu_proj_trace/trace.parquet");
+    fs::create_dir(trace.parent().unwrap()).unwrap();
+    let schema = "message schema { required int64 RangeId; }".to_owned();
+    let schema = std::sync::Arc::new(parquet::schema::parser::parse_message_type(&schema).unwrap());
+    let file = fs::File::create(&trace).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, Default::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int64Type>().write_batch(&vec![7; 1_000_000], None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    assert!(fs::metadata(&trace).unwrap().len() < 20_000);
+    let error = NsysCapture::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("do not hold 1000000 ranges"), "{error}");
+}
+
+#[test]
 fn flipped_bytes_never_end_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let old = data().join("synthetic_old");
@@ -235,7 +272,17 @@ fn flipped_bytes_never_end_the_program() {
         bytes[at] ^= 0x55;
         fs::write(&trace, &bytes).unwrap();
         seen += 1;
-        refused += u32::from(NsysCapture::open(folder.path()).is_err());
+        match NsysCapture::open(folder.path()) {
+            Ok(captures) => {
+                let made = nsys_captures(captures, &HloFiles::default()).unwrap();
+                let of = summarize(&made, &HloFiles::default(), SummaryOptions::default());
+                // damage may change a time or a name, but makes no time
+                for device in &of.devices {
+                    assert!(device.operations_ns <= device.modules_ns && device.idle_between_ns <= device.wall_ns);
+                }
+            }
+            Err(_) => refused += 1,
+        }
     }
     // pages have no checksum: a flip in a value is another value
     assert!(refused > 20 && refused < seen, "{refused} of {seen}");

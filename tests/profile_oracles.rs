@@ -26,6 +26,19 @@ fn captures() -> Vec<(PathBuf, XSpace, Value)> {
 }
 
 #[test]
+fn what_is_read_twice_is_what_was_held() {
+    for (path, mut space, _) in captures() {
+        let held = executions(&space);
+        // none, and those of some chunks
+        for events in [0, 3000] {
+            space.hold_events(events);
+            let read = executions(&space);
+            assert_eq!((read.executions, read.findings), (held.executions.clone(), vec![]), "{}", path.display());
+        }
+    }
+}
+
+#[test]
 fn spans_busy_times_and_operation_sums_are_the_oracles() {
     for (path, space, oracle) in captures() {
         let time = executions(&space);

@@ -131,3 +131,16 @@ fn devices_stand_apart_and_standard_input_is_read() {
     assert_eq!(devices[1]["seconds"], serde_json::json!([5.000001e-6]));
     assert_eq!(document["sample_counts"]["jit_f(1-None)"], 2);
 }
+
+#[test]
+fn a_capture_of_another_kind_is_sent_on() {
+    let output = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["profile", "timings", "tests/data/nsys/synthetic.zip"])
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(4), 0));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("a capture of nsys-jax") && said.contains("`profile summary` does"), "{said}");
+}

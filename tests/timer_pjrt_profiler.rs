@@ -12,6 +12,7 @@ use std::process::Command;
 
 use autotune_lowered::cli::exit;
 use autotune_lowered::digest::Digest;
+use autotune_lowered::profile::captures;
 use autotune_lowered::registry::{Direction, Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
 use autotune_lowered::timer::{
@@ -200,6 +201,29 @@ fn the_main_job_decides_on_simulated_device_time() {
     // what decides can be chosen, but is not mixed: another job's samples are of no use here
     let busy = simulated.tune("good", &["--metric", "busy"], &[]).json();
     assert_eq!((&busy["source"], &busy["metric"]), (&json!("device-profile"), &json!("busy")));
+}
+
+/// Such profiles count from 1970 themselves; those of another year than this get no phases.
+#[test]
+fn a_kept_profile_holds_the_phases_before_it() {
+    let Some(simulated) = Simulated::new() else { return };
+    for mode in ["now", "good"] {
+        let logs = simulated.folder.path().join(format!("logs-{mode}"));
+        let folder = logs.display().to_string();
+        let run = simulated.tune(mode, &["--keep-profiles", &folder, "--profile-every", "1"], &[]);
+        let [capture] = &captures(&logs).unwrap()[..] else { panic!("{}", run.stderr) };
+        let plane = capture.space.planes().find(|plane| plane.name() == "/host:autotune-lowered");
+        assert_eq!(plane.is_some(), mode == "now", "{}", run.stderr);
+        assert_eq!(run.stderr.contains("hold no phases of the run"), mode == "good", "{}", run.stderr);
+        let Some(plane) = plane else { continue };
+        let line = |name: &str| plane.lines().find(|line| line.name() == name).unwrap();
+        let (tuner, own) = (line("tuner"), line("this profile's executions"));
+        // the plugin's first launch is a millisecond after its line's time
+        let device = capture.space.planes().find(|plane| plane.name() == "/device:GPU:0").unwrap();
+        assert_eq!(own.timestamp_ns(), device.lines().next().unwrap().timestamp_ns());
+        assert_eq!(own.events().next().unwrap().unwrap().offset_ps, 1_000_000_000);
+        assert!(tuner.timestamp_ns() < own.timestamp_ns() && tuner.event_count() > 6, "inputs come first");
+    }
 }
 
 #[test]

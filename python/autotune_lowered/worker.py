@@ -212,6 +212,8 @@ class Worker:
         # inputs on the devices, by their place and where they are
         self.placed = {}
         self.loaded = {}
+        # what annotations in a profile say of a candidate
+        self.configs = {}
         self.job = {}
         # what pushes out of the caches what a run left there, where they are to be cold
         self.flush = None
@@ -253,7 +255,7 @@ class Worker:
         import numpy as np
 
         self.forget_ahead()
-        self.loaded, self.placed = {}, {}
+        self.loaded, self.placed, self.configs = {}, {}, {}
         self.inputs = []
         self.job = params
         state = params.get("cache_state", "warm")
@@ -273,6 +275,7 @@ class Worker:
         # another thread's failure is raised here, as this one's would be
         compiled = future.result() if asked == params else self.compiled(params)
         self.loaded[params["candidate"]], answer = compiled
+        self.configs[params["candidate"]] = params.get("config")
         return answer
 
     def compiled(self, params):
@@ -421,7 +424,7 @@ class Worker:
                 for launch in params["launches"]:
                     # who looks at the profile sees which candidate ran when
                     name = "autotune-lowered candidate %d" % launch["candidate"]
-                    with jax.profiler.TraceAnnotation(name, runs=launch["runs"]):
+                    with jax.profiler.TraceAnnotation(name, runs=launch["runs"], **self.marks(launch["candidate"])):
                         for _ in range(launch["runs"]):
                             self.run(launch["candidate"], self.flush)
             found = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
@@ -432,6 +435,12 @@ class Worker:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return {"profile": path, "module_name": MODULE_NAME.replace("%d", "{candidate}"), "devices": devices}
+
+    def marks(self, candidate):
+        """What an annotation says of a candidate; the profiler ends what it is told at a `#`, which JSON can say otherwise."""
+        config = json.dumps(self.configs.get(candidate), separators=(",", ":")).replace("#", "\\u0023")
+        operation = "%s:%s" % (self.job.get("op_id"), self.job.get("call_key"))
+        return {"operation": operation.replace("#", ""), "config": config}
 
     def outputs(self, params):
         import numpy as np

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 
-use crate::profile::{Capture, executions};
+use crate::profile::{Capture, Told, executions};
 use crate::stats::{Moments, holm, welch};
 
 use super::runtime::Counted;
@@ -172,6 +172,7 @@ fn samples(captures: &[Capture], with_warm_up: bool, notes: &mut Vec<String>) ->
     for capture in captures {
         let time = executions(&capture.space);
         let counted = Counted::new(&time, with_warm_up);
+        notes.extend(capture.space.told().into_iter().flat_map(Told::findings).map(ToString::to_string));
         if counted.only_first {
             let path = capture.path.display();
             notes.push(format!("`{path}`: only first executions are there, and they count"));

@@ -6,6 +6,7 @@ use crate::hlo::{Frame, HloInstruction, HloModule};
 use crate::profile::{Capture, Finding};
 
 use super::attribution::inner;
+use super::minor::{Counting, Minor};
 use super::programs::{HloFiles, Programs};
 use super::runtime::{Counted, device_runtimes};
 use super::summary::{Modules, add};
@@ -43,11 +44,15 @@ const UNKNOWN_FRAME: &str = "[unknown]";
 ///
 /// An operation may come from several lines. Its time is split equally over the distinct stacks of its instruction and of those
 /// that this one fuses (nsys-jax: `analysis`); where none of them has a stack, over their distinct `op_name`s.
-pub fn stacks(captures: &[Capture], files: &HloFiles, by: StacksBy, with_warm_up: bool) -> Stacks {
+pub fn stacks(captures: &[Capture], files: &HloFiles, by: StacksBy, counting: impl Into<Counting>) -> Stacks {
+    let counting = counting.into();
+    let minor = Minor::of(captures, counting);
     let mut stacks = Stacks { notes: files.notes().to_vec(), ..Stacks::default() };
     for capture in captures {
-        let totals = Totals::read(&capture.space, with_warm_up);
-        let counted = Counted::new(&totals.time, with_warm_up);
+        let mut totals = Totals::read(&capture.space, counting.with_warm_up);
+        totals.leave_out(&minor);
+        let mut counted = Counted::new(&totals.time, counting.with_warm_up);
+        counted.leave_out(&totals.time, &minor);
         let programs = Programs::new(&capture.space, files);
         let mut modules = Modules::new();
         add(&mut modules, 0, &totals, &counted);

@@ -1,5 +1,6 @@
 //! What a host did beside running programs: transfers and compilations, by the names of its trace events.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
@@ -59,6 +60,9 @@ fn kind(name: &str) -> Option<Kind> {
     TRANSFERS.iter().any(|part| name.contains(part)).then_some(Kind::Transfer)
 }
 
+/// Chunks whose events are held at once.
+const CHUNKS_AT_ONCE: usize = 64;
+
 /// The transfers and the compilations of a capture, the longest first; `window` is when its programs ran.
 pub(super) fn host_work(space: &XSpace, host: &str, window: Option<Interval>) -> [Vec<HostWork>; 2] {
     let mut totals: [BTreeMap<String, HostWork>; 2] = Default::default();
@@ -74,27 +78,13 @@ pub(super) fn host_work(space: &XSpace, host: &str, window: Option<Interval>) ->
             continue;
         }
         for line in plane.lines() {
-            let chunks: Vec<EventChunk<'_>> = line.chunks().collect();
-            let found: Vec<(i64, Interval)> =
-                chunks.par_iter().flat_map_iter(|chunk| times(&line, chunk, &wanted)).collect();
-            for (place, kind) in [Kind::Transfer, Kind::Compilation].into_iter().enumerate() {
-                let of_kind = found.iter().filter(|(id, _)| wanted.get(id).is_some_and(|(one, _)| *one == kind));
-                let of_kind: Vec<(i64, Interval)> = of_kind.copied().collect();
-                for (id, time) in outermost(of_kind) {
-                    let Some((_, name)) = wanted.get(&id) else { continue };
-                    let Some(totals) = totals.get_mut(place) else { continue };
-                    let work = totals.entry(name.clone()).or_insert_with(|| HostWork {
-                        host: host.to_owned(),
-                        name: name.clone(),
-                        count: 0,
-                        time_ns: 0.0,
-                        during_execution: 0,
-                    });
-                    work.count += 1;
-                    work.time_ns += ns(time.length_ps());
-                    let is_within = |window: Interval| (window.start_ps..window.end_ps).contains(&time.start_ps);
-                    work.during_execution += u64::from(window.is_some_and(is_within));
-                }
+            let before = totals.clone();
+            let mut work = Work { host, window, wanted: &wanted, totals: &mut totals, last: [None; 2] };
+            // where a later event began earlier, all of the line's are sorted
+            if !work.add_line(&line) {
+                totals = before;
+                let mut work = Work { host, window, wanted: &wanted, totals: &mut totals, last: [None; 2] };
+                work.add_sorted(&line);
             }
         }
     }
@@ -105,27 +95,78 @@ pub(super) fn host_work(space: &XSpace, host: &str, window: Option<Interval>) ->
     })
 }
 
+/// Totals of a line's events, one inside another counted once and of two that overlap the later one's rest.
+struct Work<'t> {
+    host: &'t str,
+    window: Option<Interval>,
+    wanted: &'t BTreeMap<i64, (Kind, String)>,
+    totals: &'t mut [BTreeMap<String, HostWork>; 2],
+    /// Of each kind: where the last one stood in the order, and how far they cover the line.
+    last: [Option<(Order, i64)>; 2],
+}
+
+impl Work<'_> {
+    /// Adds a line's events as they come; whether they came by start, the longest first.
+    fn add_line(&mut self, line: &Line<'_>) -> bool {
+        let chunks: Vec<EventChunk<'_>> = line.chunks().collect();
+        chunks.chunks(CHUNKS_AT_ONCE).all(|chunks| {
+            let found: Vec<Vec<(i64, Interval)>> =
+                chunks.par_iter().map(|chunk| times(line, chunk, self.wanted)).collect();
+            found.into_iter().flatten().all(|(id, time)| self.add(id, time))
+        })
+    }
+
+    fn add_sorted(&mut self, line: &Line<'_>) {
+        let chunks: Vec<EventChunk<'_>> = line.chunks().collect();
+        let mut found: Vec<(i64, Interval)> =
+            chunks.par_iter().flat_map_iter(|chunk| times(line, chunk, self.wanted)).collect();
+        found.sort_by_key(|(_, time)| order(time));
+        found.into_iter().for_each(|(id, time)| _ = self.add(id, time));
+    }
+
+    fn add(&mut self, id: i64, time: Interval) -> bool {
+        let Some((kind, name)) = self.wanted.get(&id) else { return true };
+        let place = *kind as usize;
+        let (Some(last), Some(totals)) = (self.last.get_mut(place), self.totals.get_mut(place)) else { return true };
+        let (before, covered) = last.unwrap_or((order(&time), i64::MIN));
+        *last = Some((order(&time), covered.max(time.end_ps)));
+        if order(&time) < before {
+            return false;
+        }
+        if time.end_ps <= covered && time.start_ps < covered {
+            return true;
+        }
+        let time = Interval { start_ps: time.start_ps.max(covered), ..time };
+        if !totals.contains_key(name) {
+            let (host, name) = (self.host.to_owned(), name.clone());
+            let work = HostWork { host, name: name.clone(), count: 0, time_ns: 0.0, during_execution: 0 };
+            totals.insert(name, work);
+        }
+        if let Some(work) = totals.get_mut(name) {
+            work.count += 1;
+            work.time_ns += ns(time.length_ps());
+            let is_within = |window: Interval| (window.start_ps..window.end_ps).contains(&time.start_ps);
+            work.during_execution += u64::from(self.window.is_some_and(is_within));
+        }
+        true
+    }
+}
+
+/// By start, the longest first.
+type Order = (i64, Reverse<i64>);
+
+fn order(time: &Interval) -> Order {
+    (time.start_ps, Reverse(time.end_ps))
+}
+
 fn times<'a>(line: &Line<'a>, chunk: &EventChunk<'a>, wanted: &BTreeMap<i64, (Kind, String)>) -> Vec<(i64, Interval)> {
-    let events = chunk.events().filter_map(Result::ok).filter(|event| wanted.contains_key(&event.metadata_id));
+    let events = chunk.events_of(|id| wanted.contains_key(&id)).filter_map(Result::ok);
     let times = events.filter_map(|event| {
         let start_ps = line.start_ps(&event)?;
         let end_ps = start_ps.checked_add(event.duration_ps).filter(|end| *end >= start_ps)?;
         Some((event.metadata_id, Interval { start_ps, end_ps }))
     });
     times.collect()
-}
-
-/// Those that no other one of the list has in it; of two that overlap the later one's rest.
-fn outermost(mut events: Vec<(i64, Interval)>) -> Vec<(i64, Interval)> {
-    events.sort_by_key(|(_, time)| (time.start_ps, std::cmp::Reverse(time.end_ps)));
-    let mut covered = i64::MIN;
-    events.retain_mut(|(_, time)| {
-        let is_inside = time.end_ps <= covered && time.start_ps < covered;
-        time.start_ps = time.start_ps.max(covered);
-        covered = covered.max(time.end_ps);
-        !is_inside
-    });
-    events
 }
 
 /// When programs ran: from the first start to the last end.

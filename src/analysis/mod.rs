@@ -1,4 +1,4 @@
-//! Where the time goes: the only room in which [`crate::hlo`] and [`crate::profile`] meet.
+//! Where the time goes: the only room in which [`crate::hlo`] and [`crate::profile`] meet, and captures of nsys-jax become profiles.
 //!
 //! [`Programs`] finds the HLO of what a capture ran, from the capture itself and from [`HloFiles`]; [`Attribution`] says
 //! what an operation is by it. [`Counted`] leaves out executions that are no measurement. [`summarize`] adds up.
@@ -9,7 +9,10 @@ pub mod compile;
 mod diff;
 mod flame;
 mod host_work;
+mod minor;
 pub mod mosaic;
+#[cfg(feature = "nsys")]
+mod nsys;
 mod programs;
 mod runtime;
 mod summary;
@@ -20,6 +23,9 @@ pub use attribution::{Attribution, inner, is_communication};
 pub use diff::{DiffRow, ProfileDiff, Sample as DiffSample, Verdict, profile_diff};
 pub use flame::{ACTIVE, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, Stacks, StacksBy, stacks};
 pub use host_work::HostWork;
+pub use minor::Counting;
+#[cfg(feature = "nsys")]
+pub use nsys::nsys_captures;
 pub use programs::{HloFileError, HloFiles, Programs};
 pub use runtime::{Counted, DeviceRuntime, LeftOut};
 pub use summary::{

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use crate::hlo::{HloModule, ModuleForm, ScanError, read_plain, read_program};
 use crate::profile::{Plane, StatValue, XSpace, module_name};
+use crate::remedy::remedy;
 
 /// Most bytes of one file, and of all files of one folder.
 const MAX_BYTES: u64 = 4 << 30;
@@ -27,7 +28,7 @@ pub struct HloFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum HloFileError {
     /// It cannot be read.
-    #[error("`{place}`: cannot be read: {source}")]
+    #[error("`{place}`: cannot be read: {source}{next}", next = remedy(source))]
     Unreadable {
         /// The file or folder.
         place: String,

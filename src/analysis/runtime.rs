@@ -7,6 +7,8 @@ use serde::Serialize;
 use crate::profile::interval::{Interval, merge};
 use crate::profile::{DeviceTime, Execution, Layout, NameId, XSpace};
 
+use super::minor::Minor;
+
 /// The program id of what XLA's own autotuner runs.
 pub(super) const AUTOTUNER: i64 = -1;
 
@@ -19,6 +21,8 @@ pub struct Counted<'t> {
     pub warm_up: LeftOut,
     /// What XLA's autotuner ran.
     pub autotuner: LeftOut,
+    /// Executions of modules that hardly count.
+    pub minor: LeftOut,
     /// Whether first executions count because nothing else ran.
     pub only_first: bool,
 }
@@ -45,8 +49,8 @@ impl LeftOut {
 }
 
 impl<'t> Counted<'t> {
-    /// Leaves the first execution of each program on each device out, since it may load code and fill caches, and what XLA's
-    /// autotuner ran. Where only first executions are there, they count.
+    /// Leaves the first execution of each program on each device out, since it may load code and fill caches
+    /// ([`DeviceTime::slow_first`]), and what XLA's autotuner ran. Where only such executions are there, they count.
     pub fn new(time: &'t DeviceTime, with_warm_up: bool) -> Self {
         let (mut warm_up, mut autotuner) = (LeftOut::default(), LeftOut::default());
         let mut seen: HashSet<(usize, Option<i64>, NameId, Option<i64>)> = HashSet::new();
@@ -55,7 +59,8 @@ impl<'t> Counted<'t> {
             let key = (execution.plane, execution.device, execution.module, execution.program_id);
             if execution.program_id == Some(AUTOTUNER) {
                 autotuner.add(execution);
-            } else if seen.insert(key) && !with_warm_up {
+            } else if seen.insert(key) && !with_warm_up && time.slow_first.is_of(execution.module, execution.program_id)
+            {
                 warm_up.add(execution);
                 first.push(execution);
             } else {
@@ -66,7 +71,19 @@ impl<'t> Counted<'t> {
         if only_first {
             (executions, warm_up) = (first, LeftOut::default());
         }
-        Self { executions, warm_up, autotuner, only_first }
+        Self { executions, warm_up, autotuner, minor: LeftOut::default(), only_first }
+    }
+
+    /// Leaves executions of these programs out too.
+    pub(super) fn leave_out(&mut self, time: &DeviceTime, programs: &Minor) {
+        let minor = &mut self.minor;
+        self.executions.retain(|execution| {
+            let is_minor = programs.has(time.name(execution.module), execution.program_id);
+            if is_minor {
+                minor.add(execution);
+            }
+            !is_minor
+        });
     }
 }
 
@@ -96,6 +113,14 @@ pub struct DeviceRuntime {
     pub idle_between_ns: f64,
     /// What executions that overlap each other count more than once.
     pub overlap_ns: f64,
+}
+
+impl DeviceRuntime {
+    /// The device as tables name it: `host plane device N`.
+    pub fn name(&self) -> String {
+        let number = self.device.map_or_else(String::new, |number| format!(" device {number}"));
+        format!("{} {}{number}", self.host, self.plane).trim_start().to_owned()
+    }
 }
 
 /// Picoseconds as nanoseconds.

@@ -12,6 +12,7 @@ use crate::stats::Moments;
 
 use super::attribution::Attribution;
 use super::host_work::{HostWork, host_work, window};
+use super::minor::{Counting, Minor};
 use super::programs::{HloFiles, Programs};
 use super::runtime::{Counted, DeviceRuntime, LeftOut, device_runtimes, ns};
 use super::totals::{OperationTime, Totals};
@@ -19,8 +20,8 @@ use super::totals::{OperationTime, Totals};
 /// What counts, and what a label is.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SummaryOptions<'a> {
-    /// Whether the first execution of each program on each device counts.
-    pub with_warm_up: bool,
+    /// Which executions count.
+    pub counting: Counting,
     /// Labels of the user's own.
     pub labels: Option<&'a UserLabels>,
 }
@@ -132,10 +133,19 @@ pub struct OperationSummary {
     pub executions: u64,
     /// Its own time in an execution in which it ran.
     pub own_ns: MeanStd,
+    /// Time of each of its runs, of communication what no computation hides; `None` where the capture's format does not tell it.
+    pub run_ns: Option<MeanStd>,
     /// Its part of the time at which operations were under way.
     pub time_ns: f64,
     /// The same as a part of all modules' spans.
     pub share: f64,
+}
+
+impl OperationSummary {
+    /// What its spread is of, and how many there are: its runs where each is told, else its time in an execution.
+    pub fn varying_ns(&self) -> (MeanStd, u64) {
+        self.run_ns.map_or((self.own_ns, self.executions), |run| (run, self.count))
+    }
 }
 
 /// Time that operations have in common.
@@ -174,6 +184,8 @@ pub struct AllLeftOut {
     pub warm_up: LeftOutTime,
     /// What XLA's autotuner ran.
     pub autotuner: LeftOutTime,
+    /// Modules that hardly count ([`Counting::minor`]).
+    pub minor: LeftOutTime,
 }
 
 /// Executions and their spans.
@@ -220,12 +232,16 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
     let mut modules = Modules::new();
     let (mut devices, mut profiles, mut findings) = (Vec::new(), Vec::new(), Vec::new());
     let (mut transfers, mut compilations) = (Vec::new(), Vec::new());
-    let (mut warm_up, mut autotuner) = (LeftOut::default(), LeftOut::default());
+    let (mut warm_up, mut autotuner, mut minor) = (LeftOut::default(), LeftOut::default(), LeftOut::default());
+    let with_warm_up = options.counting.with_warm_up;
+    let programs_left_out = Minor::of(captures, options.counting);
     let mut notes: Vec<String> = files.notes().to_vec();
     for (number, capture) in captures.iter().enumerate() {
-        let totals = Totals::read(&capture.space, options.with_warm_up);
+        let mut totals = Totals::read(&capture.space, with_warm_up);
+        totals.leave_out(&programs_left_out);
         let time = &totals.time;
-        let counted = Counted::new(time, options.with_warm_up);
+        let mut counted = Counted::new(time, with_warm_up);
+        counted.leave_out(time, &programs_left_out);
         let programs = Programs::new(&capture.space, files);
         add(&mut modules, number, &totals, &counted);
         attribute(&mut modules, &programs, options.labels, &mut notes);
@@ -236,6 +252,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         compilations.extend(compiled);
         warm_up.join(counted.warm_up);
         autotuner.join(counted.autotuner);
+        minor.join(counted.minor);
         if counted.only_first {
             notes.push(format!(
                 "`{}` holds one execution of each module: these count, though they may be warm-up",
@@ -247,7 +264,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         findings.extend(totals.time.findings);
     }
     notes.extend(missing(&modules));
-    let left_out = AllLeftOut { warm_up: warm_up.into(), autotuner: autotuner.into() };
+    let left_out = AllLeftOut { warm_up: warm_up.into(), autotuner: autotuner.into(), minor: minor.into() };
     let mut summary = Summary {
         schema: 1,
         profiles,
@@ -365,6 +382,7 @@ impl Summary {
                     count: total.count,
                     executions: total.own.count(),
                     own_ns: total.own.into(),
+                    run_ns: (total.runs.count() > 0).then(|| total.runs.into()),
                     time_ns: total.time_ns,
                     share: share(total.time_ns),
                 });

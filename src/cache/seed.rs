@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ use super::{CacheKey, ConfigStore, Entry, StoreError, Tier};
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
 use crate::label::Direction;
+use crate::whole_file::write_whole;
 
 const SCHEMA: u32 = 1;
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -152,15 +153,9 @@ fn keep_others(path: &Path, file: &mut SeedFile) -> Result<(), StoreError> {
 }
 
 fn write_file(path: &Path, file: &SeedFile) -> std::io::Result<()> {
-    let parent = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(parent)?;
-    // to be committed and shipped: readable by all
-    let permissions = fs::Permissions::from_mode(0o644);
-    let mut temporary = tempfile::Builder::new().permissions(permissions).tempfile_in(parent)?;
-    serde_json::to_writer_pretty(&mut temporary, file)?;
-    temporary.write_all(b"\n")?;
-    temporary.as_file().sync_all()?;
-    temporary.persist(path).map(drop).map_err(|error| error.error)
+    let mut text = serde_json::to_vec_pretty(file)?;
+    text.push(b'\n');
+    write_whole(path, |out| out.write_all(&text))
 }
 
 /// Lower case, anything but letters and digits as `_`: a name for files on every system.

@@ -4,28 +4,29 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use serde::Serialize;
 
-use crate::device::MatchMode;
 use crate::search::{Budget, Kind};
 use crate::timer::CacheState;
 use crate::tune::SearchOptions;
 
 use super::bench::BenchCommand;
+use super::cache::CacheCommand;
+use super::candidates::CandidatesCommand;
 use super::check::CheckArgs;
-use super::coverage::CoverageArgs;
+use super::device::DeviceArgs;
 use super::exit;
-use super::merge::{DiffArgs, MergeArgs};
+use super::measure::MeasureArgs;
 use super::plan::PlanArgs;
 use super::profile::log_folder::{ExtractArgs, ListArgs};
 use super::profile::mosaic::{MosaicArgs, MosaicSizeArgs};
+use super::profile::timings::TimingsArgs;
 use super::profile::trace::TraceArgs;
 use super::profile::{CollectivesArgs, CompileArgs, FlamegraphArgs, ProfileDiffArgs, SummaryArgs, ViewArgs};
-use super::prune::PruneArgs;
-use super::remote::{PullArgs, PushArgs};
+use super::registry::RegistryCommand;
 use super::report::ReportArgs;
-use super::signature::{KeygenArgs, SignArgs};
-use super::verify::VerifyArgs;
+use super::scan::ScanArgs;
+use super::selftest::SelftestArgs;
+use super::worker::WorkerCommand;
 
 /// An offline autotuner for lowered HLO computations.
 #[derive(Debug, Parser)]
@@ -133,19 +134,6 @@ impl From<CacheStateArg> for CacheState {
             CacheStateArg::Cold => Self::Cold,
         }
     }
-}
-
-/// Another tool's cache files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ExchangeArg {
-    /// The persistent caches of ejkernel, one file an operation
-    Ejkernel,
-    /// An `AutotuningResult` of Tokamax in a file whose name ends in `.json`, or its databases, one file an operation
-    Tokamax,
-    /// Entries as JSON in one object, or one a line where the file's name ends in `.jsonl`
-    Json,
-    /// Entries as JSON, one a line, whatever the file is called
-    Jsonl,
 }
 
 /// What to do with a label that only kept its operation's name.
@@ -264,8 +252,8 @@ pub(super) struct TuneArgs {
     /// time for the whole run: no operation is begun afterwards. Seconds, or such as `30m` and `2h`
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub budget: Option<Duration>,
-    /// Profile of a step that runs the module: an XSpace, or a log folder. Operations are tuned in order of their share of
-    /// its time, and what is gained of the step in all is said (docs/analysis.md)
+    /// Profile of a step that runs the module: an XSpace, a log folder, or a capture of nsys-jax. Operations are tuned in
+    /// order of their share of its time, and what is gained of the step in all is said (docs/analysis.md)
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// HloProto or HloModuleProto of what ran in --profile, or a folder that XLA dumped them to; may be given again
@@ -287,6 +275,10 @@ pub(super) struct TuneArgs {
     /// Also write the run as a page to look at, one HTML file with everything in it (docs/report.md)
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Also write what was done when, as a trace for Perfetto (`.pftrace`) or Chrome (`.json`, `.json.gz`): every operation,
+    /// phase and candidate of the run (docs/traces.md)
+    #[arg(long, value_name = "FILE")]
+    pub trace_run: Option<PathBuf>,
     #[command(flatten)]
     pub format: FormatArg,
 }
@@ -355,7 +347,6 @@ pub(super) fn part(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time in seconds above zero.
 /// A time: seconds, or a number with its unit.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
@@ -366,206 +357,10 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "expected seconds above zero, or a time such as `90s`, `30m` or `2h`".to_owned())
 }
 
+/// A time in seconds above zero.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds above zero, such as 30 or 0.5".to_owned())
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ScanArgs {
-    /// The module, or `-` for standard input
-    pub module: PathBuf,
-    #[command(flatten)]
-    pub labels: LabelArgs,
-    #[command(flatten)]
-    pub format: FormatArg,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct DeviceArgs {
-    #[command(flatten)]
-    pub plugin: PluginArgs,
-    #[command(flatten)]
-    pub format: FormatArg,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(super) struct RegistryArg {
-    /// Folder of recorded invocations
-    #[arg(value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
-    pub registry: PathBuf,
-    #[command(flatten)]
-    pub format: FormatArg,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum RegistryCommand {
-    /// List recorded invocations
-    Ls(RegistryArg),
-    /// Show every invocation of an operation, with its candidates
-    Show {
-        #[command(flatten)]
-        registry: RegistryArg,
-        /// `op@vN`, or `op@vN:key`
-        name: String,
-    },
-    /// Check every record, program and array against its digest
-    Verify(RegistryArg),
-    /// Add an invocation that a JSON file describes (docs/registry.md)
-    Add {
-        #[command(flatten)]
-        registry: RegistryArg,
-        /// The description
-        file: PathBuf,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum CandidatesCommand {
-    /// List the search spaces
-    Ls(SpacesArg),
-    /// List the configs of an operation's search space
-    Show {
-        /// The operation
-        op: String,
-        #[command(flatten)]
-        spaces: SpacesArg,
-    },
-    /// Check a search space's file
-    Check {
-        /// The file
-        file: PathBuf,
-    },
-}
-
-#[derive(Debug, Clone, Args)]
-pub(super) struct SpacesArg {
-    /// Folder of search spaces that go before those shipped
-    #[arg(long, value_name = "DIR")]
-    pub candidates: Option<PathBuf>,
-    #[command(flatten)]
-    pub format: FormatArg,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum CacheCommand {
-    /// Print the best config of a call
-    Get {
-        /// Operation, `name@vN`
-        op: String,
-        /// Call key
-        key: String,
-        /// Whose results may stand for this device's: exact, kind or any
-        #[arg(long = "match", value_name = "MODE", default_value = "exact")]
-        match_mode: MatchMode,
-        #[command(flatten)]
-        plugin: PluginArgs,
-        #[command(flatten)]
-        cache: CacheArgs,
-        #[command(flatten)]
-        format: FormatArg,
-    },
-    /// List the configs of the cache folder
-    Ls {
-        /// Also those that are shipped as seed files
-        #[arg(long)]
-        all: bool,
-        #[command(flatten)]
-        cache: CacheArgs,
-        #[command(flatten)]
-        format: FormatArg,
-    },
-    /// Remove the entries of an operation, or of one call of it, for every device
-    Rm {
-        /// Operation, `name@vN`
-        op: String,
-        /// Call key
-        key: Option<String>,
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
-    /// Print the cache folder
-    Path {
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
-    /// Write cached configs as seed files: one a device and operation, to be reviewed and shipped
-    Seed {
-        /// Folder to write to
-        out: PathBuf,
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
-    /// Publish the cache as one immutable file that any number of processes read at once; prints its digest
-    Snapshot {
-        /// File to write
-        out: PathBuf,
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
-    /// Write cached configs as JSON or as another tool's cache files
-    Export(ExportArgs),
-    /// Take configs over from JSON or from another tool's cache files
-    Import {
-        /// Whose files
-        #[arg(long, value_enum)]
-        format: ExchangeArg,
-        /// A file, or a folder of them
-        path: PathBuf,
-        /// Only what is of this device, by Tokamax's name of it; a Tokamax database is then of exactly this kind
-        #[arg(long, value_name = "TEXT")]
-        fingerprint: Option<String>,
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
-    /// Load the snapshot that is published at a URL, unless it is here already; prints its digest and file
-    Pull(PullArgs),
-    /// Publish the cache at a URL, merged with what is there; prints the digest
-    Push(PushArgs),
-    /// Make a pair of keys that sign snapshots
-    Keygen(KeygenArgs),
-    /// Sign a snapshot
-    Sign(SignArgs),
-    /// Merge caches: of each call the entry with the better evidence, and with it where the others came from
-    /// (docs/caches.md)
-    Merge(MergeArgs),
-    /// List what differs between two caches; exit code 1 where something does
-    Diff(DiffArgs),
-    /// Check every byte of caches against what was written; exit code 4 where one is damaged
-    Verify(VerifyArgs),
-    /// Remove entries that are too old, of a device, or of software that is gone
-    Prune(PruneArgs),
-    /// List which labels of a module have a config for a device; exit code 1 where one has not
-    Coverage(CoverageArgs),
-    /// Make the sled cache again from the sample log
-    Rebuild {
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ExportArgs {
-    /// Whose files
-    #[arg(long, value_enum)]
-    pub format: ExchangeArg,
-    /// File (`json`, `tokamax`) or folder to write to; what else another tool's cache files hold stays
-    pub out: PathBuf,
-    /// Only entries of devices whose name, as `cache ls` prints it, contains this
-    #[arg(long = "for", value_name = "TEXT")]
-    pub device: Option<String>,
-    /// The tool's own name of the device: ejkernel's `device_kind|platform_version`, Tokamax's `device_kind` [default: made from the entry]
-    #[arg(long, value_name = "TEXT")]
-    pub fingerprint: Option<String>,
-    /// Fields of the ejkernel that will read the files, as `python -m autotune_lowered.ejkernel_fields` prints them
-    /// [default: those of 0.0.80.3]
-    #[arg(long, value_name = "FILE")]
-    pub fields: Option<PathBuf>,
-    /// Folder of recorded invocations: says how Tokamax calls what was tuned here
-    #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
-    pub registry: Option<PathBuf>,
-    #[command(flatten)]
-    pub cache: CacheArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -594,162 +389,4 @@ pub(super) enum ProfileCommand {
     List(ListArgs),
     /// Take a run out of a log folder: its capture, or a trace of it (docs/traces.md)
     Extract(ExtractArgs),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct TimingsArgs {
-    /// An XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all hosts), or `-`
-    #[arg(value_name = "FILE", required = true)]
-    pub files: Vec<PathBuf>,
-    /// Part of a plane's name, whatever the case [default: `/device:` where there is one, else `/host:CPU`]
-    #[arg(long, value_name = "NAME")]
-    pub plane: Option<String>,
-    /// Only names that start so; empty for all
-    #[arg(long, value_name = "TEXT", default_value = "jit_")]
-    pub prefix: String,
-    /// Only time of operations whose names match; with --seed-semantics, of events inside whose names match
-    #[arg(long, value_name = "REGEX")]
-    pub regex: Option<String>,
-    /// Leave out what is shorter
-    #[arg(long, value_name = "NS", default_value_t = 1000.0, value_parser = duration_ns)]
-    pub min_duration_ns: f64,
-    /// Most samples of a plane, or `none` [default: none; with --seed-semantics 10000 events]
-    #[arg(long, value_name = "N", value_parser = cap)]
-    pub max_events: Option<Cap>,
-    /// What ejkernel's profiler would say, faults included; never fit to decide by
-    #[arg(long)]
-    pub seed_semantics: bool,
-    #[command(flatten)]
-    pub format: FormatArg,
-}
-
-/// At most so many, or no bound.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Cap(pub Option<usize>);
-
-fn cap(text: &str) -> Result<Cap, String> {
-    match text {
-        "none" => Ok(Cap(None)),
-        _ => text.parse().map(|most| Cap(Some(most))).map_err(|_| "expected a whole number or `none`".to_owned()),
-    }
-}
-
-/// A duration: finite and not below zero.
-fn duration_ns(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
-        _ => Err("expected nanoseconds, zero or more".to_owned()),
-    }
-}
-
-/// What of a program is measured; the two are not interchangeable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum ModeArg {
-    /// The sum of the kernels' durations, without the gaps between them
-    Kernels,
-    /// From the first kernel's start to the last one's end, with the gaps
-    Span,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct MeasureArgs {
-    /// The program: StableHLO text or bytecode, or a serialized HloModuleProto
-    pub program: PathBuf,
-    /// What is measured
-    #[arg(long, value_enum, default_value_t = ModeArg::Span)]
-    pub mode: ModeArg,
-    /// Also the time of each kernel, in launch order; with `--mode kernels`
-    #[arg(long)]
-    pub per_kernel: bool,
-    /// Iterations that count, after one that does not
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..10_000))]
-    pub iterations: u32,
-    /// What every iteration finds in the caches of the device
-    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
-    pub cache_state: CacheStateArg,
-    /// Folder of inputs, dense little-endian elements in `0.bin`, `1.bin`, … [default: normal values, zeros for integers]
-    #[arg(long, value_name = "DIR")]
-    pub inputs: Option<PathBuf>,
-    /// What runs the program: `jax` or `jax:PYTHON`, `pjrt` where the plugin has a profiler, `command:CMD`
-    #[arg(long, value_name = "TIMER", default_value = "jax")]
-    pub timer: String,
-    #[command(flatten)]
-    pub plugin: PluginArgs,
-    #[command(flatten)]
-    pub limits: LimitArgs,
-    #[command(flatten)]
-    pub format: FormatArg,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct SelftestArgs {
-    /// Programs, StableHLO text or bytecode or a serialized HloModuleProto [default: four of its own]
-    #[arg(value_name = "PROGRAM")]
-    pub programs: Vec<PathBuf>,
-    /// How often each program is loaded
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=16))]
-    pub copies: u32,
-    /// Interleaved rounds that count; none is spared
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100))]
-    pub rounds: u32,
-    #[command(flatten)]
-    pub cache: CacheArgs,
-    /// What times the programs: `pjrt`, `jax` or `jax:PYTHON`, `command:CMD`; the figures are for tuning with the same
-    #[arg(long, value_name = "TIMER", default_value = "pjrt")]
-    pub timer: String,
-    /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
-    #[arg(long, value_enum)]
-    pub metric: Option<MetricArg>,
-    /// What every run finds in the caches of the device
-    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
-    pub cache_state: CacheStateArg,
-    #[command(flatten)]
-    pub plugin: PluginArgs,
-    #[command(flatten)]
-    pub limits: LimitArgs,
-    #[command(flatten)]
-    pub format: FormatArg,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum WorkerCommand {
-    /// Serve the worker protocol with a PJRT plugin
-    Pjrt {
-        /// The plugin
-        #[arg(long, value_name = "PATH")]
-        plugin: PathBuf,
-        /// Which of its devices, by number
-        #[arg(long, value_name = "N", default_value_t = 0)]
-        device: usize,
-        /// Option for the plugin's client [default: what suits its platform]
-        #[arg(long = "client-option", value_name = "NAME=VALUE")]
-        client_options: Vec<String>,
-        /// Time by the host clock, also where the plugin has a profiler
-        #[arg(long)]
-        no_profiler: bool,
-    },
-    /// Run a worker in a process group of its own, with limits; ends with its stdin and with its parent
-    Exec {
-        /// Bytes of memory that the worker may use
-        #[arg(long, value_name = "BYTES")]
-        memory_bytes: Option<u64>,
-        /// Seconds of processor time that the worker may use
-        #[arg(long, value_name = "SECONDS")]
-        cpu_seconds: Option<u64>,
-        /// Milliseconds that the worker may go on after its stdin was closed
-        #[arg(long, value_name = "MS", default_value_t = 500)]
-        grace_ms: u64,
-        /// Set by the outer stage for the inner one
-        #[arg(long, hide = true)]
-        inner_of: Option<u32>,
-        /// The worker and its arguments
-        #[arg(last = true, required = true)]
-        command: Vec<std::ffi::OsString>,
-    },
-    /// Check that a worker keeps to the protocol
-    Check {
-        /// The worker's command line, as one word for the shell
-        command: String,
-    },
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use clap::Subcommand;
 use etcetera::BaseStrategy;
 use serde_json::json;
 
@@ -14,10 +15,113 @@ use crate::mapped_file::Mapping;
 use crate::report::{Grid, format_ns, format_ratio, write_json};
 use crate::tune::Ledger;
 
-use super::args::{CacheArgs, CacheCommand, Format};
+use super::args::{CacheArgs, Format, FormatArg, PluginArgs};
+use super::coverage::CoverageArgs;
+use super::exchange::{ExchangeArg, ExportArgs};
 use super::fault::Fault;
-
+use super::merge::{DiffArgs, MergeArgs};
+use super::prune::PruneArgs;
+use super::remote::{PullArgs, PushArgs};
+use super::signature::{KeygenArgs, SignArgs};
+use super::verify::VerifyArgs;
 use super::{coverage, device, exchange, exit, merge, prune, remote, signature, verify};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum CacheCommand {
+    /// Print the best config of a call
+    Get {
+        /// Operation, `name@vN`
+        op: String,
+        /// Call key
+        key: String,
+        /// Whose results may stand for this device's: exact, kind or any
+        #[arg(long = "match", value_name = "MODE", default_value = "exact")]
+        match_mode: MatchMode,
+        #[command(flatten)]
+        plugin: PluginArgs,
+        #[command(flatten)]
+        cache: CacheArgs,
+        #[command(flatten)]
+        format: FormatArg,
+    },
+    /// List the configs of the cache folder
+    Ls {
+        /// Also those that are shipped as seed files
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        cache: CacheArgs,
+        #[command(flatten)]
+        format: FormatArg,
+    },
+    /// Remove the entries of an operation, or of one call of it, for every device
+    Rm {
+        /// Operation, `name@vN`
+        op: String,
+        /// Call key
+        key: Option<String>,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Print the cache folder
+    Path {
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Write cached configs as seed files: one a device and operation, to be reviewed and shipped
+    Seed {
+        /// Folder to write to
+        out: PathBuf,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Publish the cache as one immutable file that any number of processes read at once; prints its digest
+    Snapshot {
+        /// File to write
+        out: PathBuf,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Write cached configs as JSON or as another tool's cache files
+    Export(ExportArgs),
+    /// Take configs over from JSON or from another tool's cache files
+    Import {
+        /// Whose files
+        #[arg(long, value_enum)]
+        format: ExchangeArg,
+        /// A file, or a folder of them
+        path: PathBuf,
+        /// Only what is of this device, by Tokamax's name of it; a Tokamax database is then of exactly this kind
+        #[arg(long, value_name = "TEXT")]
+        fingerprint: Option<String>,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Load the snapshot that is published at a URL, unless it is here already; prints its digest and file
+    Pull(PullArgs),
+    /// Publish the cache at a URL, merged with what is there; prints the digest
+    Push(PushArgs),
+    /// Make a pair of keys that sign snapshots
+    Keygen(KeygenArgs),
+    /// Sign a snapshot
+    Sign(SignArgs),
+    /// Merge caches: of each call the entry with the better evidence, and with it where the others came from
+    /// (docs/caches.md)
+    Merge(MergeArgs),
+    /// List what differs between two caches; exit code 1 where something does
+    Diff(DiffArgs),
+    /// Check every byte of caches against what was written; exit code 4 where one is damaged
+    Verify(VerifyArgs),
+    /// Remove entries that are too old, of a device, or of software that is gone
+    Prune(PruneArgs),
+    /// List which labels of a module have a config for a device; exit code 1 where one has not
+    Coverage(CoverageArgs),
+    /// Make the sled cache again from the sample log
+    Rebuild {
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+}
 
 /// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder; of a
 /// URL the folder that this machine has for it.

@@ -1,17 +1,45 @@
 //! `candidates`: look at search spaces.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::candidates::{CandidateSpace, Spaces};
 use crate::config::Config;
 use crate::report::{Grid, write_json};
 
-use super::args::{CandidatesCommand, Format, SpacesArg};
+use super::args::{Format, FormatArg};
 use super::exit;
 use super::fault::Fault;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum CandidatesCommand {
+    /// List the search spaces
+    Ls(SpacesArg),
+    /// List the configs of an operation's search space
+    Show {
+        /// The operation
+        op: String,
+        #[command(flatten)]
+        spaces: SpacesArg,
+    },
+    /// Check a search space's file
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct SpacesArg {
+    /// Folder of search spaces that go before those shipped
+    #[arg(long, value_name = "DIR")]
+    pub candidates: Option<PathBuf>,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
 
 /// Longest search space's file.
 const MAX_FILE_BYTES: u64 = 16 << 20;

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use clap::Args;
 use serde_json::json;
 
 use crate::device::DeviceFingerprint;
@@ -10,9 +11,17 @@ use crate::report::write_json;
 use crate::timer::Limits;
 use crate::timer::pjrt::{FoundPlugin, PjrtOptions, discover, probe};
 
-use super::args::{DeviceArgs, Format, PluginArgs};
+use super::args::{Format, FormatArg, PluginArgs};
 use super::exit;
 use super::fault::Fault;
+
+#[derive(Debug, Args)]
+pub(super) struct DeviceArgs {
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
 
 /// Prints the fingerprints of every plugin's devices, or of the one that is named.
 pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use crate::cache::{
@@ -18,9 +19,46 @@ use crate::registry::Registry;
 use crate::samples::JobHistory;
 use crate::tune::Ledger;
 
-use super::args::{CacheArgs, ExchangeArg, ExportArgs};
+use super::args::CacheArgs;
 use super::fault::Fault;
 use super::{cache, exit, registry};
+
+#[derive(Debug, Args)]
+pub(super) struct ExportArgs {
+    /// Whose files
+    #[arg(long, value_enum)]
+    pub format: ExchangeArg,
+    /// File (`json`, `tokamax`) or folder to write to; what else another tool's cache files hold stays
+    pub out: PathBuf,
+    /// Only entries of devices whose name, as `cache ls` prints it, contains this
+    #[arg(long = "for", value_name = "TEXT")]
+    pub device: Option<String>,
+    /// The tool's own name of the device: ejkernel's `device_kind|platform_version`, Tokamax's `device_kind` [default: made from the entry]
+    #[arg(long, value_name = "TEXT")]
+    pub fingerprint: Option<String>,
+    /// Fields of the ejkernel that will read the files, as `python -m autotune_lowered.ejkernel_fields` prints them
+    /// [default: those of 0.0.80.3]
+    #[arg(long, value_name = "FILE")]
+    pub fields: Option<PathBuf>,
+    /// Folder of recorded invocations: says how Tokamax calls what was tuned here
+    #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
+    pub registry: Option<PathBuf>,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+}
+
+/// Another tool's cache files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ExchangeArg {
+    /// The persistent caches of ejkernel, one file an operation
+    Ejkernel,
+    /// An `AutotuningResult` of Tokamax in a file whose name ends in `.json`, or its databases, one file an operation
+    Tokamax,
+    /// Entries as JSON in one object, or one a line where the file's name ends in `.jsonl`
+    Json,
+    /// Entries as JSON, one a line, whatever the file is called
+    Jsonl,
+}
 
 /// Writes the entries of a cache.
 pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault> {

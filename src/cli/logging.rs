@@ -3,11 +3,16 @@
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::MultiProgress;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
-/// Starts tracing; the bars returned make way for its lines.
-pub(super) fn start(verbose: u8, colours: bool) -> MultiProgress {
+use crate::timer::SPANS;
+
+use super::RunTrace;
+
+/// Starts tracing; the bars returned make way for its lines. What a run does and when goes to its trace alone.
+pub(super) fn start(verbose: u8, colours: bool, trace: Option<&RunTrace>) -> MultiProgress {
     let bars = MultiProgress::new();
     let level = match verbose {
         0 => "warn",
@@ -16,16 +21,17 @@ pub(super) fn start(verbose: u8, colours: bool) -> MultiProgress {
         _ => "trace",
     };
     // sled talks of its own affairs at info, and what HTTP carries holds credentials
-    let default =
-        format!("{level},sled=warn,object_store=warn,reqwest=warn,hyper=warn,hyper_util=warn,h2=warn,rustls=warn");
+    let default = format!(
+        "{level},sled=warn,object_store=warn,reqwest=warn,hyper=warn,hyper_util=warn,h2=warn,rustls=warn,{SPANS}=off"
+    );
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(colours && io::stderr().is_terminal())
         .with_target(false)
         .without_time()
         .with_writer(BehindBars(bars.clone()))
-        .finish();
+        .with_filter(filter);
+    let subscriber = tracing_subscriber::registry().with(lines).with(trace.map(RunTrace::layer));
     // a library's user may have set one already
     let _ = tracing::subscriber::set_global_default(subscriber);
     bars

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::array::Fill;
@@ -13,10 +14,50 @@ use crate::report::{Grid, format_ns, write_json};
 use crate::stats::quantile;
 use crate::timer::{CacheState, Timer};
 
-use super::args::{Format, MeasureArgs, ModeArg};
+use super::args::{CacheStateArg, Format, FormatArg, LimitArgs, PluginArgs};
 use super::exit;
 use super::fault::Fault;
 use super::tune::{TimerChoice, start_timer};
+
+#[derive(Debug, Args)]
+pub(super) struct MeasureArgs {
+    /// The program: StableHLO text or bytecode, or a serialized HloModuleProto
+    pub program: PathBuf,
+    /// What is measured
+    #[arg(long, value_enum, default_value_t = ModeArg::Span)]
+    pub mode: ModeArg,
+    /// Also the time of each kernel, in launch order; with `--mode kernels`
+    #[arg(long)]
+    pub per_kernel: bool,
+    /// Iterations that count, after one that does not
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..10_000))]
+    pub iterations: u32,
+    /// What every iteration finds in the caches of the device
+    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
+    pub cache_state: CacheStateArg,
+    /// Folder of inputs, dense little-endian elements in `0.bin`, `1.bin`, … [default: normal values, zeros for integers]
+    #[arg(long, value_name = "DIR")]
+    pub inputs: Option<PathBuf>,
+    /// What runs the program: `jax` or `jax:PYTHON`, `pjrt` where the plugin has a profiler, `command:CMD`
+    #[arg(long, value_name = "TIMER", default_value = "jax")]
+    pub timer: String,
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+/// What of a program is measured; the two are not interchangeable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ModeArg {
+    /// The sum of the kernels' durations, without the gaps between them
+    Kernels,
+    /// From the first kernel's start to the last one's end, with the gaps
+    Span,
+}
 
 /// Measures a program and prints its times; a program without kernels is said, and is no failure.
 pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> {

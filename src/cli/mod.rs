@@ -22,6 +22,7 @@ mod registry;
 mod remote;
 mod report;
 mod run;
+mod run_trace;
 mod scan;
 mod selftest;
 mod signature;
@@ -30,3 +31,4 @@ mod verify;
 mod worker;
 
 pub use run::main;
+pub use run_trace::RunTrace;

@@ -1,17 +1,49 @@
 //! `registry`: look at recorded invocations, or add one.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::array::Fill;
 use crate::registry::{Invocation, Registry};
 use crate::report::{Grid, write_json};
 
-use super::args::{Format, RegistryArg, RegistryCommand};
+use super::args::{Format, FormatArg};
 use super::exit;
 use super::fault::Fault;
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct RegistryArg {
+    /// Folder of recorded invocations
+    #[arg(value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
+    pub registry: PathBuf,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum RegistryCommand {
+    /// List recorded invocations
+    Ls(RegistryArg),
+    /// Show every invocation of an operation, with its candidates
+    Show {
+        #[command(flatten)]
+        registry: RegistryArg,
+        /// `op@vN`, or `op@vN:key`
+        name: String,
+    },
+    /// Check every record, program and array against its digest
+    Verify(RegistryArg),
+    /// Add an invocation that a JSON file describes (docs/registry.md)
+    Add {
+        #[command(flatten)]
+        registry: RegistryArg,
+        /// The description
+        file: PathBuf,
+    },
+}
 
 /// Opens a registry and says on stderr what was left out.
 pub(super) fn open(path: &Path) -> Result<Registry, Fault> {

@@ -1,16 +1,14 @@
 //! `--report` and `report`: a run as a page.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-
-use clap::Args;
-use tempfile::NamedTempFile;
 
 use crate::remedy::remedy;
 use crate::report::{HtmlReport, write_html};
 use crate::tune::{AutotuningResult, stored_results};
+use crate::whole_file::write_whole;
+use clap::Args;
 
 use super::exit;
 use super::fault::Fault;
@@ -66,42 +64,36 @@ fn read_document(path: &Path) -> Result<AutotuningResult, Fault> {
 /// A page that will be written: under another name, and under its own when it is whole.
 pub(super) struct ReportFile {
     path: PathBuf,
-    folder: PathBuf,
+}
+
+/// Fails where a file at a path, here `what`, cannot be written later.
+pub(super) fn check_writable(path: &Path, what: &str) -> Result<(), Fault> {
+    if path.is_dir() {
+        return Err(Fault::input(format!("`{}` is a folder: name the file to write", path.display())));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let probe = tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder);
+    probe.map(drop).map_err(|error| unwritten(path, what, &error))
+}
+
+fn unwritten(path: &Path, what: &str, error: &io::Error) -> Fault {
+    Fault::input(format!("cannot write the {what} `{}`: {error}{}", path.display(), remedy(error)))
 }
 
 impl ReportFile {
     /// A page at a path whose folder can be written.
     pub(super) fn at(path: &Path) -> Result<Self, Fault> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = Self { path: path.to_owned(), folder: folder.to_owned() };
-        if path.is_dir() {
-            return Err(Fault::input(format!("`{}` is a folder: name the file to write", path.display())));
-        }
-        file.begin().map(drop).map_err(|error| file.fault(&error))?;
-        Ok(file)
+        check_writable(path, "report")?;
+        Ok(Self { path: path.to_owned() })
     }
 
     /// Writes the page.
     pub(super) fn write(&self, subject: &str, results: &[AutotuningResult]) -> Result<(), Fault> {
-        let write = || -> io::Result<()> {
-            let mut temporary = self.begin()?;
-            let mut out = BufWriter::new(&mut temporary);
+        let write = |file: &mut File| {
+            let mut out = BufWriter::new(file);
             write_html(&mut out, &HtmlReport { subject, results })?;
-            out.flush()?;
-            drop(out);
-            temporary.as_file().sync_all()?;
-            temporary.persist(&self.path).map_err(|error| error.error)?;
-            Ok(())
+            out.flush()
         };
-        write().map_err(|error| self.fault(&error))
-    }
-
-    fn begin(&self) -> io::Result<NamedTempFile> {
-        let everyone = Permissions::from_mode(0o666);
-        tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(&self.folder)
-    }
-
-    fn fault(&self, error: &io::Error) -> Fault {
-        Fault::input(format!("cannot write the report `{}`: {error}{}", self.path.display(), remedy(error)))
+        write_whole(&self.path, write).map_err(|error| unwritten(&self.path, "report", &error))
     }
 }

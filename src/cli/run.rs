@@ -8,18 +8,19 @@ use clap::Parser;
 use super::args::{Cli, Command};
 use super::fault::Fault;
 use super::{
-    bench, cache, candidates, check, device, logging, measure, meta, profile, registry, report, scan, selftest, tune,
-    worker,
+    RunTrace, bench, cache, candidates, check, device, logging, measure, meta, profile, registry, report, scan,
+    selftest, tune, worker,
 };
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     // a worker's stderr belongs to the tuner that reads it: no colours, no bars
-    let bars = logging::start(cli.verbose, !matches!(cli.command, Some(Command::Worker(_))));
+    let trace = cli.tune.trace_run.as_ref().filter(|_| cli.command.is_none()).map(|_| RunTrace::begin());
+    let bars = logging::start(cli.verbose, !matches!(cli.command, Some(Command::Worker(_))), trace.as_ref());
     let mut out = io::BufWriter::new(io::stdout().lock());
     let done = match &cli.command {
-        None => tune::run(&cli.tune, &bars, &mut out),
+        None => tune::run(&cli.tune, &bars, trace.as_ref(), &mut out),
         Some(Command::Scan(args)) => scan::run(args, &mut out),
         Some(Command::Device(args)) => device::run(args, &mut out),
         Some(Command::Registry(command)) => registry::run(command, &mut out),

@@ -1,14 +1,26 @@
 //! `scan`: the labels of a module.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
 
 use crate::hlo::{Scan, ScanOptions, UserLabels, scan_path, scan_reader};
 use crate::report::{write_json, write_scan};
 
-use super::args::{Format, LabelArgs, ScanArgs};
+use super::args::{Format, FormatArg, LabelArgs};
 use super::exit;
 use super::fault::Fault;
+
+#[derive(Debug, Args)]
+pub(super) struct ScanArgs {
+    /// The module, or `-` for standard input
+    pub module: PathBuf,
+    #[command(flatten)]
+    pub labels: LabelArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
 
 /// Prints the labels; no label at all is exit code 3.
 pub(super) fn run(args: &ScanArgs, out: &mut dyn Write) -> Result<u8, Fault> {

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use clap::Args;
 use indicatif::MultiProgress;
 use serde::Serialize;
 
@@ -17,11 +18,41 @@ use crate::selftest::{
 use crate::timer::{CacheState, Timer};
 use crate::tune::CopiesError;
 
-use super::args::{CacheArgs, Format, SelftestArgs};
+use super::args::{CacheArgs, CacheStateArg, Format, FormatArg, LimitArgs, MetricArg, PluginArgs};
 use super::fault::Fault;
 use super::progress::Progress;
 use super::tune::{TimerChoice, cancel_flag, say, start_timer};
 use super::{cache, exit};
+
+#[derive(Debug, Args)]
+pub(super) struct SelftestArgs {
+    /// Programs, StableHLO text or bytecode or a serialized HloModuleProto [default: four of its own]
+    #[arg(value_name = "PROGRAM")]
+    pub programs: Vec<PathBuf>,
+    /// How often each program is loaded
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=16))]
+    pub copies: u32,
+    /// Interleaved rounds that count; none is spared
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100))]
+    pub rounds: u32,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    /// What times the programs: `pjrt`, `jax` or `jax:PYTHON`, `command:CMD`; the figures are for tuning with the same
+    #[arg(long, value_name = "TIMER", default_value = "pjrt")]
+    pub timer: String,
+    /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
+    #[arg(long, value_enum)]
+    pub metric: Option<MetricArg>,
+    /// What every run finds in the caches of the device
+    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
+    pub cache_state: CacheStateArg,
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
 
 /// Runs the programs against themselves, keeps their figures and prints them.
 pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::MultiProgress;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::analysis::trace::TraceFormat;
 use crate::analysis::{HloFiles, Summary, SummaryOptions, summarize};
 use crate::decision::DecisionRules;
 use crate::hlo::Scan;
@@ -18,7 +19,7 @@ use crate::report::{time_line, write_json, write_result};
 use crate::timer::pjrt::{HOST_CLOCK, PjrtTimer};
 use crate::timer::{
     CommandTimer, Failure, FailureKind, FollowingTimer, KeepingTimer, Limits, Metric, ProfileReplay, ReplayTimer,
-    Source, Timer,
+    SPANS, Source, Timer,
 };
 use crate::tune::{
     Autotuner, AutotuningResult, Event, Ledger, OperationResult, ProfiledStep, Spent, Status, TuneOptions,
@@ -27,17 +28,24 @@ use crate::tune::{
 
 use super::args::{DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
 use super::fault::Fault;
+use super::profile::trace::{format_of, untold};
 use super::progress::Progress;
 use super::remote::SharedRun;
-use super::report::ReportFile;
-use super::{cache, candidates, device, exit, plan, profile, remote, scan, selftest};
+use super::report::{ReportFile, check_writable};
+use super::{RunTrace, cache, candidates, device, exit, plan, profile, remote, scan, selftest};
 
 /// Tunes a module and prints the result.
-pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
+pub(super) fn run(
+    args: &TuneArgs,
+    bars: &MultiProgress,
+    trace: Option<&RunTrace>,
+    out: &mut dyn Write,
+) -> Result<u8, Fault> {
     let begin = Instant::now();
     let Some(module) = &args.module else {
         return Err(Fault::new(exit::USAGE, "name a module, or see `--help`"));
     };
+    let reading = tracing::info_span!(target: SPANS, "read the module").entered();
     let source = match args.plan.read(module)? {
         Ok(source) => source,
         Err(scan) => {
@@ -47,10 +55,13 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
             return nothing_matched(&scan, args.format.format, out);
         }
     };
+    drop(reading);
     // what would fail after the run is known before it
     let page = args.report.as_deref().map(ReportFile::at).transpose()?;
+    let trace = trace.zip(args.trace_run.as_deref()).map(|(trace, path)| TraceFile::at(trace, path)).transpose()?;
     let step = args.profile.as_deref().map(|profile| step(args, profile)).transpose()?;
     let cancel = cancel_flag()?;
+    let opening = tracing::info_span!(target: SPANS, "open the cache").entered();
     // the cache comes first: a locked or broken one is known before a device is started
     let (shared, ledger) = match remote::address(&args.cache)? {
         Some(_) if args.no_persist || args.dry_run => (None, cache::open_for_reading(&args.cache)?),
@@ -62,15 +73,19 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         None if args.no_persist || args.dry_run => (None, Ledger::in_memory(cache::seeds(&args.cache))),
         None => (None, cache::open(&args.cache)?),
     };
+    drop(opening);
     let scratch = tempfile::tempdir()
         .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
     let executables = ledger.root().map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
+    let starting = tracing::info_span!(target: SPANS, "start the timer").entered();
     let mut timers = start_timers(args, &executables)?;
+    drop(starting);
     let Some(timer) = timers.first() else { return Err(Fault::new(exit::USAGE, "`--devices` names no device")) };
     let of_timer = timer.notes().to_vec();
     let builds_programs = timer.builds_programs();
     let (resolution, of_selftest) = selftest::known_resolution(&args.cache, &**timer, args.cache_state.into());
     let mut of_step = Vec::new();
+    let planning = tracing::info_span!(target: SPANS, "plan").entered();
     let (mut plan, missed) = args.plan.plan_by(&source, &timer.device().identity, |plan| {
         if let Some(step) = &step {
             of_step = order_by_share(plan, &step.labels);
@@ -90,6 +105,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
             }
         }
     }
+    drop(planning);
     let options = TuneOptions {
         rounds: args.rounds,
         rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
@@ -122,6 +138,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         [tuner] => Some(tuner.run(&plan)),
         tuners => run_on_devices(tuners, &plan),
     };
+    // also of a run that was stopped, and before anything else can fail
+    let traced = trace.map_or(Ok(()), |trace| trace.write());
     let Some((mut result, stopped_by)) = outcome else { return Ok(exit::FINE) };
     result.missed = missed;
     if let (Some(step), Some(profile)) = (&step, &args.profile) {
@@ -146,18 +164,46 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         return Err(error.into());
     }
     published?;
+    traced?;
     if !args.dry_run {
         close(&result, ledger.root());
     }
     Ok(exit_code(&result, of > 0))
 }
 
+/// A trace of the run that will be written.
+struct TraceFile<'a> {
+    trace: &'a RunTrace,
+    path: &'a Path,
+    format: TraceFormat,
+}
+
+impl<'a> TraceFile<'a> {
+    fn at(trace: &'a RunTrace, path: &'a Path) -> Result<Self, Fault> {
+        let format = format_of(path).ok_or_else(|| untold(path, ""))?;
+        check_writable(path, "trace")?;
+        Ok(Self { trace, path, format })
+    }
+
+    fn write(&self) -> Result<(), Fault> {
+        let traced = self.trace.write(self.path, self.format).map_err(Fault::input)?;
+        for note in traced.notes() {
+            tracing::warn!("`{}`: {note}", self.path.display());
+        }
+        match self.trace.left_out() {
+            0 => {}
+            left_out => tracing::warn!("`{}`: {left_out} slices were left out, the last ones", self.path.display()),
+        }
+        Ok(())
+    }
+}
+
 /// Where the time of the step goes that is to become faster.
 fn step(args: &TuneArgs, profile: &Path) -> Result<Summary, Fault> {
     let user = scan::user_labels(&args.plan.labels)?;
     let files = HloFiles::open(&args.hlo).map_err(Fault::input)?;
-    let captures = profile::read(profile)?;
-    let summary = summarize(&captures, &files, SummaryOptions { with_warm_up: false, labels: user.as_ref() });
+    let captures = profile::read_any(&[profile.to_owned()], &files)?;
+    let summary = summarize(&captures, &files, SummaryOptions { labels: user.as_ref(), ..SummaryOptions::default() });
     if summary.modules.is_empty() {
         return Err(Fault::input(format!(
             "`{}`: holds no module execution; profile a step that runs",

@@ -1,18 +1,62 @@
 //! `worker`: the commands that worker processes are started with, and the conformance check.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+
+use clap::Subcommand;
 
 use crate::timer::Limits;
 use crate::timer::conformance;
 use crate::timer::exec::{self, ExecOptions};
 use crate::timer::pjrt::{PjrtWorkerOptions, worker_main};
 
-use super::args::WorkerCommand;
 use super::device::this_program;
 use super::exit;
 use super::fault::Fault;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum WorkerCommand {
+    /// Serve the worker protocol with a PJRT plugin
+    Pjrt {
+        /// The plugin
+        #[arg(long, value_name = "PATH")]
+        plugin: PathBuf,
+        /// Which of its devices, by number
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        device: usize,
+        /// Option for the plugin's client [default: what suits its platform]
+        #[arg(long = "client-option", value_name = "NAME=VALUE")]
+        client_options: Vec<String>,
+        /// Time by the host clock, also where the plugin has a profiler
+        #[arg(long)]
+        no_profiler: bool,
+    },
+    /// Run a worker in a process group of its own, with limits; ends with its stdin and with its parent
+    Exec {
+        /// Bytes of memory that the worker may use
+        #[arg(long, value_name = "BYTES")]
+        memory_bytes: Option<u64>,
+        /// Seconds of processor time that the worker may use
+        #[arg(long, value_name = "SECONDS")]
+        cpu_seconds: Option<u64>,
+        /// Milliseconds that the worker may go on after its stdin was closed
+        #[arg(long, value_name = "MS", default_value_t = 500)]
+        grace_ms: u64,
+        /// Set by the outer stage for the inner one
+        #[arg(long, hide = true)]
+        inner_of: Option<u32>,
+        /// The worker and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<std::ffi::OsString>,
+    },
+    /// Check that a worker keeps to the protocol
+    Check {
+        /// The worker's command line, as one word for the shell
+        command: String,
+    },
+}
 
 /// Longest wait for one answer of a worker that is checked.
 const CHECK_LIMIT: Duration = Duration::from_secs(60);

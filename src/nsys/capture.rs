@@ -1,7 +1,7 @@
 //! A capture: the traces of one process, and its programs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::archive::Archive;
@@ -39,11 +39,14 @@ pub struct NsysRange {
 /// What nsys-jax captured of one process.
 #[derive(Debug, Default)]
 pub struct NsysCapture {
+    /// The zip or folder.
+    pub path: PathBuf,
     /// The name of the zip or folder; of a combined capture with the process's.
     pub name: String,
-    /// Ranges with the time of the GPU work that they launched; `None` where there is no such trace.
+    /// Ranges with the time of the GPU work that they launched; `None` where there is no such trace, or it is damaged and the
+    /// other one is not.
     pub device_ranges: Option<Vec<NsysRange>>,
-    /// Ranges with their time on the host; `None` where there is no such trace.
+    /// Ranges with their time on the host; `None` likewise.
     pub host_ranges: Option<Vec<NsysRange>>,
     /// The device, numbered over all processes, by process and launcher thread.
     pub launchers: BTreeMap<(i64, i64), i64>,
@@ -61,7 +64,10 @@ impl NsysCapture {
         if processes.is_empty() {
             return Err(NsysErrorKind::NoCapture.at(path.display().to_string()));
         }
-        processes.iter().map(|process| Self::read(&mut archive, process.as_deref())).collect()
+        let read = |process: &Option<String>| {
+            Ok(Self { path: path.to_owned(), ..Self::read(&mut archive, process.as_deref())? })
+        };
+        processes.iter().map(read).collect()
     }
 
     fn read(archive: &mut Archive, process: Option<&str>) -> Result<Self, NsysError> {
@@ -73,16 +79,25 @@ impl NsysCapture {
             let names = archive.names();
             own.filter(|own| names.contains(own)).or_else(|| names.iter().find(|name| *name == base).cloned())
         };
-        if let Some(name) = file(archive, DEVICE_TRACE) {
-            let bytes = archive.read(&name)?;
-            capture.device_ranges = Some(trace::device_ranges(bytes).map_err(|kind| kind.at(archive.place(&name)))?);
-        }
-        if let Some(name) = file(archive, HOST_TRACE) {
-            let bytes = archive.read(&name)?;
-            capture.host_ranges = Some(trace::host_ranges(bytes).map_err(|kind| kind.at(archive.place(&name)))?);
-        } else if let Some(name) = file(archive, OLD_HOST_TRACE) {
-            let bytes = archive.read(&name)?;
-            capture.host_ranges = Some(pushpop::host_ranges(&bytes).map_err(|kind| kind.at(archive.place(&name)))?);
+        let mut ranges = |base: &str, read: fn(Vec<u8>) -> Result<Vec<NsysRange>, NsysErrorKind>| {
+            let name = file(archive, base)?;
+            let bytes = archive.read(&name);
+            Some(bytes.and_then(|bytes| read(bytes).map_err(|kind| kind.at(archive.place(&name)))))
+        };
+        let device = ranges(DEVICE_TRACE, trace::device_ranges);
+        let host = ranges(HOST_TRACE, trace::host_ranges)
+            .or_else(|| ranges(OLD_HOST_TRACE, |text| pushpop::host_ranges(&text)));
+        // one trace is of use without the other
+        match (device, host) {
+            (Some(Err(error)), None | Some(Err(_))) | (None, Some(Err(error))) => return Err(error),
+            (device, host) => {
+                for (read, kept) in [(device, &mut capture.device_ranges), (host, &mut capture.host_ranges)] {
+                    match read.transpose() {
+                        Ok(ranges) => *kept = ranges,
+                        Err(error) => capture.notes.push(error.to_string()),
+                    }
+                }
+            }
         }
         match file(archive, THREADS) {
             Some(name) => match archive.read(&name).map(trace::launchers) {

@@ -8,6 +8,7 @@
 mod archive;
 mod capture;
 mod error;
+mod pages;
 mod pushpop;
 mod table;
 mod trace;

@@ -10,9 +10,13 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::error::NsysErrorKind;
+use super::pages;
 
 /// Most rows of a table: times, names and ids of so many ranges are some gigabytes.
 const MAX_ROWS: i64 = 1 << 26;
+/// Most rows of a byte: ids and times differ from row to row, so that real tables have many bytes a row, and a few bytes that
+/// stand for millions of equal values are no capture.
+const MAX_ROWS_OF_A_BYTE: usize = 16;
 /// Records that are read at a time.
 const BATCH: usize = 1 << 16;
 
@@ -25,6 +29,7 @@ pub(super) enum Column {
 
 /// A Parquet file in memory.
 pub(super) struct Table {
+    bytes: Bytes,
     reader: SerializedFileReader<Bytes>,
     columns: HashMap<String, usize>,
     rows: usize,
@@ -33,16 +38,21 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(bytes: Vec<u8>) -> Result<Self, NsysErrorKind> {
-        let reader = guarded(|| SerializedFileReader::new(Bytes::from(bytes)))?;
+        let bytes = Bytes::from(bytes);
+        let reader = guarded(|| SerializedFileReader::new(bytes.clone()))?;
         let metadata = reader.metadata().file_metadata();
         let rows = metadata.num_rows();
         if !(0..=MAX_ROWS).contains(&rows) {
             return Err(NsysErrorKind::Parquet(format!("{rows} rows are not from 0 to {MAX_ROWS}")));
         }
+        let rows = usize::try_from(rows).unwrap_or(0);
+        if rows > bytes.len().saturating_mul(MAX_ROWS_OF_A_BYTE) {
+            return Err(NsysErrorKind::Parquet(format!("{} bytes do not hold {rows} ranges", bytes.len())));
+        }
         let flat = metadata.schema_descr().columns().iter().enumerate();
         let flat = flat.filter(|(_, column)| column.max_rep_level() == 0 && column.path().parts().len() == 1);
         let columns = flat.map(|(number, column)| (column.name().to_owned(), number)).collect();
-        Ok(Self { columns, rows: usize::try_from(rows).unwrap_or(0), texts: HashMap::new(), reader })
+        Ok(Self { bytes, columns, rows, texts: HashMap::new(), reader })
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -53,7 +63,8 @@ impl Table {
     fn column(&mut self, names: &[&'static str]) -> Result<Column, NsysErrorKind> {
         let number = names.iter().find_map(|name| self.columns.get(*name)).copied();
         let number = number.ok_or(NsysErrorKind::NoColumn(names.first().copied().unwrap_or("")))?;
-        let (reader, rows, texts) = (&self.reader, self.rows, &mut self.texts);
+        let (bytes, reader, rows, texts) = (&self.bytes, &self.reader, self.rows, &mut self.texts);
+        guarded(|| check(bytes, reader, number))?;
         guarded(|| read(reader, number, rows, texts))
     }
 
@@ -78,6 +89,19 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, NsysE
         Ok(read) => read.map_err(|error| NsysErrorKind::Parquet(error.to_string())),
         Err(_) => Err(NsysErrorKind::Parquet("its content is damaged".to_owned())),
     }
+}
+
+/// The sizes of a column's pages, before room is made for them.
+fn check(bytes: &Bytes, file: &SerializedFileReader<Bytes>, column: usize) -> Result<(), ParquetError> {
+    for group in file.metadata().row_groups() {
+        let (start, length) = group.column(column).byte_range();
+        let end = start.checked_add(length).and_then(|end| usize::try_from(end).ok());
+        let chunk = usize::try_from(start).ok().zip(end).and_then(|(start, end)| bytes.get(start..end));
+        if chunk.and_then(pages::check).is_none() {
+            return Err(ParquetError::General("a page is damaged, or larger than its data can become".to_owned()));
+        }
+    }
+    Ok(())
 }
 
 fn read(
@@ -131,10 +155,9 @@ fn read(
             _ => return Err(ParquetError::NYI("a column of neither text nor numbers".to_owned())),
         }
     }
-    if is_text {
-        words.resize(rows, None)
-    } else {
-        numbers.resize(rows, None)
+    // nothing is made for rows that only the file's end speaks of
+    if numbers.len().max(words.len()) != rows {
+        return Err(ParquetError::General("fewer values than rows".to_owned()));
     }
     Ok(if is_text { Column::Text(words) } else { Column::Number(numbers) })
 }

@@ -4,47 +4,53 @@ use std::collections::BTreeMap;
 
 use super::gather::Record;
 
-/// Cuts a program's events, by line, into its executions: where the operation that came first comes again. If `runs` tells
-/// how many there are, an operation may come several times in each; they must then hold the same operations.
-pub(super) fn cut(tracks: &[Vec<Record>], runs: Option<u64>) -> Vec<Vec<Vec<Record>>> {
-    let first = tracks.iter().filter_map(|track| track.first()).min_by_key(|record| record.time.start_ps);
-    let Some(first) = first.map(|record| record.operation) else { return Vec::new() };
-    let all = tracks.iter().flatten();
-    let mut starts: Vec<i64> =
-        all.filter(|record| record.operation == first).map(|record| record.time.start_ps).collect();
-    starts.sort_unstable();
-    starts.dedup();
+/// The operation that a program's executions begin with: the first event's; of several that start at once that on the
+/// lowest line. Records are by start, as everywhere here.
+pub(super) fn first_operation(records: &[Record]) -> Option<u32> {
+    let at_once = records.chunk_by(|one, next| one.time.start_ps == next.time.start_ps).next()?;
+    at_once.iter().min_by_key(|record| record.place).map(|record| record.operation)
+}
+
+/// The places at which an operation comes: of events that start at once the first one's place.
+pub(super) fn places_of(operation: u32, records: &[Record]) -> Vec<usize> {
+    let (mut places, mut at) = (Vec::new(), 0);
+    for at_once in records.chunk_by(|one, next| one.time.start_ps == next.time.start_ps) {
+        if at_once.iter().any(|record| record.operation == operation) {
+            places.push(at);
+        }
+        at += at_once.len();
+    }
+    places
+}
+
+/// Cuts a program's events into its executions: where the operation that came first comes again. If `runs` tells how
+/// many there are, an operation may come several times in each; they must then hold the same operations.
+pub(super) fn cut(records: &[Record], runs: Option<u64>) -> Vec<&[Record]> {
+    let Some(first) = first_operation(records) else { return Vec::new() };
+    let places = places_of(first, records);
     if let Some(runs) = runs.and_then(|runs| usize::try_from(runs).ok()).filter(|&runs| runs > 0)
-        && runs < starts.len()
-        && starts.len().is_multiple_of(runs)
+        && runs < places.len()
+        && places.len().is_multiple_of(runs)
     {
-        let of_runs: Vec<i64> = starts.iter().copied().step_by(starts.len() / runs).collect();
-        let pieces = cut_at(tracks, &of_runs);
+        let of_runs: Vec<usize> = places.iter().copied().step_by(places.len() / runs).collect();
+        let pieces = cut_at(records, &of_runs);
         if are_alike(&pieces) {
             return pieces;
         }
     }
-    cut_at(tracks, &starts)
+    cut_at(records, &places)
 }
 
-fn cut_at(tracks: &[Vec<Record>], starts: &[i64]) -> Vec<Vec<Vec<Record>>> {
-    let mut cut: Vec<Vec<Vec<Record>>> = starts.iter().map(|_| vec![Vec::new(); tracks.len()]).collect();
-    for (line, track) in tracks.iter().enumerate() {
-        for record in track {
-            let run = starts.partition_point(|&start| start <= record.time.start_ps).saturating_sub(1);
-            if let Some(records) = cut.get_mut(run).and_then(|lines| lines.get_mut(line)) {
-                records.push(*record);
-            }
-        }
-    }
-    cut
+fn cut_at<'r>(records: &'r [Record], places: &[usize]) -> Vec<&'r [Record]> {
+    let ends = places.iter().skip(1).copied().chain([records.len()]);
+    places.iter().zip(ends).filter_map(|(&start, end)| records.get(start..end)).collect()
 }
 
 /// Whether every piece holds the same operations, each as often.
-fn are_alike(pieces: &[Vec<Vec<Record>>]) -> bool {
-    let operations = |piece: &Vec<Vec<Record>>| {
+fn are_alike(pieces: &[&[Record]]) -> bool {
+    let operations = |piece: &&[Record]| {
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
-        for record in piece.iter().flatten() {
+        for record in *piece {
             *counts.entry(record.operation).or_default() += 1;
         }
         counts
@@ -60,17 +66,20 @@ mod tests {
     use crate::profile::interval::Interval;
 
     /// Letters are operations, one a picosecond; a line each.
-    fn tracks(lines: &[&str]) -> Vec<Vec<Record>> {
-        let record = |(at, letter): (usize, char)| {
-            let start_ps = at as i64;
-            (letter != ' ').then(|| Record::new(Interval { start_ps, end_ps: start_ps + 1 }, letter as u32))
+    fn tracks(lines: &[&str]) -> Vec<Record> {
+        let record = |(place, (at, letter)): (usize, (usize, char))| {
+            let time = Interval { start_ps: at as i64, end_ps: at as i64 + 1 };
+            (letter != ' ').then(|| Record::new(time, letter as u32, place as u32))
         };
-        lines.iter().map(|line| line.chars().enumerate().filter_map(record).collect()).collect()
+        let letters = lines.iter().enumerate().flat_map(|(place, line)| line.char_indices().map(move |at| (place, at)));
+        let mut records: Vec<Record> = letters.filter_map(record).collect();
+        records.sort_by_key(Record::order);
+        records
     }
 
-    fn shown(pieces: &[Vec<Vec<Record>>]) -> Vec<String> {
+    fn shown(pieces: &[&[Record]]) -> Vec<String> {
         let letter = |record: &Record| char::from_u32(record.operation).unwrap();
-        pieces.iter().map(|lines| lines.iter().flatten().map(letter).collect()).collect()
+        pieces.iter().map(|piece| piece.iter().map(letter).collect()).collect()
     }
 
     #[test]
@@ -81,6 +90,9 @@ mod tests {
         assert_eq!(shown(&cut(&tracks(&["abab", "    "]), Some(2))), ["ab", "ab"]);
         // another stream's work goes with what it started in
         assert_eq!(shown(&cut(&tracks(&["aba aba ", "   d   d"]), Some(2))), ["abad", "abad"]);
+        // what starts together with the first operation is of the same run, and the lowest line tells which that is
+        assert_eq!(shown(&cut(&tracks(&["ba ba", "a  a "]), None)), ["baa", "baa"]);
+        assert_eq!(shown(&cut(&tracks(&["a  a ", "ba ba"]), None)), ["ab", "a", "ab", "a"]);
     }
 
     #[test]

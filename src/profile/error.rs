@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::remedy::remedy;
 use crate::wire::WireError;
 
 /// A profile that could not be read: which, and why.
@@ -27,7 +28,7 @@ impl ProfileError {
 #[non_exhaustive]
 pub enum ProfileErrorKind {
     /// It cannot be opened or read.
-    #[error("cannot be read: {0}")]
+    #[error("cannot be read: {0}{next}", next = remedy(.0))]
     Unreadable(#[from] io::Error),
     /// It holds nothing.
     #[error("is empty; capture the profile again, and stop the trace before the program ends")]

@@ -25,20 +25,41 @@ impl<'a> Event<'a> {
     /// Reads an event; stats are stepped over, and read by [`Event::stats`].
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
-        Self::decode_with(bytes, |_| {})
+        Self::decode_with(bytes, |_, _| 0)
     }
 
-    /// Reads an event and shows the bytes of its stats on the way, which spares a second pass.
+    /// Reads an event and shows the bytes of each stat on the way, and what comes after it, of which `stat` tells how much it
+    /// knows: that is stepped over.
     #[inline(always)]
-    pub(super) fn decode_with(bytes: &'a [u8], mut stat: impl FnMut(&'a [u8])) -> Result<Self, WireError> {
+    pub(super) fn decode_with(
+        bytes: &'a [u8],
+        mut stat: impl FnMut(&'a [u8], &'a [u8]) -> usize,
+    ) -> Result<Self, WireError> {
         let mut event = Self { metadata_id: 0, offset_ps: 0, num_occurrences: None, duration_ps: 0, stats: &[] };
         let mut cursor = WireCursor::new(bytes);
-        let (mut before, mut first_stat) = (0, usize::MAX);
+        // as every writer has it: these three, and then the stats
+        if let Some(id) = cursor.varint_after(1 << 3) {
+            event.metadata_id = id as i64;
+        }
+        if let Some(offset) = cursor.varint_after(2 << 3) {
+            event.offset_ps = offset as i64;
+        }
+        if let Some(duration) = cursor.varint_after(3 << 3) {
+            event.duration_ps = duration as i64;
+        }
+        let (mut before, mut first_stat) = (cursor.position(), usize::MAX);
+        while let Some(value) = cursor.bytes_after(4 << 3 | 2) {
+            first_stat = first_stat.min(before);
+            let rest = bytes.get(cursor.position()..).unwrap_or_default();
+            cursor.step_over(stat(value, rest));
+            before = cursor.position();
+        }
         while let Some(field) = cursor.next() {
             match field? {
-                (4, WireValue::Bytes(bytes)) => {
+                (4, WireValue::Bytes(value)) => {
                     first_stat = first_stat.min(before);
-                    stat(bytes);
+                    let rest = bytes.get(cursor.position()..).unwrap_or_default();
+                    cursor.step_over(stat(value, rest));
                 }
                 (1, WireValue::Varint(id)) => event.metadata_id = id as i64,
                 (2, WireValue::Varint(offset)) => {
@@ -61,6 +82,16 @@ impl<'a> Event<'a> {
     #[inline]
     pub fn stats(&self) -> Stats<'a> {
         Stats { cursor: WireCursor::new(self.stats) }
+    }
+}
+
+/// The metadata id that an event's bytes begin with, as every writer has it, where it is small.
+#[inline]
+pub(super) fn first_id(message: &[u8]) -> Option<u16> {
+    match *message {
+        [0x08, one @ 0..0x80, ..] => Some(u16::from(one)),
+        [0x08, one, two @ 0..0x80, ..] => Some(u16::from(one & 0x7f) | u16::from(two) << 7),
+        _ => None,
     }
 }
 

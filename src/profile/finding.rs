@@ -129,6 +129,12 @@ pub enum Finding {
         /// Executions in the profile.
         executions: u64,
     },
+    /// What an importer has to say of a capture that another tool took.
+    #[error("{said}")]
+    Imported {
+        /// In its words.
+        said: String,
+    },
     /// A function that some profiles have samples of and others not.
     #[error("`jit_autotune_fn_{function}` has no sample in {profiles} of the profiles")]
     FunctionMissing {

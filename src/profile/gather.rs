@@ -1,14 +1,15 @@
-//! One pass over the events: those of module executions become records of 24 bytes, grouped by execution and line.
+//! A chunk of events, read: which module executions its events belong to, and, where that is asked for, the events of
+//! executions as records of 24 bytes.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
-
-use rayon::prelude::*;
 
 use crate::wire::WireError;
 
-use super::event::{Event, Stat, StatValue};
+use super::event::{Event, Stat, StatValue, first_id};
+use super::id_table::MetadataIds;
 use super::interval::Interval;
-use super::plane_view::{END_MARK, Layout, OPERATIONS_LINE, PlaneView, UNKNOWN, Unusable, interval_after};
+use super::plane_view::{END_MARK, Layout, PlaneView, Role, UNKNOWN, Unusable, interval_after};
 use super::space::{EventChunk, Line};
 
 /// Which execution an event belongs to, where its stats say so.
@@ -34,49 +35,19 @@ pub(super) enum Origin {
 pub(super) struct Record {
     pub(super) time: Interval,
     pub(super) operation: u32,
-    /// While a piece is read: the place of its execution in the piece.
-    place: u32,
+    /// Its line. While a chunk is read: the place of its execution in the chunk.
+    pub(super) place: u32,
 }
 
-#[cfg(test)]
 impl Record {
-    pub(super) fn new(time: Interval, operation: u32) -> Self {
-        Self { time, operation, place: 0 }
+    pub(super) fn new(time: Interval, operation: u32, place: u32) -> Self {
+        Self { time, operation, place }
     }
-}
 
-/// The part of a piece that belongs to one execution: all of one line.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Run {
-    pub(super) execution: u32,
-    pub(super) line: u32,
-    pub(super) piece: u32,
-    start: u32,
-    end: u32,
-}
-
-impl Run {
-    /// The records of the run, in file order.
-    pub(super) fn of<'p>(&self, pieces: &'p [Vec<Record>]) -> &'p [Record] {
-        let piece = pieces.get(self.piece as usize).map(Vec::as_slice).unwrap_or_default();
-        piece.get(self.start as usize..self.end as usize).unwrap_or_default()
+    /// Records in this order are by start, the longest first.
+    pub(super) fn order(&self) -> (i64, Reverse<i64>) {
+        (self.time.start_ps, Reverse(self.time.end_ps))
     }
-}
-
-/// The records of all executions, where their threads left them.
-#[derive(Debug)]
-pub(super) struct Gathered {
-    /// Plane view and origin of each execution.
-    pub(super) executions: Vec<(usize, Origin)>,
-    /// By execution, line and place in the line.
-    pub(super) runs: Vec<Run>,
-    pub(super) pieces: Vec<Vec<Record>>,
-    /// Tallies by plane view.
-    pub(super) tallies: Vec<Tally>,
-    /// Events that start before their predecessor, by view and line.
-    pub(super) backwards: Vec<(usize, usize, u64)>,
-    /// Names that were written out in stats, in the numbers' order.
-    pub(super) written_names: Vec<Vec<u8>>,
 }
 
 /// What was seen and left out.
@@ -99,63 +70,149 @@ impl Tally {
     }
 }
 
+/// Which time a chunk is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Pass<'i> {
+    /// The first: which executions there are, and on request their events.
+    First { with_records: bool },
+    /// The second: the executions' events, which are among those of this metadata.
+    Second(&'i MetadataIds),
+}
+
 /// What one thread made of one chunk; a record's `place` is that in `origins`.
 #[derive(Debug, Default)]
-struct Piece {
-    origins: Vec<Origin>,
-    records: Vec<Record>,
-    written: Vec<Vec<u8>>,
-    tally: Tally,
-    offsets: Option<(i64, i64)>,
-    backwards: u64,
+pub(super) struct Piece {
+    pub(super) origins: Vec<Origin>,
+    pub(super) records: Vec<Record>,
+    /// Names that were written out in stats, in the order of their numbers.
+    pub(super) written: Vec<Vec<u8>>,
+    pub(super) tally: Tally,
+    /// Offsets of the first and the last event.
+    pub(super) offsets: Option<(i64, i64)>,
+    pub(super) backwards: u64,
+    /// The first and the last record by their order, unless records were out of it.
+    pub(super) ends: Option<[(i64, Reverse<i64>); 2]>,
+    pub(super) is_sorted: bool,
+    /// Events of executions, kept or not.
+    pub(super) count: usize,
+    /// Of the events of executions.
+    pub(super) ids: MetadataIds,
+}
+
+/// The bytes after the module's stat up to the last of the others, if none of them comes before it and the operation's, which
+/// changes from event to event, is not among them.
+fn after_module<'a>(message: &'a [u8], operation: &[u8], stats: [&[u8]; 4]) -> Option<&'a [u8]> {
+    let base = message.as_ptr() as usize;
+    let place = |stat: &[u8]| {
+        let start = (stat.as_ptr() as usize).checked_sub(base)?;
+        Some(start..start + stat.len())
+    };
+    let [module, others @ ..] = stats;
+    let from = place(module)?.end;
+    let mut to = from;
+    for stat in others.into_iter().filter(|stat| !stat.is_empty()) {
+        let stat = place(stat)?;
+        if stat.start < from {
+            return None;
+        }
+        to = to.max(stat.end);
+    }
+    if !operation.is_empty() && (from..to).contains(&place(operation)?.start) {
+        return None;
+    }
+    message.get(from..to)
 }
 
 /// Numbers from here on are places in `Piece::written`.
-const WRITTEN: u32 = 1 << 31;
+pub(super) const WRITTEN: u32 = 1 << 31;
 
 struct Reader<'v, 'a> {
     view: &'v PlaneView<'a>,
     base_ps: Option<i64>,
+    keeps_records: bool,
+    is_first: bool,
     piece: Piece,
     places: HashMap<Origin, u32>,
     last: Option<(Origin, u32)>,
-    key: Option<([&'a [u8]; 4], Option<Key>)>,
+    last_key: Option<Keyed<'a>>,
     written: HashMap<Vec<u8>, u32>,
 }
 
-impl<'v, 'a> Reader<'v, 'a> {
-    fn read(view: &'v PlaneView<'a>, line: &Line<'a>, chunk: EventChunk<'a>) -> Piece {
-        let mut reader = Self {
-            view,
-            base_ps: line.base_ps(),
-            piece: Piece::default(),
-            places: HashMap::new(),
-            last: None,
-            key: None,
-            written: HashMap::new(),
-        };
+/// The stats that name an execution: the next event of it has the same bytes.
+#[derive(Clone, Copy)]
+struct Keyed<'a> {
+    /// Of module, program, run and device.
+    stats: [&'a [u8]; 4],
+    /// What follows the module's up to the last of them, where they stand together.
+    after_module: Option<&'a [u8]>,
+    key: Option<Key>,
+    place: Option<u32>,
+}
+
+/// Reads a chunk of a line.
+pub(super) fn read<'a>(view: &PlaneView<'a>, line: &Line<'a>, chunk: EventChunk<'a>, pass: Pass<'_>) -> Piece {
+    let mut reader = Reader {
+        view,
+        base_ps: line.base_ps(),
+        keeps_records: !matches!(pass, Pass::First { with_records: false }),
+        is_first: matches!(pass, Pass::First { .. }),
+        piece: Piece { is_sorted: true, ..Piece::default() },
+        places: HashMap::new(),
+        last: None,
+        last_key: None,
+        written: HashMap::new(),
+    };
+    match pass {
+        Pass::First { .. } => reader.origins(chunk),
+        Pass::Second(ids) => reader.records(chunk, ids),
+    }
+    // an execution's events stand together, unless executions overlap on one thread
+    let records = &mut reader.piece.records;
+    if !records.is_sorted_by_key(|record| record.place) {
+        records.sort_by_key(|record| record.place);
+    }
+    reader.piece
+}
+
+impl<'a> Reader<'_, 'a> {
+    fn origins(&mut self, chunk: EventChunk<'a>) {
+        let mut last_id = None;
         for message in chunk.messages() {
-            let read = match view.layout {
-                Layout::ModuleLines => Event::decode(message).map(|event| {
-                    reader.operation(&event);
-                    event.offset_ps
-                }),
-                Layout::HostThunks | Layout::DeviceStreams => reader.thunk(message),
+            let (offset, is_record) = match self.event(message) {
+                Ok(read) => read,
+                Err(_) => {
+                    self.piece.tally.malformed += 1;
+                    continue;
+                }
             };
-            let Ok(offset) = read else {
-                reader.piece.tally.malformed += 1;
-                continue;
-            };
-            let (first, last) = reader.piece.offsets.unwrap_or((offset, offset));
-            reader.piece.backwards += u64::from(offset < last);
-            reader.piece.offsets = Some((first, offset));
+            let (first, last) = self.piece.offsets.unwrap_or((offset, offset));
+            self.piece.backwards += u64::from(offset < last);
+            self.piece.offsets = Some((first, offset));
+            let id = first_id(message);
+            if is_record && id != last_id {
+                self.piece.ids.add(id);
+                last_id = id;
+            }
         }
-        // an execution's events stand together, unless executions overlap on one thread
-        if !reader.piece.records.is_sorted_by_key(|record| record.place) {
-            reader.piece.records.sort_by_key(|record| record.place);
+    }
+
+    fn records(&mut self, chunk: EventChunk<'a>, ids: &MetadataIds) {
+        for message in chunk.messages().filter(|message| ids.contains(first_id(message))) {
+            // what is damaged was counted when the origins were looked for
+            let _ = self.event(message);
         }
-        reader.piece.records.shrink_to_fit();
-        reader.piece
+    }
+
+    /// Gives the event's offset, and whether it is one of an execution.
+    #[inline(always)]
+    fn event(&mut self, message: &'a [u8]) -> Result<(i64, bool), WireError> {
+        match self.view.layout {
+            Layout::ModuleLines => {
+                let event = Event::decode(message)?;
+                Ok((event.offset_ps, self.operation(&event)))
+            }
+            Layout::HostThunks | Layout::DeviceStreams => self.thunk(message),
+        }
     }
 
     fn time(&mut self, event: &Event<'_>) -> Option<Interval> {
@@ -167,8 +224,9 @@ impl<'v, 'a> Reader<'v, 'a> {
         None
     }
 
-    fn push(&mut self, origin: Origin, operation: u32, time: Interval) {
-        let place = match self.last {
+    /// The place of an execution in the chunk.
+    fn place(&mut self, origin: Origin) -> u32 {
+        match self.last {
             Some((last, place)) if last == origin => place,
             _ => {
                 let origins = &mut self.piece.origins;
@@ -179,24 +237,43 @@ impl<'v, 'a> Reader<'v, 'a> {
                 self.last = Some((origin, place));
                 place
             }
-        };
-        self.piece.records.push(Record { time, operation, place });
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, place: u32, operation: u32, time: Interval) {
+        let record = Record::new(time, operation, place);
+        self.piece.count += 1;
+        if self.keeps_records {
+            self.piece.records.push(record);
+        }
+        if !self.is_first {
+            return;
+        }
+        let [first, last] = self.piece.ends.unwrap_or([record.order(); 2]);
+        self.piece.is_sorted &= last <= record.order();
+        self.piece.ends = Some([first, record.order()]);
     }
 
     /// An event of the operations line: it belongs to the module that was under way when it started.
-    fn operation(&mut self, event: &Event<'_>) {
-        let Some(time) = self.time(event) else { return };
+    fn operation(&mut self, event: &Event<'_>) -> bool {
+        let Some(time) = self.time(event) else { return false };
         let Some(name) = self.view.events.get(event.metadata_id) else {
             self.piece.tally.unknown += 1;
-            return;
+            return false;
         };
         let windows = &self.view.windows;
         let after = windows.partition_point(|window| window.time.start_ps <= time.start_ps);
         match after.checked_sub(1).and_then(|last| windows.get(last).map(|window| (last, window))) {
             Some((last, window)) if time.start_ps < window.time.end_ps => {
-                self.push(Origin::Window(last as u32), name, time);
+                let place = self.place(Origin::Window(last as u32));
+                self.push(place, name, time);
+                true
             }
-            _ => self.piece.tally.outside += 1,
+            _ => {
+                self.piece.tally.outside += 1;
+                false
+            }
         }
     }
 
@@ -214,22 +291,39 @@ impl<'v, 'a> Reader<'v, 'a> {
         Ok(module.map(|module| Key { module, program, run, ordinal }))
     }
 
-    /// An event that may name its module, program, run and device; gives its offset.
-    #[inline]
-    fn thunk(&mut self, message: &'a [u8]) -> Result<i64, WireError> {
+    /// An event that may name its module, program, run and device.
+    #[inline(always)]
+    fn thunk(&mut self, message: &'a [u8]) -> Result<(i64, bool), WireError> {
+        const MODULE: u8 = Role::Module as u8;
         let view = self.view;
         // the stats that tell, which a writer puts first; the last of each counts
         let mut telling: [&[u8]; 6] = [&[]; 6];
-        let (mut unknown, mut damaged) = (0, None);
-        let event = Event::decode_with(message, |stat| match view.role(stat) {
-            Ok(0) => {}
-            Ok(UNKNOWN) => unknown += 1,
-            Ok(role) => {
-                if let Some(slot) = telling.get_mut(usize::from(role)) {
-                    *slot = stat;
+        let (mut unknown, mut damaged, mut is_last_key) = (0, None, false);
+        let last = self.last_key;
+        let event = Event::decode_with(message, |stat, rest| {
+            match view.role(stat) {
+                Ok(0) => {}
+                Ok(UNKNOWN) => unknown += 1,
+                Ok(role) => {
+                    if let Some(slot) = telling.get_mut(usize::from(role)) {
+                        *slot = stat;
+                    }
+                    is_last_key &= role == Role::Operation as u8;
+                    if role == MODULE
+                        && let Some(Keyed { stats: [module, program, run, ordinal], after_module: Some(after), .. }) =
+                            last
+                        && stat == module
+                        && rest.starts_with(after)
+                    {
+                        let [_, operation, ..] = telling;
+                        telling = [&[], operation, stat, program, run, ordinal];
+                        is_last_key = true;
+                        return after.len();
+                    }
                 }
+                Err(error) => damaged = Some(error),
             }
-            Err(error) => damaged = Some(error),
+            0
         })?;
         if let Some(error) = damaged {
             return Err(error);
@@ -238,16 +332,16 @@ impl<'v, 'a> Reader<'v, 'a> {
         let [_, operation, module, program, run, ordinal] = telling;
         // on a host, what names no operation is the host's own work
         if module.is_empty() || (operation.is_empty() && view.layout == Layout::HostThunks) {
-            return Ok(event.offset_ps);
+            return Ok((event.offset_ps, false));
         }
-        // the next event of an execution has the same bytes
-        let keyed = [module, program, run, ordinal];
-        let key = match self.key {
-            Some((bytes, key)) if bytes == keyed => key,
+        let keyed = match last {
+            Some(last) if is_last_key || last.stats == [module, program, run, ordinal] => last,
             _ => {
-                let key = self.key(keyed)?;
-                self.key = Some((keyed, key));
-                key
+                let stats = [module, program, run, ordinal];
+                let after_module = if unknown == 0 { after_module(message, operation, stats) } else { None };
+                let keyed = Keyed { stats, after_module, key: self.key(stats)?, place: None };
+                self.last_key = Some(keyed);
+                keyed
             }
         };
         let mut operation = match operation {
@@ -260,13 +354,19 @@ impl<'v, 'a> Reader<'v, 'a> {
         if view.layout == Layout::DeviceStreams {
             operation = operation.or(name);
         }
-        if let (Some(key), Some(operation)) = (key, operation)
+        if let (Some(key), Some(operation)) = (keyed.key, operation)
             && name != Some(END_MARK)
             && let Some(time) = self.time(&event)
         {
-            self.push(Origin::Stats(key), operation, time);
+            let place = keyed.place.unwrap_or_else(|| {
+                let place = self.place(Origin::Stats(key));
+                self.last_key = Some(Keyed { place: Some(place), ..keyed });
+                place
+            });
+            self.push(place, operation, time);
+            return Ok((event.offset_ps, true));
         }
-        Ok(event.offset_ps)
+        Ok((event.offset_ps, false))
     }
 
     #[inline]
@@ -285,107 +385,4 @@ impl<'v, 'a> Reader<'v, 'a> {
         self.written.insert(text.into_owned().into_bytes(), number);
         Some(number)
     }
-}
-
-/// What one thread reads at a time.
-struct Chunk<'v, 'a> {
-    view_number: usize,
-    view: &'v PlaneView<'a>,
-    line: Line<'a>,
-    events: EventChunk<'a>,
-}
-
-/// Reads the events of all views; `known` is how many names have numbers already.
-pub(super) fn gather(views: &[PlaneView<'_>], known: &[&[u8]]) -> Gathered {
-    let mut work: Vec<Chunk<'_, '_>> = Vec::new();
-    for (view_number, view) in views.iter().enumerate() {
-        for line in view.plane.lines() {
-            if view.layout != Layout::ModuleLines || line.name() == OPERATIONS_LINE {
-                work.extend(line.chunks().map(|events| Chunk { view_number, view, line, events }));
-            }
-        }
-    }
-    let pieces: Vec<Piece> = work.par_iter().map(|chunk| Reader::read(chunk.view, &chunk.line, chunk.events)).collect();
-
-    merge(views, known, &work, pieces)
-}
-
-/// Numbers the executions and the names that were written out, over all pieces.
-fn merge(views: &[PlaneView<'_>], known: &[&[u8]], work: &[Chunk<'_, '_>], pieces: Vec<Piece>) -> Gathered {
-    let mut gathered = Gathered {
-        executions: Vec::new(),
-        runs: Vec::new(),
-        pieces: Vec::with_capacity(pieces.len()),
-        tallies: views.iter().map(|_| Tally::default()).collect(),
-        backwards: Vec::new(),
-        written_names: Vec::new(),
-    };
-    let mut numbers: HashMap<Vec<u8>, u32> = HashMap::new();
-    if pieces.iter().any(|piece| !piece.written.is_empty()) {
-        numbers.extend(known.iter().zip(0..).map(|(name, number)| (name.to_vec(), number)));
-    }
-    let mut places: HashMap<(usize, Origin), u32> = HashMap::new();
-    for (view_number, view) in views.iter().enumerate() {
-        for window in 0..view.windows.len() {
-            places.insert((view_number, Origin::Window(window as u32)), gathered.executions.len() as u32);
-            gathered.executions.push((view_number, Origin::Window(window as u32)));
-        }
-    }
-    let mut last_offset = None;
-    for (chunk, mut piece) in work.iter().zip(pieces) {
-        let at = (chunk.view_number, chunk.line.number());
-        if let Some(tally) = gathered.tallies.get_mut(chunk.view_number) {
-            tally.add(&piece.tally);
-        }
-        let mut backwards = piece.backwards;
-        if let Some((first, last)) = piece.offsets {
-            backwards += u64::from(last_offset.is_some_and(|(before, offset)| before == at && first < offset));
-            last_offset = Some((at, last));
-        }
-        match gathered.backwards.last_mut() {
-            _ if backwards == 0 => {}
-            Some((view, line, events)) if (*view, *line) == at => *events += backwards,
-            _ => gathered.backwards.push((at.0, at.1, backwards)),
-        }
-        let written: Vec<u32> = piece
-            .written
-            .drain(..)
-            .map(|name| {
-                let next = (known.len() + gathered.written_names.len()) as u32;
-                *numbers.entry(name).or_insert_with_key(|name| {
-                    gathered.written_names.push(name.clone());
-                    next
-                })
-            })
-            .collect();
-        let renumber = |number: u32| match number.checked_sub(WRITTEN) {
-            Some(place) => written.get(place as usize).copied().unwrap_or(0),
-            None => number,
-        };
-        if !written.is_empty() {
-            piece.records.iter_mut().for_each(|record| record.operation = renumber(record.operation));
-        }
-        let number = gathered.pieces.len() as u32;
-        let mut start = 0;
-        for run in piece.records.chunk_by(|one, next| one.place == next.place) {
-            let end = start + run.len() as u32;
-            let origin = run.first().and_then(|record| piece.origins.get(record.place as usize));
-            if let Some(&origin) = origin {
-                let origin = match origin {
-                    Origin::Stats(key) => Origin::Stats(Key { module: renumber(key.module), ..key }),
-                    Origin::Window(_) => origin,
-                };
-                let executions = &mut gathered.executions;
-                let execution = *places.entry((chunk.view_number, origin)).or_insert_with(|| {
-                    executions.push((chunk.view_number, origin));
-                    (executions.len() - 1) as u32
-                });
-                gathered.runs.push(Run { execution, line: at.1 as u32, piece: number, start, end });
-            }
-            start = end;
-        }
-        gathered.pieces.push(piece.records);
-    }
-    gathered.runs.sort_unstable();
-    gathered
 }

@@ -45,6 +45,33 @@ impl IdTable {
     }
 }
 
+/// A set of ids of event metadata; those that are not small are in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct MetadataIds(Vec<u64>);
+
+impl MetadataIds {
+    pub(super) fn add(&mut self, id: Option<u16>) {
+        let Some(id) = id.map(usize::from) else { return };
+        if self.0.len() <= id / 64 {
+            self.0.resize(id / 64 + 1, 0);
+        }
+        if let Some(word) = self.0.get_mut(id / 64) {
+            *word |= 1 << (id % 64);
+        }
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, id: Option<u16>) -> bool {
+        let Some(id) = id.map(usize::from) else { return true };
+        self.0.get(id / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
+    }
+
+    pub(super) fn join(&mut self, other: &Self) {
+        self.0.resize(self.0.len().max(other.0.len()), 0);
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +82,15 @@ mod tests {
         assert_eq!([1, i64::MAX, -3].map(|id| table.get(id)), [Some(11), Some(20), Some(30)]);
         assert_eq!([0, 2, i64::MIN].map(|id| table.get(id)), [None; 3]);
         assert!(table.dense.len() <= 2);
+    }
+    #[test]
+    fn a_set_holds_what_was_added_and_what_is_not_small() {
+        let (mut ids, mut others) = (MetadataIds::default(), MetadataIds::default());
+        ids.add(Some(3));
+        ids.add(None);
+        others.add(Some(16383));
+        ids.join(&others);
+        assert_eq!([None, Some(3), Some(16383)].map(|id| ids.contains(id)), [true; 3]);
+        assert_eq!([Some(0), Some(67), Some(16382)].map(|id| ids.contains(id)), [false; 3]);
     }
 }

@@ -78,37 +78,86 @@ impl Coverage {
     }
 }
 
-/// Splits the time that events of one line cover among them: each moment belongs to the event under way that started
-/// last, of two that start together to the shorter. Of nested events that is each one's duration without its children.
+/// The union of intervals that come by start.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Union {
+    /// What a later interval can still make longer.
+    last: Option<Interval>,
+    before_ps: u64,
+}
+
+impl Union {
+    /// Adds an interval that starts no earlier than those before it.
+    pub fn add(&mut self, interval: Interval) {
+        match &mut self.last {
+            _ if interval.start_ps >= interval.end_ps => {}
+            Some(last) if interval.start_ps <= last.end_ps => last.end_ps = last.end_ps.max(interval.end_ps),
+            last => {
+                self.before_ps += last.map_or(0, |last| last.length_ps());
+                *last = Some(interval);
+            }
+        }
+    }
+
+    /// What all of them cover.
+    pub fn length_ps(&self) -> u64 {
+        self.before_ps + self.last.map_or(0, |last| last.length_ps())
+    }
+
+    /// What they cover before a moment that is no earlier than any start.
+    pub fn length_before_ps(&self, moment_ps: i64) -> u64 {
+        let until = |last: Interval| Interval { end_ps: last.end_ps.min(moment_ps), ..last };
+        self.before_ps + self.last.map_or(0, |last| until(last).length_ps())
+    }
+}
+
+/// Splits the time that events of one line cover among them, as they come: each moment belongs to the event under way that
+/// started last, of two that start together to the later one. Of nested events that is each one's duration without its
+/// children.
 ///
-/// The events come sorted by start, and those that start together with the longest first. `give(index, piece)` is called
-/// for pieces that are disjoint and together are the events' union.
-pub fn own_time(events: &[Interval], mut give: impl FnMut(usize, Interval)) {
-    let mut open: Vec<(usize, i64)> = Vec::new();
-    let mut now = i64::MIN;
-    let mut advance = |open: &mut Vec<(usize, i64)>, now: &mut i64, until: i64| {
-        while let Some(&(index, end_ps)) = open.last() {
-            if end_ps > *now {
-                let piece = Interval { start_ps: *now, end_ps: end_ps.min(until) };
+/// Events come by start, and those that start together with the longest first. `give(event, piece)` is called for pieces
+/// that are disjoint and together are the events' union. Only the events that hold one another are kept.
+#[derive(Debug)]
+pub struct OwnTime<T> {
+    /// By start; each ends before the one below it.
+    open: Vec<(T, i64)>,
+    now: i64,
+}
+
+impl<T> Default for OwnTime<T> {
+    fn default() -> Self {
+        Self { open: Vec::new(), now: i64::MIN }
+    }
+}
+
+impl<T: Copy> OwnTime<T> {
+    /// Adds an event, and gives the time before it.
+    pub fn add(&mut self, event: T, time: Interval, give: impl FnMut(T, Interval)) {
+        self.advance(time.start_ps, give);
+        if time.start_ps < time.end_ps {
+            // who ends before it has no time left
+            while self.open.pop_if(|(_, end_ps)| *end_ps <= time.end_ps).is_some() {}
+            self.open.push((event, time.end_ps));
+        }
+    }
+
+    /// Gives the time before a moment; no later event starts before it.
+    pub fn advance(&mut self, until: i64, mut give: impl FnMut(T, Interval)) {
+        while let Some(&(event, end_ps)) = self.open.last() {
+            if end_ps > self.now {
+                let piece = Interval { start_ps: self.now, end_ps: end_ps.min(until) };
                 if piece.start_ps < piece.end_ps {
-                    give(index, piece);
-                    *now = piece.end_ps;
+                    give(event, piece);
+                    self.now = piece.end_ps;
                 }
                 if end_ps > until {
                     break;
                 }
             }
-            open.pop();
+            self.open.pop();
         }
-        *now = until;
-    };
-    for (index, event) in events.iter().enumerate() {
-        advance(&mut open, &mut now, event.start_ps);
-        if event.start_ps < event.end_ps {
-            open.push((index, event.end_ps));
-        }
+        self.now = until;
     }
-    advance(&mut open, &mut now, i64::MAX);
 }
 
 #[cfg(test)]
@@ -136,6 +185,17 @@ mod tests {
             };
             let all = Interval { start_ps: -60, end_ps: 60 };
             prop_assert_eq!(union_ps(list.clone()), moments(&all));
+            let (mut by_start, mut union) = (list.clone(), Union::default());
+            by_start.sort();
+            for interval in &by_start {
+                union.add(*interval);
+                let upto = by_start.iter().filter(|one| *one <= interval).count();
+                let before = Interval { start_ps: -60, end_ps: interval.start_ps + 1 };
+                let seen = |moment: &i64| by_start[..upto].iter().any(|one| covers(one, *moment));
+                let expected = (-60..60).filter(|moment| covers(&before, *moment) && seen(moment)).count() as u64;
+                prop_assert_eq!(union.length_before_ps(interval.start_ps + 1), expected);
+            }
+            prop_assert_eq!(union.length_ps(), moments(&all));
             let window = Interval { start_ps: from, end_ps: from + length };
             prop_assert_eq!(Coverage::new(list.clone()).of(window), moments(&window));
         }
@@ -144,7 +204,11 @@ mod tests {
         fn own_time_is_the_moments_at_which_an_event_started_last(mut list in intervals()) {
             list.sort_by_key(|event| (event.start_ps, std::cmp::Reverse(event.end_ps)));
             let mut own = vec![0; list.len()];
-            own_time(&list, |index, piece| own[index] += piece.length_ps());
+            let mut line = OwnTime::default();
+            for (index, event) in list.iter().enumerate() {
+                line.add(index, *event, |index: usize, piece| own[index] += piece.length_ps());
+            }
+            line.advance(i64::MAX, |index, piece| own[index] += piece.length_ps());
             let mut expected = vec![0; list.len()];
             for moment in -60..60 {
                 // the last in this order is the last to start, and the shortest of those
@@ -159,10 +223,26 @@ mod tests {
     #[test]
     fn nested_events_keep_what_their_children_leave() {
         let event = |start_ps, end_ps| Interval { start_ps, end_ps };
-        let mut own = [0; 4];
-        own_time(&[event(0, 100), event(10, 40), event(20, 30), event(50, 90)], |index, piece| {
-            own[index] += piece.length_ps();
-        });
+        let (mut own, mut line) = ([0; 4], OwnTime::default());
+        for (index, time) in [event(0, 100), event(10, 40), event(20, 30), event(50, 90)].into_iter().enumerate() {
+            line.add(index, time, |index: usize, piece| own[index] += piece.length_ps());
+            // a stop anywhere before the next event changes nothing
+            line.advance(time.start_ps + 2, |index, piece| own[index] += piece.length_ps());
+        }
+        line.advance(i64::MAX, |index, piece| own[index] += piece.length_ps());
         assert_eq!(own, [30, 20, 10, 40]);
+    }
+
+    #[test]
+    fn events_that_overlap_in_a_chain_are_not_kept() {
+        let mut line = OwnTime::default();
+        let mut given = 0;
+        for start_ps in 0..1000 {
+            let time = Interval { start_ps, end_ps: start_ps + 3 };
+            line.add((), time, |(), piece| given += piece.length_ps());
+            assert_eq!(line.open.len(), 1);
+        }
+        line.advance(i64::MAX, |(), piece| given += piece.length_ps());
+        assert_eq!(given, 1002);
     }
 }

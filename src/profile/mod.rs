@@ -9,12 +9,15 @@
 //! ejkernel's profiler as `ejkernel/profiler.py` has it, and mended. [`Finding`] lists what makes a profile less than it seems.
 
 mod cut;
+mod epoch;
 mod error;
 mod event;
 mod execution;
 mod finding;
+mod folding;
 mod gather;
 mod id_table;
+mod index;
 pub mod interval;
 mod kernels;
 mod mended;
@@ -27,7 +30,10 @@ mod sanity;
 mod seed;
 mod source;
 mod space;
+mod sweep;
+mod told;
 mod totals;
+mod written;
 #[allow(missing_docs, unreachable_pub, clippy::enum_variant_names)]
 #[rustfmt::skip]
 mod xplane;
@@ -35,14 +41,14 @@ mod xplane;
 pub use error::{ProfileError, ProfileErrorKind};
 pub use event::{Event, Stat, StatValue, Stats, text};
 pub use execution::{
-    DeviceTime, Execution, Metric, Operation, RunsOf, executions, executions_folded, executions_of_operations,
-    executions_of_runs,
+    DeviceTime, Execution, Metric, RunsOf, executions, executions_folded, executions_of_operations, executions_of_runs,
 };
 pub use finding::Finding;
+pub use folding::Operation;
 pub(crate) use id_table::IdTable;
 pub use kernels::{Iteration, Kernel, KernelsDiffer, Measurement};
 pub use names::NameId;
-pub use operation_events::{ExecutionEvents, operation_events};
+pub use operation_events::{EventFold, ExecutionOf, OperationEvent, fold_events};
 pub use plane_view::Layout;
 pub(crate) use plane_view::module_name;
 pub use profiler::{
@@ -52,4 +58,6 @@ pub use runs::{CaptureFile, CaptureRun, capture_runs};
 pub use sanity::Launches;
 pub use source::{Capture, MAX_SPACE_BYTES, capture_files, captures};
 pub use space::{EventChunk, EventMetadata, Line, Plane, XSpace};
+pub use told::{SlowFirst, Told};
 pub use totals::{ModuleKey, ModuleTotal, OperationTotal};
+pub use written::{PlaneWriter, WrittenStat};

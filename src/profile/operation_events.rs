@@ -1,16 +1,17 @@
-//! The events of each execution, one execution after the other, for what needs more than sums.
+//! The events of each execution as they come, for what needs more than sums.
 
-use super::cut::cut;
-use super::execution::track;
-use super::gather::{Gathered, Origin, Record, Run, gather};
+use super::execution::{texts, views};
+use super::gather::Record;
+use super::index::{Index, Whose};
 use super::interval::Interval;
 use super::names::Names;
-use super::plane_view::{Layout, PlaneView};
+use super::plane_view::Layout;
 use super::space::XSpace;
+use super::sweep::{Fold, sweep};
 
-/// The events of one execution of a module on one device.
-#[derive(Debug)]
-pub struct ExecutionEvents<'a> {
+/// Which execution of which module.
+#[derive(Debug, Clone, Copy)]
+pub struct ExecutionOf<'a> {
     /// Number of the plane in its file.
     pub plane: usize,
     /// The device, as [`super::Execution::device`].
@@ -23,58 +24,98 @@ pub struct ExecutionEvents<'a> {
     pub program_id: Option<i64>,
     /// The launch's id; devices that run one launch share it.
     pub run_id: Option<i64>,
-    /// Its operations' events by line and start: the operation's place in the names, and when.
-    pub events: &'a [(usize, Interval)],
 }
 
-impl ExecutionEvents<'_> {
-    /// Start of its first event.
-    pub fn start_ps(&self) -> Option<i64> {
-        self.events.iter().map(|(_, time)| time.start_ps).min()
+/// An event of an operation.
+#[derive(Debug, Clone, Copy)]
+pub struct OperationEvent<'a> {
+    /// The number of the operation's name.
+    pub number: u32,
+    /// The name.
+    pub name: &'a str,
+    /// When.
+    pub time: Interval,
+}
+
+/// What becomes of the events of an execution. Several are under way at once, on several threads.
+pub trait EventFold: Sync {
+    /// An execution under way.
+    type Open: Send;
+    /// One that is over.
+    type Done: Send;
+
+    /// Begins an execution.
+    fn open(&self, of: &ExecutionOf<'_>) -> Self::Open;
+    /// Takes its next event. They come by start, and of those that start together the shortest first.
+    fn add(&self, open: &mut Self::Open, event: OperationEvent<'_>);
+    /// Ends it.
+    fn close(&self, open: Self::Open) -> Self::Done;
+}
+
+/// Folds the events of each execution. `give` gets the execution's number, by first appearance in the file, which executions
+/// have in common whose events name no run, and what became of it; executions come in the order in which they end.
+pub fn fold_events<F: EventFold>(space: &XSpace, fold: &F, give: &mut dyn FnMut(u32, &ExecutionOf<'_>, F::Done)) {
+    let mut names = Names::default();
+    let views = views(space, &mut names);
+    let index = Index::new(&views, names.list(), space.held_events);
+    let named = Named { fold, names: &texts(&names, &index) };
+    sweep(&index, &|_| None, &named, &mut |number, done| {
+        let found = index.executions.get(number as usize);
+        if let Some(whose) = found.and_then(|found| index.whose(found)) {
+            give(number, &named.of(&whose), done);
+        }
+    });
+}
+
+struct Named<'f, F> {
+    fold: &'f F,
+    names: &'f [Box<str>],
+}
+
+impl<F> Named<'_, F> {
+    fn text(&self, number: u32) -> &str {
+        self.names.get(number as usize).map_or("", |name| name)
+    }
+
+    fn of(&self, whose: &Whose<'_, '_>) -> ExecutionOf<'_> {
+        ExecutionOf {
+            plane: whose.view.plane.number(),
+            device: whose.device,
+            layout: whose.view.layout,
+            module: self.text(whose.module),
+            program_id: whose.program,
+            run_id: whose.run,
+        }
     }
 }
 
-/// Gives each execution with its events to `visit`, with the names that the events refer to. Executions come by plane, not
-/// by start.
-pub fn operation_events(space: &XSpace, mut visit: impl FnMut(&ExecutionEvents<'_>, &[Box<str>])) {
-    let mut names = Names::default();
-    let views: Vec<PlaneView<'_>> =
-        space.planes().filter(|plane| plane.lines().len() > 0).map(|plane| PlaneView::new(plane, &mut names)).collect();
-    let Gathered { executions, runs, pieces, written_names, .. } = gather(&views, names.list());
-    let known = names.list().iter().copied().chain(written_names.iter().map(Vec::as_slice));
-    let all_names: Vec<Box<str>> = known.map(|name| String::from_utf8_lossy(name).into()).collect();
-    let mut rest: &[Run] = &runs;
-    let mut events = Vec::new();
-    for (number, &(view, origin)) in executions.iter().enumerate() {
-        let (own, after) = rest.split_at(rest.partition_point(|run| run.execution as usize <= number));
-        rest = after;
-        let Some(view) = views.get(view) else { continue };
-        let tracks: Vec<Vec<Record>> =
-            own.chunk_by(|one, next| one.line == next.line).map(|runs| track(runs, &pieces)).collect();
-        let (module, program_id, run_id, device, has_no_run) = match origin {
-            Origin::Stats(key) => (key.module, key.program, key.run, key.ordinal, key.run.is_none()),
-            Origin::Window(number) => match view.windows.get(number as usize) {
-                Some(window) => (window.module, window.program, window.run, view.ordinal, false),
-                None => continue,
-            },
-        };
-        let pieces_of_time = match has_no_run && view.layout == Layout::DeviceStreams {
-            true => cut(&tracks, None),
-            false => vec![tracks],
-        };
-        for tracks in pieces_of_time {
-            events.clear();
-            events.extend(tracks.iter().flatten().map(|record| (record.operation as usize, record.time)));
-            let execution = ExecutionEvents {
-                plane: view.plane.number(),
-                device,
-                layout: view.layout,
-                module: all_names.get(module as usize).map_or("", |name| name),
-                program_id,
-                run_id,
-                events: &events,
+impl<F: EventFold> Fold for Named<'_, F> {
+    type Open = F::Open;
+    type Done = F::Done;
+    type Scratch = ();
+
+    fn open(&self, whose: &Whose<'_, '_>) -> F::Open {
+        self.fold.open(&self.of(whose))
+    }
+
+    fn add(&self, open: &mut F::Open, records: &[Record], (): &mut ()) {
+        for at_once in records.chunk_by(|one, next| one.time.start_ps == next.time.start_ps) {
+            let event = |record: &Record| {
+                let number = record.operation;
+                OperationEvent { number, name: self.text(number), time: record.time }
             };
-            visit(&execution, &all_names);
+            match at_once {
+                [one] => self.fold.add(open, event(one)),
+                several => {
+                    let mut several = several.to_vec();
+                    several.sort_by_key(|record| (record.time.end_ps, record.place));
+                    several.iter().for_each(|record| self.fold.add(open, event(record)));
+                }
+            }
         }
+    }
+
+    fn close(&self, open: F::Open, _: &Whose<'_, '_>) -> F::Done {
+        self.fold.close(open)
     }
 }

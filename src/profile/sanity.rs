@@ -3,18 +3,18 @@
 use super::event::text;
 use super::execution::{DeviceTime, Execution};
 use super::finding::Finding;
-use super::gather::{Gathered, Tally};
-use super::plane_view::{Layout, PlaneView};
+use super::gather::Tally;
+use super::index::Index;
+use super::plane_view::Layout;
 use super::space::XSpace;
 
 pub(super) fn findings(
     space: &XSpace,
-    views: &[PlaneView<'_>],
-    gathered: &Gathered,
+    index: &Index<'_, '_>,
     executions: &[Execution],
     names: &[Box<str>],
 ) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let (mut findings, views) = (Vec::new(), index.views);
     for said in space.errors().iter().chain(space.warnings()) {
         let said = said.clone();
         let dropped = said.to_ascii_lowercase().contains("drop");
@@ -35,7 +35,7 @@ pub(super) fn findings(
         let planes = space.planes().map(|plane| format!("`{}`", plane.name())).collect::<Vec<_>>().join(", ");
         findings.push(Finding::NoDevicePlane { planes });
     }
-    for (view, tally) in views.iter().zip(&gathered.tallies) {
+    for (view, tally) in views.iter().zip(&index.tallies) {
         let plane = view.plane.name().into_owned();
         let of_plane = || executions.iter().filter(|execution| execution.plane == view.plane.number());
         let events = view.plane.lines().map(|line| line.event_count()).sum();
@@ -48,7 +48,7 @@ pub(super) fn findings(
         }
         findings.extend(of_tally(&plane, tally, view.unusable));
     }
-    for &(view, line, events) in &gathered.backwards {
+    for &(view, line, events) in &index.backwards {
         let Some(view) = views.get(view) else { continue };
         let line = view.plane.lines().nth(line).map(|line| line.name().into_owned()).unwrap_or_default();
         findings.push(Finding::ClockBackwards { plane: view.plane.name().into_owned(), line, events });

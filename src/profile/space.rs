@@ -11,8 +11,9 @@ use rayon::prelude::*;
 use crate::wire::{WireCursor, WireError, WireValue};
 
 use super::error::ProfileErrorKind;
-use super::event::{Event, Stat, StatValue, text};
+use super::event::{Event, Stat, StatValue, first_id, text};
 use super::id_table::IdTable;
+use super::told::Told;
 use super::xplane;
 
 /// Bytes of a line that one thread takes at a time.
@@ -30,7 +31,12 @@ pub struct XSpace {
     warnings: Vec<String>,
     hostnames: Vec<String>,
     base_ns: i64,
+    told: Option<Box<Told>>,
+    pub(super) held_events: usize,
 }
+
+/// Events of executions that an analysis holds rather than reads twice: 24 MiB.
+const HELD_EVENTS: usize = 1 << 20;
 
 #[derive(Debug)]
 struct PlaneIndex {
@@ -99,7 +105,23 @@ impl XSpace {
         }
         let with_events = planes.iter().flat_map(|plane| &plane.lines).filter(|line| line.events > 0);
         let base_ns = with_events.map(|line| line.timestamp_ns).min().unwrap_or(0);
-        Ok(Self { bytes, planes, errors, warnings, hostnames, base_ns })
+        Ok(Self { bytes, planes, errors, warnings, hostnames, base_ns, held_events: HELD_EVENTS, told: None })
+    }
+
+    /// How many events of executions an analysis may hold, at 24 bytes each; 1,048,576 unless told. What goes beyond is read
+    /// twice, which finds the same and takes longer.
+    pub fn hold_events(&mut self, events: usize) {
+        self.held_events = events;
+    }
+
+    /// The same with executions that are not to be looked for in its events.
+    pub fn with_told(self, told: Told) -> Self {
+        Self { told: Some(Box::new(told)), ..self }
+    }
+
+    /// The executions that its importer found; `None` of what XLA's profiler wrote.
+    pub fn told(&self) -> Option<&Told> {
+        self.told.as_deref()
     }
 
     /// Its bytes as they were read, decompressed.
@@ -383,12 +405,33 @@ impl<'a> EventChunk<'a> {
         self.messages().map(Event::decode)
     }
 
+    /// The events whose metadata id is wanted, in file order. Others are not decoded.
+    pub(crate) fn events_of(
+        &self,
+        is_wanted: impl Fn(i64) -> bool,
+    ) -> impl Iterator<Item = Result<Event<'a>, WireError>> {
+        let messages = self.messages().filter(move |message| match first_id(message) {
+            Some(id) => is_wanted(i64::from(id)),
+            None => Event::decode(message).is_ok_and(|event| is_wanted(event.metadata_id)),
+        });
+        messages.map(Event::decode)
+    }
+
     /// The events' bytes, in file order. The line's index has been over every field, so that none is damaged.
     #[inline]
     pub(super) fn messages(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        WireCursor::new(self.bytes).filter_map(|field| match field {
-            Ok((4, WireValue::Bytes(event))) => Some(event),
-            _ => None,
+        let mut cursor = WireCursor::new(self.bytes);
+        std::iter::from_fn(move || {
+            loop {
+                if let Some(event) = cursor.bytes_after(4 << 3 | 2) {
+                    return Some(event);
+                }
+                match cursor.next()? {
+                    Ok((4, WireValue::Bytes(event))) => return Some(event),
+                    Ok(_) => {}
+                    Err(_) => return None,
+                }
+            }
         })
     }
 }

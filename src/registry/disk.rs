@@ -1,8 +1,9 @@
 //! Reads that are bounded and checked, writes that are whole or not there.
 
+use crate::whole_file;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Largest program that is read.
@@ -37,13 +38,7 @@ pub(super) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it has no folder"))?;
     make_folder(folder)?;
-    // the umask applies: a registry is shared like any other file
-    let everyone = fs::Permissions::from_mode(0o666);
-    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
-    temporary.write_all(bytes)?;
-    temporary.as_file().sync_all()?;
-    temporary.persist(path).map_err(|error| error.error)?;
-    sync_folder(folder)
+    whole_file::write_whole(path, |file| file.write_all(bytes))
 }
 
 /// Makes a folder and its parents, each new one synced into its parent.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use super::manifest::MAX_MANIFEST_BYTES;
 use super::push::random_below;
 use crate::cache::{FolderLock, StoreError};
 use crate::digest::Digest;
+use crate::whole_file::write_whole;
 
 /// How long others may hold the folder's lock; each holds it for one small file.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
@@ -56,21 +57,7 @@ impl Folder {
 
     fn write(&self, name: &str, from: &mut dyn Read) -> Result<(), Trouble> {
         let path = self.path(name)?;
-        let folder = path.parent().unwrap_or(&self.root);
-        let write = |from: &mut dyn Read| -> io::Result<()> {
-            fs::create_dir_all(folder)?;
-            let everyone = fs::Permissions::from_mode(0o666);
-            let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
-            io::copy(from, &mut temporary)?;
-            temporary.as_file().sync_all()?;
-            temporary.persist(&path).map_err(|error| error.error)?;
-            match File::open(folder)?.sync_all() {
-                // some network file systems have no sync for folders
-                Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
-                _ => Ok(()),
-            }
-        };
-        write(from).map_err(trouble)
+        write_whole(&path, |file| io::copy(from, file).map(drop)).map_err(trouble)
     }
 
     fn lock(&self) -> Result<FolderLock, Trouble> {

@@ -1,6 +1,5 @@
 //! Results to a writer, as a table, as JSON or as a page to look at. Reads results only, so a stored run can be drawn again.
 
-mod bandwidth_plot;
 mod date;
 mod differences;
 mod figures;
@@ -8,17 +7,18 @@ mod flame;
 mod gain;
 mod grid;
 mod html;
+mod plot;
 mod scan;
 mod table;
 mod time;
 mod view;
 
-pub use bandwidth_plot::write_bandwidth_plot;
 pub use figures::{format_bytes, format_ns, format_part, format_ratio};
 pub use flame::write_flame_graph;
 pub use gain::Gain;
 pub use grid::Grid;
 pub use html::{HtmlReport, write_html};
+pub use plot::{write_collectives_plot, write_spread_plot};
 pub use scan::write_scan;
 pub use table::write_result;
 pub use time::time_line;

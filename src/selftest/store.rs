@@ -1,8 +1,7 @@
 //! The figures of a cache folder: one small file of JSON.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +12,7 @@ use crate::decision::Resolution;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::timer::{CacheState, Timer};
+use crate::whole_file::write_whole;
 
 /// Name of the file inside a cache folder.
 pub const SELFTEST_FILE: &str = "selftest-v1.json";
@@ -146,7 +146,7 @@ impl Stored {
         let folder = lock.folder();
         let path = folder.join(SELFTEST_FILE);
         let document = Document { schema: SCHEMA, entries: self.entries.clone() };
-        write(folder, &path, &document).map_err(|source| StoreError::Io {
+        write(&path, &document).map_err(|source| StoreError::Io {
             action: "write the figures of selftest to",
             path: path.clone(),
             source,
@@ -184,19 +184,10 @@ fn read(path: &Path) -> io::Result<Vec<OfSetting>> {
     Ok(entries)
 }
 
-fn write(folder: &Path, path: &Path, document: &Document) -> io::Result<()> {
-    // the umask applies, as to the other files of the folder
-    let everyone = Permissions::from_mode(0o666);
-    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
-    serde_json::to_writer_pretty(&mut temporary, document)?;
-    temporary.write_all(b"\n")?;
-    temporary.as_file().sync_all()?;
-    temporary.persist(path).map_err(|error| error.error)?;
-    match File::open(folder)?.sync_all() {
-        // some network file systems have no sync for folders
-        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
-        _ => Ok(()),
-    }
+fn write(path: &Path, document: &Document) -> io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(document)?;
+    text.push(b'\n');
+    write_whole(path, |file| file.write_all(&text))
 }
 
 #[cfg(test)]

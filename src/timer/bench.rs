@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::SPANS;
 use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::cut_off::{CutOff, Limit, Waiting};
 use super::model::{CacheState, Failure, FailureKind, InputArray, Job, OutputArray, Source, means, runs_of_batches};
@@ -188,10 +189,13 @@ impl Bench {
         let limit = self.limit(Waiting::Round { runs: launches.iter().map(|&(_, runs)| u64::from(runs)).sum() });
         let asked = launches.iter().map(|&(candidate, runs)| Launch { candidate, runs }).collect();
         let call = Call::MeasureRound { launches: asked, folder };
+        let running = tracing::debug_span!(target: SPANS, "run under the profiler").entered();
         let profiled: Result<Profiled, Failure> = self.client()?.request(call, limit.time);
+        drop(running);
         let profiled = profiled.map_err(|failure| limit.explain(failure))?;
         // a round begins when nothing is compiled any more
         self.ahead.clear();
+        let _span = tracing::debug_span!(target: SPANS, "read the profile").entered();
         ProfiledRound::read(&profiled, launches)
     }
 

@@ -1,21 +1,23 @@
 //! `--profile-every N`: some of a run's profiles, put where TensorBoard, xprof and `autotune-lowered profile` look for them.
 
 use std::collections::VecDeque;
-use std::fs::{self, Permissions};
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::model::{Failure, Job, Metric, OutputArray, Prepared, Source, Timer};
+use super::phases::{Phase, Phases, now_ns};
 use super::profiled::ProfiledRound;
 use crate::array::ArraySpec;
 use crate::device::DeviceFingerprint;
+use crate::whole_file::write_whole;
 
 /// A timer of whose profiles one in so many is kept as a run of a log folder: `plugins/profile/RUN/HOST.xplane.pb`.
 ///
 /// They are to be looked at, so a profile that cannot be kept costs a warning and nothing else, and no decision is made from them
-/// again; [`KeepingTimer`](super::KeepingTimer) keeps what that takes.
+/// again; [`KeepingTimer`](super::KeepingTimer) keeps what that takes. Each gets one more plane: what was done for its operation until
+/// then, from the calls that pass through here.
 pub struct FollowingTimer {
     timer: Box<dyn Timer>,
     runs: PathBuf,
@@ -26,7 +28,9 @@ pub struct FollowingTimer {
     /// What this run wrote and did not remove.
     kept: VecDeque<PathBuf>,
     of_job: String,
+    phases: Phases,
     has_warned: bool,
+    has_warned_of_clock: bool,
 }
 
 impl FollowingTimer {
@@ -42,7 +46,9 @@ impl FollowingTimer {
             candidates: 0,
             kept: VecDeque::new(),
             of_job: String::new(),
+            phases: Phases::default(),
             has_warned: false,
+            has_warned_of_clock: false,
         })
     }
 
@@ -56,22 +62,33 @@ impl FollowingTimer {
             return;
         }
         let Some(source) = round.file() else { return };
-        if let Err(error) = self.keep(source)
+        let plane = self.phases.plane(round, launches);
+        if plane.is_none() && !std::mem::replace(&mut self.has_warned_of_clock, true) {
+            tracing::warn!(
+                "the profiles that are kept do not say when they were taken: they hold no phases of the run"
+            );
+        }
+        if let Err(error) = self.keep(source, &plane.unwrap_or_default())
             && !std::mem::replace(&mut self.has_warned, true)
         {
             tracing::warn!("a profile could not be kept in `{}`: {error}; the run goes on", self.runs.display());
         }
     }
 
-    fn keep(&mut self, source: &Path) -> io::Result<()> {
+    fn keep(&mut self, source: &Path, plane: &[u8]) -> io::Result<()> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // names sort by time, which is how readers find the newest run
         let run = self.runs.join(format!("tune-{}-{:06}-{}", since.as_nanos(), self.candidates, self.of_job));
         fs::create_dir(&run)?;
-        let written = write_whole(source, &run.join(format!("{}.xplane.pb", host())));
-        if written.is_err() {
+        let path = run.join(format!("{}.xplane.pb", host()));
+        // a capture's planes are fields of one message: one more follows them
+        let written = write_whole(&path, |file| {
+            io::copy(&mut fs::File::open(source)?, file)?;
+            file.write_all(plane)
+        });
+        if let Err(error) = written {
             let _ = fs::remove_dir_all(&run);
-            return written;
+            return Err(error);
         }
         self.kept.push_back(run);
         while self.kept.len() > self.most {
@@ -81,15 +98,18 @@ impl FollowingTimer {
         }
         Ok(())
     }
-}
 
-/// Under another name first, so that a reader never finds a part of it.
-fn write_whole(source: &Path, path: &Path) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let permissions = Permissions::from_mode(0o644);
-    let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder)?;
-    io::copy(&mut fs::File::open(source)?, file.as_file_mut())?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    /// Makes a call, and notes when that was.
+    fn noted<T>(
+        &mut self,
+        (phase, candidate): (Phase, Option<usize>),
+        call: impl FnOnce(&mut dyn Timer) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let start_ns = now_ns();
+        let done = call(&mut *self.timer);
+        self.phases.note(phase, candidate, start_ns, done.as_ref().err());
+        done
+    }
 }
 
 fn host() -> String {
@@ -138,7 +158,8 @@ impl Timer for FollowingTimer {
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         self.of_job = plain(&format!("{}-{}", job.op_id, job.call_key));
-        self.timer.begin(job)
+        self.phases = Phases::of(job);
+        self.noted((Phase::Inputs, None), |timer| timer.begin(job))
     }
 
     fn signature(&mut self, candidate: usize) -> Result<Option<Vec<ArraySpec>>, Failure> {
@@ -146,11 +167,11 @@ impl Timer for FollowingTimer {
     }
 
     fn expect(&mut self, candidates: &[usize]) -> Result<(), Failure> {
-        self.timer.expect(candidates)
+        self.noted((Phase::Compile, None), |timer| timer.expect(candidates))
     }
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        self.timer.prepare(candidate)
+        self.noted((Phase::Compile, Some(candidate)), |timer| timer.prepare(candidate))
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
@@ -170,13 +191,14 @@ impl Timer for FollowingTimer {
     }
 
     fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {
-        let round = self.timer.profile_round(launches)?;
+        let phase = self.phases.of_launches(launches);
+        let round = self.noted(phase, |timer| timer.profile_round(launches))?;
         self.follow(&round, launches);
         Ok(round)
     }
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        self.timer.outputs(candidate)
+        self.noted((Phase::CompareOutputs, Some(candidate)), |timer| timer.outputs(candidate))
     }
 
     fn epoch(&self) -> u32 {
@@ -184,7 +206,7 @@ impl Timer for FollowingTimer {
     }
 
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
-        self.timer.restart(without)
+        self.noted((Phase::Restart, None), |timer| timer.restart(without))
     }
 
     fn end(&mut self) {

@@ -11,6 +11,7 @@ pub mod exec;
 mod following;
 mod model;
 mod partitions;
+mod phases;
 #[cfg(feature = "pjrt")]
 pub mod pjrt;
 mod profiled;
@@ -19,6 +20,10 @@ pub mod replay;
 pub mod server;
 pub(crate) mod subscriber;
 
+/// Target of the `tracing` spans that say what a run does and when: operations, their phases, each candidate in them, and what is
+/// compiled beside them. A span's field `title` is what to call it, and `track` names a row of its own.
+pub const SPANS: &str = "autotune_lowered::run";
+
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;
 pub use following::FollowingTimer;
@@ -26,5 +31,6 @@ pub use model::{
     CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, Metric, OutputArray, Prepared, ProgramFile,
     Source, Timer,
 };
+pub(crate) use phases::PHASES_PLANE;
 pub use profiled::ProfiledRound;
 pub use replay::{KeepingTimer, ProfileReplay, ReplayTimer};

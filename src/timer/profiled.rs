@@ -20,10 +20,22 @@ pub(crate) fn default_metric(platform: &str) -> Metric {
     if platform == "cpu" { Metric::Span } else { Metric::Busy }
 }
 
+/// Where a profile's times stand in the calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProfileClock {
+    /// What its lines count from, nanoseconds since 1970.
+    pub(crate) epoch_ns: i64,
+    /// What executions count from, nanoseconds after that.
+    pub(crate) base_ns: i64,
+    /// When it ended, nanoseconds since 1970: as it tells, or with its last execution.
+    pub(crate) end_ns: i64,
+}
+
 /// The profile of one round: the device time of every run of every launch.
 #[derive(Debug)]
 pub struct ProfiledRound {
     times: DeviceTime,
+    clock: Option<ProfileClock>,
     module_name: Option<String>,
     /// The XSpace as the worker left it, there as long as this is.
     file: Option<TempPath>,
@@ -70,7 +82,18 @@ impl ProfiledRound {
             }
             None => times,
         };
-        Self::find(times, module_name, launches)
+        let (base_ns, last_ps) = (space.base_ns(), times.executions.iter().map(|execution| execution.end_ps).max());
+        let clock = space.epoch_ns().map(|epoch_ns| {
+            let last_ns = last_ps.unwrap_or(0).saturating_add(999).div_euclid(1000);
+            let end_ns = space.stop_ns().unwrap_or(epoch_ns.saturating_add(base_ns).saturating_add(last_ns));
+            ProfileClock { epoch_ns, base_ns, end_ns }
+        });
+        Ok(Self { clock, ..Self::find(times, module_name, launches)? })
+    }
+
+    /// When it was, where the profile tells.
+    pub(crate) fn clock(&self) -> Option<ProfileClock> {
+        self.clock
     }
 
     /// The XSpace that the worker left; `None` for a round that was not read from a worker's file.
@@ -100,7 +123,7 @@ impl ProfiledRound {
             Some(module_name) => by_name(&times, module_name, launches),
             None => by_order(&times, launches),
         }?;
-        Ok(Self { times, module_name: module_name.map(str::to_owned), file: None, launches })
+        Ok(Self { times, clock: None, module_name: module_name.map(str::to_owned), file: None, launches })
     }
 
     /// Everything that the profile tells.

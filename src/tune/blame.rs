@@ -1,21 +1,39 @@
 //! Failures: whose they are, and what goes on after them.
 
+use tracing::span::EnteredSpan;
+
+use crate::config::Config;
 use crate::samples::{FailureRecord, Record};
-use crate::timer::{Failure, FailureKind, Timer};
+use crate::timer::{Failure, FailureKind, SPANS, Timer};
 
 use super::Event;
 use super::measure::{Ended, Measuring};
 use super::spent::nanoseconds;
 
+/// Marks in the run's spans that a candidate is out.
+pub(super) fn note_failure(candidate: usize, config: &Config, failure: &Failure) {
+    let (title, config) = (format_args!("candidate {candidate} is out"), config.as_str());
+    tracing::debug!(target: SPANS, %title, config, %failure);
+}
+
 impl Measuring<'_, '_> {
+    /// The span of what is done with a candidate from here on.
+    pub(super) fn span_of(&self, candidate: usize) -> EnteredSpan {
+        let title = format_args!("candidate {candidate}");
+        let config = self.job.candidates.get(candidate).map(|candidate| candidate.config.as_str());
+        tracing::debug_span!(target: SPANS, "candidate", %title, config).entered()
+    }
+
     /// A round failed and nobody knows whose launch it was: each candidate is run alone.
     pub(super) fn find_culprit(&mut self, failure: Failure) -> Result<(), Ended> {
         if failure.needs_restart() {
             self.restart(failure.clone())?;
         }
         let failed_before = self.rounds.failures.len();
+        let _span = tracing::info_span!(target: SPANS, "each candidate alone").entered();
         for candidate in self.active() {
             self.check_cancelled()?;
+            let _span = self.span_of(candidate);
             self.try_twice(candidate, |timer| timer.measure(candidate, 1))?;
         }
         // a round that fails although each candidate runs is given one more try, as a candidate is
@@ -36,6 +54,7 @@ impl Measuring<'_, '_> {
         }
         self.restart(failure)?;
         self.run_baseline()?;
+        let _span = self.span_of(candidate);
         match self.timer.measure(candidate, 1) {
             Ok(_) => Ok(()),
             Err(again) => self.blamed(candidate, again),
@@ -80,6 +99,7 @@ impl Measuring<'_, '_> {
 
     fn run_baseline(&mut self) -> Result<(), Ended> {
         let baseline = self.identity.baseline;
+        let _span = self.span_of(baseline);
         self.timer.measure(baseline, 1).map(drop).map_err(|failure| {
             let message = format!("the baseline fails in a fresh worker too: {}", failure.message);
             Ended::Failed(Failure::new(failure.kind, message))
@@ -88,6 +108,8 @@ impl Measuring<'_, '_> {
 
     /// Another worker, without the candidates that are out.
     pub(super) fn restart(&mut self, reason: Failure) -> Result<(), Ended> {
+        let span = tracing::info_span!(target: SPANS, "restart the worker", reason = %reason);
+        let _span = span.entered();
         (self.on_event)(Event::Restarted { reason: &reason });
         let without: Vec<usize> = self.rounds.failures.keys().copied().collect();
         let begin = std::time::Instant::now();
@@ -102,6 +124,7 @@ impl Measuring<'_, '_> {
             return Err(Ended::Failed(failure));
         }
         let config = self.config(candidate);
+        note_failure(candidate, &config, &failure);
         (self.on_event)(Event::Failed { config: &config, failure: &failure });
         self.ledger.append(&Record::Failed(FailureRecord {
             job: self.identity.digest,

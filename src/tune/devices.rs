@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::timer::FailureKind;
+use crate::timer::{FailureKind, SPANS};
 
 use super::run::{Step, note_unpublished};
 use super::{Autotuner, AutotuningResult, PlannedInvocation, Status, TuneError};
@@ -42,8 +42,13 @@ pub fn run_on_devices(
     };
     let shared = Shared { work: Mutex::new(work), changed: Condvar::new() };
     std::thread::scope(|scope| {
-        for tuner in tuners {
-            scope.spawn(|| shared.serve(tuner, plan));
+        for (place, tuner) in tuners.iter_mut().enumerate() {
+            let shared = &shared;
+            scope.spawn(move || {
+                let track = format_args!("tuner {}", place + 1);
+                let _span = tracing::info_span!(target: SPANS, "tuner", title = %track, %track).entered();
+                shared.serve(tuner, plan);
+            });
         }
     });
     let work = shared.work.into_inner().unwrap_or_else(PoisonError::into_inner);

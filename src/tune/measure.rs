@@ -9,7 +9,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::decision::{Settled, Standing, is_look, is_stationary, race};
 use crate::samples::{CandidateSamples, Record, RoundRecord};
-use crate::timer::{Failure, FailureKind, Job, Timer};
+use crate::timer::{Failure, FailureKind, Job, SPANS, Timer};
 
 use super::job::JobIdentity;
 use super::rounds::JobRounds;
@@ -51,6 +51,15 @@ struct Sampling {
     /// Time of one run in the warm-up; 0 for one that cannot win.
     run_ns: u64,
 }
+
+/// A part of the work: its name, and where its time is booked.
+type Phase = (&'static str, fn(&mut Spent) -> &mut u64);
+
+const PHASE_INPUTS: Phase = ("load inputs", |spent| &mut spent.inputs_ns);
+const PHASE_COMPILE: Phase = ("compile", |spent| &mut spent.compile_ns);
+const PHASE_COMPARE: Phase = ("compare outputs", |spent| &mut spent.checking_ns);
+const PHASE_WARM_UP: Phase = ("warm-up", |spent| &mut spent.warm_up_ns);
+const PHASE_MEASURE: Phase = ("measure", |spent| &mut spent.measuring_ns);
 
 const ONE_RUN: Sampling = Sampling { runs: 1, batch: 1, run_ns: 0 };
 
@@ -104,23 +113,25 @@ pub(super) struct Measuring<'a, 'e> {
 impl Measuring<'_, '_> {
     /// Measures until the race is settled or the budget spent. Returns the rounds measured here.
     pub(super) fn run(&mut self) -> Result<u32, Ended> {
-        self.timed(|spent| &mut spent.inputs_ns, |this| this.timer.begin(this.job)).map_err(Ended::Failed)?;
+        self.timed(PHASE_INPUTS, |this| this.timer.begin(this.job)).map_err(Ended::Failed)?;
         let measured = self.run_begun();
+        let _span = tracing::info_span!(target: SPANS, "end").entered();
         self.timer.end();
         measured
     }
 
     fn run_begun(&mut self) -> Result<u32, Ended> {
-        self.timed(|spent| &mut spent.compile_ns, Self::prepare_all)?;
+        self.timed(PHASE_COMPILE, Self::prepare_all)?;
         // the baseline's time comes first: it bounds how long one waits for the others
-        let of_baseline = self.timed(|spent| &mut spent.warm_up_ns, Self::warm_up_baseline)?;
-        self.timed(|spent| &mut spent.checking_ns, Self::compare_outputs)?;
-        let launches = self.timed(|spent| &mut spent.warm_up_ns, |this| this.warm_up(of_baseline))?;
-        self.timed(|spent| &mut spent.measuring_ns, |this| this.measure_rounds(&launches))
+        let of_baseline = self.timed(PHASE_WARM_UP, Self::warm_up_baseline)?;
+        self.timed(PHASE_COMPARE, Self::compare_outputs)?;
+        let launches = self.timed(PHASE_WARM_UP, |this| this.warm_up(of_baseline))?;
+        self.timed(PHASE_MEASURE, |this| this.measure_rounds(&launches))
     }
 
     /// Does a part of the work and books its time, without that of restarts.
-    fn timed<T>(&mut self, part: fn(&mut Spent) -> &mut u64, work: impl FnOnce(&mut Self) -> T) -> T {
+    fn timed<T>(&mut self, (name, part): Phase, work: impl FnOnce(&mut Self) -> T) -> T {
+        let _span = tracing::info_span!(target: SPANS, "phase", title = name).entered();
         let (begin, waited) = (Instant::now(), self.spent.waiting_ns);
         let done = work(self);
         let waited = self.spent.waiting_ns.saturating_sub(waited);
@@ -173,7 +184,10 @@ impl Measuring<'_, '_> {
             attempts -= 1;
             let epoch = base_epoch.saturating_add(self.timer.epoch().saturating_sub(first_epoch));
             let round = self.rounds.next_round();
+            let title = format_args!("round {}", u64::from(round) + 1);
+            let span = tracing::debug_span!(target: SPANS, "round", %title, contenders = active.len()).entered();
             let (samples, fault) = self.one_round(&active, sampling, round)?;
+            drop(span);
             if !samples.is_empty() {
                 let source = self.timer.source().to_string();
                 let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
@@ -227,6 +241,7 @@ impl Measuring<'_, '_> {
         }
         for (done, candidate) in order.into_iter().enumerate() {
             self.check_cancelled()?;
+            let _span = self.span_of(candidate);
             let mut outcome = self.timer.prepare(candidate);
             if let Err(failure) = &outcome
                 && failure.needs_restart()
@@ -284,6 +299,7 @@ impl Measuring<'_, '_> {
         let whole = self.timer.measures_rounds();
         let count = if whole { PROFILED_WARM_UP } else { 1 };
         let mut times: Vec<u64> = Vec::new();
+        let _span = self.span_of(candidate);
         loop {
             self.check_cancelled()?;
             let Some(more) = self.try_twice(candidate, |timer| timer.measure(candidate, count))? else { break };
@@ -341,6 +357,7 @@ impl Measuring<'_, '_> {
         let mut samples = Vec::with_capacity(launches.len());
         for (candidate, Sampling { runs, batch, .. }) in launches {
             self.check_cancelled()?;
+            let _span = self.span_of(candidate);
             let measured = match batch {
                 0 | 1 => self.timer.measure(candidate, runs),
                 _ => self.timer.measure_batches(candidate, runs, batch),

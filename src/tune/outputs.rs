@@ -9,6 +9,7 @@ impl Measuring<'_, '_> {
     /// Takes candidates out whose outputs are not the baseline's.
     pub(super) fn compare_outputs(&mut self) -> Result<(), Ended> {
         let baseline = self.identity.baseline;
+        let reading = self.span_of(baseline);
         let reference = match self.try_twice(baseline, |timer| timer.outputs(baseline))? {
             Some(outputs) => outputs,
             None => return Err(self.baseline_failed()),
@@ -25,11 +26,13 @@ impl Measuring<'_, '_> {
         for (output, _) in &reference {
             let _ = std::fs::remove_file(&output.path);
         }
+        drop(reading);
         for candidate in self.active() {
             if candidate == baseline {
                 continue;
             }
             self.check_cancelled()?;
+            let _span = self.span_of(candidate);
             let Some(outputs) = self.try_twice(candidate, |timer| timer.outputs(candidate))? else { continue };
             if let Some(difference) = first_difference(&outputs, &reference) {
                 self.fail(candidate, Failure::new(FailureKind::WrongOutput, difference))?;

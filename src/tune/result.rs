@@ -204,6 +204,38 @@ pub struct OperationResult {
     pub spent: Spent,
 }
 
+impl OperationResult {
+    /// An operation of which nothing is known yet: no label, nothing measured.
+    pub(super) fn undecided(op_id: &str, call_key: &str, direction: Direction, baseline: Config) -> OperationResult {
+        OperationResult {
+            op_id: op_id.to_owned(),
+            call_key: call_key.to_owned(),
+            direction,
+            evidence: Evidence::Exact,
+            occurrences: 0,
+            how: String::new(),
+            flags: Vec::new(),
+            share: None,
+            status: Status::Failed,
+            reason: String::new(),
+            failure: None,
+            baseline: ConfigTime { config: baseline, median_ns: None },
+            best: None,
+            speed_up: None,
+            speed_up_interval: None,
+            tie_set: Vec::new(),
+            search: None,
+            candidates: Vec::new(),
+            rounds_measured: 0,
+            rounds_kept: 0,
+            rounds_set_aside: 0,
+            resolution: None,
+            drift: None,
+            spent: Spent::default(),
+        }
+    }
+}
+
 /// A label that led to no invocation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MissedLabel {

@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use tracing::field::Empty;
+
 use crate::cache::{CacheKey, Entry, Tier};
 use crate::config::Config;
 use crate::decision::{Judgement, Outcome, judge};
 use crate::label::Evidence;
 use crate::registry::{Invocation, NotRunnable, Registry};
 use crate::samples::{CandidateRecord, JobRecord, Record};
-use crate::timer::{Failure, FailureKind, Timer};
+use crate::timer::{Failure, FailureKind, JobCandidate, SPANS, Timer};
 
+use super::blame::note_failure;
 use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
 use super::job::{JobIdentity, Materialized, Workplace, materialize, own_programs};
 use super::measure::{Ended, Measuring};
@@ -19,8 +22,8 @@ use super::rounds::JobRounds;
 use super::searching::{Course, Race};
 use super::spent::{Spent, nanoseconds};
 use super::{
-    AutotuningResult, CandidateResult, ConfigTime, Event, Ledger, MAX_RACED, OperationResult, PlannedInvocation,
-    RESULT_SCHEMA, Status, TuneError, TuneOptions,
+    AutotuningResult, CandidateResult, Event, Ledger, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA,
+    Status, TuneError, TuneOptions,
 };
 
 /// Tunes planned invocations on one timer's device.
@@ -77,6 +80,7 @@ impl Autotuner<'_, '_> {
             note_unpublished(done.published, &mut result.notes);
             stopped_by = stopped_by.or(done.error);
         }
+        let _span = tracing::info_span!(target: SPANS, "publish").entered();
         note_unpublished(self.ledger.publish().map(drop), &mut result.notes);
         (result, stopped_by)
     }
@@ -87,6 +91,8 @@ impl Autotuner<'_, '_> {
         let (mut entry, mut error) = (None, None);
         let Some(planned) = plan.get(index) else { return Step::default() };
         let mut operation = draft(planned);
+        let title = format_args!("{}:{}", operation.op_id, operation.call_key);
+        let span = tracing::info_span!(target: SPANS, "operation", %title, status = Empty, reason = Empty).entered();
         if is_stopped {
             "not begun: the run was stopped by an error".clone_into(&mut operation.reason);
         } else if self.cancel.load(Ordering::Relaxed) {
@@ -104,6 +110,7 @@ impl Autotuner<'_, '_> {
             match done {
                 Ok(decided) => {
                     entry = decided;
+                    let _span = tracing::info_span!(target: SPANS, "publish").entered();
                     published = self.ledger.publish_if_due();
                 }
                 Err(stopped_by) => {
@@ -113,6 +120,8 @@ impl Autotuner<'_, '_> {
                 }
             }
         }
+        span.record("status", operation.status.name());
+        span.record("reason", &*operation.reason);
         (self.on_event)(Event::Finished(&operation));
         Step { operation: Some(operation), entry, error, published }
     }
@@ -231,9 +240,11 @@ impl Autotuner<'_, '_> {
         let incumbent = cached
             .as_ref()
             .and_then(|entry| invocation.candidates.iter().position(|candidate| candidate.config == entry.config));
+        let deciding = tracing::info_span!(target: SPANS, "decide").entered();
         let judgement = self.judge(&identity, &rounds, incumbent);
         result.candidates = rows(invocation, &identity, &judgement, &rounds);
         fill_from_judgement(result, &judgement);
+        drop(deciding);
         if let (Outcome::Undecided, Some(budget)) = (judgement.outcome, self.options.budget) {
             let (done, needed) = (judgement.standing.rounds, self.options.rules.min_rounds);
             result.reason = format!("{done} rounds in the budget of {budget:?}, {needed} are needed: allow more time");
@@ -257,7 +268,9 @@ impl Autotuner<'_, '_> {
             return Ok(Some(known_before(result, identity.key, &old)));
         }
         let entry = Arc::new(entry);
+        let committing = tracing::info_span!(target: SPANS, "commit").entered();
         self.ledger.commit(Some(identity.digest), &identity.key, &entry)?;
+        drop(committing);
         fill_from_entry(result, &entry);
         result.status = status_of(judgement.outcome);
         Ok(Some((identity.key, entry)))
@@ -271,7 +284,9 @@ impl Autotuner<'_, '_> {
         spent: &mut Spent,
     ) -> Result<u32, Ended> {
         let begin = Instant::now();
+        let making = tracing::info_span!(target: SPANS, "make inputs").entered();
         let workplace = Workplace::new(invocation, self.registry)?.map_err(Ended::Failed)?;
+        drop(making);
         spent.inputs_ns = nanoseconds(begin.elapsed());
         let options = self.options;
         self.measure_at(&workplace, (options, false), &mut |_| true, (invocation, identity), rounds, spent)
@@ -295,8 +310,9 @@ impl Autotuner<'_, '_> {
         };
         let Materialized { job, unusable } = materialize(invocation, self.registry, options.cache_state, workplace);
         for (candidate, failure) in unusable {
-            if let Some(candidate) = job.candidates.get(candidate) {
-                on_event(Event::Failed { config: &candidate.config, failure: &failure });
+            if let Some(JobCandidate { config, .. }) = job.candidates.get(candidate) {
+                note_failure(candidate, config, &failure);
+                on_event(Event::Failed { config, failure: &failure });
             }
             rounds.failures.insert(candidate, failure);
         }
@@ -359,30 +375,17 @@ impl Autotuner<'_, '_> {
 pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
     let invocation = &planned.invocation;
     OperationResult {
-        op_id: invocation.op_id.clone(),
-        call_key: invocation.call_key.clone(),
-        direction: invocation.direction,
         evidence: planned.labels.iter().map(|label| label.evidence).max().unwrap_or(Evidence::Exact),
         occurrences: planned.labels.iter().map(|label| label.occurrences).sum(),
         how: planned.how.clone(),
         flags: planned.flags.clone(),
         share: planned.share,
-        status: Status::Failed,
-        reason: String::new(),
-        failure: None,
-        baseline: ConfigTime { config: invocation.baseline.clone(), median_ns: None },
-        best: None,
-        speed_up: None,
-        speed_up_interval: None,
-        tie_set: Vec::new(),
-        search: None,
-        candidates: Vec::new(),
-        rounds_measured: 0,
-        rounds_kept: 0,
-        rounds_set_aside: 0,
-        resolution: None,
-        drift: None,
-        spent: Spent::default(),
+        ..OperationResult::undecided(
+            &invocation.op_id,
+            &invocation.call_key,
+            invocation.direction,
+            invocation.baseline.clone(),
+        )
     }
 }
 

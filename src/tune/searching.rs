@@ -15,6 +15,7 @@ use crate::digest::FieldHasher;
 use crate::registry::{Invocation, NotRunnable};
 use crate::search::{Budget, NoSpace, Outcome, Plan, Prior, start};
 use crate::stats::median;
+use crate::timer::SPANS;
 
 use super::choices::{Choices, only};
 use super::job::{JobIdentity, Workplace, own_programs};
@@ -135,6 +136,8 @@ impl Autotuner<'_, '_> {
         (key, cached, digest): (&CacheKey, Option<Config>, String),
         result: &mut OperationResult,
     ) -> Result<Course, TuneError> {
+        let (strategy, configs) = (self.options.search.kind.name(), choices.space.count());
+        let _span = tracing::info_span!(target: SPANS, "search", strategy, configs).entered();
         let mut search = self.begin_search(place, invocation, &choices);
         let ended = self.run_search(invocation, &mut choices, key, &mut search);
         search.searched.configs = choices.space.count();
@@ -257,12 +260,15 @@ impl Autotuner<'_, '_> {
                 }
                 let Some(point) = strategy.ask() else { return Ok(SearchEnd::Exhausted) };
                 let config = choices.space.config(point);
+                let title = format_args!("try {}", search.searched.evaluations + 1);
+                let span = tracing::info_span!(target: SPANS, "try", %title, config = config.as_str()).entered();
                 let tried = if config == invocation.baseline {
                     Tried { outcome: Outcome::Time(1.0), is_new: false, failure: None }
                 } else {
                     let pair = only(invocation, [invocation.baseline.clone(), config.clone()]);
                     self.try_pair(&pair, &workplace, search.pairs.entry(point).or_default())?
                 };
+                drop(span);
                 strategy.tell(point, tried.outcome);
                 search.take(point, &config, tried);
                 let (done, best) = (search.searched.evaluations, search.searched.best_ratio);

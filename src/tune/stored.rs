@@ -57,7 +57,7 @@ pub enum StoredError {
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
     /// A folder without a cache.
-    #[error("`{path}` is no cache folder: it holds neither `{LOG_FILE}` nor `{SNAPSHOT_FILE}`", path = .0.display())]
+    #[error("`{path}` is no cache folder: it holds neither `{LOG_FILE}` nor `{SNAPSHOT_FILE}`; check the path", path = .0.display())]
     NoCache(PathBuf),
     /// A file of no kind that is known.
     #[error("`{path}` is no cache: neither a snapshot nor a sample log, and its name ends in neither `.json` nor `.jsonl`", path = .0.display())]

@@ -7,7 +7,6 @@ use crate::cache::{CacheKey, Entry};
 use crate::config::Config;
 use crate::decision::{DecisionRules, judge};
 use crate::device::DeviceFingerprint;
-use crate::label::Evidence;
 use crate::samples::{JobHistory, LogError, SampleLog};
 
 use super::commit::{TOOL, candidate_results, fill_from_entry};
@@ -15,7 +14,7 @@ use super::job::same_programs;
 use super::mend::LOG_FILE;
 use super::rounds::JobRounds;
 use super::stored::{StoredError, entries_of, log_findings};
-use super::{AutotuningResult, ConfigTime, OperationResult, RESULT_SCHEMA, Spent, Status};
+use super::{AutotuningResult, OperationResult, RESULT_SCHEMA, Status};
 
 /// The decisions in force in a cache folder, one result a device, timer, clock and metric, in the order of their keys. Needs neither
 /// lock nor writing; what is damaged in the log stands in the notes.
@@ -81,31 +80,9 @@ fn result_for(key: &CacheKey, entry: &Entry, notes: &[String]) -> AutotuningResu
 fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> OperationResult {
     let baseline = entry.provenance.as_ref().map_or_else(|| entry.config.clone(), |from| from.baseline.clone());
     let mut operation = OperationResult {
-        op_id: key.op_id.clone(),
-        call_key: key.call_key.clone(),
-        direction: key.direction,
-        // of no label at all
-        evidence: Evidence::Exact,
-        occurrences: 0,
-        how: String::new(),
-        flags: Vec::new(),
-        share: None,
         status: Status::Cached,
         reason: "decided earlier, drawn from the sample log".to_owned(),
-        failure: None,
-        baseline: ConfigTime { config: baseline, median_ns: None },
-        best: None,
-        speed_up: None,
-        speed_up_interval: None,
-        tie_set: Vec::new(),
-        search: None,
-        candidates: Vec::new(),
-        rounds_measured: 0,
-        rounds_kept: 0,
-        rounds_set_aside: 0,
-        resolution: None,
-        drift: None,
-        spent: Spent::default(),
+        ..OperationResult::undecided(&key.op_id, &key.call_key, key.direction, baseline)
     };
     fill_from_entry(&mut operation, entry);
     let Some(job) = history.job.clone() else {

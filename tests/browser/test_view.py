@@ -89,6 +89,12 @@ class View(unittest.TestCase):
     def view(self) -> list[float]:
         return self.browser.evaluate(VIEW)
 
+    def press(self, key: str, label: str, expected: str, text: str | None = None) -> None:
+        """Presses a key, after which this frame has the focus."""
+        self.browser.press(key, text)
+        self.browser.evaluate(DRAWN)
+        self.assertEqual(self.browser.evaluate(label), expected, key)
+
     def mouse(self, kind: str, x: float, y: float, **more: object) -> None:
         self.browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
         self.browser.evaluate(DRAWN)
@@ -157,6 +163,105 @@ class View(unittest.TestCase):
         self.picture("flame")
         self.browser.evaluate(f"{frames}.find((frame) => frame.firstChild.textContent.startsWith('all ('))" + click)
         self.assertAlmostEqual(float(self.browser.evaluate(width)[:-1]), 72.16, places=2)
+        self.assertEqual(self.browser.complaints(), [])
+
+    def test_the_keyboard_reaches_every_frame_of_a_flame_graph(self) -> None:
+        self.open(self.page)
+        # from the timeline on, Tab goes to the first graph and then to the second: each has one place in the order
+        self.browser.evaluate("document.getElementById('lanes').focus()")
+        for graph in range(2):
+            self.browser.press("Tab")
+            reached = "[...document.querySelectorAll('svg.flame')].indexOf(document.activeElement.closest('svg'))"
+            self.assertEqual(self.browser.evaluate(reached), graph)
+        label = "document.activeElement.getAttribute('aria-label')"
+        self.assertEqual(self.browser.evaluate(label), "all, 100 %, 64.2 ms")
+        self.assertTrue(self.browser.evaluate("document.activeElement.matches(':focus-visible')"))
+        stroke = "getComputedStyle(document.activeElement.querySelector('rect')).stroke"
+        ink = "(() => { const one = document.createElement('i'); one.style.color = 'var(--ink)'; document.body.append(one); "
+        ink += "const colour = getComputedStyle(one).color; one.remove(); return colour; })()"
+        self.assertEqual(self.browser.evaluate(stroke), self.browser.evaluate(ink))
+
+        # the tree, from the frames' places alone: who stands on whom, and who beside whom
+        graph = "document.activeElement.closest('svg')"
+        frames = self.browser.evaluate(
+            f"[...{graph}.querySelectorAll('g > g')].map((g) => [g.getAttribute('aria-label'), g.getAttribute('role'), "
+            "g.firstChild.textContent, ...['y', 'x', 'width'].map((name) => parseFloat(g.querySelector('rect').getAttribute(name)))])"
+        )
+        self.assertGreater(len(frames), 8)
+        lowest = max(y for *_, y, _, _ in frames)
+
+        def row(y: float, left: float = 0, right: float = 100) -> list[str]:
+            inside = [
+                one for one in frames if one[3] == y and one[4] >= left - 0.01 and one[4] + one[5] <= right + 0.01
+            ]
+            return [one[0] for one in sorted(inside, key=lambda one: one[4])]
+
+        for aria, role, title, *_ in frames:
+            name, numbers = title.rsplit(" (", 1)
+            part = numbers.rsplit(" ", 1)[1].removesuffix("%)")
+            self.assertTrue(aria.startswith(f"{name}, {part} %, ") and aria.endswith("s"), (aria, title))
+            self.assertEqual(role, "treeitem")
+        above = row(lowest - 16)
+        self.assertEqual(len(above), 3)
+        self.press("ArrowUp", label, above[0])
+        self.press("ArrowRight", label, above[1])
+        self.press("ArrowRight", label, above[2])
+        self.press("ArrowRight", label, above[2])
+        self.press("ArrowLeft", label, above[1])
+        told = "document.activeElement.closest('figure').querySelector('.told').textContent"
+        self.assertEqual(self.browser.evaluate(told), above[1])
+        active = next(one for one in frames if one[2].startswith("[active]"))
+        while self.browser.evaluate(label) != active[0]:
+            before = self.browser.evaluate(label)
+            self.browser.press("ArrowLeft")
+            self.assertNotEqual(self.browser.evaluate(label), before)
+        self.press("ArrowUp", label, row(active[3] - 16, active[4], active[4] + active[5])[0])
+        self.picture("flame-keys")
+        self.press("ArrowDown", label, active[0])
+
+        # Enter and the space bar zoom in, Escape and 0 show all; the focus stays, and is never on what is hidden
+        zoomed = f"Number({graph}.dataset.zoom)"
+        hidden = f"{graph}.querySelectorAll('[data-hidden]').length"
+        for nearer, farther in (("Enter", "Escape"), (" ", "0")):
+            self.press(nearer, label, active[0], text="\r" if nearer == "Enter" else " ")
+            self.assertAlmostEqual(self.browser.evaluate(zoomed), active[5], places=3)
+            self.assertEqual(self.browser.evaluate(hidden), len(above) - 1)
+            self.press("ArrowRight", label, active[0])
+            self.press(farther, label, active[0])
+            self.assertEqual(self.browser.evaluate(zoomed), 100)
+            self.assertEqual(self.browser.evaluate(hidden), 0)
+        self.press("Home", label, "all, 100 %, 64.2 ms")
+        # what was reached last is where Tab comes back to
+        self.press("ArrowUp", label, above[0])
+        self.browser.press("Tab")
+        self.assertIsNone(self.browser.evaluate("document.activeElement.closest('svg')"))
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('svg.flame [tabindex=\"0\"]').length"), 2)
+
+        # what is too narrow to be drawn is reached all the same
+        self.browser.evaluate("document.querySelectorAll('svg.flame')[1].style.width = '12px'")
+        self.browser.evaluate(DRAWN)
+        hidden = "[...document.querySelectorAll('svg.flame')[1].querySelectorAll('[data-hidden]')].map((g) => g.getAttribute('aria-label'))"
+        self.assertIn(above[2], self.browser.evaluate(hidden))
+        self.browser.evaluate("document.querySelectorAll('svg.flame')[1].querySelector('[tabindex=\"0\"]').focus()")
+        self.press("ArrowRight", label, above[1])
+        self.press("ArrowRight", label, above[2])
+        self.assertNotIn(above[2], self.browser.evaluate(hidden))
+
+        # a reader of the screen is told a tree: levels, and places among siblings
+        tree = self.browser.call("Accessibility.getFullAXTree")["nodes"]
+        trees = [node for node in tree if node.get("role", {}).get("value") == "tree"]
+        self.assertEqual([node["name"]["value"] for node in trees], ["By source line", "By op_name"])
+        items = [node for node in tree if node.get("role", {}).get("value") == "treeitem"]
+        names = [node["name"]["value"] for node in items]
+        self.assertTrue(set(above) <= set(names), names)
+        level = next(
+            part["value"]["value"]
+            for node in items
+            if node["name"]["value"] == active[0]
+            for part in node["properties"]
+            if part["name"] == "level"
+        )
+        self.assertEqual(level, 2)
         self.assertEqual(self.browser.complaints(), [])
 
     def test_names_run_nothing(self) -> None:

@@ -3,7 +3,7 @@
     python check.py target/debug/autotune-lowered
 
 The captures of `tests/data/xplane` are compared with what JAX's reader says of each line, synthetic ones, finer than
-nanoseconds, slice by slice. Needs `requirements.txt` and Node.js.
+nanoseconds, slice by slice, and the trace of a tuning run with that run's result. Needs `requirements.txt` and Node.js.
 """
 
 import collections
@@ -108,6 +108,11 @@ ARGUMENTS = "select arg_set_id, count(*) n from args where key glob 'debug.*' or
 def opened(program, capture, ending, folder, *more):
     trace = folder / f"trace{ending}"
     subprocess.run([program, "profile", "trace", capture, "-o", trace, *more], check=True, stdout=subprocess.DEVNULL)
+    return checked(trace)
+
+
+def checked(trace):
+    """The slices of a trace that Perfetto takes without an error, and that nest."""
     slices, problems, arguments = query(trace, SLICES, PROBLEMS, ARGUMENTS)
     assert problems == [], problems
     by_id = {one["id"]: one for one in slices}
@@ -205,7 +210,48 @@ def synthetic(program, folder):
         print(f"synthetic as {ending}: {len(slices)} slices")
 
 
+CONFIGS = """
+select s.name, a.string_value config from slice s join args a using (arg_set_id)
+where a.key in ('debug.config', 'args.config') and s.name glob 'candidate *'
+"""
+
+
+def of_a_run(program, folder):
+    """A tuning run's own trace: operations, phases, rounds, and each candidate with its config, as the result tells them."""
+    module = HERE.parent.parent / "examples" / "transformer" / "module.hlo.txt"
+    worker = f"command:exec {sys.executable} {DATA / 'timer' / 'profiling_worker.py'} {folder}"
+    words = [module, "--timer", worker, "--rounds", "6", "--no-persist", "--format", "json"]
+    for ending in ENDINGS:
+        trace = folder / f"run{ending}"
+        done = subprocess.run([program, *words, "--trace-run", trace], check=True, capture_output=True)
+        result = json.loads(done.stdout)
+        slices = checked(trace)
+        by_id = {one["id"]: one for one in slices}
+        assert {one["thread"] for one in slices} == {"tuner"}
+        for operation in result["operations"]:
+            call = f"{operation['op_id']}:{operation['call_key']}"
+            (whole,) = [one for one in slices if one["name"] == call and one["parent"] is None]
+            phases = [one["name"] for one in slices if one["parent"] == whole["id"] and one["dur"] > 0]
+            for phase in ("load inputs", "compile", "warm-up", "compare outputs", "measure", "decide"):
+                assert phase in phases, (call, phases)
+            of_phase = [one for one in slices if one["parent"] and by_id[one["parent"]]["parent"] == whole["id"]]
+            rounds = [one for one in of_phase if one["name"].startswith("round ")]
+            assert len(rounds) == operation["rounds_measured"], (call, rounds)
+            compiled = [one["name"] for one in of_phase if by_id[one["parent"]]["name"] == "compile"]
+            assert sorted(compiled) == [f"candidate {at}" for at in range(len(operation["candidates"]))], compiled
+        (found,) = query(trace, CONFIGS)
+        told = {(one["name"], one["config"]) for one in found}
+        expected = {
+            (f"candidate {at}", json.dumps(candidate["config"], separators=(",", ":"), sort_keys=True))
+            for operation in result["operations"]
+            for at, candidate in enumerate(operation["candidates"])
+        }
+        assert told == expected, (told - expected, expected - told)
+        print(f"a run as {ending}: {len(slices)} slices")
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         captures(sys.argv[1], pathlib.Path(made))
         synthetic(sys.argv[1], pathlib.Path(made))
+        of_a_run(sys.argv[1], pathlib.Path(made))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::instance::Instance;
+use super::instance::Instances;
 use super::model::Collectives;
 
 /// Whose clock is moved.
@@ -34,11 +34,11 @@ pub struct Alignment {
 
 impl Alignment {
     /// Skews by the collectives in which all devices take part together (nsys-jax, `align_profiler_data_timestamps`).
-    pub(super) fn new(collectives: &Collectives, instances: &[Instance], clocks: Clocks) -> Self {
+    pub(super) fn new(collectives: &Collectives, instances: &Instances<'_>, clocks: Clocks) -> Self {
         let count = collectives.devices.len();
         let mut skews: Vec<Vec<i64>> = vec![Vec::new(); count];
         let mut used = 0;
-        for instance in instances {
+        for instance in instances.iter() {
             let Some(operation) = collectives.operations.get(instance.operation as usize) else { continue };
             let communication = &operation.communication;
             let spans = communication.group_size == Some(count as u64) && instance.parts.len() == count;

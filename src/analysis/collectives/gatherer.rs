@@ -1,19 +1,9 @@
-//! From executions, as they come, to the parts of collectives: hidden time is worked out, launches are numbered.
+//! From executions, as they come, to the parts of collectives: operations and launches are numbered.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::profile::interval::{Coverage, Interval};
-
-use super::instruction::Role;
-use super::model::{Collectives, Device, Operation, Part};
-
-/// One event of an execution.
-#[derive(Debug, Clone)]
-pub(super) struct Event<'a> {
-    pub(super) name: &'a str,
-    pub(super) role: &'a Role,
-    pub(super) time: Interval,
-}
+use super::hiding::Timed;
+use super::model::{Collectives, Communication, Device, Operation, Part};
 
 /// An execution of a program on a device.
 #[derive(Debug)]
@@ -26,6 +16,8 @@ pub(super) struct Launch<'a> {
     /// Shared by the devices of a launch.
     pub(super) run_id: Option<i64>,
     pub(super) start_ps: i64,
+    /// Its place among the executions of its profile, in the profile's order.
+    pub(super) place: u32,
 }
 
 /// A program as one profile names it.
@@ -36,7 +28,17 @@ struct Seen {
     device: u32,
     run_id: Option<i64>,
     start_ps: i64,
-    parts: std::ops::Range<usize>,
+    place: (usize, u32),
+    /// Where its parts end; they begin where those of the one before it do.
+    parts_end: usize,
+}
+
+/// An operation, with the place of its program.
+struct Found {
+    program: usize,
+    operation: Operation,
+    /// The first execution that it came in, and its place there.
+    first: ((usize, u32), usize),
 }
 
 /// Takes executions and gives [`Collectives`].
@@ -44,63 +46,62 @@ struct Seen {
 pub(super) struct Gatherer {
     programs: Vec<Program>,
     devices: Vec<Device>,
-    /// Each with the place of its program.
-    operations: Vec<(usize, Operation)>,
+    operations: Vec<Found>,
     places: HashMap<(usize, String), u32>,
     parts: Vec<Part>,
     seen: Vec<Seen>,
 }
 
 impl Gatherer {
-    /// Adds an execution with the events of all its operations.
-    pub(super) fn add(&mut self, launch: &Launch<'_>, events: &[Event<'_>]) {
+    /// Adds an execution with its collectives by start; `about` tells what is known of an operation.
+    pub(super) fn add<'n>(
+        &mut self,
+        launch: &Launch<'_>,
+        collectives: &[Timed],
+        about: &dyn Fn(u32) -> Option<(&'n str, &'n Communication)>,
+    ) {
         let program = (launch.capture, launch.module.to_owned(), launch.program_id);
         let program = place_of(&mut self.programs, program);
         let device = place_of(&mut self.devices, launch.device.clone()) as u32;
-        let first = self.parts.len();
-        let compute = events.iter().filter(|event| *event.role == Role::Compute).map(|event| event.time);
-        let compute: Vec<Interval> = compute.collect();
-        let overlaps = Overlaps::new(&compute);
-        let covered = Coverage::new(compute);
+        let place = (launch.capture, launch.place);
         let mut occurrences: HashMap<u32, u32> = HashMap::new();
-        let mut ordered: Vec<&Event<'_>> =
-            events.iter().filter(|event| matches!(event.role, Role::Communication(_))).collect();
-        ordered.sort_by_key(|event| event.time);
-        for event in ordered {
-            let Role::Communication(communication) = event.role else { continue };
+        for (number, timed) in collectives.iter().enumerate() {
+            let Some((name, communication)) = about(timed.operation) else { continue };
             let operations = &mut self.operations;
-            let operation = *self.places.entry((program, event.name.to_owned())).or_insert_with(|| {
-                operations.push((
-                    program,
-                    Operation {
-                        module: launch.module.to_owned(),
-                        program_id: launch.program_id,
-                        name: event.name.to_owned(),
-                        communication: communication.clone(),
-                    },
-                ));
+            let operation = *self.places.entry((program, name.to_owned())).or_insert_with(|| {
+                let operation = Operation {
+                    module: launch.module.to_owned(),
+                    program_id: launch.program_id,
+                    name: name.to_owned(),
+                    communication: communication.clone(),
+                };
+                operations.push(Found { program, operation, first: (place, number) });
                 (operations.len() - 1) as u32
             });
+            if let Some(found) = operations.get_mut(operation as usize) {
+                found.first = found.first.min((place, number));
+            }
             let occurrence = occurrences.entry(operation).or_default();
             self.parts.push(Part {
                 operation,
                 device,
                 execution: 0,
                 occurrence: *occurrence,
-                start_ps: event.time.start_ps,
-                end_ps: event.time.end_ps,
-                hidden_ps: covered.of(event.time),
-                overlaps_ps: overlaps.of(event.time),
+                start_ps: timed.time.start_ps,
+                end_ps: timed.time.end_ps,
+                hidden_ps: timed.hidden_ps,
+                overlaps_ps: timed.overlaps_ps,
             });
             *occurrence += 1;
         }
-        let parts = first..self.parts.len();
-        self.seen.push(Seen { program, device, run_id: launch.run_id, start_ps: launch.start_ps, parts });
+        let parts_end = self.parts.len();
+        self.seen.push(Seen { program, device, run_id: launch.run_id, start_ps: launch.start_ps, place, parts_end });
     }
 
     /// Numbers the launches. The first execution on a device of a program for which `has_warm_up` says so is left out,
     /// unless there is no other execution at all.
     pub(super) fn finish(mut self, has_warm_up: &dyn Fn(&str, Option<i64>) -> bool) -> Collectives {
+        self.order_operations();
         let merged = self.merge_programs();
         let mut of_program: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (number, seen) in self.seen.iter().enumerate() {
@@ -111,7 +112,7 @@ impl Gatherer {
         let mut first: Vec<(usize, u64)> = Vec::new();
         let mut by_order = false;
         for (program, mut launches) in of_program {
-            launches.sort_by_key(|&number| self.seen.get(number).map(|seen| (seen.device, seen.start_ps)));
+            launches.sort_by_key(|&number| self.seen.get(number).map(|seen| (seen.device, seen.start_ps, seen.place)));
             let warms = self.programs.get(program).is_some_and(|(_, module, id)| has_warm_up(module, *id));
             let runs = self.runs(&launches);
             let devices: BTreeSet<u32> = launches.iter().filter_map(|&n| Some(self.seen.get(n)?.device)).collect();
@@ -136,10 +137,7 @@ impl Gatherer {
             let note = "executions of different devices are matched by their order, since no run id tells which belong together";
             collectives.notes.push(note.to_owned());
         }
-        for (number, execution) in later {
-            let parts = self.seen.get(number).and_then(|seen| self.parts.get(seen.parts.clone())).unwrap_or_default();
-            collectives.parts.extend(parts.iter().map(|part| Part { execution, ..*part }));
-        }
+        collectives.parts = self.parts_of(&later);
         // hosts and devices in order, whatever the profile's was
         let mut order: Vec<usize> = (0..self.devices.len()).collect();
         order.sort_by_key(|&place| self.devices.get(place));
@@ -154,8 +152,46 @@ impl Gatherer {
         }
         self.devices.sort();
         collectives.devices = self.devices;
-        collectives.operations = self.operations.into_iter().map(|(_, operation)| operation).collect();
+        collectives.operations = self.operations.into_iter().map(|found| found.operation).collect();
         collectives
+    }
+
+    /// The parts of these executions, each with the number of its launch.
+    fn parts_of(&mut self, executions: &[(usize, u64)]) -> Vec<Part> {
+        let mut launches: Vec<Option<u64>> = vec![None; self.seen.len()];
+        for &(number, launch) in executions {
+            if let Some(slot) = launches.get_mut(number) {
+                *slot = Some(launch);
+            }
+        }
+        let mut parts = std::mem::take(&mut self.parts);
+        let (mut place, mut of) = (0, 0);
+        parts.retain_mut(|part| {
+            while self.seen.get(of).is_some_and(|seen| seen.parts_end <= place) {
+                of += 1;
+            }
+            place += 1;
+            let launch = launches.get(of).copied().flatten();
+            part.execution = launch.unwrap_or(0);
+            launch.is_some()
+        });
+        parts
+    }
+
+    /// Puts operations in the profiles' order, whatever the order in which executions came to their end.
+    fn order_operations(&mut self) {
+        let mut order: Vec<u32> = (0..self.operations.len() as u32).collect();
+        order.sort_by_key(|&number| self.operations.get(number as usize).map(|found| found.first));
+        let mut places = vec![0; order.len()];
+        for (place, &number) in (0..).zip(&order) {
+            if let Some(slot) = places.get_mut(number as usize) {
+                *slot = place;
+            }
+        }
+        for part in &mut self.parts {
+            part.operation = places.get(part.operation as usize).copied().unwrap_or(part.operation);
+        }
+        self.operations.sort_by_key(|found| found.first);
     }
 
     /// Programs of several profiles that are one: of the same name, and by their ids the same among those of that name.
@@ -176,9 +212,9 @@ impl Gatherer {
         }
         let mut places: HashMap<(usize, &str), u32> = HashMap::new();
         let mut same: Vec<u32> = Vec::with_capacity(self.operations.len());
-        for (number, (program, operation)) in self.operations.iter().enumerate() {
-            let program = merged.get(*program).copied().unwrap_or(*program);
-            same.push(*places.entry((program, &operation.name)).or_insert(number as u32));
+        for (number, found) in self.operations.iter().enumerate() {
+            let program = merged.get(found.program).copied().unwrap_or(found.program);
+            same.push(*places.entry((program, &found.operation.name)).or_insert(number as u32));
         }
         for part in &mut self.parts {
             part.operation = same.get(part.operation as usize).copied().unwrap_or(part.operation);
@@ -212,59 +248,4 @@ fn place_of<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
         list.push(wanted);
         list.len() - 1
     })
-}
-
-/// Sums of overlaps with many intervals, in logarithmic time: what of them lies before a moment is the time since their
-/// starts less the time since their ends.
-struct Overlaps {
-    starts: Vec<(i64, i128)>,
-    ends: Vec<(i64, i128)>,
-}
-
-impl Overlaps {
-    fn new(intervals: &[Interval]) -> Self {
-        let sums = |mut times: Vec<i64>| {
-            times.sort_unstable();
-            let mut sum = 0;
-            let with_sum = |time| {
-                sum += i128::from(time);
-                (time, sum)
-            };
-            times.into_iter().map(with_sum).collect()
-        };
-        let real = || intervals.iter().filter(|interval| interval.start_ps < interval.end_ps);
-        Self {
-            starts: sums(real().map(|interval| interval.start_ps).collect()),
-            ends: sums(real().map(|interval| interval.end_ps).collect()),
-        }
-    }
-
-    fn before(&self, moment: i64) -> i128 {
-        let since = |times: &[(i64, i128)]| {
-            let count = times.partition_point(|(time, _)| *time < moment);
-            let sum = count.checked_sub(1).and_then(|last| times.get(last)).map_or(0, |(_, sum)| *sum);
-            i128::from(moment) * count as i128 - sum
-        };
-        since(&self.starts) - since(&self.ends)
-    }
-
-    fn of(&self, window: Interval) -> u64 {
-        u64::try_from(self.before(window.end_ps) - self.before(window.start_ps)).unwrap_or(0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn overlaps_are_added_up_and_the_union_is_not() {
-        let time = |start_ps, end_ps| Interval { start_ps, end_ps };
-        let compute = vec![time(0, 10), time(5, 20), time(30, 40), time(12, 12)];
-        let overlaps = Overlaps::new(&compute);
-        // by hand: 10 - 4, 20 - 5, and 35 - 30
-        assert_eq!(overlaps.of(time(4, 35)), 6 + 15 + 5);
-        assert_eq!(Coverage::new(compute).of(time(4, 35)), 16 + 5);
-        assert_eq!(overlaps.of(time(20, 30)), 0);
-    }
 }

@@ -10,23 +10,49 @@ pub(super) struct Instance {
     pub(super) parts: Vec<Part>,
 }
 
-/// Brings parts together that are the same collective: of one operation, execution and occurrence, and where the groups are
-/// known of one group.
-pub(super) fn instances(collectives: &Collectives) -> Vec<Instance> {
-    let group = |part: &Part| {
-        let groups = &collectives.operations.get(part.operation as usize)?.communication.groups;
-        let ordinal = collectives.devices.get(part.device as usize)?.ordinal;
-        groups.iter().position(|group| group.contains(&ordinal))
-    };
-    let key = |part: &Part| (part.operation, part.execution, part.occurrence, group(part));
-    let mut keyed: Vec<_> = collectives.parts.iter().map(|part| (key(part), *part)).collect();
-    keyed.sort_by_key(|(key, part)| (*key, part.device));
-    let same = keyed.chunk_by(|(one, _), (next, _)| one == next);
-    same.filter_map(|parts| {
-        let operation = parts.first()?.1.operation;
-        Some(Instance { operation, parts: parts.iter().map(|(_, part)| *part).collect() })
-    })
-    .collect()
+/// The instances among parts, which stay where they are: of each part only its group and its place in the order are held.
+pub(super) struct Instances<'c> {
+    collectives: &'c Collectives,
+    groups: Vec<Option<u32>>,
+    order: Vec<u32>,
+}
+
+/// Parts that are the same collective: of one operation, execution and occurrence, and where the groups are known of one group.
+type Key = (u32, u64, u32, Option<u32>);
+
+impl<'c> Instances<'c> {
+    pub(super) fn new(collectives: &'c Collectives) -> Self {
+        let group = |part: &Part| {
+            let groups = &collectives.operations.get(part.operation as usize)?.communication.groups;
+            let ordinal = collectives.devices.get(part.device as usize)?.ordinal;
+            groups.iter().position(|group| group.contains(&ordinal)).map(|place| place as u32)
+        };
+        let groups = collectives.parts.iter().map(group).collect();
+        let mut instances = Self { collectives, groups, order: (0..collectives.parts.len() as u32).collect() };
+        let mut order = std::mem::take(&mut instances.order);
+        order.sort_unstable_by_key(|&place| {
+            (instances.key(place), instances.part(place).map(|part| part.device), place)
+        });
+        instances.order = order;
+        instances
+    }
+
+    fn part(&self, place: u32) -> Option<&'c Part> {
+        self.collectives.parts.get(place as usize)
+    }
+
+    fn key(&self, place: u32) -> Option<Key> {
+        let part = self.part(place)?;
+        Some((part.operation, part.execution, part.occurrence, *self.groups.get(place as usize)?))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Instance> {
+        let same = self.order.chunk_by(|&one, &next| self.key(one) == self.key(next));
+        same.filter_map(|places| {
+            let parts: Vec<Part> = places.iter().filter_map(|&place| self.part(place).copied()).collect();
+            Some(Instance { operation: parts.first()?.operation, parts })
+        })
+    }
 }
 
 impl Instance {

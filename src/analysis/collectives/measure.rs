@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::stats::Moments;
 
 use super::align::{Alignment, Clocks};
-use super::instance::{Instance, instances};
+use super::instance::{Instance, Instances};
 use super::kind::Kind;
 use super::model::{Collectives, Operation};
 
@@ -103,14 +103,14 @@ pub struct Wait {
 
 /// Measures collectives; `clocks` says whose are aligned before waits are taken.
 pub fn collective_metrics(collectives: &Collectives, clocks: Clocks) -> CollectiveMetrics {
-    let instances = instances(collectives);
+    let instances = Instances::new(collectives);
     let alignment = Alignment::new(collectives, &instances, clocks);
     let mut sizes: BTreeMap<_, Sums> = BTreeMap::new();
     let mut by_operation: BTreeMap<u32, Sums> = BTreeMap::new();
-    for instance in &instances {
+    for instance in instances.iter() {
         let Some(operation) = collectives.operations.get(instance.operation as usize) else { continue };
         let communication = &operation.communication;
-        let wait = instance.wait_ps(collectives, &alignment);
+        let (instance, wait) = (&instance, instance.wait_ps(collectives, &alignment));
         let key = (communication.kind, communication.group_size, communication.message_bytes);
         for sums in [sizes.entry(key).or_default(), by_operation.entry(instance.operation).or_default()] {
             sums.add(instance, operation, wait);

@@ -4,6 +4,7 @@
 
 mod align;
 mod gatherer;
+mod hiding;
 mod instance;
 mod instruction;
 mod kind;
@@ -12,6 +13,7 @@ mod model;
 #[cfg(feature = "nsys")]
 mod nsys;
 mod space;
+mod waits;
 
 pub use align::{Alignment, Clocks};
 pub use instruction::Role;
@@ -21,3 +23,4 @@ pub use model::{Collectives, Communication, Device, Operation, Part};
 #[cfg(feature = "nsys")]
 pub use nsys::nsys_collectives;
 pub use space::space_collectives;
+pub use waits::{InstanceWait, instance_waits};

@@ -1,14 +1,16 @@
 //! Collectives of XSpace captures.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::analysis::{HloFiles, Programs};
-use crate::profile::interval::Interval;
-use crate::profile::{Capture, Layout, operation_events};
+use crate::hlo::HloModule;
+use crate::profile::{Capture, EventFold, ExecutionOf, Layout, OperationEvent, fold_events};
 
-use super::gatherer::{Event, Gatherer, Launch};
+use super::gatherer::{Gatherer, Launch};
+use super::hiding::{Doing, Halves, Hiding, Timed};
 use super::instruction::Role;
-use super::model::{Collectives, Device};
+use super::model::{Collectives, Communication, Device};
 
 /// What XLA's own autotuner runs has this program id.
 const AUTOTUNER: i64 = -1;
@@ -21,39 +23,27 @@ pub fn space_collectives(captures: &[Capture], files: &HloFiles, with_warm_up: b
     for (number, capture) in captures.iter().enumerate() {
         let programs = Programs::new(&capture.space, files);
         let host = if capture.host.is_empty() { capture.path.display().to_string() } else { capture.host.clone() };
-        let mut roles: HashMap<(String, Option<i64>), HashMap<usize, Role>> = HashMap::new();
-        operation_events(&capture.space, |execution, names| {
-            let Some(start_ps) = execution.start_ps().filter(|_| execution.program_id != Some(AUTOTUNER)) else {
-                return;
-            };
-            let module = programs.find(execution.module, execution.program_id);
-            let roles = roles.entry((execution.module.to_owned(), execution.program_id)).or_default();
-            let text = |name: usize| names.get(name).map_or("", |name| name);
-            for &(name, _) in execution.events {
-                roles.entry(name).or_insert_with(|| {
-                    let known = module.and_then(|module| Some((module, module.instruction(text(name))?)));
-                    let by_name = || Role::of_name(text(name));
-                    known.map_or_else(by_name, |(module, instruction)| Role::of(module, instruction))
-                });
+        let fold = Executions { programs: &programs, known: Mutex::default() };
+        fold_events(&capture.space, &fold, &mut |place, of, ended| {
+            let Some(start_ps) = ended.start_ps.filter(|_| of.program_id != Some(AUTOTUNER)) else { return };
+            if ended.program.module.is_none() && !ended.collectives.is_empty() {
+                unknown.insert(of.module.to_owned());
             }
-            let event =
-                |&(name, time): &(usize, Interval)| Some(Event { name: text(name), role: roles.get(&name)?, time });
-            let mut events: Vec<Event<'_>> = execution.events.iter().filter_map(event).collect();
-            if module.is_none() && events.iter().any(|event| matches!(event.role, Role::Communication(_))) {
-                unknown.insert(execution.module.to_owned());
-            }
-            if execution.layout == Layout::ModuleLines {
-                joined |= join_halves(&mut events);
-            }
+            joined |= ended.joined;
             let launch = Launch {
                 capture: number,
-                device: Device { host: host.clone(), ordinal: execution.device.unwrap_or(0) },
-                module: execution.module,
-                program_id: execution.program_id,
-                run_id: execution.run_id,
+                device: Device { host: host.clone(), ordinal: of.device.unwrap_or(0) },
+                module: of.module,
+                program_id: of.program_id,
+                run_id: of.run_id,
                 start_ps,
+                place,
             };
-            gatherer.add(&launch, &events);
+            let operations = ended.program.operations();
+            gatherer.add(&launch, &ended.collectives, &|operation| {
+                let known = operations.get(&operation)?;
+                Some((known.name.as_str(), known.communication.as_ref()?))
+            });
         });
         notes.extend(programs.problems());
     }
@@ -71,32 +61,101 @@ pub fn space_collectives(captures: &[Capture], files: &HloFiles, with_warm_up: b
     collectives
 }
 
-/// A collective that is two events, as TPUs have it: from the start of `x-start` to the end of its `x-done`.
-fn join_halves(events: &mut Vec<Event<'_>>) -> bool {
-    events.sort_by_key(|event| event.time);
-    let mut open: HashMap<String, Vec<usize>> = HashMap::new();
-    let mut joined = false;
-    for at in 0..events.len() {
-        let Some(event) = events.get(at) else { break };
-        let (opcode, number) = event.name.split_once('.').unwrap_or((event.name, ""));
-        let end = event.time.end_ps;
-        if let Some(kind) = opcode.strip_suffix("-start") {
-            open.entry(format!("{kind}.{number}")).or_default().push(at);
-        } else if let Some(kind) = opcode.strip_suffix("-done") {
-            // the halves are numbered alike, or there is only one of the kind under way
-            let own = format!("{kind}.{number}");
-            let alone = || {
-                let prefix = format!("{kind}.");
-                let mut waiting = open.iter().filter(|(key, list)| key.starts_with(&prefix) && !list.is_empty());
-                waiting.next().filter(|_| waiting.next().is_none()).map(|(key, _)| key.clone())
+/// Takes the events of executions.
+struct Executions<'p> {
+    programs: &'p Programs<'p>,
+    known: Mutex<HashMap<ProgramName, Arc<Program<'p>>>>,
+}
+
+/// A module's name and the program's id.
+type ProgramName = (String, Option<i64>);
+
+/// A program, and what its operations are, as far as they came.
+struct Program<'p> {
+    module: Option<&'p HloModule<'p>>,
+    operations: Mutex<HashMap<u32, Arc<Known>>>,
+}
+
+/// An operation.
+struct Known {
+    name: String,
+    doing: Doing,
+    communication: Option<Communication>,
+}
+
+/// An execution under way.
+struct Open<'p> {
+    program: Arc<Program<'p>>,
+    doing: HashMap<u32, Doing>,
+    start_ps: Option<i64>,
+    hiding: Hiding,
+    /// On devices whose asynchronous operations are two events.
+    halves: Option<Halves>,
+}
+
+/// An execution that is over.
+struct Ended<'p> {
+    program: Arc<Program<'p>>,
+    start_ps: Option<i64>,
+    collectives: Vec<Timed>,
+    joined: bool,
+}
+
+impl Program<'_> {
+    fn operations(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<Known>>> {
+        self.operations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn doing(&self, event: &OperationEvent<'_>) -> Doing {
+        let mut operations = self.operations();
+        let known = operations.entry(event.number).or_insert_with(|| {
+            let known = self.module.and_then(|module| Some((module, module.instruction(event.name)?)));
+            let by_name = || Role::of_name(event.name);
+            let role = known.map_or_else(by_name, |(module, instruction)| Role::of(module, instruction));
+            let (doing, communication) = match role {
+                Role::Communication(communication) => (Doing::Communication(event.number), Some(communication)),
+                Role::Compute => (Doing::Computation, None),
+                Role::Wait | Role::Control => (Doing::Other, None),
             };
-            let key = if open.get(&own).is_some_and(|list| !list.is_empty()) { Some(own) } else { alone() };
-            let start = key.and_then(|key| open.get_mut(&key)?.pop());
-            if let Some(start) = start.and_then(|start| events.get_mut(start)) {
-                start.time = Interval { end_ps: start.time.end_ps.max(end), ..start.time };
-                joined |= matches!(start.role, Role::Communication(_));
-            }
+            Arc::new(Known { name: event.name.to_owned(), doing, communication })
+        });
+        known.doing
+    }
+}
+
+impl<'p> EventFold for Executions<'p> {
+    type Open = Open<'p>;
+    type Done = Ended<'p>;
+
+    fn open(&self, of: &ExecutionOf<'_>) -> Open<'p> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let program = known.entry((of.module.to_owned(), of.program_id)).or_insert_with(|| {
+            Arc::new(Program { module: self.programs.find(of.module, of.program_id), operations: Mutex::default() })
+        });
+        Open {
+            program: Arc::clone(program),
+            doing: HashMap::new(),
+            start_ps: None,
+            hiding: Hiding::default(),
+            halves: (of.layout == Layout::ModuleLines).then(Halves::default),
         }
     }
-    joined
+
+    fn add(&self, open: &mut Open<'p>, event: OperationEvent<'_>) {
+        let Open { program, doing, start_ps, hiding, halves } = open;
+        start_ps.get_or_insert(event.time.start_ps);
+        let doing = *doing.entry(event.number).or_insert_with(|| program.doing(&event));
+        match halves {
+            Some(halves) => halves.add(event.name, doing, event.time, hiding),
+            None => hiding.add(doing, event.time),
+        }
+    }
+
+    fn close(&self, mut open: Open<'p>) -> Ended<'p> {
+        if let Some(halves) = &mut open.halves {
+            halves.finish(&mut open.hiding);
+        }
+        let joined = open.halves.is_some_and(|halves| halves.joined);
+        Ended { program: open.program, start_ps: open.start_ps, collectives: open.hiding.finish(), joined }
+    }
 }

@@ -68,7 +68,7 @@ fn parse(bytes: Vec<u8>) -> Result<Words, String> {
     let header = std::str::from_utf8(header).map_err(|_| "has a header that is no text")?;
     let kind = member(header, "descr").ok_or("does not say what its elements are")?;
     if !matches!(kind.trim_matches(['\'', '"']), "<u4" | "<i4") {
-        return Err(format!("holds elements of type {kind}"));
+        return Err(format!("holds elements of type {}", quoted(kind)));
     }
     let shape = member(header, "shape").ok_or("does not say its shape")?;
     let sizes: Vec<u64> = shape
@@ -76,7 +76,7 @@ fn parse(bytes: Vec<u8>) -> Result<Words, String> {
         .split(',')
         .map(str::trim)
         .filter(|size| !size.is_empty())
-        .map(|size| size.parse().map_err(|_| format!("has the shape {shape}")))
+        .map(|size| size.parse().map_err(|_| format!("has the shape {}", quoted(shape))))
         .collect::<Result<_, _>>()?;
     if member(header, "fortran_order") != Some("False") && sizes.len() > 1 {
         return Err("is in Fortran's order".to_owned());
@@ -86,8 +86,13 @@ fn parse(bytes: Vec<u8>) -> Result<Words, String> {
     let there = (bytes.len() - start) as u64;
     match words.and_then(|words| words.checked_mul(4)) {
         Some(wanted) if wanted == there => Ok(Words { bytes, start }),
-        _ => Err(format!("has {there} bytes of data, which is not its shape {shape}")),
+        _ => Err(format!("has {there} bytes of data, which is not its shape {}", quoted(shape))),
     }
+}
+
+/// What a header says, in one line.
+fn quoted(text: &str) -> String {
+    text.chars().take(80).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
 /// A member of the header, which is a dictionary in Python's spelling: the text after its name up to the next comma that
@@ -152,6 +157,11 @@ mod tests {
         assert!(error(&good.replace("(2,)", "(4294967296, 4294967296)"), 8).contains("not its shape"));
         assert!(error(&good.replace("(2,)", "(-2,)"), 8).contains("shape (-2,)"));
         assert!(error(&good.replace("False", "True").replace("(2,)", "(1, 2)"), 8).contains("Fortran"));
+        for text in ["(-1\n, 2)", "(210,[\n\u{7f}\u{85})"] {
+            let error = error(&good.replace("(2,)", text), 8);
+            assert!(error.contains("shape (") && !error.contains(char::is_control), "{error:?}");
+        }
+        assert!(error(&good.replace("<u4", &"x".repeat(5_000)), 8).len() < 200);
         assert!(error("{}", 8).contains("does not say"));
         assert!(parse(npy(9, good, &[0; 8])).unwrap_err().contains("version 9"));
         assert!(parse(npy(2, &" ".repeat(10_001), &[0; 8])).unwrap_err().contains("10001 bytes"));

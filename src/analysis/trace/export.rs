@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use crate::profile::{Capture, Event, Line, Stat};
+use crate::profile::{Capture, Event, Line};
 
 use super::arguments::{Argument, collect};
 use super::chrome::Chrome;
@@ -167,18 +167,9 @@ pub(crate) fn alignment(captures: &[Capture]) -> (i128, Vec<Option<i64>>) {
     (base_ns, captures.iter().zip(&zeros).map(late).collect())
 }
 
-/// What each capture's times count from, in nanoseconds: newer profilers subtract the time at which they were started, and
-/// keep it beside. Where one of several captures does not say, they are aligned as they are.
+/// What each capture's times count from, in nanoseconds. Where one of several captures does not say, they are aligned as they are.
 fn zeros(captures: &[Capture]) -> Vec<i128> {
-    let started = |capture: &Capture| {
-        let plane = capture.space.planes().find(|plane| plane.name() == "Task Environment")?;
-        let is_start = |stat: &Stat<'_>| plane.stat_name(stat.metadata_id) == Some(b"profile_start_time");
-        let start = plane.stats().find(is_start)?.value.as_integer()?;
-        // older ones keep it too, and subtract nothing
-        let is_relative = capture.space.base_ns() < EPOCH_NS as i64;
-        Some(if is_relative { i128::from(start) } else { 0 })
-    };
-    let all: Option<Vec<i128>> = captures.iter().map(started).collect();
+    let all: Option<Vec<i128>> = captures.iter().map(|capture| capture.space.epoch_ns().map(i128::from)).collect();
     all.unwrap_or_else(|| vec![0; captures.len()])
 }
 

@@ -1,8 +1,7 @@
 //! Files that are whole or not there: written under another name by a thread of their own, compressed where that is asked.
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
@@ -11,6 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::remedy::remedy;
+use crate::whole_file::write_whole;
 
 /// Parts that wait for the disk or the compressor.
 const WAITING_PARTS: usize = 4;
@@ -43,13 +43,13 @@ pub fn write_file<T>(
 }
 
 fn written<T>(path: &Path, is_gzip: bool, write: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> io::Result<T> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let everyone = fs::Permissions::from_mode(0o666);
-    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
+    write_whole(path, |file| beside(file, is_gzip, write))
+}
+
+/// What `write` gives goes to the file on a thread of its own.
+fn beside<T>(file: &mut File, is_gzip: bool, write: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> io::Result<T> {
     let (parts, waiting) = sync_channel::<Vec<u8>>(WAITING_PARTS);
-    let file = temporary.as_file_mut();
-    let result = thread::scope(|scope| {
+    thread::scope(|scope| {
         let store = scope.spawn(move || -> io::Result<()> {
             if is_gzip {
                 let mut encoder = GzEncoder::new(file, Compression::fast());
@@ -66,10 +66,7 @@ fn written<T>(path: &Path, is_gzip: bool, write: impl FnOnce(&mut dyn Write) -> 
         // an error of the disk explains one of `write`
         store.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread ended")))?;
         result
-    })?;
-    temporary.as_file().sync_all()?;
-    temporary.persist(path).map_err(|error| error.error)?;
-    Ok(result)
+    })
 }
 
 /// Hands what is written to the other thread.
@@ -91,6 +88,7 @@ impl Write for Parts {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Read;
 
     use super::*;

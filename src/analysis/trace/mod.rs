@@ -11,7 +11,6 @@ mod chrome;
 mod export;
 mod file;
 mod lanes;
-mod packet;
 mod perfetto;
 mod plane_names;
 

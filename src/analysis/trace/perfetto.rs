@@ -3,9 +3,10 @@
 //! Each line is a packet sequence of its own: its first packet clears the incremental state and names the line's track as
 //! the default, and names are written once a sequence. The clock begins at zero; a snapshot ties it to real time, where that is known.
 
+use crate::wire::Message;
+
 use super::arguments::{Argument, Value};
 use super::export::{Sink, Track};
-use super::packet::Message;
 use super::plane_names::PlaneNames;
 
 mod field {

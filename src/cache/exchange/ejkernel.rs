@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -13,11 +14,12 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::ExchangeError;
-use super::file::{io_error, read_bounded, write_whole};
+use super::file::{io_error, read_bounded};
 use crate::cache::{CacheKey, Entry};
 use crate::config::Config;
 use crate::device::DeviceIdentity;
 use crate::label::{Direction, split_op_id};
+use crate::whole_file::write_whole;
 
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -168,7 +170,7 @@ pub fn export_ejkernel(
     for (path, content) in contents {
         let mut text = serde_json::to_vec_pretty(&content).unwrap_or_default();
         text.push(b'\n');
-        write_whole(&path, &text).map_err(io_error("write", &path))?;
+        write_whole(&path, |file| file.write_all(&text)).map_err(io_error("write", &path))?;
         export.files.push(path);
     }
     Ok(export)

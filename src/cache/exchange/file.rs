@@ -1,8 +1,8 @@
 //! Other tools' files: reads that are bounded, writes that are whole or not there.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::ExchangeError;
@@ -30,16 +30,4 @@ pub(super) fn read_bounded(path: &Path, limit: u64, peer: &'static str) -> Resul
         return Err(foreign(format!("{} bytes are more than the {limit} that are read", metadata.len())));
     }
     Ok(bytes)
-}
-
-/// Writes a file under a temporary name, syncs it, and gives it its name; missing folders are made.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let everyone = fs::Permissions::from_mode(0o666);
-    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
-    temporary.write_all(bytes)?;
-    temporary.as_file().sync_all()?;
-    temporary.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }

@@ -10,7 +10,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +21,7 @@ use super::ExchangeError;
 use crate::cache::{CacheKey, Entry};
 use crate::device::DeviceIdentity;
 use crate::label::Direction;
+use crate::whole_file::write_whole;
 
 const SCHEMA: u64 = 1;
 /// Largest file that is read.
@@ -107,35 +107,26 @@ pub fn export_json_as(form: JsonForm, path: &Path, entries: &[(CacheKey, Arc<Ent
         direction: key.direction,
         entry: Entry::clone(entry),
     });
-    let write = || -> io::Result<()> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
-        let everyone = fs::Permissions::from_mode(0o666);
-        let mut file = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
-        {
-            let mut out = io::BufWriter::new(file.as_file_mut());
-            let lines = form == JsonForm::Lines;
-            if !lines {
-                writeln!(out, "{{\"schema\":{SCHEMA},\"entries\":[")?;
-            }
-            for (number, row) in rows.enumerate() {
-                if number > 0 {
-                    out.write_all(if lines { b"\n" } else { b",\n" })?;
-                }
-                serde_json::to_writer(&mut out, &row)?;
-            }
-            match (lines, is_empty) {
-                (true, true) => {}
-                (true, false) => out.write_all(b"\n")?,
-                (false, _) => out.write_all(b"\n]}\n")?,
-            }
-            out.flush()?;
+    let write = |file: &mut fs::File| -> io::Result<()> {
+        let mut out = io::BufWriter::new(file);
+        let lines = form == JsonForm::Lines;
+        if !lines {
+            writeln!(out, "{{\"schema\":{SCHEMA},\"entries\":[")?;
         }
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
+        for (number, row) in rows.enumerate() {
+            if number > 0 {
+                out.write_all(if lines { b"\n" } else { b",\n" })?;
+            }
+            serde_json::to_writer(&mut out, &row)?;
+        }
+        match (lines, is_empty) {
+            (true, true) => {}
+            (true, false) => out.write_all(b"\n")?,
+            (false, _) => out.write_all(b"\n]}\n")?,
+        }
+        out.flush()
     };
-    write().map_err(|source| ExchangeError::Io { action: "write", path: path.to_owned(), source })
+    write_whole(path, write).map_err(|source| ExchangeError::Io { action: "write", path: path.to_owned(), source })
 }
 
 /// Reads what [`export_json`] wrote, or what `cache ls --format json` prints.

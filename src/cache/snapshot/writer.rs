@@ -1,8 +1,7 @@
 //! Writes a snapshot.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,6 +18,7 @@ use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
 use crate::label::Direction;
+use crate::whole_file::write_whole;
 
 /// Publishes entries as the snapshot `path` and gives its digest. Of entries with one key the last one counts.
 ///
@@ -128,22 +128,12 @@ struct Slot {
 }
 
 fn write(path: &Path, entries: &[impl Recorded]) -> io::Result<Digest> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    // the umask applies: a snapshot is there to be read by others
-    let everyone = fs::Permissions::from_mode(0o666);
-    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
-    let header = write_parts(temporary.as_file_mut(), entries)?;
-    let file = temporary.as_file_mut();
-    file.rewind()?;
-    file.write_all(&header.to_bytes())?;
-    file.sync_all()?;
-    temporary.persist(path).map_err(|error| error.error)?;
-    match File::open(folder)?.sync_all() {
-        // some network file systems have no sync for folders
-        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
-        _ => Ok(Digest::from_bytes(header.digest)),
-    }
+    write_whole(path, |file| {
+        let header = write_parts(file, entries)?;
+        file.rewind()?;
+        file.write_all(&header.to_bytes())?;
+        Ok(Digest::from_bytes(header.digest))
+    })
 }
 
 /// Counts and digests what goes by.

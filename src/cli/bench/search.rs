@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::cli::args::Format;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
+use crate::remedy::remedy;
 use crate::report::{Grid, write_json};
 use crate::search::{Kind, Outcome, Plan, Recorded, Scale, Simulated, analytic, read, simulate, start};
 
@@ -114,7 +115,7 @@ fn benches(args: &SearchArgs) -> Result<Vec<Bench>, Fault> {
         let recorded = match own {
             Some(space) => space.recorded().map_err(|error| cannot(&error))?,
             None => {
-                let file = File::open(path).map_err(|error| cannot(&error))?;
+                let file = File::open(path).map_err(|error| cannot(&format!("{error}{}", remedy(&error))))?;
                 read(file).map_err(|error| cannot(&error))?
             }
         };

@@ -1,23 +1,24 @@
 //! `profile collectives`: how fast devices talk to each other, what hides it, and who waits.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::analysis::HloFiles;
 use crate::analysis::collectives::{
-    Bandwidth, Clocks, CollectiveMetrics, Collectives, Figures, SizeRow, collective_metrics, space_collectives,
+    Bandwidth, Clocks, CollectiveMetrics, Collectives, Figures, SizeRow, collective_metrics, instance_waits,
+    space_collectives,
 };
 use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
-use crate::report::{Grid, format_bytes, format_ns, format_part, write_bandwidth_plot, write_json};
+use crate::report::{Grid, format_bytes, format_ns, format_part, write_collectives_plot, write_json};
 
 use super::input::{Input, open};
 use super::summary::CountedArgs;
+use super::write_picture;
 
 #[derive(Debug, Args)]
 pub(crate) struct CollectivesArgs {
@@ -31,7 +32,7 @@ pub(crate) struct CollectivesArgs {
     /// [default: each host's where there are several, else none]
     #[arg(long, value_enum)]
     pub clocks: Option<ClocksArg>,
-    /// Write a plot of bus bandwidth against message size (SVG)
+    /// Write plots of bus bandwidth, of waits for stragglers and of each device's skew (one SVG)
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Operations listed [default: 10 in the table, all in JSON]
@@ -97,7 +98,7 @@ pub(super) fn collectives(args: &CollectivesArgs, out: &mut dyn Write) -> Result
     };
     let mut metrics = collective_metrics(&found, clocks);
     if let Some(path) = &args.plot {
-        plot(path, &metrics)?;
+        plot(path, &found, &metrics)?;
     }
     match args.format.format {
         Format::Json => {
@@ -109,13 +110,17 @@ pub(super) fn collectives(args: &CollectivesArgs, out: &mut dyn Write) -> Result
     Ok(if metrics.sizes.is_empty() { exit::NOTHING_MATCHED } else { exit::FINE })
 }
 
-fn plot(path: &PathBuf, metrics: &CollectiveMetrics) -> Result<(), Fault> {
+fn plot(path: &Path, found: &Collectives, metrics: &CollectiveMetrics) -> Result<(), Fault> {
+    let waits = instance_waits(found, &metrics.alignment);
     let mut svg = Vec::new();
-    if !write_bandwidth_plot(&mut svg, metrics)? {
-        let message = format!("nothing to plot into `{}`: no collective has a message size", path.display());
+    if !write_collectives_plot(&mut svg, found, metrics, &waits)? {
+        let message = format!(
+            "nothing to plot into `{}`: no collective has a message size, or two devices whose clocks can be compared",
+            path.display()
+        );
         return Err(Fault::new(exit::NOTHING_MATCHED, message));
     }
-    fs::write(path, svg).map_err(|error| Fault::input(format!("`{}`: cannot be written: {error}", path.display())))
+    write_picture(path, &svg)
 }
 
 fn document<'a>(found: &'a Collectives, metrics: &'a CollectiveMetrics) -> Document<'a> {

@@ -6,17 +6,18 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use crate::analysis::{DiffRow, ProfileDiff, Verdict, profile_diff};
+use crate::analysis::{DiffRow, HloFiles, ProfileDiff, Verdict, profile_diff};
 use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::report::{Grid, format_ns, write_json};
 
-use super::read;
+use super::read_any;
 
 #[derive(Debug, Args)]
 pub(crate) struct ProfileDiffArgs {
-    /// The profile before: an XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all hosts)
+    /// The profile before: an XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all hosts); a
+    /// capture of nsys-jax
     #[arg(value_name = "A")]
     pub before: PathBuf,
     /// The profile after
@@ -41,7 +42,8 @@ struct Document {
 
 /// Prints differences; nothing that ran in both is exit code 3.
 pub(super) fn diff(args: &ProfileDiffArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let mut diff = profile_diff(&read(&args.before)?, &read(&args.after)?, args.with_warm_up);
+    let open = |file: &PathBuf| read_any(std::slice::from_ref(file), &HloFiles::default());
+    let mut diff = profile_diff(&open(&args.before)?, &open(&args.after)?, args.with_warm_up);
     let found = diff.modules.iter().any(|row| row.before.is_some() && row.after.is_some());
     match args.format.format {
         Format::Json => {

@@ -1,8 +1,6 @@
 //! `profile flamegraph`: the time by stack, as an SVG.
 
-use std::fs::Permissions;
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -13,12 +11,14 @@ use crate::cli::fault::Fault;
 use crate::cli::tune::say;
 use crate::report::{format_ns, write_flame_graph};
 
-use super::read_all;
-use super::summary::CountedArgs;
+use super::read_any;
+use super::summary::ModulesArgs;
+use super::write_picture;
 
 #[derive(Debug, Args)]
 pub(crate) struct FlamegraphArgs {
-    /// XSpaces (`.xplane.pb`), gzip of them, log folders of TensorBoard (the newest run, all hosts), or `-`
+    /// XSpaces (`.xplane.pb`), gzip of them, log folders of TensorBoard (the newest run, all hosts), `-`; captures of nsys-jax,
+    /// one a process, as a zip or a folder
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// What the frames are
@@ -28,7 +28,7 @@ pub(crate) struct FlamegraphArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     #[command(flatten)]
-    pub counted: CountedArgs,
+    pub modules: ModulesArgs,
 }
 
 /// What the frames of a flame graph are.
@@ -42,13 +42,13 @@ pub(crate) enum ByArg {
 }
 
 pub(super) fn flamegraph(args: &FlamegraphArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let files = HloFiles::open(&args.counted.hlo).map_err(Fault::input)?;
-    let captures = read_all(&args.files)?;
+    let files = HloFiles::open(&args.modules.counted.hlo).map_err(Fault::input)?;
+    let captures = read_any(&args.files, &files)?;
     let (by, what) = match args.by {
         ByArg::Source => (StacksBy::Source, "source line"),
         ByArg::OpName => (StacksBy::OpName, "op_name"),
     };
-    let found = stacks(&captures, &files, by, args.counted.with_warm_up);
+    let found = stacks(&captures, &files, by, args.modules.counting());
     for line in found.notes.iter().cloned().chain(found.findings.iter().map(ToString::to_string)) {
         say(&line);
     }
@@ -65,18 +65,6 @@ pub(super) fn flamegraph(args: &FlamegraphArgs, out: &mut dyn Write) -> Result<u
         out.write_all(&svg)?;
         return Ok(exit::FINE);
     }
-    write_whole(&args.output, &svg)
-        .map_err(|error| Fault::input(format!("`{}`: cannot be written: {error}", args.output.display())))?;
+    write_picture(&args.output, &svg)?;
     Ok(exit::FINE)
-}
-
-/// Writes a file under a temporary name, syncs it, and gives it its name; missing folders are made.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let everyone = Permissions::from_mode(0o666);
-    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
-    temporary.write_all(bytes)?;
-    temporary.as_file().sync_all()?;
-    temporary.persist(path).map(drop).map_err(|error| error.error)
 }

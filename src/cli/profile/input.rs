@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::analysis::HloFiles;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::profile::Capture;
 
-use super::read_all;
+use super::read_spaces;
 
 /// Profiles of one kind.
 pub(super) enum Input {
@@ -23,7 +24,7 @@ pub(super) enum Input {
 pub(super) fn open(files: &[PathBuf]) -> Result<Input, Fault> {
     let of_nsys = files.iter().filter(|file| is_nsys(file)).count();
     if of_nsys == 0 {
-        return Ok(Input::Spaces(read_all(files)?));
+        return Ok(Input::Spaces(read_spaces(files)?));
     }
     if of_nsys < files.len() {
         let message = "XSpaces and captures of nsys-jax are both given; give one kind at a time";
@@ -32,8 +33,18 @@ pub(super) fn open(files: &[PathBuf]) -> Result<Input, Fault> {
     nsys(files)
 }
 
+/// The captures of all files for what draws and adds up executions, whatever took them. `hlo` tells programs that they lack.
+#[cfg_attr(not(feature = "nsys"), allow(unused_variables))]
+pub(in crate::cli) fn captures(files: &[PathBuf], hlo: &HloFiles) -> Result<Vec<Capture>, Fault> {
+    match open(files)? {
+        Input::Spaces(captures) => Ok(captures),
+        #[cfg(feature = "nsys")]
+        Input::Nsys(captures) => crate::analysis::nsys_captures(captures, hlo).map_err(Fault::input),
+    }
+}
+
 /// Whether a path is a zip, or a folder with what nsys-jax writes.
-fn is_nsys(path: &Path) -> bool {
+pub(super) fn is_nsys(path: &Path) -> bool {
     if path.is_dir() {
         return ["nvtx_gpu_proj_trace", "report_nvtx_pushpop_trace.parquet", "report_nvtx_pushpop_trace.csv.xz"]
             .iter()

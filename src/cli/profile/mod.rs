@@ -9,7 +9,7 @@ pub(super) mod log_folder;
 pub(super) mod mosaic;
 mod serve;
 mod summary;
-mod timings;
+pub(super) mod timings;
 pub(super) mod trace;
 mod view;
 
@@ -21,11 +21,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::profile::{Capture, XSpace, captures};
+use crate::remedy::remedy;
+use crate::whole_file::write_whole;
 
 use super::args::ProfileCommand;
 use super::fault::Fault;
 
 pub(super) use flamegraph::FlamegraphArgs;
+pub(super) use input::captures as read_any;
 pub(super) use summary::SummaryArgs;
 pub(super) use view::ViewArgs;
 
@@ -56,8 +59,14 @@ pub(super) fn read(file: &Path) -> Result<Vec<Capture>, Fault> {
     captures(file).map_err(Fault::input)
 }
 
-/// The captures of all files.
-fn read_all(files: &[PathBuf]) -> Result<Vec<Capture>, Fault> {
+/// Writes a picture to the file that was named.
+fn write_picture(path: &Path, svg: &[u8]) -> Result<(), Fault> {
+    write_whole(path, |file| file.write_all(svg))
+        .map_err(|error| Fault::input(format!("`{}`: cannot be written: {error}{}", path.display(), remedy(&error))))
+}
+
+/// The captures of all files, each what XLA's profiler wrote.
+fn read_spaces(files: &[PathBuf]) -> Result<Vec<Capture>, Fault> {
     let mut captures = Vec::new();
     for file in files {
         captures.extend(read(file)?);

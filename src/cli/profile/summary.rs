@@ -1,18 +1,20 @@
 //! `profile summary`: where the time of a run went.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::analysis::{HloFiles, HostWork, MeanStd, OperationSummary, Part, Summary, SummaryOptions, summarize};
+use crate::analysis::{
+    Counting, HloFiles, HostWork, MeanStd, OperationSummary, Part, Summary, SummaryOptions, summarize,
+};
 use crate::cli::args::{Format, FormatArg, LabelArgs};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::cli::scan::user_labels;
-use crate::report::{Grid, format_ns, format_part, write_json};
+use crate::report::{Grid, format_ns, format_part, write_json, write_spread_plot};
 
-use super::read_all;
+use super::{read_any, write_picture};
 
 /// Modules below this part of the time are folded in the table.
 const FOLDED: f64 = 0.01;
@@ -23,13 +25,17 @@ const WORTH_A_LINE: f64 = 0.001;
 
 #[derive(Debug, Args)]
 pub(crate) struct SummaryArgs {
-    /// XSpaces (`.xplane.pb`), gzip of them, log folders of TensorBoard (the newest run, all hosts), or `-`
+    /// XSpaces (`.xplane.pb`), gzip of them, log folders of TensorBoard (the newest run, all hosts), `-`; captures of nsys-jax,
+    /// one a process, as a zip or a folder
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
-    pub counted: CountedArgs,
+    pub modules: ModulesArgs,
     #[command(flatten)]
     pub labels: LabelArgs,
+    /// Write a plot of each compute operation's deviation over its mean against its mean (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
     /// Lines of each list [default: 10 in the table, all in JSON]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
@@ -49,12 +55,34 @@ pub(crate) struct CountedArgs {
     pub with_warm_up: bool,
 }
 
+/// What counts where all modules are added up.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ModulesArgs {
+    #[command(flatten)]
+    pub counted: CountedArgs,
+    /// Leave out the modules that together take no more than this part of all modules' time, the shortest first [without a
+    /// value: 0.01, as nsys-jax's notebook does]
+    #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, default_missing_value = "0.01")]
+    #[arg(value_parser = crate::cli::args::part)]
+    pub without_minor: Option<f64>,
+}
+
+impl ModulesArgs {
+    /// Which executions count.
+    pub(super) fn counting(&self) -> Counting {
+        Counting { with_warm_up: self.counted.with_warm_up, minor: self.without_minor.unwrap_or(0.0) }
+    }
+}
+
 pub(super) fn summary(args: &SummaryArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let user = user_labels(&args.labels)?;
-    let files = HloFiles::open(&args.counted.hlo).map_err(Fault::input)?;
-    let captures = read_all(&args.files)?;
-    let options = SummaryOptions { with_warm_up: args.counted.with_warm_up, labels: user.as_ref() };
+    let files = HloFiles::open(&args.modules.counted.hlo).map_err(Fault::input)?;
+    let captures = read_any(&args.files, &files)?;
+    let options = SummaryOptions { counting: args.modules.counting(), labels: user.as_ref() };
     let mut summary = summarize(&captures, &files, options);
+    if let Some(path) = &args.plot {
+        plot(path, &summary)?;
+    }
     match args.format.format {
         Format::Json => {
             summary.cut(args.top.unwrap_or(usize::MAX));
@@ -63,6 +91,16 @@ pub(super) fn summary(args: &SummaryArgs, out: &mut dyn Write) -> Result<u8, Fau
         Format::Table => write_table(out, &summary, args.top.unwrap_or(10))?,
     }
     Ok(if summary.modules.is_empty() { exit::NOTHING_MATCHED } else { exit::FINE })
+}
+
+fn plot(path: &Path, summary: &Summary) -> Result<(), Fault> {
+    let mut svg = Vec::new();
+    if !write_spread_plot(&mut svg, summary)? {
+        let message =
+            format!("nothing to plot into `{}`: no compute operation ran in two executions that count", path.display());
+        return Err(Fault::new(exit::NOTHING_MATCHED, message));
+    }
+    write_picture(path, &svg)
 }
 
 /// A name that may be long: its ends say most.
@@ -109,6 +147,7 @@ fn write_table(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result
     let left_out = [
         (summary.left_out.warm_up, "first executions of a module on a device (`--with-warm-up` counts them)"),
         (summary.left_out.autotuner, "executions of XLA's autotuner"),
+        (summary.left_out.minor, "executions of minor modules (`--without-minor`)"),
     ];
     for (time, what) in left_out.iter().filter(|(time, _)| time.executions > 0) {
         writeln!(out, "left out: {} {what}, {}", time.executions, format_ns(time.span_ns))?;
@@ -134,10 +173,8 @@ fn write_devices(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
         ">overlap",
     ]);
     for device in &summary.devices {
-        let number = device.device.map_or_else(String::new, |number| format!(" device {number}"));
-        let name = format!("{} {}{number}", device.host, device.plane);
         grid.row([
-            name.trim_start().to_owned(),
+            device.name(),
             device.executions.to_string(),
             format_ns(device.operations_ns),
             format_ns(device.modules_ns),
@@ -274,11 +311,15 @@ fn write_labels(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
 
 /// The compute operations whose time differs most from execution to execution.
 fn write_spread(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
+    let of_runs = summary.operations.iter().any(|operation| operation.run_ns.is_some());
     let mut spread: Vec<(f64, &OperationSummary)> = summary
         .operations
         .iter()
         .filter(|operation| !operation.communication && operation.share >= WORTH_A_LINE)
-        .filter_map(|operation| Some((operation.own_ns.std? / operation.own_ns.mean, operation)))
+        .filter_map(|operation| {
+            let time = operation.varying_ns().0;
+            Some((time.std? / time.mean, operation))
+        })
         .filter(|(spread, _)| spread.is_finite())
         .collect();
     if spread.is_empty() {
@@ -286,12 +327,14 @@ fn write_spread(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Resul
     }
     spread.sort_by(|one, other| other.0.total_cmp(&one.0));
     heading(out, "spread of compute operations, deviation over mean")?;
-    let mut grid = Grid::new(&[">spread", ">in an execution", ">executions", "opcode", "operation"]);
+    let what: [&str; 2] = if of_runs { [">of a run", ">runs"] } else { [">in an execution", ">executions"] };
+    let mut grid = Grid::new(&[">spread", what[0], what[1], "opcode", "operation"]);
     for (spread, operation) in spread.iter().take(top.div_ceil(2)) {
+        let (time, times) = operation.varying_ns();
         grid.row([
             format_part(*spread),
-            format_ns(operation.own_ns.mean),
-            operation.executions.to_string(),
+            format_ns(time.mean),
+            times.to_string(),
             short(&operation.opcode),
             named(operation, summary.modules.len() > 1),
         ]);

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::PathBuf;
 
+use clap::Args;
 use regex::bytes::Regex;
 use serde::Serialize;
 
@@ -13,10 +15,57 @@ use crate::profile::{
 use crate::report::{Grid, format_ns, write_json};
 use crate::stats::median;
 
+use super::input::is_nsys;
 use super::read;
-use crate::cli::args::{Format, TimingsArgs};
+use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
+
+#[derive(Debug, Args)]
+pub(crate) struct TimingsArgs {
+    /// An XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all hosts), or `-`
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Part of a plane's name, whatever the case [default: `/device:` where there is one, else `/host:CPU`]
+    #[arg(long, value_name = "NAME")]
+    pub plane: Option<String>,
+    /// Only names that start so; empty for all
+    #[arg(long, value_name = "TEXT", default_value = "jit_")]
+    pub prefix: String,
+    /// Only time of operations whose names match; with --seed-semantics, of events inside whose names match
+    #[arg(long, value_name = "REGEX")]
+    pub regex: Option<String>,
+    /// Leave out what is shorter
+    #[arg(long, value_name = "NS", default_value_t = 1000.0, value_parser = duration_ns)]
+    pub min_duration_ns: f64,
+    /// Most samples of a plane, or `none` [default: none; with --seed-semantics 10000 events]
+    #[arg(long, value_name = "N", value_parser = cap)]
+    pub max_events: Option<Cap>,
+    /// What ejkernel's profiler would say, faults included; never fit to decide by
+    #[arg(long)]
+    pub seed_semantics: bool,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+/// At most so many, or no bound.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cap(pub Option<usize>);
+
+fn cap(text: &str) -> Result<Cap, String> {
+    match text {
+        "none" => Ok(Cap(None)),
+        _ => text.parse().map(|most| Cap(Some(most))).map_err(|_| "expected a whole number or `none`".to_owned()),
+    }
+}
+
+/// A duration: finite and not below zero.
+fn duration_ns(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err("expected nanoseconds, zero or more".to_owned()),
+    }
+}
 
 #[derive(Serialize)]
 struct TimingsDocument {
@@ -67,6 +116,10 @@ pub(super) fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fau
     let (mut dropped, mut findings) = (Dropped::default(), Vec::new());
     let (mut profiles, mut devices) = (Vec::new(), Vec::new());
     for file in &args.files {
+        if is_nsys(file) {
+            let what = "is a capture of nsys-jax, which `profile timings` does not read; `profile summary` does";
+            return Err(Fault::input(format!("`{}`: {what}", file.display())));
+        }
         for capture in read(file)? {
             let space = &capture.space;
             let time = match (&profiler.event_filter_regex, profiler.semantics) {

@@ -5,16 +5,18 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use crate::analysis::HloFiles;
 use crate::analysis::trace::{TraceFormat, TraceOptions, write_file, write_trace};
-use crate::profile::Capture;
+use crate::profile::{Capture, Told};
 
-use super::read;
+use super::read_any;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TraceArgs {
-    /// An XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all hosts), or `-`
+    /// An XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all hosts), `-`, or a capture of
+    /// nsys-jax
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// File to write: `.pftrace` or `.perfetto-trace`, `.json` or `.json.gz`
@@ -42,19 +44,20 @@ pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let format = match args.format {
         Some(TraceFormatArg::Perfetto) => TraceFormat::Perfetto,
         Some(TraceFormatArg::Chrome) => TraceFormat::Chrome,
-        None => format_of(&args.out).ok_or_else(|| {
-            let message =
-                "the format cannot be told from its name: end it in .pftrace, .json or .json.gz, or say --format";
-            Fault::new(exit::USAGE, format!("`{}`: {message}", args.out.display()))
-        })?,
+        None => format_of(&args.out).ok_or_else(|| untold(&args.out, ", or say --format"))?,
     };
-    let captures: Vec<Capture> =
-        args.files.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+    let captures = read_any(&args.files, &HloFiles::default())?;
     write(&captures, &args.out, TraceOptions { format, with_stats: args.stats }, out)
 }
 
+/// The fault of a name that tells no format.
+pub(in crate::cli) fn untold(path: &Path, or: &str) -> Fault {
+    let message = "the format cannot be told from its name: end it in .pftrace, .json or .json.gz";
+    Fault::new(exit::USAGE, format!("`{}`: {message}{or}", path.display()))
+}
+
 /// What a file of this name holds.
-pub(super) fn format_of(path: &Path) -> Option<TraceFormat> {
+pub(in crate::cli) fn format_of(path: &Path) -> Option<TraceFormat> {
     let name = path.file_name()?.to_string_lossy();
     let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
     if ends(&[".pftrace", ".perfetto-trace"]) {
@@ -77,6 +80,9 @@ pub(super) fn write(
     let traced = write_file(path, is_gzip, |file| write_trace(captures, options, file)).map_err(Fault::input)?;
     writeln!(out, "{}", path.display())?;
     tracing::info!("{} slices of {} threads in {} processes", traced.slices, traced.threads, traced.processes);
+    for finding in captures.iter().filter_map(|capture| capture.space.told()).flat_map(Told::findings) {
+        tracing::warn!("{finding}");
+    }
     for note in traced.notes() {
         tracing::warn!("{note}");
     }

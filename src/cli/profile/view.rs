@@ -15,13 +15,14 @@ use crate::cli::tune::say;
 use crate::profile::Capture;
 use crate::report::{MAX_EVENTS, Timeline, ViewPage, write_view};
 
-use super::read_all;
+use super::read_any;
 use super::serve::Server;
-use super::summary::CountedArgs;
+use super::summary::ModulesArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
-    /// XSpaces (`.xplane.pb`), gzip of them, log folders of TensorBoard (the newest run, all hosts), or `-`
+    /// XSpaces (`.xplane.pb`), gzip of them, log folders of TensorBoard (the newest run, all hosts), `-`; captures of nsys-jax,
+    /// one a process, as a zip or a folder
     #[arg(value_name = "FILE|LOGDIR", required = true)]
     files: Vec<PathBuf>,
     /// Port of 127.0.0.1 to serve on [default: one that is free]
@@ -34,20 +35,20 @@ pub(crate) struct ViewArgs {
     #[arg(long, requires = "output")]
     no_serve: bool,
     #[command(flatten)]
-    counted: CountedArgs,
+    modules: ModulesArgs,
     #[command(flatten)]
     labels: LabelArgs,
 }
 
 pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let user = user_labels(&args.labels)?;
-    let files = HloFiles::open(&args.counted.hlo).map_err(Fault::input)?;
+    let files = HloFiles::open(&args.modules.counted.hlo).map_err(Fault::input)?;
     // a port that is taken is told before a large capture is read
     let server = match args.output {
         None => Some(Server::bind(args.port)?),
         Some(_) => None,
     };
-    let captures = read_all(&args.files)?;
+    let captures = read_any(&args.files, &files)?;
     let timeline = Timeline::new(&captures, MAX_EVENTS);
     if timeline.drawn == 0 {
         return Err(Fault::new(
@@ -55,8 +56,8 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             "the capture has no event with a time: there is nothing to view",
         ));
     }
-    let options = SummaryOptions { with_warm_up: args.counted.with_warm_up, labels: user.as_ref() };
-    let by = |by| stacks(&captures, &files, by, args.counted.with_warm_up).time_ns;
+    let options = SummaryOptions { counting: args.modules.counting(), labels: user.as_ref() };
+    let by = |by| stacks(&captures, &files, by, args.modules.counting()).time_ns;
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
     let page = ViewPage {
         subject: &names.join(", "),
@@ -96,6 +97,10 @@ fn commands(files: &[PathBuf], captures: &[Capture]) -> Vec<(String, String)> {
     let paths: Vec<&Path> =
         captures.iter().map(|capture| capture.path.as_path()).filter(|path| *path != Path::new("-")).collect();
     let Some(first) = paths.first() else { return commands };
+    if captures.iter().any(|capture| capture.space.told().is_some()) {
+        // no XSpace that TensorBoard would read
+        return commands;
+    }
     let what = "For TensorBoard (pip install tensorboard xprof), on its Profile tab:".to_owned();
     let is_plain = |path: &&Path| path.extension().is_some_and(|extension| extension == "pb");
     commands.push(match log_folder(first).filter(|_| paths.iter().all(is_plain)) {

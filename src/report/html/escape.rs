@@ -23,7 +23,8 @@ impl fmt::Display for Text<'_> {
                 '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                     write!(f, "[U+{:04X}]", u32::from(c))?;
                 }
-                c if c.is_control() => f.write_char(' ')?,
+                // no XML document may hold the last two
+                c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => f.write_char(' ')?,
                 c => f.write_char(c)?,
             }
         }

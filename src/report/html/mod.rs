@@ -6,6 +6,7 @@
 
 mod axis;
 mod candidates;
+pub(super) mod card;
 mod environment;
 pub(super) mod escape;
 mod operation;

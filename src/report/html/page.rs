@@ -8,6 +8,7 @@ use crate::digest::Digest;
 use crate::report::{Gain, format_ns, format_part, format_ratio};
 use crate::tune::{AutotuningResult, OperationResult, PairedSample, Spent, Status};
 
+use super::card::write_card;
 use super::environment::{clock_of, write_environment};
 use super::escape::{Text, base64, script_json};
 use super::operation::write_operation;
@@ -102,14 +103,7 @@ fn write_head(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
     let missed: usize = report.results.iter().map(|result| result.missed.len()).sum();
     let undecided = all.iter().filter(|operation| !operation.status.is_decided()).count();
     writeln!(out, "<dl class=\"cards\">")?;
-    let mut card = |name: &str, figure: &str, beside: &str| {
-        writeln!(
-            out,
-            "<div><dt>{name}</dt><dd><span class=\"figure\">{}</span> <span class=\"beside\">{}</span></dd></div>",
-            Text(figure),
-            Text(beside)
-        )
-    };
+    let mut card = |name: &str, figure: &str, beside: &str| write_card(out, name, figure, beside);
     let mut rest: Vec<String> = Vec::new();
     rest.extend((undecided > 0).then(|| format!("{undecided} not decided")));
     rest.extend((missed > 0).then(|| format!("{missed} without a match")));

@@ -30,7 +30,7 @@ pub(super) fn write_flame(
     match frames(&svg) {
         Some((frames, height)) => writeln!(
             out,
-            "<svg class=\"flame{}\" width=\"100%\" height=\"{height}\" role=\"img\" aria-label=\"{}\"><g transform=\"translate(0 -{ABOVE})\">{frames}</g></svg>",
+            "<svg class=\"flame{}\" width=\"100%\" height=\"{height}\" role=\"img\" aria-label=\"{}\"><g transform=\"translate(0 -{ABOVE})\">{frames}</g></svg>\n<p class=\"told\" aria-hidden=\"true\"></p>",
             if keeps_ends { " ends" } else { "" },
             Text(title)
         )?,

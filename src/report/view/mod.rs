@@ -3,6 +3,7 @@
 //! As the page of a run ([`super::write_html`]) it needs no network and nothing beside it; names enter as text, and a content
 //! security policy names the digests of the one style and the one script. The script draws the timeline from JSON in the page.
 
+mod choose;
 mod flame;
 mod page;
 mod rows;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use crate::analysis::Summary;
 use crate::digest::Digest;
+use crate::report::html::card::write_card;
 use crate::report::html::escape::{Text, base64, script_json};
 use crate::report::{format_ns, format_part};
 
@@ -13,7 +14,7 @@ use super::tables::write_tables;
 use super::timeline::Timeline;
 
 const STYLE: &str = include_str!("view.css");
-const SCRIPT: &str = include_str!("view.js");
+const SCRIPT: &str = concat!(include_str!("view.js"), include_str!("flame.js"));
 
 /// What a page shows.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +62,8 @@ pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
          <p class=\"fine\" id=\"help\" hidden>Drag to move. Zoom with + and − or, after a click into the timeline, with the wheel (before it with Ctrl); \
          ← and → move, 0 shows all, a double click goes to an event, Escape gives the wheel back.</p>\n\
          <div id=\"tip\" role=\"tooltip\" hidden></div>\n</section>\n<section>\n<h2>Flame graphs</h2>\n\
-         <p class=\"fine\">Device time, all devices together, idle time in grey. A click on a frame zooms in, one on the lowest frame shows all.</p>"
+         <p class=\"fine\">Device time, all devices together, idle time in grey. A click on a frame zooms in, one on the lowest frame shows all. \
+         Tab goes to a graph; ↑ and ↓ go to the frames above and below, ← and → along the row, Home to the lowest; Enter zooms in, Escape or 0 shows all.</p>"
     )?;
     write_flame(out, "By source line", page.by_source, false)?;
     write_flame(out, "By op_name", page.by_op_name, true)?;
@@ -95,14 +97,7 @@ fn write_cards(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     let part = |of: f64, all: f64| if all > 0.0 { format_part(of / all) } else { "—".to_owned() };
     let executions: u64 = summary.devices.iter().map(|device| device.executions).sum();
     writeln!(out, "<dl class=\"cards\">")?;
-    let mut card = |name: &str, figure: &str, beside: &str| {
-        writeln!(
-            out,
-            "<div><dt>{name}</dt><dd><span class=\"figure\">{}</span> <span class=\"beside\">{}</span></dd></div>",
-            Text(figure),
-            Text(beside)
-        )
-    };
+    let mut card = |name: &str, figure: &str, beside: &str| write_card(out, name, figure, beside);
     let devices = match summary.devices.len() {
         1 => "on one device".to_owned(),
         many => format!("on {many} devices together"),

@@ -61,12 +61,11 @@ pub(super) fn write_tables(out: &mut dyn Write, summary: &Summary) -> io::Result
         writeln!(out, "<p class=\"fine\">No module was executed.</p>")?;
     }
     let devices = summary.devices.iter().map(|device| {
-        let number = device.device.map_or_else(String::new, |number| format!(" device {number}"));
         let part = |of: f64, all: f64| {
             if all > 0.0 { format!("{} ({})", format_ns(of), format_part(of / all)) } else { format_ns(of) }
         };
         vec![
-            format!("{} {}{number}", device.host, device.plane).trim_start().to_owned(),
+            device.name(),
             device.executions.to_string(),
             format_ns(device.operations_ns),
             format_ns(device.modules_ns),
@@ -138,6 +137,7 @@ fn write_notes(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     let left_out = [
         (summary.left_out.warm_up, "first executions of a module on a device (--with-warm-up counts them)"),
         (summary.left_out.autotuner, "executions of XLA’s autotuner"),
+        (summary.left_out.minor, "executions of minor modules"),
     ];
     let left_out = left_out.iter().filter(|(time, _)| time.executions > 0);
     let mut notes: Vec<String> = left_out

@@ -1,5 +1,11 @@
-
 "use strict";
+const UNITS = [[1e12, "s"], [1e9, "ms"], [1e6, "µs"], [1e3, "ns"], [1, "ps"]];
+const time = (ps, digits = 3) => {
+  const size = Math.abs(ps);
+  const [unit, name] = UNITS.find(([unit]) => size >= unit) ?? UNITS[3];
+  return `${Number((ps / unit).toPrecision(digits))} ${name}`;
+};
+
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
@@ -9,15 +15,8 @@
   const FONT = "11px system-ui, sans-serif";
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
-  const UNITS = [[1e12, "s"], [1e9, "ms"], [1e6, "µs"], [1e3, "ns"], [1, "ps"]];
-  const time = (ps, digits = 3) => {
-    const size = Math.abs(ps);
-    const [unit, name] = UNITS.find(([unit]) => size >= unit) ?? UNITS[3];
-    return `${Number((ps / unit).toPrecision(digits))} ${name}`;
-  };
-
   // what is shown, in picoseconds
-  let [from, to] = [0, data.span];
+  let [from, to] = [data.first, data.span];
   const LEAST = 100;
   let waiting = 0;
 
@@ -38,7 +37,8 @@
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", `${lane.thread}: ${lane.events.length / 4} events`);
     canvas.style.height = `${lane.rows * ROW + 4}px`;
-    box.append(element("div", "thread", lane.thread), canvas);
+    const left = lane.shorter > 0 ? ` (${lane.shorter} shorter events left out)` : "";
+    box.append(element("div", "thread", lane.thread + left), canvas);
     return { ...lane, canvas };
   });
   const laneOf = new Map(lanes.map((lane) => [lane.canvas, lane]));
@@ -249,41 +249,5 @@
     for (const id of ["tools", "lanes", "help"]) byId(id).hidden = false;
     new ResizeObserver(soon).observe(box);
     draw();
-  }
-
-  // flame graphs: frames keep their places as parts of the width
-  for (const svg of document.querySelectorAll("svg.flame")) {
-    const keepsEnds = svg.classList.contains("ends");
-    const frames = [...svg.querySelectorAll("g > g")].map((group) => {
-      const [title, rect, text] = group.children;
-      const [x, width] = ["x", "width"].map((name) => parseFloat(rect.getAttribute(name)));
-      const name = title.textContent.replace(/ \([^(]*\)$/, "");
-      return { group, rect, text, x, width, y: Number(rect.getAttribute("y")), name };
-    });
-    const lay = (left, width, focus) => {
-      const pixels = svg.getBoundingClientRect().width / 100;
-      for (const frame of frames) {
-        const holds = frame.x <= left + 1e-3 && frame.x + frame.width >= left + width - 1e-3 && (!focus || frame.y >= focus.y);
-        const inside = frame.x >= left - 1e-3 && frame.x + frame.width <= left + width + 1e-3 && (!focus || frame.y <= focus.y);
-        frame.group.toggleAttribute("data-hidden", !holds && !inside);
-        const [x, wide] = holds ? [0, 100] : [((frame.x - left) / width) * 100, (frame.width / width) * 100];
-        frame.rect.setAttribute("x", `${x}%`);
-        frame.rect.setAttribute("width", `${wide}%`);
-        frame.text.setAttribute("x", `${x + 3 / pixels}%`);
-        const letters = Math.floor((wide * pixels - 6) / 7.3);
-        const { name } = frame;
-        const cut = keepsEnds && !name.startsWith("[") ? `…${name.slice(1 - letters)}` : `${name.slice(0, letters - 1)}…`;
-        frame.text.textContent = letters < 3 ? "" : name.length <= letters ? name : cut;
-      }
-      svg.dataset.zoom = width;
-    };
-    let zoomed = [0, 100, undefined];
-    svg.addEventListener("click", (event) => {
-      const frame = frames.find(({ group }) => group === event.target.closest("g"));
-      if (!frame) return;
-      zoomed = [frame.x, Math.max(frame.width, 1e-4), frame];
-      lay(...zoomed);
-    });
-    new ResizeObserver(() => lay(...zoomed)).observe(svg);
   }
 })();

@@ -6,6 +6,8 @@ use rustix::process::Signal;
 
 use super::compilers::{Compiler, Stop};
 use super::store::{ExecutableKey, ExecutableStore, Kept};
+use crate::config::Config;
+use crate::timer::SPANS;
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::model::{Failure, FailureKind};
 use crate::timer::protocol::{Call, CompileParams, Compiled, ExecutableRef, ProgramRef};
@@ -14,6 +16,9 @@ use crate::timer::protocol::{Call, CompileParams, Compiled, ExecutableRef, Progr
 #[derive(Debug, Clone)]
 pub(super) struct CompileTask {
     pub(super) candidate: usize,
+    /// `op@vN:key` and the config, for who follows the run.
+    pub(super) operation: String,
+    pub(super) config: Config,
     pub(super) program: ProgramRef,
     pub(super) key: ExecutableKey,
     /// Where the worker writes the executable, before it is kept.
@@ -48,11 +53,15 @@ impl Compiler for CompileWorker {
     type Output = CompiledTask;
 
     fn greet(&mut self) -> Result<(), Failure> {
+        let _span = tracing::debug_span!(target: SPANS, "start a compile worker").entered();
         self.client.hello(&self.limits).map(drop)
     }
 
     fn compile(&mut self, task: &CompileTask) -> Result<CompiledTask, Failure> {
-        let CompileTask { candidate, program, key, payload } = task.clone();
+        let CompileTask { candidate, operation, config, program, key, payload } = task.clone();
+        let title = format_args!("compile candidate {candidate}");
+        let config = config.as_str();
+        let _span = tracing::debug_span!(target: SPANS, "compile", %title, operation, config).entered();
         let call = Call::Compile(CompileParams { candidate, program, executable: payload.clone() });
         let compiled: Compiled = self.client.request(call, self.limits.compile)?;
         let Compiled { compile_ns, cpu_ns, serialized, signature } = compiled;

@@ -41,7 +41,7 @@ fn discover_in(
     let failure = |message: String| Failure::new(FailureKind::Device, message);
     if let Some(path) = given {
         if !path.is_file() {
-            return Err(failure(format!("{}: no such plugin file", path.display())));
+            return Err(failure(format!("{}: no such plugin file; check the path", path.display())));
         }
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         return Ok(vec![FoundPlugin { name, path: path.to_owned(), origin: "--plugin".to_owned() }]);
@@ -49,7 +49,10 @@ fn discover_in(
     let mut found = Vec::new();
     for (name, path, origin) in named_in_variables(&variable)? {
         if !path.is_file() {
-            return Err(failure(format!("{}: no such plugin file, though {origin} names it", path.display())));
+            return Err(failure(format!(
+                "{}: no such plugin file, though {origin} names it; correct it",
+                path.display()
+            )));
         }
         found.push(FoundPlugin { name, path, origin: origin.to_owned() });
     }

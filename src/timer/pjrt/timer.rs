@@ -168,7 +168,9 @@ impl PjrtTimer {
 
     fn task(&self, candidate: usize, program: &ProgramFile, key: ExecutableKey) -> Result<CompileTask, Failure> {
         let payload = scratch(&self.job)?.join(format!("candidate-{candidate}.exe"));
-        Ok(CompileTask { candidate, program: program_ref(program), key, payload })
+        let config = find(&self.job, candidate)?.config.clone();
+        let operation = self.job.as_ref().map(|job| format!("{}:{}", job.op_id, job.call_key)).unwrap_or_default();
+        Ok(CompileTask { candidate, operation, config, program: program_ref(program), key, payload })
     }
 
     /// Compiles in a worker that dies alone: what was expected is under way already.

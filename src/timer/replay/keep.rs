@@ -1,15 +1,13 @@
 //! `--keep-profiles DIR`: what a timer's profiles hold, kept so that [`ProfileReplay`](super::ProfileReplay) gives it again.
 
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use tempfile::NamedTempFile;
 
 use super::calls::{Calls, Method, RecordedFailure};
 use super::index::{self, Functions, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
@@ -17,6 +15,7 @@ use super::json_file::wrong;
 use crate::device::DeviceFingerprint;
 use crate::timer::model::{Failure, FailureKind, Job, Metric, OutputArray, Prepared, Source, Timer};
 use crate::timer::profiled::ProfiledRound;
+use crate::whole_file::write_whole;
 
 /// A timer whose rounds' profiles are kept.
 pub struct KeepingTimer {
@@ -58,7 +57,7 @@ impl KeepingTimer {
     fn save(&mut self) -> Result<(), Failure> {
         if std::mem::take(&mut self.is_dirty) {
             let path = self.folder.join(index::FILE_NAME);
-            let written = write_file(&path, |file| {
+            let written = write_whole(&path, |file| {
                 serde_json::to_writer(&mut *file, &self.index)?;
                 file.write_all(b"\n")
             });
@@ -146,19 +145,9 @@ fn plain(op_id: &str) -> String {
     op_id.chars().take(64).map(|c| if is_plain(&c) { c } else { '_' }).collect()
 }
 
-/// Writes a file under another name first: half of one is never found under its own.
-fn write_file(path: &Path, write: impl FnOnce(&mut NamedTempFile) -> io::Result<()>) -> io::Result<()> {
-    let parent = path.parent().unwrap_or(Path::new("."));
-    let permissions = Permissions::from_mode(0o644);
-    let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(parent)?;
-    write(&mut file)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map(drop).map_err(|error| error.error)
-}
-
 fn compress(source: &Path, path: &Path) -> io::Result<()> {
     let mut source = BufReader::new(fs::File::open(source)?);
-    write_file(path, |file| {
+    write_whole(path, |file| {
         let mut encoder = GzEncoder::new(io::BufWriter::new(file), Compression::fast());
         io::copy(&mut source, &mut encoder)?;
         encoder.finish()?.flush()
@@ -213,6 +202,10 @@ impl Timer for KeepingTimer {
         });
         (self.in_job, self.calls) = (true, Calls::default());
         Ok(())
+    }
+
+    fn expect(&mut self, candidates: &[usize]) -> Result<(), Failure> {
+        self.timer.expect(candidates)
     }
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {

@@ -3,13 +3,15 @@
  * session takes 1000·n ns, and 64 times SIMULATED_PROFILER_STEP ns (0), once less for each program that was run first.
  *
  * SIMULATED_PROFILER_MODE: good (the default), exact, two-calls, twice (each launch in two kernels of one name), drop,
- * drop-later, lossy, no-plane, subscriber, huge, small-extension, small-api, long-api, no-programs, shared-id, crash.
+ * drop-later, lossy, no-plane, subscriber, huge, small-extension, small-api, long-api, no-programs, shared-id, crash,
+ * now (profiles are of the present, others of the year 2023).
  */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { MAX_LAUNCHES = 100000, PROFILER = 1, EXECUTE = 60, TABLE_WORDS = 512 };
 
@@ -141,7 +143,9 @@ static void make_profile(void) {
   int dropped = is("drop") || (is("drop-later") && sessions > 1) ? 1 : 0;
   number(&line, 1, 1);
   text(&line, 2, "Stream #1(Compute)");
-  number(&line, 3, 1700000000000000000);
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  number(&line, 3, is("now") ? (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec : 1700000000000000000);
   for (int n = 0; n < launches; n++) {
     uint64_t ns = 1000 * (uint64_t)(n + 1) + step * (uint64_t)(launched[n] < 63 ? 64 - launched[n] : 1);
     int kernels = is("twice") ? 2 : 1;

@@ -1,12 +1,13 @@
 """A worker whose profiles are simulated, with no JAX: XSpaces as a CPU's profiler writes them, durations drawn by number.
 
-Told by its arguments, STATE_FOLDER [order] [failing]: with `order` modules have one name and are told apart by the
-launches' order; with `failing` candidates fail in all ways, those that do so once leaving a mark in the folder.
+Told by its arguments, STATE_FOLDER [order] [failing] [clock]: with `order` modules have one name and are told apart by the
+launches' order; with `failing` candidates fail in all ways, those that do so once leaving a mark in the folder; with `clock`
+profiles say when they were taken, as JAX's do.
 """
 
-import json, os, random, struct, sys
+import json, os, random, struct, sys, time
 
-state, order, failing = sys.argv[1], "order" in sys.argv, "failing" in sys.argv
+state, order, failing, clock = sys.argv[1], "order" in sys.argv, "failing" in sys.argv, "clock" in sys.argv
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 device = {"identity": {"platform": "cpu", "device_kind": "cpu", "hardware": {}}, "environment": {}}
@@ -59,7 +60,12 @@ def space(launches):
     line = field(3, field(1, 1) + field(2, "pool") + events)
     metadata = field(4, field(1, 1) + field(2, field(1, 1) + field(2, "dot")))
     stats = b"".join(field(5, field(1, i + 1) + field(2, field(1, i + 1) + field(2, n))) for i, n in enumerate(names))
-    return field(1, field(2, "/host:CPU") + line + metadata + stats)
+    return field(1, field(2, "/host:CPU") + line + metadata + stats) + (taken(time.time_ns()) if clock else b"")
+
+
+def taken(start):
+    name = field(5, field(1, 1) + field(2, field(1, 1) + field(2, "profile_start_time")))
+    return field(1, field(2, "Task Environment") + name + field(6, field(1, 1) + field(3, start)))
 
 
 def handle(method, p):

@@ -1,6 +1,7 @@
 //! Writes Tokamax's files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,12 +13,13 @@ use super::classes::{file_stem_of, folder_of};
 use super::measured::median;
 use super::{DEVICE_KIND, FORMAT, MAX_FILE_BYTES, TOKAMAX};
 use crate::cache::exchange::ExchangeError;
-use crate::cache::exchange::file::{io_error, read_bounded, write_whole};
+use crate::cache::exchange::file::{io_error, read_bounded};
 use crate::cache::exchange::json_text::{Members, canonical, compact, indented, quoted};
 use crate::cache::{CacheKey, Entry};
 use crate::config::Config;
 use crate::hlo::tokamax_label;
 use crate::label::Direction;
+use crate::whole_file::write_whole;
 
 /// Tokamax takes no null for a time that it wants, and cannot read back a NaN that it wrote. No time is negative: this
 /// stands where none was measured, and the metadata name the members.
@@ -71,7 +73,7 @@ pub fn export_tokamax(
         databases(path, records, &mut export)?
     };
     for (path, content) in contents {
-        write_whole(&path, content.as_bytes()).map_err(io_error("write", &path))?;
+        write_whole(&path, |file| file.write_all(content.as_bytes())).map_err(io_error("write", &path))?;
         export.files.push(path);
     }
     Ok(export)

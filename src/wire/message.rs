@@ -2,7 +2,7 @@
 
 /// Bytes of a message under construction.
 #[derive(Debug, Default)]
-pub(super) struct Message(pub(super) Vec<u8>);
+pub(crate) struct Message(pub(crate) Vec<u8>);
 
 impl Message {
     #[inline]
@@ -16,14 +16,14 @@ impl Message {
 
     /// A field of wire type 0.
     #[inline]
-    pub(super) fn number(&mut self, field: u32, value: u64) -> &mut Self {
+    pub(crate) fn number(&mut self, field: u32, value: u64) -> &mut Self {
         self.varint(u64::from(field << 3));
         self.varint(value);
         self
     }
 
     /// A double.
-    pub(super) fn double(&mut self, field: u32, value: f64) -> &mut Self {
+    pub(crate) fn double(&mut self, field: u32, value: f64) -> &mut Self {
         self.varint(u64::from(field << 3 | 1));
         self.0.extend(value.to_le_bytes());
         self
@@ -31,7 +31,7 @@ impl Message {
 
     /// Text, bytes or a message.
     #[inline]
-    pub(super) fn bytes(&mut self, field: u32, value: &[u8]) -> &mut Self {
+    pub(crate) fn bytes(&mut self, field: u32, value: &[u8]) -> &mut Self {
         self.varint(u64::from(field << 3 | 2));
         self.varint(value.len() as u64);
         self.0.extend_from_slice(value);
@@ -39,7 +39,7 @@ impl Message {
     }
 
     /// A message that `write` fills.
-    pub(super) fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) -> &mut Self {
+    pub(crate) fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) -> &mut Self {
         let mut inner = Self::default();
         write(&mut inner);
         self.bytes(field, &inner.0)

@@ -1,0 +1,76 @@
+//! A capture of nsys-jax: by the first byte a zip, or one of the files of a folder. Tables as Parquet, and as text that is
+//! compressed here, since no fuzzer guesses a checksum.
+
+#![no_main]
+
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Mutex, Once};
+
+use autotune_lowered::analysis::HloFiles;
+use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, nsys_collectives};
+use autotune_lowered::analysis::compile::{CompileOptions, compile_report, nsys_compile_ranges};
+use autotune_lowered::nsys::NsysCapture;
+use libfuzzer_sys::fuzz_target;
+
+/// A table that is whole, so that the one beside it is read.
+const HOST_TRACE: &[u8] = include_bytes!("../../tests/data/nsys/synthetic_old/report_nvtx_pushpop_trace.csv.xz");
+
+/// The last panic, in words: those in the Parquet crate are caught by the reader, and are no failure.
+static LAST: Mutex<String> = Mutex::new(String::new());
+
+fn compressed(bytes: &[u8]) -> Vec<u8> {
+    let mut writer = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(0)).unwrap();
+    writer.write_all(bytes).unwrap();
+    writer.finish().unwrap()
+}
+
+fn look(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let zip = folder.path().join("a.zip");
+    let unpacked = folder.path().join("a");
+    let put = |name: &str, bytes: &[u8]| {
+        let path = unpacked.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    match kind % 6 {
+        0 => std::fs::write(&zip, bytes).unwrap(),
+        1 => put("nvtx_gpu_proj_trace/trace.parquet", bytes),
+        2 => put("report_nvtx_pushpop_trace.parquet", bytes),
+        3 => put("report_nvtx_pushpop_trace.csv.xz", &compressed(bytes)),
+        4 => put("report_nvtx_pushpop_trace.csv.xz", bytes),
+        _ => {
+            put("thread-metadata.parquet", bytes);
+            put("report_nvtx_pushpop_trace.csv.xz", HOST_TRACE);
+        }
+    }
+    let captures = match NsysCapture::open(if kind % 6 == 0 { &zip } else { &unpacked }) {
+        Ok(captures) => captures,
+        Err(error) => return assert!(!error.to_string().contains('\n'), "{error}"),
+    };
+    for capture in &captures {
+        assert!(capture.notes.iter().all(|note| !note.contains('\n')), "{:?}", capture.notes);
+        let ranges = nsys_compile_ranges(capture.host_ranges.as_deref().unwrap_or_default());
+        for by_pass in [false, true] {
+            compile_report(&ranges, CompileOptions { by_pass, autotuner_detail: by_pass });
+        }
+    }
+    let found = nsys_collectives(captures, &HloFiles::default(), kind & 128 != 0);
+    for clocks in [Clocks::Recorded, Clocks::Host, Clocks::Device] {
+        let metrics = collective_metrics(&found, clocks);
+        assert!(metrics.sizes.iter().all(|row| (0.0..=1.0).contains(&row.figures.hidden)));
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        std::panic::set_hook(Box::new(|panic| *LAST.lock().unwrap() = panic.to_string()));
+    });
+    if let Err(escaped) = catch_unwind(AssertUnwindSafe(|| look(bytes))) {
+        eprintln!("{}", LAST.lock().unwrap());
+        resume_unwind(escaped);
+    }
+});

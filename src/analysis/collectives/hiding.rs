@@ -1,0 +1,246 @@
+//! What computation hides of the collectives of one execution, from events that come by start and are not kept.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use crate::profile::interval::{Interval, Union};
+
+/// A collective of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Timed {
+    /// The number of its operation.
+    pub(super) operation: u32,
+    pub(super) time: Interval,
+    pub(super) hidden_ps: u64,
+    pub(super) overlaps_ps: u64,
+}
+
+/// What an event is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// The collective with this number.
+    Communication(u32),
+    Computation,
+    /// Neither.
+    Other,
+}
+
+/// The collectives of one execution and what computes beside them. Events come by start.
+#[derive(Debug, Default)]
+pub(super) struct Hiding {
+    /// Of those under way what computation had been done at their start.
+    timed: Vec<Timed>,
+    /// Ends of those under way, with their places.
+    ends: BinaryHeap<Reverse<(i64, usize)>>,
+    covered: Union,
+    overlaps: Overlaps,
+}
+
+impl Hiding {
+    pub(super) fn add(&mut self, doing: Doing, time: Interval) {
+        match doing {
+            Doing::Other => {}
+            Doing::Computation => {
+                self.end_until(time.start_ps);
+                self.covered.add(time);
+                self.overlaps.add(time);
+            }
+            Doing::Communication(operation) => {
+                self.end_until(time.start_ps);
+                let (hidden_ps, overlaps_ps) = self.done_before(time.start_ps);
+                self.ends.push(Reverse((time.end_ps, self.timed.len())));
+                self.timed.push(Timed { operation, time, hidden_ps, overlaps_ps });
+            }
+        }
+    }
+
+    fn done_before(&mut self, moment_ps: i64) -> (u64, u64) {
+        (self.covered.length_before_ps(moment_ps), self.overlaps.before(moment_ps))
+    }
+
+    fn end_until(&mut self, moment_ps: i64) {
+        while let Some(&Reverse((end_ps, place))) = self.ends.peek().filter(|Reverse((end, _))| *end <= moment_ps) {
+            self.ends.pop();
+            let (covered, overlaps) = self.done_before(end_ps);
+            if let Some(timed) = self.timed.get_mut(place) {
+                timed.hidden_ps = covered.saturating_sub(timed.hidden_ps);
+                timed.overlaps_ps = overlaps.wrapping_sub(timed.overlaps_ps);
+            }
+        }
+    }
+
+    /// The collectives, by start and end.
+    pub(super) fn finish(mut self) -> Vec<Timed> {
+        self.end_until(i64::MAX);
+        self.timed.sort_by_key(|timed| timed.time);
+        self.timed
+    }
+}
+
+/// The lengths of intervals before a moment, added up.
+#[derive(Debug, Default)]
+struct Overlaps {
+    over_ps: u64,
+    /// End and start of those under way.
+    open: BinaryHeap<Reverse<(i64, i64)>>,
+    /// Sum of the starts of those.
+    starts_ps: i128,
+}
+
+impl Overlaps {
+    fn add(&mut self, time: Interval) {
+        if time.start_ps < time.end_ps {
+            self.open.push(Reverse((time.end_ps, time.start_ps)));
+            self.starts_ps += i128::from(time.start_ps);
+        }
+    }
+
+    /// Moments come in their order, and none is before a start.
+    fn before(&mut self, moment_ps: i64) -> u64 {
+        while let Some(&Reverse((end_ps, start_ps))) = self.open.peek().filter(|Reverse((end, _))| *end <= moment_ps) {
+            self.open.pop();
+            self.starts_ps -= i128::from(start_ps);
+            self.over_ps = self.over_ps.wrapping_add(Interval { start_ps, end_ps }.length_ps());
+        }
+        let open = i128::from(moment_ps) * self.open.len() as i128 - self.starts_ps;
+        // only differences count, and those fit
+        self.over_ps.wrapping_add(open as u64)
+    }
+}
+
+/// Brings together the halves of what is asynchronous, as TPUs have it: from the start of `x-start` to the end of its `x-done`.
+/// What comes after a first half waits for the second one.
+#[derive(Debug, Default)]
+pub(super) struct Halves {
+    waiting: VecDeque<Waiting>,
+    /// How many have left the queue.
+    gone: usize,
+    /// By kind and number, the places of first halves that have no second yet.
+    open: HashMap<String, Vec<usize>>,
+    /// Whether a collective was one of them.
+    pub(super) joined: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    doing: Doing,
+    time: Interval,
+    is_whole: bool,
+}
+
+impl Halves {
+    pub(super) fn add(&mut self, name: &str, doing: Doing, time: Interval, hiding: &mut Hiding) {
+        let (opcode, number) = name.split_once('.').unwrap_or((name, ""));
+        let first = opcode.strip_suffix("-start");
+        if let Some(kind) = first {
+            let place = self.gone + self.waiting.len();
+            self.open.entry(format!("{kind}.{number}")).or_default().push(place);
+        } else if let Some(kind) = opcode.strip_suffix("-done") {
+            self.join(kind, number, time.end_ps);
+        }
+        self.waiting.push_back(Waiting { doing, time, is_whole: first.is_none() });
+        while let Some(event) = self.waiting.pop_front_if(|event| event.is_whole) {
+            self.gone += 1;
+            hiding.add(event.doing, event.time);
+        }
+    }
+
+    fn join(&mut self, kind: &str, number: &str, end_ps: i64) {
+        // the halves are numbered alike, or there is only one of the kind under way
+        let own = format!("{kind}.{number}");
+        let alone = || {
+            let prefix = format!("{kind}.");
+            let mut waiting = self.open.iter().filter(|(key, list)| key.starts_with(&prefix) && !list.is_empty());
+            waiting.next().filter(|_| waiting.next().is_none()).map(|(key, _)| key.clone())
+        };
+        let key = if self.open.get(&own).is_some_and(|list| !list.is_empty()) { Some(own) } else { alone() };
+        let place = key.and_then(|key| self.open.get_mut(&key)?.pop());
+        let place = place.and_then(|place| place.checked_sub(self.gone));
+        if let Some(first) = place.and_then(|place| self.waiting.get_mut(place)) {
+            first.time.end_ps = first.time.end_ps.max(end_ps);
+            first.is_whole = true;
+            self.joined |= matches!(first.doing, Doing::Communication(_));
+        }
+    }
+
+    /// What found no second half ends by itself.
+    pub(super) fn finish(&mut self, hiding: &mut Hiding) {
+        self.waiting.drain(..).for_each(|event| hiding.add(event.doing, event.time));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn time(start_ps: i64, end_ps: i64) -> Interval {
+        Interval { start_ps, end_ps }
+    }
+
+    #[test]
+    fn overlaps_are_added_up_and_the_union_is_not() {
+        let of = |window: Interval| {
+            let mut events: Vec<(Interval, Doing)> =
+                [time(0, 10), time(5, 20), time(30, 40), time(12, 12)].map(|time| (time, Doing::Computation)).into();
+            events.push((window, Doing::Communication(3)));
+            events.sort_by_key(|(time, _)| *time);
+            let mut hiding = Hiding::default();
+            events.into_iter().for_each(|(time, doing)| hiding.add(doing, time));
+            let [timed] = hiding.finish()[..] else { panic!() };
+            (timed.hidden_ps, timed.overlaps_ps)
+        };
+        // by hand: 10 - 4, 20 - 5, and 35 - 30
+        assert_eq!(of(time(4, 35)), (16 + 5, 6 + 15 + 5));
+        assert_eq!(of(time(20, 30)), (0, 0));
+    }
+
+    #[test]
+    fn halves_wait_for_each_other() {
+        let (mut halves, mut hiding) = (Halves::default(), Hiding::default());
+        for (name, doing, start, end) in [
+            ("all-gather-start.1", Doing::Communication(1), 0, 2),
+            ("copy-start.9", Doing::Computation, 4, 5),
+            ("fusion.1", Doing::Computation, 6, 8),
+            ("copy-done.9", Doing::Other, 10, 12),
+            ("all-gather-done.4", Doing::Other, 20, 21),
+            ("all-gather-start.2", Doing::Communication(1), 30, 33),
+        ] {
+            halves.add(name, doing, time(start, end), &mut hiding);
+        }
+        assert!(halves.joined && halves.waiting.len() == 1);
+        halves.finish(&mut hiding);
+        let timed = |time, hidden_ps, overlaps_ps| Timed { operation: 1, time, hidden_ps, overlaps_ps };
+        assert_eq!(hiding.finish(), [timed(time(0, 21), 8, 10), timed(time(30, 33), 0, 0)]);
+    }
+
+    proptest! {
+        #[test]
+        fn hidden_is_what_is_covered_moment_by_moment(
+            events in prop::collection::vec((0_i64..60, 0_i64..20, any::<bool>()), 0..30)
+        ) {
+            let mut events: Vec<(Interval, bool)> =
+                events.iter().map(|&(start, length, computes)| (time(start, start + length), computes)).collect();
+            events.sort();
+            let mut hiding = Hiding::default();
+            for (time, computes) in &events {
+                hiding.add(if *computes { Doing::Computation } else { Doing::Communication(0) }, *time);
+            }
+            let computing = |moment: i64| {
+                let over = |time: &Interval| time.start_ps <= moment && moment < time.end_ps;
+                events.iter().filter(|(time, computes)| *computes && over(time)).count() as u64
+            };
+            let expected: Vec<(Interval, u64, u64)> = events
+                .iter()
+                .filter(|(_, computes)| !computes)
+                .map(|(time, _)| {
+                    let moments = || (time.start_ps..time.end_ps).map(computing);
+                    (*time, moments().filter(|count| *count > 0).count() as u64, moments().sum())
+                })
+                .collect();
+            let found = hiding.finish().into_iter().map(|timed| (timed.time, timed.hidden_ps, timed.overlaps_ps));
+            prop_assert_eq!(found.collect::<Vec<_>>(), expected);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Bus bandwidth against message size: a mark at each mean.
+
+use crate::analysis::collectives::{CollectiveMetrics, SizeRow};
+
+use super::axis::{bytes, number};
+use super::marks::{Mark, axes, draw};
+use super::picture::{Frame, Picture};
+
+/// One mark for each row that has a size.
+pub(super) fn marks(metrics: &CollectiveMetrics) -> Vec<Mark> {
+    let mark = |row: &SizeRow| {
+        let (size, bus) = (row.message_bytes.filter(|&bytes| bytes > 0)?, row.figures.bus_gb_per_s?);
+        let kind = row.kind;
+        Some(Mark {
+            kind,
+            x: size as f64,
+            y: bus.mean,
+            low: bus.low,
+            high: bus.high,
+            said: format!("{kind}, {size} bytes: {:.4} GB/s, from {:.4} to {:.4}", bus.mean, bus.low, bus.high),
+        })
+    };
+    metrics.sizes.iter().filter_map(mark).collect()
+}
+
+pub(super) fn panel(picture: &mut Picture, frame: &Frame, marks: &[Mark]) {
+    let Some((across, up)) = axes(marks) else { return };
+    picture.columns(frame, &across, bytes);
+    picture.lines(frame, &up, number);
+    picture.frame(frame, "Bus bandwidth, mean of the instances", "message size", "GB/s");
+    draw(picture, frame, (&across, &up), marks);
+}

@@ -1,0 +1,69 @@
+//! Collectives as one picture: bandwidth, waits and skews, each a panel where there is something to draw.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use crate::analysis::collectives::{CollectiveMetrics, Collectives, InstanceWait, Kind};
+use crate::report::html::escape::Text;
+
+use super::picture::{Frame, Picture};
+use super::{bandwidth, marks, skew, waits};
+
+/// Height of a panel with its heading and names.
+const HIGH: f64 = 370.0;
+
+/// Writes the picture. `false` where there is nothing to plot, and nothing is written.
+pub fn write_collectives_plot(
+    out: &mut dyn Write,
+    found: &Collectives,
+    metrics: &CollectiveMetrics,
+    instance_waits: &[InstanceWait],
+) -> io::Result<bool> {
+    type Panel<'a> = Box<dyn Fn(&mut Picture, &Frame) + 'a>;
+    let by_size = bandwidth::marks(metrics);
+    let waits_by_size = waits::marks(found, instance_waits);
+    let mut panels: Vec<Panel<'_>> = Vec::new();
+    let mut missing: Vec<&str> = Vec::new();
+    if by_size.is_empty() {
+        missing.push("No bandwidth: no collective has a message size.");
+    } else {
+        panels.push(Box::new(|picture, frame| bandwidth::panel(picture, frame, &by_size)));
+    }
+    if !waits_by_size.is_empty() {
+        panels.push(Box::new(|picture, frame| waits::panel(picture, frame, &waits_by_size)));
+    }
+    if instance_waits.is_empty() {
+        missing.push("No waits: no collective has two devices whose clocks can be compared.");
+    } else {
+        panels.push(Box::new(|picture, frame| waits::distribution(picture, frame, found, instance_waits)));
+    }
+    if metrics.alignment.skews_ps.is_empty() {
+        missing.push("No skews: no collective spans all of several devices.");
+    } else if !metrics.sizes.is_empty() {
+        panels.push(Box::new(|picture, frame| skew::panel(picture, frame, found, metrics)));
+    }
+    if panels.is_empty() {
+        return Ok(false);
+    }
+
+    let (columns, wide) = if panels.len() == 1 { (1, 860.0) } else { (2, 560.0) };
+    let kinds: BTreeSet<Kind> = metrics.sizes.iter().map(|row| row.kind).collect();
+    let rows = panels.len().div_ceil(columns) as f64;
+    let width = wide * columns as f64;
+    // two rows of the legend at most: there are eight kinds
+    let above = 82.0;
+    let height = above + rows * HIGH + 22.0 * missing.len() as f64 + 12.0;
+    let mut picture = Picture::new("Collectives", (width, height));
+    picture.legend(kinds.iter().map(|kind| (marks::style(*kind), kind.name())), 54.0);
+    for (place, panel) in panels.iter().enumerate() {
+        let (left, top) = (wide * (place % columns) as f64, above + HIGH * (place / columns) as f64);
+        let frame = Frame { left: left + 92.0, top: top + 38.0, right: left + wide - 24.0, bottom: top + HIGH - 62.0 };
+        panel(&mut picture, &frame);
+    }
+    for (row, text) in missing.iter().enumerate() {
+        let y = above + rows * HIGH + 22.0 * row as f64 + 6.0;
+        picture.add(format_args!("<text class=\"soft\" x=\"24\" y=\"{y:.0}\">{}</text>\n", Text(text)));
+    }
+    out.write_all(&picture.finish())?;
+    Ok(true)
+}

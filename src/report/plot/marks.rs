@@ -1,0 +1,50 @@
+//! Marks of collectives: one for each kind, group and message size.
+
+use crate::analysis::collectives::Kind;
+use crate::report::html::escape::Text;
+
+use super::axis::Axis;
+use super::picture::{Frame, Picture, STYLES, Style};
+
+/// A kind's colour and mark.
+pub(super) fn style(kind: Kind) -> Style {
+    let place = match kind {
+        Kind::AllGather => 0,
+        Kind::AllReduce => 1,
+        Kind::AllToAll => 2,
+        Kind::ReduceScatter => 3,
+        Kind::CollectivePermute => 4,
+        Kind::CollectiveBroadcast => 5,
+        Kind::DeviceToHost => 6,
+        Kind::HostToDevice => 7,
+    };
+    STYLES.get(place).copied().unwrap_or_default()
+}
+
+/// What is marked: a value, and a line from the lowest to the highest instance.
+pub(super) struct Mark {
+    pub(super) kind: Kind,
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) said: String,
+}
+
+/// The axes of marks; `None` where there are none.
+pub(super) fn axes(marks: &[Mark]) -> Option<(Axis, Axis)> {
+    let x = Axis::of(marks.iter().map(|mark| mark.x), (0, 3))?;
+    let y = Axis::of(marks.iter().flat_map(|mark| [mark.low, mark.y, mark.high]), (-1, 1))?;
+    Some((x, y))
+}
+
+pub(super) fn draw(picture: &mut Picture, frame: &Frame, (across, up): (&Axis, &Axis), marks: &[Mark]) {
+    for mark in marks {
+        let (class, path) = style(mark.kind);
+        let x = frame.x(across.along(mark.x));
+        let [y, low, high] = [mark.y, mark.low, mark.high].map(|value| frame.y(up.along(value)));
+        picture.add(format_args!("<g class=\"{class}\"><title>{}</title>", Text(&mark.said)));
+        picture.add(format_args!("<path d=\"M{x:.1} {low:.1}V{high:.1}\"/>"));
+        picture.add(format_args!("<path transform=\"translate({x:.1} {y:.1})\" d=\"{path}\"/></g>\n"));
+    }
+}

@@ -1,0 +1,16 @@
+//! Plots as SVG that need nothing else: no script, no font, no network. The same results make the same bytes.
+//!
+//! Names come from files that anyone may have written; they enter as text. What is drawn is bounded by distinct operations and
+//! sizes, not by events.
+
+mod axis;
+mod bandwidth;
+mod collectives;
+mod marks;
+mod picture;
+mod skew;
+mod spread;
+mod waits;
+
+pub use collectives::write_collectives_plot;
+pub use spread::write_spread_plot;

@@ -1,0 +1,168 @@
+//! The paper of a plot: its head, frames, grids and legends.
+
+use std::fmt::{self, Write as _};
+
+use crate::report::html::escape::Text;
+
+use super::axis::Axis;
+
+/// An SVG under construction.
+pub(super) struct Picture {
+    svg: String,
+    width: f64,
+}
+
+/// Where a panel's axes lie.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Frame {
+    pub(super) left: f64,
+    pub(super) top: f64,
+    pub(super) right: f64,
+    pub(super) bottom: f64,
+}
+
+impl Frame {
+    /// The place of what is so far along the horizontal axis.
+    pub(super) fn x(&self, along: f64) -> f64 {
+        self.left + (self.right - self.left) * along
+    }
+
+    /// The same on the vertical axis, which begins below.
+    pub(super) fn y(&self, along: f64) -> f64 {
+        self.bottom - (self.bottom - self.top) * along
+    }
+}
+
+/// How things of one sort are marked, by their class and their shape: told apart without the colour too.
+pub(super) type Style = (&'static str, &'static str);
+
+/// Marks, from the one to take first.
+pub(super) const STYLES: [Style; 8] = [
+    ("k0", "M-5-5h10v10h-10z"),
+    ("k1", "M0-6L6 5H-6z"),
+    ("k2", "M0-7L7 0L0 7L-7 0z"),
+    ("k3", "M0 6L6-5H-6z"),
+    ("k4", "M-6-2h4v-4h4v4h4v4h-4v4h-4v-4h-4z"),
+    ("k5", "M-6-3h12v6h-12z"),
+    ("k6", "M-6 0L0-6L0 6z"),
+    ("k7", "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z"),
+];
+
+/// The colours of the marks on light and on dark paper (after Okabe and Ito).
+const COLOURS: [(&str, &str); 8] = [
+    ("#0072b2", "#4fa9e0"),
+    ("#d55e00", "#ff8a3d"),
+    ("#009e73", "#2fc79a"),
+    ("#c0619b", "#e39cc6"),
+    ("#a37e00", "#d9b53a"),
+    ("#3d9fd6", "#9ad6f7"),
+    ("#a05a2c", "#cd8e60"),
+    ("#757575", "#ababab"),
+];
+
+impl Picture {
+    /// A picture of this size with its title.
+    pub(super) fn new(title: &str, (width, height): (f64, f64)) -> Self {
+        let title = Text(title);
+        let rules = |of: fn(&(&'static str, &'static str)) -> &'static str| {
+            let rule = |(place, colours)| format!(".k{place}{{fill:{0};stroke:{0}}}", of(colours));
+            COLOURS.iter().enumerate().map(rule).collect::<String>()
+        };
+        let (light, dark) = (rules(|colours| colours.0), rules(|colours| colours.1));
+        let svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
+             height=\"{height:.0}\" role=\"img\" font-family=\"system-ui, sans-serif\" font-size=\"13\">\n\
+             <title>{title}</title>\n\
+             <style>.paper{{fill:#fff}}text{{fill:#222}}.soft{{fill:#555}}.grid{{stroke:#ddd;fill:none}}\
+             .frame{{stroke:#888;fill:none}}{light}\
+             @media(prefers-color-scheme:dark){{.paper{{fill:#16181c}}text{{fill:#e4e4e4}}.soft{{fill:#a5abb3}}\
+             .grid{{stroke:#33373d}}{dark}}}</style>\n\
+             <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n\
+             <text x=\"24\" y=\"30\" font-size=\"17\">{title}</text>\n"
+        );
+        Self { svg, width }
+    }
+
+    pub(super) fn add(&mut self, line: fmt::Arguments<'_>) {
+        // writing into a String does not fail
+        let _ = self.svg.write_fmt(line);
+    }
+
+    /// The whole file.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.svg.push_str("</svg>\n");
+        self.svg.into_bytes()
+    }
+
+    /// What the marks mean, in rows from `top` on; gives where the last one ends.
+    pub(super) fn legend<'a>(&mut self, entries: impl IntoIterator<Item = (Style, &'a str)>, top: f64) -> f64 {
+        let (mut x, mut y) = (24.0, top);
+        for ((class, mark), name) in entries {
+            let wide = 34.0 + text_width(name);
+            if x + wide > self.width - 12.0 && x > 24.0 {
+                (x, y) = (24.0, y + 22.0);
+            }
+            self.add(format_args!(
+                "<path class=\"{class}\" transform=\"translate({:.0} {y:.0})\" d=\"{mark}\"/>",
+                x + 8.0
+            ));
+            self.add(format_args!("<text x=\"{:.0}\" y=\"{:.0}\">{}</text>\n", x + 20.0, y + 4.5, Text(name)));
+            x += wide;
+        }
+        y + 12.0
+    }
+
+    /// A frame with its heading and the names of its axes.
+    pub(super) fn frame(&mut self, frame: &Frame, heading: &str, x_name: &str, y_name: &str) {
+        let Frame { left, top, right, bottom } = *frame;
+        self.add(format_args!("<path class=\"frame\" d=\"M{left} {top}V{bottom}H{right}\"/>\n"));
+        if !heading.is_empty() {
+            self.add(format_args!(
+                "<text x=\"{left}\" y=\"{}\" font-size=\"14\">{}</text>\n",
+                top - 12.0,
+                Text(heading)
+            ));
+        }
+        let (middle, half) = ((left + right) / 2.0, (top + bottom) / 2.0);
+        let below = bottom + 42.0;
+        self.add(format_args!(
+            "<text class=\"soft\" x=\"{middle}\" y=\"{below}\" text-anchor=\"middle\">{}</text>\n",
+            Text(x_name)
+        ));
+        self.add(format_args!(
+            "<text class=\"soft\" transform=\"translate({} {half}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
+            left - 62.0,
+            Text(y_name)
+        ));
+    }
+
+    /// Lines and numbers of the horizontal axis.
+    pub(super) fn columns(&mut self, frame: &Frame, axis: &Axis, label: fn((u8, i32)) -> String) {
+        for (along, tick) in axis.ticks() {
+            let (x, text) = (frame.x(along), tick.map_or_else(|| "0".to_owned(), label));
+            self.add(format_args!("<path class=\"grid\" d=\"M{x:.1} {}V{}\"/>", frame.top, frame.bottom));
+            self.add(format_args!(
+                "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>\n",
+                frame.bottom + 19.0
+            ));
+        }
+    }
+
+    /// Lines and numbers of the vertical axis.
+    pub(super) fn lines(&mut self, frame: &Frame, axis: &Axis, label: fn((u8, i32)) -> String) {
+        for (along, tick) in axis.ticks() {
+            let (y, text) = (frame.y(along), tick.map_or_else(|| "0".to_owned(), label));
+            self.add(format_args!("<path class=\"grid\" d=\"M{} {y:.1}H{}\"/>", frame.left, frame.right));
+            self.add(format_args!(
+                "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>\n",
+                frame.left - 8.0,
+                y + 4.5
+            ));
+        }
+    }
+}
+
+/// About how wide a text is: no font is at hand, and nothing depends on it but where lines are broken.
+fn text_width(text: &str) -> f64 {
+    text.chars().count() as f64 * 7.4
+}

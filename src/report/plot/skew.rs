@@ -1,0 +1,116 @@
+//! How late each device ends what all devices end together.
+
+use crate::analysis::collectives::{Clocks, CollectiveMetrics, Collectives};
+use crate::report::format_ns;
+use crate::report::html::escape::Text;
+
+use super::picture::{Frame, Picture};
+
+/// The most devices that are named below the axis.
+const MOST_NAMES: usize = 16;
+
+fn signed(ns: f64) -> String {
+    let sign = if ns < 0.0 { "−" } else { "" };
+    format!("{sign}{}", format_ns(ns.abs()))
+}
+
+/// The same without what a round number does not need: `−20 µs`.
+fn label(ns: f64) -> String {
+    let text = signed(ns);
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            let number = number.trim_end_matches('0').trim_end_matches('.');
+            if number == "0" { number.to_owned() } else { format!("{number} {unit}") }
+        }
+        _ => text,
+    }
+}
+
+/// A round step, of which at most five reach this far.
+fn step_to(farthest: f64) -> f64 {
+    let power = 10_f64.powf((farthest.max(1e-3) / 5.0).log10().floor());
+    [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| step * 5.0 >= farthest).unwrap_or(farthest)
+}
+
+pub(super) fn panel(picture: &mut Picture, frame: &Frame, found: &Collectives, metrics: &CollectiveMetrics) {
+    let alignment = &metrics.alignment;
+    let skews: Vec<f64> = alignment.skews_ps.iter().map(|&ps| ps as f64 / 1e3).collect();
+    let farthest = skews.iter().fold(0.0_f64, |most, ns| most.max(ns.abs()));
+    let step = step_to(farthest);
+    let end = step * (farthest / step).ceil().max(1.0);
+    let y = |ns: f64| frame.y((ns / end + 1.0) / 2.0);
+    let ticks = (end / step).round() as i32;
+    for tick in -ticks..=ticks {
+        let ns = f64::from(tick) * step;
+        picture.add(format_args!("<path class=\"grid\" d=\"M{} {:.1}H{}\"/>", frame.left, y(ns), frame.right));
+        let text = label(ns);
+        picture.add(format_args!(
+            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>\n",
+            frame.left - 8.0,
+            y(ns) + 4.5
+        ));
+    }
+    let taken = match alignment.clocks {
+        Clocks::Recorded => "not taken off",
+        Clocks::Host => "each host’s taken off before waits",
+        Clocks::Device => "taken off before waits",
+    };
+    let heading = format!("Skew of each device’s ends, {taken}");
+    picture.frame(frame, &heading, "device", "end, later than the mean");
+    picture.add(format_args!("<path class=\"frame\" d=\"M{} {:.1}H{}\"/>\n", frame.left, y(0.0), frame.right));
+    let wide = (frame.right - frame.left) / skews.len().max(1) as f64;
+    let each = skews.len().div_ceil(MOST_NAMES).max(1);
+    let mut host = None;
+    for (place, (device, ns)) in found.devices.iter().zip(&skews).enumerate() {
+        let x = frame.left + wide * (place as f64 + 0.5);
+        if host.is_some_and(|host| host != &device.host) {
+            let between = frame.left + wide * place as f64;
+            picture.add(format_args!(
+                "<path class=\"frame\" stroke-dasharray=\"3 3\" d=\"M{between:.1} {}V{}\"/>",
+                frame.top, frame.bottom
+            ));
+        }
+        host = Some(&device.host);
+        let said = format!(
+            "device {}{}{}: {}, median of {}",
+            device.ordinal,
+            if device.host.is_empty() { "" } else { " on " },
+            device.host,
+            signed(*ns),
+            alignment.collectives
+        );
+        picture.add(format_args!("<g class=\"k0\"><title>{}</title>", Text(&said)));
+        picture.add(format_args!(
+            "<path stroke-width=\"{:.1}\" d=\"M{x:.1} {:.1}V{:.1}\"/>",
+            (wide / 3.0).min(3.0),
+            y(0.0),
+            y(*ns)
+        ));
+        picture.add(format_args!(
+            "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"{:.1}\"/></g>\n",
+            y(*ns),
+            (wide / 2.0).min(5.0)
+        ));
+        if place % each == 0 {
+            let below = frame.bottom + 19.0;
+            picture.add(format_args!(
+                "<text x=\"{x:.1}\" y=\"{below}\" text-anchor=\"middle\">{}</text>\n",
+                device.ordinal
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_round_and_few() {
+        for (farthest, step) in [(5.0, 1.0), (5.1, 2.0), (11.0, 5.0), (26.0, 10.0), (400_000.0, 100_000.0)] {
+            assert!((step_to(farthest) / step - 1.0).abs() < 1e-9, "{farthest}: {}", step_to(farthest));
+        }
+        assert!(step_to(0.0) > 0.0);
+        assert_eq!([-1500.0, 0.0, 400_000.0, -2000.0].map(label), ["−1.5 µs", "0", "400 µs", "−2 µs"]);
+    }
+}

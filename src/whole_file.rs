@@ -1,0 +1,49 @@
+//! Files that are whole or as they were: written under another name, synced, renamed.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Writes a file with what `write` gives it, and the folder's entry of it; missing folders are made.
+///
+/// # Errors
+/// Where it cannot be written, or `write` fails; what was there before is there still.
+pub(crate) fn write_whole<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    // the umask applies: who may read the folder's other files may read this one
+    let everyone = Permissions::from_mode(0o666);
+    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
+    let result = write(temporary.as_file_mut())?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map_err(|error| error.error)?;
+    match File::open(folder)?.sync_all() {
+        // some network file systems have no sync for folders
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
+        _ => Ok(result),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_whole_or_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/file");
+        write_whole(&path, |file| file.write_all(b"one")).unwrap();
+        let failed = write_whole(&path, |file| {
+            file.write_all(b"two")?;
+            Err::<(), _>(io::Error::other("planted"))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "planted");
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert_eq!(write_whole(&path, |file| file.write_all(b"three").map(|()| 3)).unwrap(), 3);
+        assert_eq!(fs::read(&path).unwrap(), b"three");
+        assert_eq!(fs::read_dir(folder.path().join("new")).unwrap().count(), 1, "nothing else is left");
+    }
+}
