@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use autotune_lowered::digest::Digest;
 use autotune_lowered::registry::{Direction, Program, ProgramFormat};
@@ -133,17 +133,24 @@ fn a_batch_gives_its_mean() {
         let folder = tempfile::tempdir().unwrap();
         let mut timer = start(folder.path(), &plugin);
         for donated in [false, true] {
-            timer.begin(&job(folder.path(), 1 << 18, donated, CacheState::Warm)).unwrap();
+            timer.begin(&job(folder.path(), 1 << 20, donated, CacheState::Warm)).unwrap();
             timer.prepare(0).unwrap();
             timer.measure(0, 5).unwrap();
-            let single = timer.measure(0, 40).unwrap().into_iter().min().unwrap() as f64;
+            let single = timer.measure(0, 40).unwrap().into_iter().min().unwrap();
+            let start = Instant::now();
             let batches = timer.measure_batches(0, 5, 40).unwrap();
+            let elapsed = start.elapsed();
             assert_eq!(batches.len(), 5);
-            let mean = batches.into_iter().min().unwrap() as f64;
-            // the fastest mean is near the fastest run; a sum would be forty of them
-            assert!(mean > single / 2.0 && mean < single * 10.0, "{mean} ns, {single} ns, donated: {donated}");
+            // forty times a mean was spent in each batch, and all of them within the call: a sum would not fit, however
+            // busy the machine is
+            let spent = Duration::from_nanos(batches.iter().sum::<u64>() * 40);
+            assert!(spent <= elapsed, "{spent:?} in {elapsed:?}, donated: {donated}");
+            // runs in a row spare what waiting for each takes, but not nineteen parts of twenty; divided twice would be
+            // a fortieth
+            let mean = batches.into_iter().max().unwrap();
+            assert!(mean > single / 20, "{mean} ns, {single} ns, donated: {donated}");
             let output = &timer.outputs(0).unwrap()[0];
-            assert_eq!(fs::read(&output.path).unwrap(), 2.0_f32.to_le_bytes().repeat(1 << 18), "donated: {donated}");
+            assert_eq!(fs::read(&output.path).unwrap(), 2.0_f32.to_le_bytes().repeat(1 << 20), "donated: {donated}");
             let failure = timer.measure_batches(0, 101, 100).unwrap_err();
             assert!(failure.message.contains("101 batches of 100 runs"), "{failure}");
             assert_eq!(timer.measure_batches(0, 1, 1).unwrap().len(), 1, "nothing was asked of the worker");
@@ -206,13 +213,13 @@ fn a_program_bound_by_memory_is_slower_with_cold_caches() {
             // what a neighbour disturbs is only ever slower
             samples[samples.len() / 4] as f64
         };
-        let mut ratios: Vec<f64> = (0..3)
+        let mut ratios: Vec<f64> = (0..9)
             .map(|_| {
                 let warm = time(CacheState::Warm);
                 time(CacheState::Cold) / warm
             })
             .collect();
         ratios.sort_by(f64::total_cmp);
-        assert!(ratios[1] > 1.4, "{ratios:?}");
+        assert!(ratios[4] > 1.2, "{ratios:?}");
     }
 }

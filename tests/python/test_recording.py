@@ -279,10 +279,13 @@ def test_the_second_call_of_a_key_is_a_look_up(tmp_path):
         recorder = autotune_lowered.recording.active()
         record_call(recorder, call(build=build))
         count = len(built)
-        start = time.perf_counter()
+        # the quickest of many: what a neighbour disturbs is only ever slower
+        took = []
         for _ in range(1000):
+            start = time.perf_counter()
             assert not recorder.wants("scaled@v1", "k1")
-        assert (time.perf_counter() - start) / 1000 < 20e-6
+            took.append(time.perf_counter() - start)
+        assert min(took) < 20e-6
         record_call(recorder, call(build=build))
     assert len(built) == count
     assert len(recorded.report()) == 2
