@@ -25,9 +25,8 @@ fn oracle() -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-fn sample(with_warm_up: bool) -> Collectives {
-    let captures = captures(&Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE)).unwrap();
-    space_collectives(&captures, &HloFiles::default(), with_warm_up)
+fn sample() -> Vec<Capture> {
+    captures(&Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE)).unwrap()
 }
 
 fn close(found: f64, expected: f64) -> bool {
@@ -42,7 +41,8 @@ fn the_sample_of_eight_devices_equals_the_oracle() {
         (false, Clocks::Recorded, "later"),
         (false, Clocks::Device, "later_by_device"),
     ] {
-        let found = sample(with_warm_up);
+        let (captures, files) = (sample(), HloFiles::default());
+        let found = space_collectives(&captures, &files, with_warm_up);
         let metrics = collective_metrics(&found, clocks);
         let expected = oracle[expected].as_object().unwrap();
         assert_eq!(metrics.operations.len(), expected.len());
@@ -72,7 +72,8 @@ fn the_sample_of_eight_devices_equals_the_oracle() {
 
 #[test]
 fn skews_of_the_sample_equal_the_oracle() {
-    let found = sample(false);
+    let (captures, files) = (sample(), HloFiles::default());
+    let found = space_collectives(&captures, &files, false);
     let alignment = collective_metrics(&found, Clocks::Recorded).alignment;
     // two executions of four collectives that no device ends before all began
     assert_eq!(alignment.collectives, 8);
@@ -89,7 +90,7 @@ fn by_hand(
     group_size: u64,
     groups: Vec<Vec<i64>>,
     parts: &[(u32, u64, i64, i64, u64, u64)],
-) -> Collectives {
+) -> Collectives<'static> {
     let device = |ordinal| Device { host: if ordinal < 2 { "a" } else { "b" }.to_owned(), ordinal };
     let part = |&(device, execution, start, end, hidden, overlaps): &(u32, u64, i64, i64, u64, u64)| Part {
         operation: 0,
@@ -110,7 +111,7 @@ fn by_hand(
             name: "x.1".to_owned(),
             communication,
         }],
-        parts: parts.iter().map(part).collect(),
+        parts: parts.iter().map(part).collect::<Vec<Part>>().into(),
         left_out: 0,
         notes: Vec::new(),
     }
@@ -195,6 +196,31 @@ fn hosts_whose_clocks_differ_are_compared_once_they_are_aligned() {
 }
 
 #[test]
+fn of_very_many_collectives_a_sample_tells_the_skew() {
+    // device 1 ends 10 ns after device 0 in three of five, else 30 ns after it
+    let parts = |count: u64| -> Vec<_> {
+        let of = |run: u64| {
+            let (at, late) = (i64::try_from(run).unwrap() * 1000, if run % 5 < 3 { 10 } else { 30 });
+            [(0, run, at, at + 100, 0, 0), (1, run, at, at + 100 + late, 0, 0)]
+        };
+        (0..count).flat_map(of).collect()
+    };
+    for (count, sampled) in [(131_072, 131_072..=131_072), (200_000, 60_000..=131_072)] {
+        let mut found = by_hand(Kind::AllReduce, 2, Vec::new(), &parts(count));
+        found.devices.truncate(2);
+        let metrics = collective_metrics(&found, Clocks::Device);
+        let alignment = &metrics.alignment;
+        assert!(sampled.contains(&alignment.sampled), "{alignment:?}");
+        assert_eq!((alignment.collectives, &alignment.skews_ps[..]), (count, &[-5000, 5000][..]));
+        // aligned by that, device 1 starts 10 ns early, and ends with device 0 or 20 ns later
+        let early = (0..count).filter(|run| run % 5 < 3).count() as f64;
+        let mean = (early * 10.0 + (count as f64 - early) * 30.0) / count as f64;
+        let wait = metrics.sizes[0].figures.wait.unwrap();
+        assert!(close(wait.mean_ns, mean) && wait.longest_ns == 30.0, "{wait:?}, not {mean}");
+    }
+}
+
+#[test]
 fn the_command_prints_tables_json_and_a_plot() {
     let folder = tempfile::tempdir().unwrap();
     let plot = folder.path().join("plot.svg");
@@ -231,7 +257,8 @@ fn computations_on_several_threads_hide_a_moment_once() {
         &[("fusion.1", "jit_f", 1, 1, 0, 60)],
         &[("fusion.2", "jit_f", 1, 1, 40, 40)],
     ];
-    let found = space_collectives(&synthetic(&[host(&threads)]), &HloFiles::default(), false);
+    let (captures, files) = (synthetic(&[host(&threads)]), HloFiles::default());
+    let found = space_collectives(&captures, &files, false);
     let metrics = collective_metrics(&found, Clocks::Recorded);
     let figures = &metrics.sizes[0].figures;
     // 70 of 100; 50 and 40 as a sum
@@ -263,8 +290,9 @@ fn halves_of_an_asynchronous_collective_are_one() {
         })
         .collect();
     plane.line("XLA Ops", 0, &events);
-    let found = space_collectives(&synthetic(&[plane]), &HloFiles::default(), false);
-    let [part] = &found.parts[..] else { panic!("{:?}", found.parts) };
+    let (captures, files) = (synthetic(&[plane]), HloFiles::default());
+    let found = space_collectives(&captures, &files, false);
+    let [part] = found.parts.to_vec()[..] else { panic!("{:?}", found.parts.to_vec()) };
     assert_eq!((part.start_ps, part.end_ps, part.hidden_ps), (0, 80_000, 50_000));
     assert!(found.notes.iter().any(|note| note.contains("bandwidth is a lower bound")), "{:?}", found.notes);
 }

@@ -41,7 +41,7 @@ fn oracle() -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-fn collectives(path: &Path, with_warm_up: bool) -> Collectives {
+fn collectives(path: &Path, with_warm_up: bool) -> Collectives<'static> {
     nsys_collectives(NsysCapture::open(path).unwrap(), &HloFiles::default(), with_warm_up)
 }
 
@@ -56,7 +56,7 @@ fn both_versions_of_the_synthetic_capture_give_what_was_put_into_them() {
         let found = collectives(&data().join(name), false);
         let devices: Vec<i64> = found.devices.iter().map(|device| device.ordinal).collect();
         // three executions on two devices, of which each first was compiled in the capture
-        assert_eq!((devices, found.left_out, found.parts.len()), (vec![0, 1], 2, 4), "{name}");
+        assert_eq!((devices, found.left_out, found.parts.to_vec().len()), (vec![0, 1], 2, 4), "{name}");
         let metrics = collective_metrics(&found, Clocks::Recorded);
         let [row] = &metrics.operations[..] else { panic!("{:?}", metrics.operations) };
         let of = &row.figures;
@@ -69,7 +69,7 @@ fn both_versions_of_the_synthetic_capture_give_what_was_put_into_them() {
         assert_eq!((of.algorithm_gb_per_s.unwrap().mean, of.bus_gb_per_s.unwrap().mean), (40.0, 40.0));
         // 100 of 200 on one device and 50 of 100 on the other; 250 - 50 - 100
         assert_eq!((of.hidden, of.hidden_by_sum, of.wait.unwrap().mean_ns, of.total_ns), (0.5, None, 100.0, 600.0));
-        assert_eq!(collectives(&data().join(name), true).parts.len(), 6);
+        assert_eq!(collectives(&data().join(name), true).parts.to_vec().len(), 6);
         assert!(
             found.notes.iter().any(|note| note.contains("outside of any module are not counted: 1")),
             "{:?}",
@@ -107,7 +107,7 @@ fn workers_of_the_synthetic_compilation_share_the_time_in_which_they_ran() {
 fn the_real_capture_has_the_collectives_of_the_notebook() {
     let Some(path) = real() else { return };
     let (oracle, found) = (oracle(), collectives(&path, false));
-    assert_eq!(found.parts.len() as u64, oracle["communication_thunks"].as_u64().unwrap());
+    assert_eq!(found.parts.to_vec().len() as u64, oracle["communication_thunks"].as_u64().unwrap());
     let metrics = collective_metrics(&found, Clocks::Recorded);
     let rows = oracle["collectives"].as_array().unwrap();
     assert_eq!(metrics.sizes.len(), rows.len());

@@ -8,7 +8,7 @@ mod program;
 mod xspace;
 
 use autotune_lowered::analysis::collectives::{
-    Clocks, Collectives, Communication, Device, Kind, Operation, Part, collective_metrics, instance_waits,
+    Clocks, Collectives, Communication, Device, Kind, Operation, Part, collective_metrics, straggler_waits,
 };
 use autotune_lowered::analysis::{HloFiles, SummaryOptions, summarize};
 use autotune_lowered::profile::{Capture, XSpace};
@@ -198,7 +198,7 @@ fn nothing_is_drawn_of_nothing() {
 }
 
 /// One operation: parts by device, execution, start and end in nanoseconds. Devices are those of host `a`, the last of `b`.
-fn collectives(kind: Kind, bytes: Option<u64>, devices: usize, parts: &[(u32, u64, i64, i64)]) -> Collectives {
+fn collectives(kind: Kind, bytes: Option<u64>, devices: usize, parts: &[(u32, u64, i64, i64)]) -> Collectives<'static> {
     let device = |ordinal: usize| Device {
         host: if ordinal + 1 == devices { HOSTILE } else { "a" }.to_owned(),
         ordinal: ordinal as i64,
@@ -220,14 +220,14 @@ fn collectives(kind: Kind, bytes: Option<u64>, devices: usize, parts: &[(u32, u6
     Collectives {
         devices: (0..devices).map(device).collect(),
         operations: vec![operation],
-        parts: parts.iter().map(part).collect(),
+        parts: parts.iter().map(part).collect::<Vec<Part>>().into(),
         ..Collectives::default()
     }
 }
 
-fn drawn(found: &Collectives, clocks: Clocks) -> Option<String> {
+fn drawn(found: &Collectives<'_>, clocks: Clocks) -> Option<String> {
     let metrics = collective_metrics(found, clocks);
-    let waits = instance_waits(found, &metrics.alignment);
+    let waits = straggler_waits(found, &metrics.alignment);
     let mut svg = Vec::new();
     let drawn = write_collectives_plot(&mut svg, found, &metrics, &waits).unwrap();
     assert_eq!(drawn, !svg.is_empty());

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, instance_waits, space_collectives};
+use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, straggler_waits, space_collectives};
 use autotune_lowered::analysis::trace::{TraceFormat, TraceOptions, Traced, write_trace};
 use autotune_lowered::analysis::{HloFiles, StacksBy, SummaryOptions, stacks, summarize};
 use autotune_lowered::profile::{Capture, XSpace};
@@ -114,7 +114,7 @@ fuzz_target!(|bytes: &[u8]| {
     let found = space_collectives(&captures, &files, with_warm_up);
     for clocks in [Clocks::Recorded, Clocks::Device] {
         let metrics = collective_metrics(&found, clocks);
-        let waits = instance_waits(&found, &metrics.alignment);
+        let waits = straggler_waits(&found, &metrics.alignment);
         let mut svg = Vec::new();
         if write_collectives_plot(&mut svg, &found, &metrics, &waits).unwrap() {
             assert!(!String::from_utf8(svg).unwrap().contains("NaN"));

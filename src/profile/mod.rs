@@ -48,7 +48,7 @@ pub use folding::Operation;
 pub(crate) use id_table::IdTable;
 pub use kernels::{Iteration, Kernel, KernelsDiffer, Measurement};
 pub use names::NameId;
-pub use operation_events::{EventFold, ExecutionOf, OperationEvent, fold_events};
+pub use operation_events::{EventFold, ExecutionOf, OperationEvent, TakeDone, fold_events};
 pub use plane_view::Layout;
 pub(crate) use plane_view::module_name;
 pub use profiler::{

@@ -5,9 +5,9 @@ use super::gather::Record;
 use super::index::{Index, Whose};
 use super::interval::Interval;
 use super::names::Names;
-use super::plane_view::Layout;
+use super::plane_view::{Layout, PlaneView};
 use super::space::XSpace;
-use super::sweep::{Fold, sweep};
+use super::sweep::{Fold, Sweep};
 
 /// Which execution of which module.
 #[derive(Debug, Clone, Copy)]
@@ -52,19 +52,43 @@ pub trait EventFold: Sync {
     fn close(&self, open: Self::Open) -> Self::Done;
 }
 
-/// Folds the events of each execution. `give` gets the execution's number, by first appearance in the file, which executions
-/// have in common whose events name no run, and what became of it; executions come in the order in which they end.
-pub fn fold_events<F: EventFold>(space: &XSpace, fold: &F, give: &mut dyn FnMut(u32, &ExecutionOf<'_>, F::Done)) {
-    let mut names = Names::default();
-    let views = views(space, &mut names);
-    let index = Index::new(&views, names.list(), space.held_events);
-    let named = Named { fold, names: &texts(&names, &index) };
-    sweep(&index, &|_| None, &named, &mut |number, done| {
+/// Takes what became of an execution, after the place of its space and its number, by first appearance in the file, which
+/// executions have in common whose events name no run.
+pub type TakeDone<'t, D> = dyn FnMut(usize, u32, &ExecutionOf<'_>, D) + 't;
+
+/// Folds the events of each execution, and gives them in the order in which they end. Several spaces are read side by side, by the
+/// time that their clocks tell, each with a fold of its own.
+pub fn fold_events<F: EventFold>(spaces: &[(&XSpace, &F)], give: &mut TakeDone<'_, F::Done>) {
+    let mut names: Vec<Names<'_>> = spaces.iter().map(|_| Names::default()).collect();
+    let views: Vec<_> = spaces.iter().zip(&mut names).map(|((space, _), names)| views(space, names)).collect();
+    let index = |((space, _), (names, views)): (&(&XSpace, &F), (&Names<'_>, _))| {
+        let views: &Vec<PlaneView<'_>> = views;
+        Index::new(views, names.list(), space.held_events)
+    };
+    let indexes: Vec<Index<'_, '_>> = spaces.iter().zip(names.iter().zip(&views)).map(index).collect();
+    let names: Vec<_> = names.iter().zip(&indexes).map(|(names, index)| texts(names, index)).collect();
+    let named: Vec<Named<'_, F>> =
+        spaces.iter().zip(&names).map(|((_, fold), names)| Named { fold: *fold, names }).collect();
+    let mut give = |place: usize, number: u32, done: F::Done| {
+        let (Some(index), Some(named)) = (indexes.get(place), named.get(place)) else { return };
         let found = index.executions.get(number as usize);
         if let Some(whose) = found.and_then(|found| index.whose(found)) {
-            give(number, &named.of(&whose), done);
+            give(place, number, &named.of(&whose), done);
         }
-    });
+    };
+    let runs_of = |_| None;
+    let mut sweeps: Vec<Sweep<'_, '_, '_, _>> = Vec::new();
+    for (place, (index, named)) in indexes.iter().zip(&named).enumerate() {
+        sweeps.push(Sweep::new(index, &runs_of, named, &mut |number, done| give(place, number, done)));
+    }
+    while let Some((place, sweep)) = sweeps
+        .iter_mut()
+        .enumerate()
+        .filter(|(_, sweep)| sweep.next_ps().is_some())
+        .min_by_key(|(_, sweep)| sweep.next_ps())
+    {
+        sweep.step(&mut |number, done| give(place, number, done));
+    }
 }
 
 struct Named<'f, F> {

@@ -41,6 +41,16 @@ struct Open<O> {
 /// Events that are read at once, for each thread; a thread's first chunk is read whatever it holds.
 const EVENTS_PER_THREAD: usize = 1 << 13;
 
+/// The executions of an index, as far as they were read.
+pub(super) struct Sweep<'s, 'v, 'a, F: Fold> {
+    index: &'s Index<'v, 'a>,
+    runs_of: RunsOfKey<'s>,
+    fold: &'s F,
+    under_way: HashMap<u32, Open<F::Open>>,
+    /// The chunk that is read next.
+    next: usize,
+}
+
 /// Gives each execution to `give` when its last event was read, with its number in the index.
 pub(super) fn sweep<F: Fold>(
     index: &Index<'_, '_>,
@@ -48,15 +58,36 @@ pub(super) fn sweep<F: Fold>(
     fold: &F,
     give: &mut dyn FnMut(u32, F::Done),
 ) {
-    for (number, found) in (0..).zip(&index.executions).filter(|(_, found)| found.last_chunk.is_none()) {
-        if let Some(whose) = index.whose(found) {
-            give(number, fold.close(fold.open(&whose), &whose));
+    let mut sweep = Sweep::new(index, runs_of, fold, give);
+    while sweep.step(give) {}
+}
+
+impl<'s, 'v, 'a, F: Fold> Sweep<'s, 'v, 'a, F> {
+    /// Gives the executions without events, and stands before the first event.
+    pub(super) fn new(
+        index: &'s Index<'v, 'a>,
+        runs_of: RunsOfKey<'s>,
+        fold: &'s F,
+        give: &mut dyn FnMut(u32, F::Done),
+    ) -> Self {
+        for (number, found) in (0..).zip(&index.executions).filter(|(_, found)| found.last_chunk.is_none()) {
+            if let Some(whose) = index.whose(found) {
+                give(number, fold.close(fold.open(&whose), &whose));
+            }
         }
+        Self { index, runs_of, fold, under_way: HashMap::new(), next: 0 }
     }
-    let mut under_way: HashMap<u32, Open<F::Open>> = HashMap::new();
-    let threads = rayon::current_num_threads().max(1);
-    let mut next = 0;
-    while let Some(unread) = index.chunks.get(next..).filter(|unread| !unread.is_empty()) {
+
+    /// When the first event starts that was not read; `None` where all were.
+    pub(super) fn next_ps(&self) -> Option<i64> {
+        self.index.chunks.get(self.next).map(|chunk: &Chunk<'_, '_>| chunk.from_ps)
+    }
+
+    /// Reads as many events as are read at once. `false` where there was none.
+    pub(super) fn step(&mut self, give: &mut dyn FnMut(u32, F::Done)) -> bool {
+        let Self { index, runs_of, fold, under_way, next } = self;
+        let threads = rayon::current_num_threads().max(1);
+        let Some(unread) = index.chunks.get(*next..).filter(|unread| !unread.is_empty()) else { return false };
         let mut events = 0;
         let fit = unread.iter().take_while(|chunk| {
             let fits = events < threads * EVENTS_PER_THREAD;
@@ -64,8 +95,9 @@ pub(super) fn sweep<F: Fold>(
             fits
         });
         let count = fit.count();
-        let numbers = next..next + count;
-        next += count;
+        let numbers = *next..*next + count;
+        *next += count;
+        let next = *next;
         let read: Vec<Grouped> = numbers.into_par_iter().map(|number| index.records(number)).collect();
         let mut of_executions: BTreeMap<u32, Vec<&[Record]>> = BTreeMap::new();
         for (execution, records) in read.iter().flat_map(Grouped::of_executions) {
@@ -81,7 +113,7 @@ pub(super) fn sweep<F: Fold>(
             let whose = index.whose(found)?;
             let is_last = found.last_chunk.is_none_or(|last| last < next);
             let open = open.unwrap_or(Open { pending: Vec::new(), state: None, begins_with: None });
-            let mut step = Step { fold, whose, runs_of, done: Vec::new(), scratch };
+            let mut step = Step { fold: *fold, whose, runs_of: *runs_of, done: Vec::new(), scratch };
             let rest = step.take(open, &records, (!is_last).then_some(until_ps));
             Some((execution, rest, step.done))
         });
@@ -92,6 +124,7 @@ pub(super) fn sweep<F: Fold>(
                 under_way.insert(execution, open);
             }
         }
+        true
     }
 }
 

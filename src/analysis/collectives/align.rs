@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::instance::Instances;
-use super::model::Collectives;
+use super::instance::{Instance, each_instance};
+use super::model::{Collectives, Communication};
+use super::sample::Sample;
 
 /// Whose clock is moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -26,53 +27,56 @@ pub struct Alignment {
     pub clocks: Clocks,
     /// Collectives over all devices, from which the skews come; none where there is no such collective.
     pub collectives: u64,
+    /// Those whose ends the medians are taken over: all of them, as long as they fit into 2 MiB, else an even sample.
+    pub sampled: u64,
     /// By device, in the order of the devices: the median of its end less the mean end of all, in picoseconds.
     pub skews_ps: Vec<i64>,
     /// What was taken off each device's times, in picoseconds.
     pub corrections_ps: Vec<i64>,
 }
 
+/// Numbers that are held for medians, at most: 2 MiB.
+const MOST_HELD: usize = 1 << 18;
+/// Instances that medians are taken over at least, where there are as many, however many devices there are.
+const LEAST_SAMPLED: usize = 4096;
+
 impl Alignment {
     /// Skews by the collectives in which all devices take part together (nsys-jax, `align_profiler_data_timestamps`).
-    pub(super) fn new(collectives: &Collectives, instances: &Instances<'_>, clocks: Clocks) -> Self {
+    pub(super) fn new(collectives: &Collectives<'_>, clocks: Clocks) -> Self {
         let count = collectives.devices.len();
-        let mut skews: Vec<Vec<i64>> = vec![Vec::new(); count];
+        let mut sample = Sample::new(count, (MOST_HELD / count.max(1)).max(LEAST_SAMPLED));
         let mut used = 0;
-        for instance in instances.iter() {
-            let Some(operation) = collectives.operations.get(instance.operation as usize) else { continue };
-            let communication = &operation.communication;
-            let spans = communication.group_size == Some(count as u64) && instance.parts.len() == count;
-            if count < 2 || !spans || !communication.kind.is_common() {
-                continue;
-            }
-            let sum: i128 = instance.parts.iter().map(|part| i128::from(part.end_ps)).sum();
-            let mean = i64::try_from(sum.div_euclid(count as i128)).unwrap_or(0);
-            for part in &instance.parts {
-                if let Some(list) = skews.get_mut(part.device as usize) {
-                    list.push(part.end_ps.saturating_sub(mean));
+        if count > 1 {
+            each_instance(collectives, &mut |instance| {
+                let operation = collectives.operations.get(instance.key.operation as usize);
+                if operation.is_some_and(|operation| spans(&operation.communication, instance, count)) {
+                    let sum: i128 = instance.parts.iter().map(|part| i128::from(part.end_ps)).sum();
+                    let mean = i64::try_from(sum.div_euclid(count as i128)).unwrap_or(0);
+                    sample.add(&instance.key, instance.parts.iter().map(|part| part.end_ps.saturating_sub(mean)));
+                    used += 1;
                 }
-            }
-            used += 1;
+            });
         }
         let mut hosts: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
-        for (device, list) in collectives.devices.iter().zip(&skews) {
-            hosts.entry(&device.host).or_default().extend(list);
+        let mut skews_ps = Vec::new();
+        for (place, device) in collectives.devices.iter().enumerate().filter(|_| used > 0) {
+            let mut skews: Vec<i64> = sample.column(place).collect();
+            hosts.entry(&device.host).or_default().extend(&skews);
+            skews_ps.extend(median(&mut skews));
         }
         let hosts: BTreeMap<&str, i64> =
             hosts.into_iter().map(|(host, mut list)| (host, median(&mut list).unwrap_or(0))).collect();
-        let skews: Option<Vec<i64>> = skews.iter_mut().map(|list| median(list)).collect();
-        let skews_ps = skews.unwrap_or_default();
         let correction = |(device, skew): (&super::model::Device, &i64)| match clocks {
             Clocks::Recorded => 0,
             Clocks::Host => hosts.get(device.host.as_str()).copied().unwrap_or(0),
             Clocks::Device => *skew,
         };
         let corrections_ps = collectives.devices.iter().zip(&skews_ps).map(correction).collect();
-        Self { clocks, collectives: used, skews_ps, corrections_ps }
+        Self { clocks, collectives: used, sampled: sample.len() as u64, skews_ps, corrections_ps }
     }
 
     /// Whether these two devices' times can be compared: they share a clock, or it was aligned.
-    pub(super) fn compares(&self, collectives: &Collectives, one: u32, other: u32) -> bool {
+    pub(super) fn compares(&self, collectives: &Collectives<'_>, one: u32, other: u32) -> bool {
         let host = |device: u32| collectives.devices.get(device as usize).map(|device| &device.host);
         let aligned = self.clocks != Clocks::Recorded && !self.corrections_ps.is_empty();
         aligned || host(one) == host(other)
@@ -82,6 +86,15 @@ impl Alignment {
     pub(super) fn corrected(&self, device: u32, time_ps: i64) -> i64 {
         time_ps.saturating_sub(self.corrections_ps.get(device as usize).copied().unwrap_or(0))
     }
+}
+
+/// Whether an instance is a collective that none of the devices can end before all have come.
+fn spans(communication: &Communication, instance: &Instance<'_>, count: usize) -> bool {
+    let each_once = instance.parts.iter().zip(0..).all(|(part, device)| part.device == device);
+    communication.group_size == Some(count as u64)
+        && instance.parts.len() == count
+        && each_once
+        && communication.kind.is_common()
 }
 
 /// The middle one; of an even number the mean of the two, rounded down.

@@ -1,9 +1,9 @@
-//! From executions, as they come, to the parts of collectives: operations and launches are numbered.
+//! The first time through the executions: which programs, devices and operations there are, and which executions are one launch.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::hiding::Timed;
-use super::model::{Collectives, Communication, Device, Operation, Part};
+use super::model::{Communication, Device, Operation};
 
 /// An execution of a program on a device.
 #[derive(Debug)]
@@ -16,9 +16,12 @@ pub(super) struct Launch<'a> {
     /// Shared by the devices of a launch.
     pub(super) run_id: Option<i64>,
     pub(super) start_ps: i64,
-    /// Its place among the executions of its profile, in the profile's order.
+    /// Its place among the executions of its profile, in the profile's order; several that follow each other may share one.
     pub(super) place: u32,
 }
+
+/// Name of an operation, and what is known of it, by its number.
+pub(super) type About<'a> = &'a dyn Fn(u32) -> Option<(&'a str, &'a Communication)>;
 
 /// A program as one profile names it.
 type Program = (usize, String, Option<i64>);
@@ -29,8 +32,6 @@ struct Seen {
     run_id: Option<i64>,
     start_ps: i64,
     place: (usize, u32),
-    /// Where its parts end; they begin where those of the one before it do.
-    parts_end: usize,
 }
 
 /// An operation, with the place of its program.
@@ -41,30 +42,53 @@ struct Found {
     first: ((usize, u32), usize),
 }
 
-/// Takes executions and gives [`Collectives`].
+/// Takes executions and gives a [`Plan`].
 #[derive(Default)]
 pub(super) struct Gatherer {
     programs: Vec<Program>,
+    program_places: HashMap<Program, usize>,
     devices: Vec<Device>,
     operations: Vec<Found>,
-    places: HashMap<(usize, String), u32>,
-    parts: Vec<Part>,
+    places: HashMap<(usize, String), usize>,
     seen: Vec<Seen>,
 }
 
+/// Where an execution belongs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placed {
+    /// Its program; programs of several profiles that are one have one number.
+    pub(super) program: u32,
+    /// Its launch among those of the program.
+    pub(super) launch: u64,
+    pub(super) device: u32,
+}
+
+/// What the executions are of.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) devices: Vec<Device>,
+    pub(super) operations: Vec<Operation>,
+    /// Places in `operations`, by program and name.
+    pub(super) places: HashMap<u32, HashMap<String, u32>>,
+    /// By profile and place there, in the order in which they come; `None` for what is left out.
+    pub(super) executions: HashMap<(usize, u32), Vec<Option<Placed>>>,
+    /// By program and launch, how many devices are to come.
+    pub(super) awaited: Vec<Vec<u32>>,
+    pub(super) left_out: u64,
+    pub(super) notes: Vec<String>,
+}
+
 impl Gatherer {
-    /// Adds an execution with its collectives by start; `about` tells what is known of an operation.
-    pub(super) fn add<'n>(
-        &mut self,
-        launch: &Launch<'_>,
-        collectives: &[Timed],
-        about: &dyn Fn(u32) -> Option<(&'n str, &'n Communication)>,
-    ) {
+    /// Adds an execution with its collectives by start.
+    pub(super) fn add(&mut self, launch: &Launch<'_>, collectives: &[Timed], about: About<'_>) {
         let program = (launch.capture, launch.module.to_owned(), launch.program_id);
-        let program = place_of(&mut self.programs, program);
-        let device = place_of(&mut self.devices, launch.device.clone()) as u32;
+        let next = self.programs.len();
+        let program = *self.program_places.entry(program).or_insert_with_key(|program| {
+            self.programs.push(program.clone());
+            next
+        });
+        let device = place_of(&mut self.devices, &launch.device) as u32;
         let place = (launch.capture, launch.place);
-        let mut occurrences: HashMap<u32, u32> = HashMap::new();
         for (number, timed) in collectives.iter().enumerate() {
             let Some((name, communication)) = about(timed.operation) else { continue };
             let operations = &mut self.operations;
@@ -76,127 +100,114 @@ impl Gatherer {
                     communication: communication.clone(),
                 };
                 operations.push(Found { program, operation, first: (place, number) });
-                (operations.len() - 1) as u32
+                operations.len() - 1
             });
-            if let Some(found) = operations.get_mut(operation as usize) {
+            if let Some(found) = operations.get_mut(operation) {
                 found.first = found.first.min((place, number));
             }
-            let occurrence = occurrences.entry(operation).or_default();
-            self.parts.push(Part {
-                operation,
-                device,
-                execution: 0,
-                occurrence: *occurrence,
-                start_ps: timed.time.start_ps,
-                end_ps: timed.time.end_ps,
-                hidden_ps: timed.hidden_ps,
-                overlaps_ps: timed.overlaps_ps,
-            });
-            *occurrence += 1;
         }
-        let parts_end = self.parts.len();
-        self.seen.push(Seen { program, device, run_id: launch.run_id, start_ps: launch.start_ps, place, parts_end });
+        self.seen.push(Seen { program, device, run_id: launch.run_id, start_ps: launch.start_ps, place });
     }
 
     /// Numbers the launches. The first execution on a device of a program for which `has_warm_up` says so is left out,
     /// unless there is no other execution at all.
-    pub(super) fn finish(mut self, has_warm_up: &dyn Fn(&str, Option<i64>) -> bool) -> Collectives {
-        self.order_operations();
-        let merged = self.merge_programs();
+    pub(super) fn finish(mut self, has_warm_up: &dyn Fn(&str, Option<i64>) -> bool) -> Plan {
+        let merged = self.merged_programs();
+        let devices = self.order_devices();
         let mut of_program: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (number, seen) in self.seen.iter().enumerate() {
             of_program.entry(merged.get(seen.program).copied().unwrap_or(seen.program)).or_default().push(number);
         }
-        // each with the number of its launch
-        let mut later: Vec<(usize, u64)> = Vec::new();
-        let mut first: Vec<(usize, u64)> = Vec::new();
+        let mut placed: Vec<Option<Placed>> = vec![None; self.seen.len()];
+        // those that may be left out
+        let mut first: Vec<usize> = Vec::new();
         let mut by_order = false;
         for (program, mut launches) in of_program {
             launches.sort_by_key(|&number| self.seen.get(number).map(|seen| (seen.device, seen.start_ps, seen.place)));
             let warms = self.programs.get(program).is_some_and(|(_, module, id)| has_warm_up(module, *id));
             let runs = self.runs(&launches);
-            let devices: BTreeSet<u32> = launches.iter().filter_map(|&n| Some(self.seen.get(n)?.device)).collect();
-            by_order |= runs.is_none() && devices.len() > 1;
+            let on: BTreeSet<u32> = launches.iter().filter_map(|&n| Some(self.seen.get(n)?.device)).collect();
+            by_order |= runs.is_none() && on.len() > 1;
             let (mut last, mut order) = (None, 0);
             for number in launches {
-                let Some(seen) = self.seen.get(number) else { continue };
+                let (Some(seen), Some(slot)) = (self.seen.get(number), placed.get_mut(number)) else { continue };
                 order = if last == Some(seen.device) { order + 1 } else { 0 };
                 last = Some(seen.device);
                 let launch = runs.as_ref().zip(seen.run_id).and_then(|(runs, run)| runs.get(&run).copied());
-                let list = if warms && order == 0 { &mut first } else { &mut later };
-                list.push((number, launch.unwrap_or(order)));
+                let device = devices.get(seen.device as usize).copied().unwrap_or(seen.device);
+                *slot = Some(Placed { program: program as u32, launch: launch.unwrap_or(order), device });
+                if warms && order == 0 {
+                    first.push(number);
+                }
             }
         }
-        let mut collectives = Collectives::default();
-        if later.is_empty() && !first.is_empty() {
-            collectives.notes.push("only first executions are there, and they count".to_owned());
-            std::mem::swap(&mut later, &mut first);
+        let mut notes = Vec::new();
+        if first.len() == self.seen.len() && !first.is_empty() {
+            notes.push("only first executions are there, and they count".to_owned());
+            first.clear();
         }
-        collectives.left_out = first.len() as u64;
+        for &number in &first {
+            if let Some(slot) = placed.get_mut(number) {
+                *slot = None;
+            }
+        }
         if by_order {
             let note = "executions of different devices are matched by their order, since no run id tells which belong together";
-            collectives.notes.push(note.to_owned());
+            notes.push(note.to_owned());
         }
-        collectives.parts = self.parts_of(&later);
-        // hosts and devices in order, whatever the profile's was
+        let (operations, places) = self.operations_of(&merged);
+        let mut awaited: Vec<Vec<u32>> = vec![Vec::new(); self.programs.len()];
+        for placed in placed.iter().flatten() {
+            let Some(launches) = awaited.get_mut(placed.program as usize) else { continue };
+            let launch = placed.launch as usize;
+            // as many launches as executions at most
+            launches.resize(launches.len().max(launch + 1), 0);
+            if let Some(count) = launches.get_mut(launch) {
+                *count += 1;
+            }
+        }
+        let mut executions: HashMap<(usize, u32), Vec<Option<Placed>>> = HashMap::new();
+        for (seen, placed) in self.seen.iter().zip(placed) {
+            executions.entry(seen.place).or_default().push(placed);
+        }
+        let left_out = first.len() as u64;
+        Plan { devices: self.devices, operations, places, executions, awaited, left_out, notes }
+    }
+
+    /// Hosts and devices in order, whatever the profile's was; gives the new places.
+    fn order_devices(&mut self) -> Vec<u32> {
         let mut order: Vec<usize> = (0..self.devices.len()).collect();
         order.sort_by_key(|&place| self.devices.get(place));
         let mut places = vec![0; order.len()];
-        for (place, &number) in order.iter().enumerate() {
-            if let Some(slot) = places.get_mut(number) {
-                *slot = place as u32;
-            }
-        }
-        for part in &mut collectives.parts {
-            part.device = places.get(part.device as usize).copied().unwrap_or(part.device);
-        }
-        self.devices.sort();
-        collectives.devices = self.devices;
-        collectives.operations = self.operations.into_iter().map(|found| found.operation).collect();
-        collectives
-    }
-
-    /// The parts of these executions, each with the number of its launch.
-    fn parts_of(&mut self, executions: &[(usize, u64)]) -> Vec<Part> {
-        let mut launches: Vec<Option<u64>> = vec![None; self.seen.len()];
-        for &(number, launch) in executions {
-            if let Some(slot) = launches.get_mut(number) {
-                *slot = Some(launch);
-            }
-        }
-        let mut parts = std::mem::take(&mut self.parts);
-        let (mut place, mut of) = (0, 0);
-        parts.retain_mut(|part| {
-            while self.seen.get(of).is_some_and(|seen| seen.parts_end <= place) {
-                of += 1;
-            }
-            place += 1;
-            let launch = launches.get(of).copied().flatten();
-            part.execution = launch.unwrap_or(0);
-            launch.is_some()
-        });
-        parts
-    }
-
-    /// Puts operations in the profiles' order, whatever the order in which executions came to their end.
-    fn order_operations(&mut self) {
-        let mut order: Vec<u32> = (0..self.operations.len() as u32).collect();
-        order.sort_by_key(|&number| self.operations.get(number as usize).map(|found| found.first));
-        let mut places = vec![0; order.len()];
         for (place, &number) in (0..).zip(&order) {
-            if let Some(slot) = places.get_mut(number as usize) {
+            if let Some(slot) = places.get_mut(number) {
                 *slot = place;
             }
         }
-        for part in &mut self.parts {
-            part.operation = places.get(part.operation as usize).copied().unwrap_or(part.operation);
+        self.devices.sort();
+        places
+    }
+
+    /// The operations in the profiles' order, whatever the order in which executions came to their end, and where they stand. One
+    /// that several profiles have is the first one's.
+    fn operations_of(&mut self, merged: &[usize]) -> (Vec<Operation>, HashMap<u32, HashMap<String, u32>>) {
+        let mut found = std::mem::take(&mut self.operations);
+        found.sort_by_key(|found| found.first);
+        let mut operations = Vec::new();
+        let mut places: HashMap<u32, HashMap<String, u32>> = HashMap::new();
+        for Found { program, operation, .. } in found {
+            let program = merged.get(program).copied().unwrap_or(program) as u32;
+            places.entry(program).or_default().entry(operation.name.clone()).or_insert_with(|| {
+                operations.push(operation);
+                (operations.len() - 1) as u32
+            });
         }
-        self.operations.sort_by_key(|found| found.first);
+        (operations, places)
     }
 
     /// Programs of several profiles that are one: of the same name, and by their ids the same among those of that name.
-    /// Gives each program the first that is the same, and their operations one place.
-    fn merge_programs(&mut self) -> Vec<usize> {
+    /// Gives each program the first that is the same.
+    fn merged_programs(&self) -> Vec<usize> {
         let mut ranks: BTreeMap<(usize, &str), BTreeMap<Option<i64>, usize>> = BTreeMap::new();
         for (number, (capture, module, id)) in self.programs.iter().enumerate() {
             ranks.entry((*capture, module)).or_default().insert(*id, number);
@@ -209,15 +220,6 @@ impl Gatherer {
                     *slot = *first.entry((module, rank)).or_insert(number);
                 }
             }
-        }
-        let mut places: HashMap<(usize, &str), u32> = HashMap::new();
-        let mut same: Vec<u32> = Vec::with_capacity(self.operations.len());
-        for (number, found) in self.operations.iter().enumerate() {
-            let program = merged.get(found.program).copied().unwrap_or(found.program);
-            same.push(*places.entry((program, &found.operation.name)).or_insert(number as u32));
-        }
-        for part in &mut self.parts {
-            part.operation = same.get(part.operation as usize).copied().unwrap_or(part.operation);
         }
         merged
     }
@@ -243,9 +245,9 @@ impl Gatherer {
     }
 }
 
-fn place_of<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
-    list.iter().position(|one| *one == wanted).unwrap_or_else(|| {
-        list.push(wanted);
+fn place_of<T: PartialEq + Clone>(list: &mut Vec<T>, wanted: &T) -> usize {
+    list.iter().position(|one| one == wanted).unwrap_or_else(|| {
+        list.push(wanted.clone());
         list.len() - 1
     })
 }

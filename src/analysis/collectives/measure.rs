@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::stats::Moments;
 
 use super::align::{Alignment, Clocks};
-use super::instance::{Instance, Instances};
+use super::instance::{Instance, each_instance};
 use super::kind::Kind;
 use super::model::{Collectives, Operation};
 
@@ -102,18 +102,20 @@ pub struct Wait {
 }
 
 /// Measures collectives; `clocks` says whose are aligned before waits are taken.
-pub fn collective_metrics(collectives: &Collectives, clocks: Clocks) -> CollectiveMetrics {
-    let instances = Instances::new(collectives);
-    let alignment = Alignment::new(collectives, &instances, clocks);
-    let mut sizes: BTreeMap<_, Sums> = BTreeMap::new();
+pub fn collective_metrics(collectives: &Collectives<'_>, clocks: Clocks) -> CollectiveMetrics {
+    let alignment = Alignment::new(collectives, clocks);
     let mut by_operation: BTreeMap<u32, Sums> = BTreeMap::new();
-    for instance in instances.iter() {
-        let Some(operation) = collectives.operations.get(instance.operation as usize) else { continue };
-        let communication = &operation.communication;
-        let (instance, wait) = (&instance, instance.wait_ps(collectives, &alignment));
-        let key = (communication.kind, communication.group_size, communication.message_bytes);
-        for sums in [sizes.entry(key).or_default(), by_operation.entry(instance.operation).or_default()] {
-            sums.add(instance, operation, wait);
+    each_instance(collectives, &mut |instance| {
+        if let Some(operation) = collectives.operations.get(instance.key.operation as usize) {
+            let wait = instance.wait_ps(collectives, &alignment);
+            by_operation.entry(instance.key.operation).or_default().add(instance, operation, wait);
+        }
+    });
+    let mut sizes: BTreeMap<_, Sums> = BTreeMap::new();
+    for (place, sums) in &by_operation {
+        if let Some(Operation { communication, .. }) = collectives.operations.get(*place as usize) {
+            let key = (communication.kind, communication.group_size, communication.message_bytes);
+            sizes.entry(key).or_default().join(sums);
         }
     }
     let sizes = sizes.into_iter().map(|((kind, group_size, message_bytes), sums)| SizeRow {
@@ -155,11 +157,11 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, instance: &Instance, operation: &Operation, wait: Option<u64>) {
+    fn add(&mut self, instance: &Instance<'_>, operation: &Operation, wait: Option<u64>) {
         let fastest = instance.fastest_ps();
         self.instances += 1;
         self.fastest_ps += u128::from(fastest);
-        for part in &instance.parts {
+        for part in instance.parts {
             self.total_ps += u128::from(part.duration_ps());
             self.hidden_ps += u128::from(part.hidden_ps);
             self.overlaps_ps += u128::from(part.overlaps_ps);
@@ -179,6 +181,20 @@ impl Sums {
             self.longest_wait_ps = self.longest_wait_ps.max(wait);
             self.fastest_of_waits_ps += u128::from(fastest);
         }
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.instances += other.instances;
+        self.total_ps += other.total_ps;
+        self.hidden_ps += other.hidden_ps;
+        self.overlaps_ps += other.overlaps_ps;
+        self.fastest_ps += other.fastest_ps;
+        self.algorithm.join(&other.algorithm);
+        self.bus.join(&other.bus);
+        self.waits += other.waits;
+        self.waited_ps += other.waited_ps;
+        self.longest_wait_ps = self.longest_wait_ps.max(other.longest_wait_ps);
+        self.fastest_of_waits_ps += other.fastest_of_waits_ps;
     }
 
     fn figures(&self) -> Figures {
@@ -214,6 +230,15 @@ impl Spread {
         let is_first = self.moments.count() == 0;
         self.moments.add(value);
         (self.low, self.high) = if is_first { (value, value) } else { (self.low.min(value), self.high.max(value)) };
+    }
+
+    fn join(&mut self, other: &Self) {
+        if other.moments.count() > 0 {
+            let is_first = self.moments.count() == 0;
+            self.moments.join(other.moments);
+            (self.low, self.high) =
+                if is_first { (other.low, other.high) } else { (self.low.min(other.low), self.high.max(other.high)) };
+        }
     }
 
     fn bandwidth(&self) -> Option<Bandwidth> {

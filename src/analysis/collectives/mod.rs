@@ -3,6 +3,7 @@
 //! The formulas are nsys-jax's (NVIDIA/JAX-Toolbox, `nsys_jax/analysis.py`); `docs/collectives.md` has them and says where we differ.
 
 mod align;
+mod assembly;
 mod gatherer;
 mod hiding;
 mod instance;
@@ -12,6 +13,7 @@ mod measure;
 mod model;
 #[cfg(feature = "nsys")]
 mod nsys;
+mod sample;
 mod space;
 mod waits;
 
@@ -19,8 +21,8 @@ pub use align::{Alignment, Clocks};
 pub use instruction::Role;
 pub use kind::Kind;
 pub use measure::{Bandwidth, CollectiveMetrics, Figures, OperationRow, SizeRow, Wait, collective_metrics};
-pub use model::{Collectives, Communication, Device, Operation, Part};
+pub use model::{Collectives, Communication, Device, Operation, Part, Parts};
 #[cfg(feature = "nsys")]
 pub use nsys::nsys_collectives;
 pub use space::space_collectives;
-pub use waits::{InstanceWait, instance_waits};
+pub use waits::{STEPS, SizeWaits, Waits, straggler_waits};

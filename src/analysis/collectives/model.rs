@@ -1,5 +1,7 @@
 //! Collectives as any profile has them: which instruction, on which device, when, and how much of it was hidden.
 
+use std::fmt;
+
 use super::kind::Kind;
 
 /// What an instruction says of its collective.
@@ -66,16 +68,73 @@ impl Part {
 }
 
 /// All collectives of one or more profiles.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Collectives {
+#[derive(Debug, Default)]
+pub struct Collectives<'c> {
     /// The devices.
     pub devices: Vec<Device>,
     /// The instructions.
     pub operations: Vec<Operation>,
     /// What ran.
-    pub parts: Vec<Part>,
+    pub parts: Parts<'c>,
     /// Executions that were left out as warm-up.
     pub left_out: u64,
     /// What to know before the numbers are believed, in words.
     pub notes: Vec<String>,
+}
+
+/// Profiles that are read again whenever parts are wanted, so that these need not be held.
+pub(super) trait ReadParts {
+    /// Gives the parts of each launch together, those of a program in the order of its launches.
+    fn each_launch(&self, give: &mut dyn FnMut(Vec<Part>));
+}
+
+/// Parts of collectives: held, or read from profiles each time that they are gone through.
+#[derive(Default)]
+pub struct Parts<'c>(Source<'c>);
+
+enum Source<'c> {
+    Held(Vec<Part>),
+    Read(Box<dyn ReadParts + 'c>),
+}
+
+impl Default for Source<'_> {
+    fn default() -> Self {
+        Self::Held(Vec::new())
+    }
+}
+
+impl<'c> Parts<'c> {
+    pub(super) fn read(reader: impl ReadParts + 'c) -> Self {
+        Self(Source::Read(Box::new(reader)))
+    }
+
+    /// Gives parts, all those of a launch at once.
+    pub(super) fn each_launch(&self, give: &mut dyn FnMut(Vec<Part>)) {
+        match &self.0 {
+            Source::Held(parts) => give(parts.clone()),
+            Source::Read(reader) => reader.each_launch(give),
+        }
+    }
+
+    /// All of them, in memory.
+    pub fn to_vec(&self) -> Vec<Part> {
+        let mut all = Vec::new();
+        self.each_launch(&mut |parts| all.extend(parts));
+        all
+    }
+}
+
+impl From<Vec<Part>> for Parts<'_> {
+    fn from(parts: Vec<Part>) -> Self {
+        Self(Source::Held(parts))
+    }
+}
+
+impl fmt::Debug for Parts<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Source::Held(parts) => formatter.debug_list().entries(parts).finish(),
+            Source::Read(_) => formatter.write_str("read from profiles"),
+        }
+    }
 }

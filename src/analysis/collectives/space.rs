@@ -7,46 +7,31 @@ use crate::analysis::{HloFiles, Programs};
 use crate::hlo::HloModule;
 use crate::profile::{Capture, EventFold, ExecutionOf, Layout, OperationEvent, fold_events};
 
-use super::gatherer::{Gatherer, Launch};
+use super::assembly::Assembly;
+use super::gatherer::{About, Gatherer, Launch, Plan};
 use super::hiding::{Doing, Halves, Hiding, Timed};
 use super::instruction::Role;
-use super::model::{Collectives, Communication, Device};
+use super::model::{Collectives, Communication, Device, Part, Parts, ReadParts};
 
 /// What XLA's own autotuner runs has this program id.
 const AUTOTUNER: i64 = -1;
 
 /// The collectives of captures, one a host. The first execution of each program on a device is left out, unless
-/// `with_warm_up`, or nothing but first executions is there.
-pub fn space_collectives(captures: &[Capture], files: &HloFiles, with_warm_up: bool) -> Collectives {
+/// `with_warm_up`, or nothing but first executions is there. The captures are read again whenever the parts are gone through.
+pub fn space_collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_up: bool) -> Collectives<'c> {
+    let programs: Vec<Programs<'c>> = captures.iter().map(|capture| Programs::new(&capture.space, files)).collect();
     let mut gatherer = Gatherer::default();
-    let (mut notes, mut unknown, mut joined) = (Vec::new(), BTreeSet::new(), false);
-    for (number, capture) in captures.iter().enumerate() {
-        let programs = Programs::new(&capture.space, files);
-        let host = if capture.host.is_empty() { capture.path.display().to_string() } else { capture.host.clone() };
-        let fold = Executions { programs: &programs, known: Mutex::default() };
-        fold_events(&capture.space, &fold, &mut |place, of, ended| {
-            let Some(start_ps) = ended.start_ps.filter(|_| of.program_id != Some(AUTOTUNER)) else { return };
-            if ended.program.module.is_none() && !ended.collectives.is_empty() {
-                unknown.insert(of.module.to_owned());
-            }
-            joined |= ended.joined;
-            let launch = Launch {
-                capture: number,
-                device: Device { host: host.clone(), ordinal: of.device.unwrap_or(0) },
-                module: of.module,
-                program_id: of.program_id,
-                run_id: of.run_id,
-                start_ps,
-                place,
-            };
-            let operations = ended.program.operations();
-            gatherer.add(&launch, &ended.collectives, &|operation| {
-                let known = operations.get(&operation)?;
-                Some((known.name.as_str(), known.communication.as_ref()?))
-            });
-        });
-        notes.extend(programs.problems());
-    }
+    let (mut unknown, mut joined) = (BTreeSet::new(), false);
+    each_execution(captures, &programs, &mut |launch, ended, about| {
+        if ended.program.module.is_none() && !ended.collectives.is_empty() {
+            unknown.insert(launch.module.to_owned());
+        }
+        joined |= ended.joined;
+        gatherer.add(launch, &ended.collectives, about);
+    });
+    let mut plan = gatherer.finish(&|_, _| !with_warm_up);
+    let mut notes = std::mem::take(&mut plan.notes);
+    notes.extend(programs.iter().flat_map(Programs::problems));
     notes.extend(unknown.into_iter().map(|module| {
         format!("no HLO of `{module}`: its collectives are told by name and have no message size; give it with --hlo")
     }));
@@ -56,23 +41,78 @@ pub fn space_collectives(captures: &[Capture], files: &HloFiles, with_warm_up: b
                 .to_owned(),
         );
     }
-    let mut collectives = gatherer.finish(&|_, _| !with_warm_up);
-    collectives.notes.extend(notes);
-    collectives
+    Collectives {
+        devices: plan.devices.clone(),
+        operations: plan.operations.clone(),
+        left_out: plan.left_out,
+        notes,
+        parts: Parts::read(Reader { captures, programs, plan }),
+    }
+}
+
+/// Captures, and what their executions are of.
+struct Reader<'c> {
+    captures: &'c [Capture],
+    programs: Vec<Programs<'c>>,
+    plan: Plan,
+}
+
+impl ReadParts for Reader<'_> {
+    fn each_launch(&self, give: &mut dyn FnMut(Vec<Part>)) {
+        let mut assembly = Assembly::new(&self.plan);
+        each_execution(self.captures, &self.programs, &mut |launch, ended, about| {
+            assembly.add(launch, &ended.collectives, about, give);
+        });
+    }
+}
+
+/// Gives the executions of programs of all captures as they end, but for those that XLA's autotuner ran.
+fn each_execution(
+    captures: &[Capture],
+    programs: &[Programs<'_>],
+    give: &mut dyn FnMut(&Launch<'_>, &Ended<'_, '_>, About<'_>),
+) {
+    let hosts: Vec<String> = captures
+        .iter()
+        .map(|capture| match capture.host.as_str() {
+            "" => capture.path.display().to_string(),
+            host => host.to_owned(),
+        })
+        .collect();
+    let folds: Vec<Executions<'_, '_>> =
+        programs.iter().map(|programs| Executions { programs, known: Mutex::default() }).collect();
+    let spaces: Vec<_> = captures.iter().map(|capture| &capture.space).zip(&folds).collect();
+    fold_events(&spaces, &mut |capture, place, of, ended| {
+        let Some(start_ps) = ended.start_ps.filter(|_| of.program_id != Some(AUTOTUNER)) else { return };
+        let launch = Launch {
+            capture,
+            device: Device { host: hosts.get(capture).cloned().unwrap_or_default(), ordinal: of.device.unwrap_or(0) },
+            module: of.module,
+            program_id: of.program_id,
+            run_id: of.run_id,
+            start_ps,
+            place,
+        };
+        let operations = ended.program.operations();
+        give(&launch, &ended, &|operation| {
+            let known = operations.get(&operation)?;
+            Some((known.name.as_str(), known.communication.as_ref()?))
+        });
+    });
 }
 
 /// Takes the events of executions.
-struct Executions<'p> {
-    programs: &'p Programs<'p>,
-    known: Mutex<HashMap<ProgramName, Arc<Program<'p>>>>,
+struct Executions<'p, 'c> {
+    programs: &'p Programs<'c>,
+    known: Mutex<HashMap<ProgramName, Arc<Program<'p, 'c>>>>,
 }
 
 /// A module's name and the program's id.
 type ProgramName = (String, Option<i64>);
 
 /// A program, and what its operations are, as far as they came.
-struct Program<'p> {
-    module: Option<&'p HloModule<'p>>,
+struct Program<'p, 'c> {
+    module: Option<&'p HloModule<'c>>,
     operations: Mutex<HashMap<u32, Arc<Known>>>,
 }
 
@@ -84,8 +124,8 @@ struct Known {
 }
 
 /// An execution under way.
-struct Open<'p> {
-    program: Arc<Program<'p>>,
+struct Open<'p, 'c> {
+    program: Arc<Program<'p, 'c>>,
     doing: HashMap<u32, Doing>,
     start_ps: Option<i64>,
     hiding: Hiding,
@@ -94,14 +134,14 @@ struct Open<'p> {
 }
 
 /// An execution that is over.
-struct Ended<'p> {
-    program: Arc<Program<'p>>,
+struct Ended<'p, 'c> {
+    program: Arc<Program<'p, 'c>>,
     start_ps: Option<i64>,
     collectives: Vec<Timed>,
     joined: bool,
 }
 
-impl Program<'_> {
+impl Program<'_, '_> {
     fn operations(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<Known>>> {
         self.operations.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,11 +163,11 @@ impl Program<'_> {
     }
 }
 
-impl<'p> EventFold for Executions<'p> {
-    type Open = Open<'p>;
-    type Done = Ended<'p>;
+impl<'p, 'c> EventFold for Executions<'p, 'c> {
+    type Open = Open<'p, 'c>;
+    type Done = Ended<'p, 'c>;
 
-    fn open(&self, of: &ExecutionOf<'_>) -> Open<'p> {
+    fn open(&self, of: &ExecutionOf<'_>) -> Open<'p, 'c> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let program = known.entry((of.module.to_owned(), of.program_id)).or_insert_with(|| {
             Arc::new(Program { module: self.programs.find(of.module, of.program_id), operations: Mutex::default() })
@@ -141,7 +181,7 @@ impl<'p> EventFold for Executions<'p> {
         }
     }
 
-    fn add(&self, open: &mut Open<'p>, event: OperationEvent<'_>) {
+    fn add(&self, open: &mut Open<'p, 'c>, event: OperationEvent<'_>) {
         let Open { program, doing, start_ps, hiding, halves } = open;
         start_ps.get_or_insert(event.time.start_ps);
         let doing = *doing.entry(event.number).or_insert_with(|| program.doing(&event));
@@ -151,7 +191,7 @@ impl<'p> EventFold for Executions<'p> {
         }
     }
 
-    fn close(&self, mut open: Open<'p>) -> Ended<'p> {
+    fn close(&self, mut open: Open<'p, 'c>) -> Ended<'p, 'c> {
         if let Some(halves) = &mut open.halves {
             halves.finish(&mut open.hiding);
         }

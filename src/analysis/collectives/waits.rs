@@ -1,25 +1,68 @@
-//! The wait of each instance, for who wants their distribution and not their sums.
+//! How waits for stragglers are distributed, for who wants more than their sums.
+
+use std::collections::BTreeMap;
 
 use super::align::Alignment;
-use super::instance::{Instance, Instances};
+use super::instance::each_instance;
+use super::kind::Kind;
 use super::model::Collectives;
 
-/// What one collective of one group of devices lost to stragglers, once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InstanceWait {
-    /// Place in [`Collectives::operations`].
-    pub operation: u32,
-    /// Last end less first start less the shortest duration.
-    pub wait_ps: u64,
-    /// The shortest duration among the devices.
-    pub fastest_ps: u64,
-}
+/// Steps of a distribution in a power of ten.
+pub const STEPS: f64 = 5.0;
 
 /// The waits of all instances that have one: of two devices or more whose clocks compare.
-pub fn instance_waits(collectives: &Collectives, alignment: &Alignment) -> Vec<InstanceWait> {
-    let wait = |instance: Instance| {
-        let wait_ps = instance.wait_ps(collectives, alignment)?;
-        Some(InstanceWait { operation: instance.operation, wait_ps, fastest_ps: instance.fastest_ps() })
-    };
-    Instances::new(collectives).iter().filter_map(wait).collect()
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Waits {
+    /// By kind, group size and message size, of instances that took any time.
+    pub sizes: BTreeMap<(Kind, Option<u64>, u64), SizeWaits>,
+    /// How many instances of a kind wait so long: by the whole number of fifths of a power of ten of a nanosecond; none for no wait.
+    pub kinds: BTreeMap<Kind, BTreeMap<Option<i32>, u64>>,
+    /// The shortest wait that is one, and the longest, in picoseconds.
+    pub ends_ps: Option<(u64, u64)>,
+}
+
+/// Waits of one kind, group size and message size.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct SizeWaits {
+    /// Instances.
+    pub count: u64,
+    /// Sum of the waits, in picoseconds: last end less first start less the shortest duration.
+    pub wait_ps: u128,
+    /// Sum of the shortest durations among the devices, in picoseconds.
+    pub fastest_ps: u128,
+    /// Lowest wait over the shortest duration.
+    pub low: f64,
+    /// Highest.
+    pub high: f64,
+}
+
+/// The waits of all instances.
+pub fn straggler_waits(collectives: &Collectives<'_>, alignment: &Alignment) -> Waits {
+    let mut waits = Waits::default();
+    each_instance(collectives, &mut |instance| {
+        let operation = collectives.operations.get(instance.key.operation as usize);
+        if let Some((operation, wait_ps)) = operation.zip(instance.wait_ps(collectives, alignment)) {
+            let of = &operation.communication;
+            waits.add((of.kind, of.group_size, of.message_bytes), wait_ps, instance.fastest_ps());
+        }
+    });
+    waits
+}
+
+impl Waits {
+    fn add(&mut self, (kind, group_size, bytes): (Kind, Option<u64>, Option<u64>), wait_ps: u64, fastest_ps: u64) {
+        let step = (wait_ps > 0).then(|| ((wait_ps as f64 / 1e3).log10() * STEPS).floor() as i32);
+        *self.kinds.entry(kind).or_default().entry(step).or_default() += 1;
+        if wait_ps > 0 {
+            let (least, most) = self.ends_ps.unwrap_or((wait_ps, wait_ps));
+            self.ends_ps = Some((least.min(wait_ps), most.max(wait_ps)));
+        }
+        let Some(bytes) = bytes.filter(|&bytes| bytes > 0 && fastest_ps > 0) else { return };
+        let of = self.sizes.entry((kind, group_size, bytes)).or_default();
+        let ratio = wait_ps as f64 / fastest_ps as f64;
+        (of.low, of.high) = if of.count == 0 { (ratio, ratio) } else { (of.low.min(ratio), of.high.max(ratio)) };
+        of.count += 1;
+        of.wait_ps += u128::from(wait_ps);
+        of.fastest_ps += u128::from(fastest_ps);
+    }
 }

@@ -4,5 +4,5 @@
 mod executions;
 mod import;
 
-pub(super) use executions::{Devices, compiled_programs, executions, operation};
+pub(super) use executions::{Devices, Execution, compiled_programs, executions, operation};
 pub use import::nsys_captures;

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::analysis::HloFiles;
 use crate::analysis::collectives::{
-    Bandwidth, Clocks, CollectiveMetrics, Collectives, Figures, SizeRow, collective_metrics, instance_waits,
-    space_collectives,
+    Bandwidth, Clocks, CollectiveMetrics, Collectives, Figures, SizeRow, collective_metrics, space_collectives,
+    straggler_waits,
 };
 use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
@@ -75,13 +75,15 @@ struct DeviceDocument<'a> {
 struct AlignmentDocument {
     clocks: Clocks,
     collectives: u64,
+    sampled: u64,
 }
 
 /// Prints collectives; none at all is exit code 3.
 pub(super) fn collectives(args: &CollectivesArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let files = HloFiles::open(&args.counted.hlo).map_err(Fault::input)?;
-    let mut found = match open(&args.files)? {
-        Input::Spaces(captures) => space_collectives(&captures, &files, args.counted.with_warm_up),
+    let input = open(&args.files)?;
+    let mut found = match input {
+        Input::Spaces(ref captures) => space_collectives(captures, &files, args.counted.with_warm_up),
         #[cfg(feature = "nsys")]
         Input::Nsys(captures) => {
             crate::analysis::collectives::nsys_collectives(captures, &files, args.counted.with_warm_up)
@@ -110,8 +112,8 @@ pub(super) fn collectives(args: &CollectivesArgs, out: &mut dyn Write) -> Result
     Ok(if metrics.sizes.is_empty() { exit::NOTHING_MATCHED } else { exit::FINE })
 }
 
-fn plot(path: &Path, found: &Collectives, metrics: &CollectiveMetrics) -> Result<(), Fault> {
-    let waits = instance_waits(found, &metrics.alignment);
+fn plot(path: &Path, found: &Collectives<'_>, metrics: &CollectiveMetrics) -> Result<(), Fault> {
+    let waits = straggler_waits(found, &metrics.alignment);
     let mut svg = Vec::new();
     if !write_collectives_plot(&mut svg, found, metrics, &waits)? {
         let message = format!(
@@ -123,7 +125,7 @@ fn plot(path: &Path, found: &Collectives, metrics: &CollectiveMetrics) -> Result
     write_picture(path, &svg)
 }
 
-fn document<'a>(found: &'a Collectives, metrics: &'a CollectiveMetrics) -> Document<'a> {
+fn document<'a>(found: &'a Collectives<'_>, metrics: &'a CollectiveMetrics) -> Document<'a> {
     let alignment = &metrics.alignment;
     let ns = |ps: i64| ps as f64 / 1e3;
     let device = |(number, device): (usize, &'a crate::analysis::collectives::Device)| DeviceDocument {
@@ -135,7 +137,11 @@ fn document<'a>(found: &'a Collectives, metrics: &'a CollectiveMetrics) -> Docum
     Document {
         schema: 1,
         devices: found.devices.iter().enumerate().map(device).collect(),
-        alignment: AlignmentDocument { clocks: alignment.clocks, collectives: alignment.collectives },
+        alignment: AlignmentDocument {
+            clocks: alignment.clocks,
+            collectives: alignment.collectives,
+            sampled: alignment.sampled,
+        },
         sizes: &metrics.sizes,
         operations: &metrics.operations,
         warm_up_executions: found.left_out,
@@ -185,7 +191,12 @@ fn figures(of: &Figures) -> [String; 8] {
 const FIGURES: [&str; 8] =
     [">instances", ">fastest", ">alg. GB/s", ">bus GB/s", "", ">hidden", ">mean wait", ">longest"];
 
-fn write_table(out: &mut dyn Write, found: &Collectives, metrics: &CollectiveMetrics, top: usize) -> io::Result<()> {
+fn write_table(
+    out: &mut dyn Write,
+    found: &Collectives<'_>,
+    metrics: &CollectiveMetrics,
+    top: usize,
+) -> io::Result<()> {
     if metrics.sizes.is_empty() {
         writeln!(out, "no collective was found")?;
     } else {
@@ -239,7 +250,7 @@ fn write_table(out: &mut dyn Write, found: &Collectives, metrics: &CollectiveMet
     Ok(())
 }
 
-fn clocks_line(found: &Collectives, metrics: &CollectiveMetrics) -> String {
+fn clocks_line(found: &Collectives<'_>, metrics: &CollectiveMetrics) -> String {
     let alignment = &metrics.alignment;
     let hosts: std::collections::BTreeSet<&str> = found.devices.iter().map(|device| device.host.as_str()).collect();
     let place = format!("{} on {}", count(found.devices.len(), "device"), count(hosts.len(), "host"));
@@ -252,7 +263,11 @@ fn clocks_line(found: &Collectives, metrics: &CollectiveMetrics) -> String {
     let skews = alignment.skews_ps.iter().min().zip(alignment.skews_ps.iter().max());
     let skew = skews.map_or_else(String::new, |(low, high)| {
         let sign = |ps: i64| format!("{}{}", if ps < 0 { "−" } else { "" }, format_ns(ps.unsigned_abs() as f64 / 1e3));
-        let by = count(usize::try_from(alignment.collectives).unwrap_or(usize::MAX), "collective");
+        let by = count(usize::try_from(alignment.sampled).unwrap_or(usize::MAX), "collective");
+        let by = match alignment.collectives {
+            all if all == alignment.sampled => by,
+            all => format!("{by} of {all}"),
+        };
         format!("; median skew of a device's ends, over {by}: {} to {}", sign(*low), sign(*high))
     });
     format!("{place}, {how}{skew}")

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use crate::analysis::collectives::{CollectiveMetrics, Collectives, InstanceWait, Kind};
+use crate::analysis::collectives::{CollectiveMetrics, Collectives, Kind, Waits};
 use crate::report::html::escape::Text;
 
 use super::picture::{Frame, Picture};
@@ -15,13 +15,13 @@ const HIGH: f64 = 370.0;
 /// Writes the picture. `false` where there is nothing to plot, and nothing is written.
 pub fn write_collectives_plot(
     out: &mut dyn Write,
-    found: &Collectives,
+    found: &Collectives<'_>,
     metrics: &CollectiveMetrics,
-    instance_waits: &[InstanceWait],
+    straggler_waits: &Waits,
 ) -> io::Result<bool> {
     type Panel<'a> = Box<dyn Fn(&mut Picture, &Frame) + 'a>;
     let by_size = bandwidth::marks(metrics);
-    let waits_by_size = waits::marks(found, instance_waits);
+    let waits_by_size = waits::marks(straggler_waits);
     let mut panels: Vec<Panel<'_>> = Vec::new();
     let mut missing: Vec<&str> = Vec::new();
     if by_size.is_empty() {
@@ -32,10 +32,10 @@ pub fn write_collectives_plot(
     if !waits_by_size.is_empty() {
         panels.push(Box::new(|picture, frame| waits::panel(picture, frame, &waits_by_size)));
     }
-    if instance_waits.is_empty() {
+    if straggler_waits.kinds.is_empty() {
         missing.push("No waits: no collective has two devices whose clocks can be compared.");
     } else {
-        panels.push(Box::new(|picture, frame| waits::distribution(picture, frame, found, instance_waits)));
+        panels.push(Box::new(|picture, frame| waits::distribution(picture, frame, straggler_waits)));
     }
     if metrics.alignment.skews_ps.is_empty() {
         missing.push("No skews: no collective spans all of several devices.");

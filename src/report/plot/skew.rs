@@ -32,7 +32,7 @@ fn step_to(farthest: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| step * 5.0 >= farthest).unwrap_or(farthest)
 }
 
-pub(super) fn panel(picture: &mut Picture, frame: &Frame, found: &Collectives, metrics: &CollectiveMetrics) {
+pub(super) fn panel(picture: &mut Picture, frame: &Frame, found: &Collectives<'_>, metrics: &CollectiveMetrics) {
     let alignment = &metrics.alignment;
     let skews: Vec<f64> = alignment.skews_ps.iter().map(|&ps| ps as f64 / 1e3).collect();
     let farthest = skews.iter().fold(0.0_f64, |most, ns| most.max(ns.abs()));

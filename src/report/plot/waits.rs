@@ -1,43 +1,16 @@
 //! Waits for stragglers: against message size, and how they are distributed.
 
-use std::collections::BTreeMap;
-
-use crate::analysis::collectives::{Collectives, InstanceWait, Kind};
+use crate::analysis::collectives::{Kind, STEPS, SizeWaits, Waits};
 use crate::report::format_ns;
 
 use super::axis::{Axis, bytes, multiple, time};
 use super::marks::{Mark, axes, draw, style};
 use super::picture::{Frame, Picture};
 
-/// Steps of a distribution in a power of ten.
-const STEPS: f64 = 5.0;
-
-/// Sums of waits, and the ends of their ratios to the fastest device.
-#[derive(Default)]
-struct Sums {
-    count: u64,
-    wait_ps: u128,
-    fastest_ps: u128,
-    low: f64,
-    high: f64,
-}
-
 /// One mark for each kind, group and message size: all waits over all of the fastest durations.
-pub(super) fn marks(found: &Collectives, waits: &[InstanceWait]) -> Vec<Mark> {
-    let mut sums: BTreeMap<(Kind, Option<u64>, u64), Sums> = BTreeMap::new();
-    for wait in waits.iter().filter(|wait| wait.fastest_ps > 0) {
-        let Some(operation) = found.operations.get(wait.operation as usize) else { continue };
-        let of = &operation.communication;
-        let Some(size) = of.message_bytes.filter(|&bytes| bytes > 0) else { continue };
-        let sum = sums.entry((of.kind, of.group_size, size)).or_default();
-        let ratio = wait.wait_ps as f64 / wait.fastest_ps as f64;
-        (sum.low, sum.high) = if sum.count == 0 { (ratio, ratio) } else { (sum.low.min(ratio), sum.high.max(ratio)) };
-        sum.count += 1;
-        sum.wait_ps += u128::from(wait.wait_ps);
-        sum.fastest_ps += u128::from(wait.fastest_ps);
-    }
-    let mark = |((kind, _, size), sum): ((Kind, Option<u64>, u64), Sums)| {
-        let Sums { count, low, high, .. } = sum;
+pub(super) fn marks(waits: &Waits) -> Vec<Mark> {
+    let mark = |(&(kind, _, size), sum): (&(Kind, Option<u64>, u64), &SizeWaits)| {
+        let SizeWaits { count, low, high, .. } = *sum;
         let of_fastest = sum.wait_ps as f64 / sum.fastest_ps as f64;
         let mean = format_ns(sum.wait_ps as f64 / count as f64 / 1e3);
         Mark {
@@ -51,7 +24,7 @@ pub(super) fn marks(found: &Collectives, waits: &[InstanceWait]) -> Vec<Mark> {
             ),
         }
     };
-    sums.into_iter().map(mark).collect()
+    waits.sizes.iter().map(mark).collect()
 }
 
 pub(super) fn panel(picture: &mut Picture, frame: &Frame, marks: &[Mark]) {
@@ -63,16 +36,11 @@ pub(super) fn panel(picture: &mut Picture, frame: &Frame, marks: &[Mark]) {
 }
 
 /// How many instances of each kind wait so long: a row for each kind, its bars as parts of its highest one.
-pub(super) fn distribution(picture: &mut Picture, frame: &Frame, found: &Collectives, waits: &[InstanceWait]) {
-    let ns = |wait: &InstanceWait| wait.wait_ps as f64 / 1e3;
-    let Some(across) = Axis::of(waits.iter().map(ns), (0, 3)) else { return };
-    // by the step in which a wait falls; none for no wait
-    let mut kinds: BTreeMap<Kind, BTreeMap<Option<i32>, u64>> = BTreeMap::new();
-    for wait in waits {
-        let Some(operation) = found.operations.get(wait.operation as usize) else { continue };
-        let step = (wait.wait_ps > 0).then(|| (ns(wait).log10() * STEPS).floor() as i32);
-        *kinds.entry(operation.communication.kind).or_default().entry(step).or_default() += 1;
-    }
+pub(super) fn distribution(picture: &mut Picture, frame: &Frame, waits: &Waits) {
+    let kinds = &waits.kinds;
+    let ends = waits.ends_ps.into_iter().flat_map(|(least, most)| [least, most]).map(|ps| ps as f64 / 1e3);
+    let none = kinds.values().any(|steps| steps.contains_key(&None)).then_some(0.0);
+    let Some(across) = Axis::of(ends.chain(none), (0, 3)) else { return };
     picture.columns(frame, &across, time);
     picture.frame(
         frame,

@@ -1,0 +1,88 @@
+//! The second time through the executions: the parts of each launch are brought together and given away.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::gatherer::{About, Launch, Plan};
+use super::hiding::Timed;
+use super::model::Part;
+
+/// Holds the parts of launches until all their devices have come, and those of the program's launches before.
+pub(super) struct Assembly<'p> {
+    plan: &'p Plan,
+    /// How many executions of a profile's place have come.
+    come: HashMap<(usize, u32), usize>,
+    programs: HashMap<u32, Waiting>,
+}
+
+/// Launches of a program that are under way.
+#[derive(Default)]
+struct Waiting {
+    /// The first that was not given away.
+    next: u64,
+    launches: BTreeMap<u64, (u32, Vec<Part>)>,
+}
+
+impl<'p> Assembly<'p> {
+    pub(super) fn new(plan: &'p Plan) -> Self {
+        Self { plan, come: HashMap::new(), programs: HashMap::new() }
+    }
+
+    /// Adds an execution, which comes as it did for the plan, with its collectives by start.
+    pub(super) fn add(
+        &mut self,
+        launch: &Launch<'_>,
+        collectives: &[Timed],
+        about: About<'_>,
+        give: &mut dyn FnMut(Vec<Part>),
+    ) {
+        let key = (launch.capture, launch.place);
+        let Some(executions) = self.plan.executions.get(&key) else { return };
+        let number = match executions.len() {
+            1 => 0,
+            _ => {
+                let come = self.come.entry(key).or_default();
+                *come += 1;
+                *come - 1
+            }
+        };
+        let Some(placed) = executions.get(number).copied().flatten() else { return };
+        let waiting = self.programs.entry(placed.program).or_default();
+        let (come, parts) = waiting.launches.entry(placed.launch).or_default();
+        *come += 1;
+        let names = self.plan.places.get(&placed.program);
+        let mut occurrences: HashMap<u32, u32> = HashMap::new();
+        for timed in collectives {
+            let Some((name, _)) = about(timed.operation) else { continue };
+            let Some(&operation) = names.and_then(|names| names.get(name)) else { continue };
+            let occurrence = occurrences.entry(operation).or_default();
+            parts.push(Part {
+                operation,
+                device: placed.device,
+                execution: placed.launch,
+                occurrence: *occurrence,
+                start_ps: timed.time.start_ps,
+                end_ps: timed.time.end_ps,
+                hidden_ps: timed.hidden_ps,
+                overlaps_ps: timed.overlaps_ps,
+            });
+            *occurrence += 1;
+        }
+        let awaited = self.plan.awaited.get(placed.program as usize).map_or(&[][..], Vec::as_slice);
+        waiting.give(awaited, give);
+    }
+}
+
+impl Waiting {
+    fn give(&mut self, awaited: &[u32], give: &mut dyn FnMut(Vec<Part>)) {
+        while let Some(&count) = awaited.get(self.next as usize) {
+            // of some all executions were left out
+            if count > 0 {
+                match self.launches.first_entry() {
+                    Some(first) if *first.key() == self.next && first.get().0 >= count => give(first.remove().1),
+                    _ => return,
+                }
+            }
+            self.next += 1;
+        }
+    }
+}
