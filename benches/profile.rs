@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, space_collectives};
 use autotune_lowered::analysis::trace::{TraceFormat, TraceOptions, write_trace};
 use autotune_lowered::analysis::{HloFiles, StacksBy, SummaryOptions, stacks, summarize};
 use autotune_lowered::profile::{Capture, Profiler, Semantics, StatValue, XSpace, executions};
@@ -106,8 +107,13 @@ fn shifted(event: &[u8], by_ps: u64, run_stat: i64, by_run: u64) -> Vec<u8> {
     out
 }
 
-fn generate(path: &Path, copies: u64) -> (u64, u64) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane/tf8_steps3.xplane.pb.gz");
+/// One of `tests/data/xplane`, with many modules and operations.
+const STEPS: &str = "tf8_steps3";
+/// One of eight devices that do little but communicate.
+const COMMUNICATING: &str = "multi8_shardmap";
+
+fn generate(path: &Path, copies: u64, sample: &str) -> (u64, u64) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/xplane/{sample}.xplane.pb.gz"));
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(std::fs::File::open(source).unwrap()).read_to_end(&mut bytes).unwrap();
     let space = XSpace::from_bytes(bytes.clone()).unwrap();
@@ -216,6 +222,13 @@ fn child(mode: &str, file: &Path) {
             let summary = summarize(&captures, &HloFiles::default(), options);
             summary.operations.iter().map(|operation| operation.count).sum()
         }
+        // the check is how many collectives there were
+        "collectives" => {
+            let captures = [Capture { path: file.to_owned(), host: String::new(), space }];
+            let files = HloFiles::default();
+            let found = space_collectives(&captures, &files, false);
+            collective_metrics(&found, Clocks::Device).sizes.iter().map(|row| row.figures.instances).sum()
+        }
         // the check is the page's bytes
         "view" => view(vec![Capture { path: file.to_owned(), host: String::new(), space }]),
         "trace-perfetto" | "trace-chrome" => {
@@ -267,14 +280,15 @@ fn main() {
     if let [flag, file, copies @ ..] = arguments.as_slice()
         && flag == "--make"
     {
+        let sample = copies.get(1).map_or(STEPS, String::as_str);
         let copies = copies.first().map_or(326, |word| word.parse().unwrap());
-        let (bytes, events) = generate(Path::new(file), copies);
+        let (bytes, events) = generate(Path::new(file), copies, sample);
         return println!("{bytes} bytes, {events} events");
     }
     let copies = arguments.first().map_or(326, |word| word.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("host.xplane.pb");
-    let (bytes, events) = generate(&file, copies);
+    let (bytes, events) = generate(&file, copies, STEPS);
     println!("{} MB, {events} events\n", bytes / 1_000_000);
     println!(
         "| program | best of 3, s | processor time, s | peak memory / file | check |\n| --- | --- | --- | --- | --- |"
@@ -286,13 +300,15 @@ fn main() {
     };
     let modes =
         ["index", "totals", "everything", "summary", "view", "trace-perfetto", "trace-chrome", "seed", "seed-regex"];
-    for mode in modes {
-        let run = || {
+    let ours = |mode: &str, file: &Path| {
+        best_of_three(|| {
             let mut command = Command::new(std::env::current_exe().unwrap());
-            command.arg("--child").arg(mode).arg(&file);
+            command.arg("--child").arg(mode).arg(file);
             command
-        };
-        row(&format!("autotune-lowered, {mode}"), best_of_three(run));
+        })
+    };
+    for mode in modes {
+        row(&format!("autotune-lowered, {mode}"), ours(mode, &file));
     }
     let peer = |interpreter: &str, program: &'static str, mode: &'static str| {
         let interpreter = std::env::var(interpreter).ok()?;
@@ -312,4 +328,15 @@ fn main() {
     row("jax.profiler.ProfileData, all stats", peer("PYTHON", PROFILE_DATA, "stats"));
     row("xprof, op_profile", peer("XPROF_PYTHON", XPROF, "op_profile"));
     row("xprof, framework_op_stats", peer("XPROF_PYTHON", XPROF, "framework_op_stats"));
+
+    println!(
+        "\n| collectives on eight devices | MB | best of 3, s | peak memory beyond the file, MB |\n| --- | --- | --- | --- |"
+    );
+    for copies in [copies, 10 * copies] {
+        let (bytes, _) = generate(&file, copies, COMMUNICATING);
+        if let Some((seconds, peak, instances, _)) = ours("collectives", &file) {
+            let megabytes = [bytes as f64, peak * 1024.0 - bytes as f64].map(|bytes| bytes / 1e6);
+            println!("| {instances} | {:.0} | {seconds:.3} | {:.1} |", megabytes[0], megabytes[1]);
+        }
+    }
 }
