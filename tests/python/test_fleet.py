@@ -122,7 +122,8 @@ def cluster(program):
     cluster.size = {"num_cpus": 1, "object_store_memory": 80 << 20}
     try:
         for node in ("a", "b", "c"):
-            cluster.add_node(resources=DEVICE, env_vars={"FLEET_NODE": node}, **cluster.size)
+            cluster.add_node(resources=DEVICE, env_vars={"FLEET_NODE": node}, wait=False, **cluster.size)
+        cluster.wait_for_nodes(LIMIT_S)
         cluster.connect()
         yield cluster
     finally:
@@ -148,7 +149,7 @@ def nodes(cluster, resources, *environments, **more):
             added.append(
                 cluster.add_node(resources=resources, env_vars=environment, wait=False, **cluster.size, **more)
             )
-        cluster.wait_for_nodes()
+        cluster.wait_for_nodes(LIMIT_S)
         yield
     finally:
         for node in added:
@@ -186,7 +187,8 @@ def test_three_nodes_find_what_one_machine_finds(place, run, tmp_path):
 
 
 def test_a_node_that_dies_in_the_middle_costs_nothing(place, cluster):
-    doomed = cluster.add_node(resources=DEVICE, env_vars={"FLEET_NODE": "doomed"}, **cluster.size)
+    doomed = cluster.add_node(resources=DEVICE, env_vars={"FLEET_NODE": "doomed"}, wait=False, **cluster.size)
+    cluster.wait_for_nodes(LIMIT_S)
 
     def kill(_):
         cluster.remove_node(doomed, allow_graceful=False)
