@@ -21,7 +21,7 @@ EXAMPLE = HERE.parent.parent / "examples/transformer"
 MODULE, REGISTRY = EXAMPLE / "module.hlo.txt", EXAMPLE / "registry"
 DEVICE = {"tuner": 1}
 # far beyond what a test takes: reached only where something waits that must not
-LIMIT_S = 100
+LIMIT_S = 300
 
 
 class Place:
@@ -240,7 +240,8 @@ def test_what_the_cluster_lacks_is_said_in_time(place):
     begun = time.monotonic()
     with pytest.raises(fleet.FleetError) as error:
         place.tune(resources={"num_gpus": 1}, start_timeout_s=2)
-    assert time.monotonic() - begun < LIMIT_S
+    # the limit that is the default is 120 s
+    assert time.monotonic() - begun < 100
     assert str(error.value).startswith(
         "no worker could be started within 2 s: each needs {GPU: 1}; the cluster has {CPU: 3"
     )
@@ -257,7 +258,7 @@ def test_what_is_wrong_everywhere_is_said_once(place):
     timer, place.timer = place.timer, "command:sleep 1000"
     with pytest.raises(fleet.FleetError, match=three + "no plan within 15 s: "):
         place.tune(start_timeout_s=15)
-    assert time.monotonic() - begun < LIMIT_S
+    assert time.monotonic() - begun < 100
     with pytest.raises(fleet.FleetError, match="the cache `/proc/none` cannot be written to"):
         fleet.tune(MODULE, REGISTRY, cache="/proc/none", resources=DEVICE, timer=timer)
 
