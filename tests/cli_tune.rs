@@ -8,7 +8,7 @@ mod program;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use program::*;
 use serde_json::Value;
@@ -179,16 +179,30 @@ fn a_program_loads_the_best_config_at_run_time() {
     assert!(load("0000000000000000").contains("not for `0000000000000000`"));
 }
 
-/// Starts the main job on the real plugin and waits until a line of its stderr holds `until`.
-fn started(cache: &Path, plugin: &Path, until: &str) -> Child {
+/// The call that is being measured when a run of the next tests is ended, second of the four.
+const SECOND: &str = "[2/4] blocked_matmul@v1:97c0056ebd3eafab: ";
+
+/// Starts the main job on the real plugin, waits until two rounds of the second call are reported, and ends it. Gives its exit
+/// and what it said until then: on a machine that does not run this process at once it may have gone on for a while.
+fn ended(cache: &Path, plugin: &Path, end: impl FnOnce(&mut Child)) -> (Output, Vec<String>) {
     let module = module();
     let arguments = [module.as_str(), "--rounds", "10", "--plugin", plugin.to_str().unwrap()];
     let mut child = command(cache).args(arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    lines.by_ref().map(Result::unwrap).find(|line| line.contains(until)).expect("it ended before it was measured");
-    // the pipe stays open and is read, as a terminal would
-    std::thread::spawn(move || lines.for_each(drop));
-    child
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut said: Vec<String> = Vec::new();
+    let second = format!("{SECOND}round 2 of 10");
+    while !said.last().is_some_and(|line| line.contains(&second)) {
+        said.push(lines.next().expect("it ended before it was measured"));
+    }
+    end(&mut child);
+    said.extend(lines);
+    (child.wait_with_output().unwrap(), said)
+}
+
+/// Rounds that the log holds, of all calls.
+fn rounds_in(cache: &Path) -> u64 {
+    let log = fs::read(cache.join("samples-v1.log")).unwrap();
+    String::from_utf8_lossy(&log).matches(r#""record":"round""#).count() as u64
 }
 
 #[test]
@@ -196,20 +210,31 @@ fn a_killed_run_loses_no_written_round_and_goes_on() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
-    let mut child = started(&cache, &plugin, "[2/4] blocked_matmul@v1:97c0056ebd3eafab: round 2 of 10");
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let (_, said) = ended(&cache, &plugin, |child| child.kill().unwrap());
+    // every second one has a line
+    let rounds = said.iter().filter_map(|line| line.split_once(SECOND)?.1.strip_prefix("round "));
+    let reported = rounds.map(|rest| rest.split([' ', ',']).next().unwrap().parse::<u64>().unwrap()).max().unwrap();
+    let is_decided = said.iter().any(|line| line.contains("[3/4] "));
+    let written = rounds_in(&cache);
 
     let resumed = run(&cache, &[&module(), "--rounds", "10", "--plugin", plugin.to_str().unwrap(), "--format", "json"]);
     assert_eq!(resumed.code, 0, "{}", resumed.stderr);
     let result = resumed.json();
     let operations = result["operations"].as_array().unwrap();
     assert_eq!(operations[0]["status"], "cached", "{}", operations[0]);
-    let kept = operations[1]["rounds_kept"].as_u64().unwrap();
-    assert!((2..15).contains(&kept), "{kept} rounds kept: the kill came after the second");
-    // six are the fewest that decide; of the ten that count each may be disturbed and measured again
-    let whole = kept + operations[1]["rounds_measured"].as_u64().unwrap();
-    assert!((6..=16).contains(&whole), "{whole} rounds in all");
+    let number = |operation: &Value, name: &str| operation[name].as_u64().unwrap();
+    // decided it may be before it is reported as decided; six rounds are the fewest for that
+    let second = &operations[1];
+    assert!(second["status"] == "cached" || !is_decided, "{second}");
+    if second["status"] != "cached" {
+        assert!(number(second, "rounds_kept") >= reported, "{reported} rounds were reported: {second}");
+        assert!(number(second, "rounds_kept") + number(second, "rounds_measured") >= 6, "{second}");
+    } else {
+        assert!(reported >= 6, "{second}");
+    }
+    // nothing that was written is gone, and what was measured now is all there is more
+    let measured: u64 = operations.iter().map(|operation| number(operation, "rounds_measured")).sum();
+    assert_eq!(rounds_in(&cache), written + measured, "{result}");
     assert!(operations.iter().all(|operation| operation["best"].is_object()), "{result}");
 }
 
@@ -218,15 +243,16 @@ fn ctrl_c_ends_with_what_is_decided() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
-    let child = started(&cache, &plugin, "[2/4] blocked_matmul@v1:97c0056ebd3eafab: round 2 of 10");
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let (output, _) = ended(&cache, &plugin, |child| {
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::INT).unwrap();
+    });
     assert_eq!(output.status.code(), Some(130));
     let table = String::from_utf8(output.stdout).unwrap();
-    assert!(table.contains("interrupted"), "{table}");
+    let decided = table.lines().filter(|line| line.ends_with("tuned") || line.ends_with("baseline kept")).count();
+    assert!(table.contains("interrupted") && (1..4).contains(&decided), "{table}");
     let list = run(&cache, &["cache", "ls", "--format", "json"]);
     assert!(!list.stderr.contains("set aside"), "{}", list.stderr);
-    assert_eq!(list.json()["entries"].as_array().unwrap().len(), 1);
+    assert_eq!(list.json()["entries"].as_array().unwrap().len(), decided, "{table}");
 }
 
 #[test]

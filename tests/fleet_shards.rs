@@ -3,16 +3,19 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+#[path = "support/executable.rs"]
+mod executable;
 #[path = "support/program.rs"]
 mod program;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use executable::write_executable;
 use program::*;
 use serde_json::Value;
 use yaml_rust2::{Yaml, YamlLoader};
@@ -46,8 +49,7 @@ impl Place {
     /// Puts a program on the path.
     fn program(&self, name: &str, body: &str) {
         let path = self.path("bin").join(name);
-        fs::write(&path, format!("#!/usr/bin/env bash\nset -euo pipefail\n{body}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&path, &format!("#!/usr/bin/env bash\nset -euo pipefail\n{body}\n"));
     }
 
     /// The recording of a device of this kind.

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+#[path = "support/executable.rs"]
+mod executable;
 #[path = "support/program.rs"]
 mod program;
 
@@ -18,6 +20,7 @@ use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
 use autotune_lowered::timer::{
     CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, Limits, Metric, ProgramFile, Source, Timer,
 };
+use executable::write_executable;
 use program::*;
 use serde_json::{Value, json};
 
@@ -81,8 +84,6 @@ impl Simulated {
 
     /// Options of a timer in a mode: workers are started through a script that sets it.
     fn options(&self, mode: &str) -> PjrtOptions {
-        use std::os::unix::fs::PermissionsExt;
-
         let exe = self.folder.path().join(format!("as-{mode}"));
         let real = env!("CARGO_BIN_EXE_autotune-lowered");
         let base = self.base.display();
@@ -91,8 +92,7 @@ impl Simulated {
              unset SIMULATED_PROFILER_STEP\ntest -e '{0}' && SIMULATED_PROFILER_MODE=no-plane\nexec '{real}' \"$@\"\n",
             self.turned().display()
         );
-        fs::write(&exe, script).unwrap();
-        fs::set_permissions(&exe, fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&exe, &script);
         PjrtOptions {
             exe,
             plugin: self.library(),

@@ -25,7 +25,7 @@ const HEAD_BYTES: usize = 8 << 10;
 /// Longest that a supervisor may take to end what is left of a worker.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(5);
 /// Longest wait for the exit code of a worker that closed its stdout.
-const EXIT_WAIT: Duration = Duration::from_secs(2);
+const EXIT_WAIT: Duration = Duration::from_secs(5);
 
 /// How long each thing may take, and how much memory.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -73,8 +73,9 @@ const PROGRAM: &str = "module @add {
 }
 ";
 
-/// How long a worker may live on after its stdin was closed.
-const END_LIMIT: Duration = Duration::from_secs(2);
+/// How long a worker may live on after its stdin was closed: one that has a whole Python to put away takes seconds on a busy
+/// machine.
+const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// Tries a worker on everything that the protocol asks. `folder` is for the files of the trial.
 pub fn check(command: &WorkerCommand, limits: &Limits, folder: &Path) -> Result<Report, Failure> {
@@ -83,7 +84,7 @@ pub fn check(command: &WorkerCommand, limits: &Limits, folder: &Path) -> Result<
     })?;
     let mut trial = Trial { steps: Vec::new() };
     // the supervisor would end the worker by force before the worker's own time is up
-    let limits = Limits { grace: limits.grace.max(END_LIMIT * 2), ..limits.clone() };
+    let limits = Limits { grace: limits.grace.max(end_limit(limits) * 2), ..limits.clone() };
     let mut client = WorkerClient::spawn(command, &limits)?;
     let hello = client.hello(&limits);
     let answered = hello.as_ref().map(drop).map_err(ToString::to_string);
@@ -266,6 +267,7 @@ impl Trial {
         self.step("stdout carries answers alone, and `hello` may come again", hello);
         let shut = client.request::<Value>(Call::Shutdown {}, limits.load).map(drop);
         let shut = shut.map_err(|failure| failure.to_string());
+        let ends = |client: &mut WorkerClient| ends(client, end_limit(limits));
         self.step("`shutdown` is answered and ends the worker", shut.and_then(|()| ends(&mut client)));
         let mut client = WorkerClient::spawn(command, limits)?;
         let closed = client.hello(limits).map_err(|failure| failure.to_string()).and_then(|_| ends(&mut client));
@@ -344,11 +346,16 @@ fn measure(
     Ok(measured.samples_ns)
 }
 
-fn ends(client: &mut WorkerClient) -> Result<(), String> {
-    match client.close_and_wait(END_LIMIT) {
+/// No longer than a call may take.
+fn end_limit(limits: &Limits) -> Duration {
+    END_LIMIT.min(limits.load)
+}
+
+fn ends(client: &mut WorkerClient, limit: Duration) -> Result<(), String> {
+    match client.close_and_wait(limit) {
         Some(0) => Ok(()),
         Some(code) => Err(format!("it ended with exit code {code}")),
-        None => Err(format!("it still ran after {END_LIMIT:?}")),
+        None => Err(format!("it still ran after {limit:?}")),
     }
 }
 

@@ -35,7 +35,7 @@ def find_browser() -> str | None:
 class Browser:
     """One browser with one page."""
 
-    def __init__(self, program: str, seconds: float = 60.0) -> None:
+    def __init__(self, program: str, seconds: float = 180.0) -> None:
         self.seconds = seconds
         self.profile = tempfile.TemporaryDirectory(prefix="chromium-")
         to_read, self.to_browser = os.pipe()

@@ -63,7 +63,7 @@ def query(trace, *queries):
     with tempfile.TemporaryDirectory() as folder:
         asked, answered = pathlib.Path(folder, "asked"), pathlib.Path(folder, "answered")
         asked.write_bytes(b"".join(requests))
-        subprocess.run(["node", HERE / "trace_processor.js", ui, asked, answered], check=True, timeout=120)
+        subprocess.run(["node", HERE / "trace_processor.js", ui, asked, answered], check=True, timeout=600)
         replies = STREAM.FromString(answered.read_bytes())
     found, names, batches = [], [], []
     for reply in replies.msg:

@@ -21,7 +21,7 @@ EXAMPLE = HERE.parent.parent / "examples/transformer"
 MODULE, REGISTRY = EXAMPLE / "module.hlo.txt", EXAMPLE / "registry"
 DEVICE = {"tuner": 1}
 # far beyond what a test takes: reached only where something waits that must not
-LIMIT_S = 100
+LIMIT_S = 300
 
 
 class Place:
@@ -52,7 +52,7 @@ class Place:
 
     def processes(self):
         """The timer's processes that are still there; those that were killed a moment ago are waited for."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + LIMIT_S
         while True:
             commands = {}
             for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
@@ -122,7 +122,8 @@ def cluster(program):
     cluster.size = {"num_cpus": 1, "object_store_memory": 80 << 20}
     try:
         for node in ("a", "b", "c"):
-            cluster.add_node(resources=DEVICE, env_vars={"FLEET_NODE": node}, **cluster.size)
+            cluster.add_node(resources=DEVICE, env_vars={"FLEET_NODE": node}, wait=False, **cluster.size)
+        cluster.wait_for_nodes(LIMIT_S)
         cluster.connect()
         yield cluster
     finally:
@@ -148,7 +149,7 @@ def nodes(cluster, resources, *environments, **more):
             added.append(
                 cluster.add_node(resources=resources, env_vars=environment, wait=False, **cluster.size, **more)
             )
-        cluster.wait_for_nodes()
+        cluster.wait_for_nodes(LIMIT_S)
         yield
     finally:
         for node in added:
@@ -186,7 +187,8 @@ def test_three_nodes_find_what_one_machine_finds(place, run, tmp_path):
 
 
 def test_a_node_that_dies_in_the_middle_costs_nothing(place, cluster):
-    doomed = cluster.add_node(resources=DEVICE, env_vars={"FLEET_NODE": "doomed"}, **cluster.size)
+    doomed = cluster.add_node(resources=DEVICE, env_vars={"FLEET_NODE": "doomed"}, wait=False, **cluster.size)
+    cluster.wait_for_nodes(LIMIT_S)
 
     def kill(_):
         cluster.remove_node(doomed, allow_graceful=False)
@@ -204,13 +206,14 @@ def test_a_node_that_dies_in_the_middle_costs_nothing(place, cluster):
 
 def test_a_call_that_hangs_everywhere_fails_and_the_others_do_not(place):
     place.pipe("block-chunked_cross_entropy@v1")
-    result = place.tune(lease_s=4, attempts=2)
+    # long for the calls that do not hang, on a busy machine too
+    result = place.tune(lease_s=15, attempts=2)
     ended = {operation.op_id.partition("@")[0]: operation for operation in result.operations}
     hung = ended.pop("chunked_cross_entropy")
     assert (hung.status, hung.attempts, hung.best) == ("failed", 2, None)
     first, second = hung.reason.split("; ")
     assert first.partition(": ")[0] != second.partition(": ")[0], "the second attempt is another node's"
-    assert first.endswith("it ran longer than the lease's 4 s and was ended")
+    assert first.endswith("it ran longer than the lease's 15 s and was ended")
     assert all(operation.is_decided for operation in ended.values())
     assert hung.reason in str(result)
     assert len(result.entries) == 3
@@ -222,7 +225,7 @@ def test_a_worker_that_stops_answering_is_replaced(place, monkeypatch):
     frozen = []
     stopped = place.first("b", place.pipe("frozen"), frozen.append)
     try:
-        result = place.tune(lease_s=3)
+        result = place.tune(lease_s=15)
         assert stopped.done(), "the others went on before"
     finally:
         for process in frozen:
@@ -237,7 +240,8 @@ def test_what_the_cluster_lacks_is_said_in_time(place):
     begun = time.monotonic()
     with pytest.raises(fleet.FleetError) as error:
         place.tune(resources={"num_gpus": 1}, start_timeout_s=2)
-    assert time.monotonic() - begun < 20
+    # the limit that is the default is 120 s
+    assert time.monotonic() - begun < 100
     assert str(error.value).startswith(
         "no worker could be started within 2 s: each needs {GPU: 1}; the cluster has {CPU: 3"
     )
@@ -252,9 +256,9 @@ def test_what_is_wrong_everywhere_is_said_once(place):
         place.tune(only=["nope@v1"])
     begun = time.monotonic()
     timer, place.timer = place.timer, "command:sleep 1000"
-    with pytest.raises(fleet.FleetError, match=three + "no plan within 3 s: "):
-        place.tune(start_timeout_s=3)
-    assert time.monotonic() - begun < 30
+    with pytest.raises(fleet.FleetError, match=three + "no plan within 15 s: "):
+        place.tune(start_timeout_s=15)
+    assert time.monotonic() - begun < 100
     with pytest.raises(fleet.FleetError, match="the cache `/proc/none` cannot be written to"):
         fleet.tune(MODULE, REGISTRY, cache="/proc/none", resources=DEVICE, timer=timer)
 

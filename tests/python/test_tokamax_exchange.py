@@ -195,7 +195,9 @@ def test_recorded_tuned_and_loaded_by_tokamax(tmp_path, run):
     assert plain(data.fastest_config) == entry["config"]
     measured = data[data.fastest_config]
     assert len(measured.evaluation_times_ms) > 3 and measured.median_evaluation_time_ms > 0
-    assert measured.median_evaluation_time_ms * 1e6 == pytest.approx(entry["provenance"]["best_ns"], rel=0.5)
+    # what was decided by is of these very runs; where among them depends on how much they were disturbed
+    times_ns = [time_ms * 1e6 for time_ms in measured.evaluation_times_ms]
+    assert 0.999 * min(times_ns) <= entry["provenance"]["best_ns"] <= 1.001 * max(times_ns)
     with result:
         assert bound.cached_autotuning_data == data
 

@@ -1,7 +1,10 @@
 //! Tuning runs that are killed at random moments, one after the other over the same folder until one gets through.
+//!
+//! A moment is so many lines of what a run says, and a while after that: time alone would find a run elsewhere, or not yet begun,
+//! on a machine that has become busier or calmer since the first run.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -28,21 +31,27 @@ pub fn run(count: u64, seed: u64) -> Kills {
     let mut chance = Chance::new(seed);
     let start = Instant::now();
     let undisturbed = tuning.run(&tuning.path("timed"));
-    let length = start.elapsed().as_micros() as u64;
+    let lines = undisturbed.stderr.lines().count() as u64;
+    let a_line = start.elapsed().as_micros() as u64 / lines;
     let expected = best_configs(&undisturbed.json());
     let mut seen = Kills::default();
     while seen.kills < count {
         let cache = tuning.path(&format!("cache-{}", seen.folders));
         let mut acknowledged = Acknowledged::default();
         loop {
-            let after = Duration::from_micros(chance.below(length));
+            // to the first line it is a longer way
+            let until = chance.below(lines);
+            let after = Duration::from_micros(chance.below(a_line * if until == 0 { 16 } else { 2 }));
             let mut command = tuning.command(&cache);
             let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let (mut pipe, mut stderr) = (BufReader::new(child.stderr.take().unwrap()), String::new());
+            for _ in 0..until {
+                pipe.read_line(&mut stderr).unwrap();
+            }
             std::thread::sleep(after);
             child.kill().unwrap();
-            let mut stderr = String::new();
             // all that it wrote before it died: the pipe holds more than such a run writes
-            child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+            pipe.read_to_string(&mut stderr).unwrap();
             let is_killed = !child.wait().unwrap().success();
             assert!(!stderr.contains("panicked"), "{stderr}");
             acknowledged.take(&stderr);

@@ -1,7 +1,8 @@
 //! Reader processes beside one writer that publishes as fast as it can.
 //!
 //! Version `v` of the snapshot changes the key `v % KEYS` alone, so that any mixture of two versions is seen: of version `v` the
-//! key `k` holds the last number up to `v` that leaves `k`. The file `published` grows by a byte after each publication.
+//! key `k` holds the last number up to `v` that leaves `k`. The file `published` grows by a byte after each publication, the file
+//! `opened` by one whenever a reader opens the snapshot anew, and `renewed` where one found something newer.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -17,6 +18,8 @@ use autotune_lowered::mapped_file::Mapping;
 use serde_json::{Value, json};
 
 const KEYS: u64 = 32;
+/// How much longer than asked for is waited for readers that are slow.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Names the folder in a process that is to be a reader.
 const ROLE: &str = "AUTOTUNE_LOWERED_SURVIVAL_READER";
 
@@ -56,6 +59,9 @@ pub fn serve_if_asked() -> bool {
 fn read(folder: &Path, mapping: Mapping) -> Value {
     let device = device();
     let open = || TieredCache::published(folder, mapping, Vec::new()).unwrap();
+    // one byte of one write at a time: all readers have these files
+    let appending = |name: &str| OpenOptions::new().create(true).append(true).open(folder.join(name)).unwrap();
+    let (mut opened, mut renewed) = (appending("opened"), appending("renewed"));
     let (mut opens, mut refreshes, mut newer, mut look_ups, mut seen) = (1_u64, 0_u64, 0_u64, 0_u64, 0_u64);
     let mut cache = open();
     let parent = rustix::process::getppid();
@@ -67,8 +73,12 @@ fn read(folder: &Path, mapping: Mapping) -> Value {
         if opens * 8 <= refreshes {
             cache = open();
             opens += 1;
+            opened.write_all(b".").unwrap();
         } else {
-            newer += u64::from(cache.refresh().unwrap());
+            if cache.refresh().unwrap() {
+                newer += 1;
+                renewed.write_all(b".").unwrap();
+            }
             refreshes += 1;
         }
         let versions: Vec<u64> = (0..KEYS)
@@ -92,9 +102,10 @@ fn read(folder: &Path, mapping: Mapping) -> Value {
     }
 }
 
-/// Runs `readers` processes for some seconds; panics where one found what it should not. `role` are the arguments that lead a
-/// process of this very program to [`serve_if_asked`].
-pub fn run(readers: usize, seconds: u64, role: &[&str]) -> Readers {
+/// Runs `readers` processes for some seconds, and for longer where the machine is so busy that less than `least` was published,
+/// opened anew and found newer by then; panics where one found what it should not. `role` are the arguments that lead a process
+/// of this very program to [`serve_if_asked`].
+pub fn run(readers: usize, seconds: u64, least: u64, role: &[&str]) -> Readers {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path();
     let mut published = OpenOptions::new().create(true).append(true).open(folder.join("published")).unwrap();
@@ -114,11 +125,15 @@ pub fn run(readers: usize, seconds: u64, role: &[&str]) -> Readers {
         published.write_all(b".").unwrap();
     };
     let program = std::env::current_exe().unwrap();
-    let children: Vec<Child> = (0..readers)
+    let mut children: Vec<Child> = (0..readers)
         .map(|_| Command::new(&program).args(role).env(ROLE, folder).stdout(Stdio::null()).spawn().unwrap())
         .collect();
     let deadline = Instant::now() + Duration::from_secs(seconds);
-    while Instant::now() < deadline {
+    let count = |name: &str| fs::metadata(folder.join(name)).map_or(0, |metadata| metadata.len());
+    let is_enough = || ["published", "opened", "renewed"].into_iter().all(|name| count(name) > least);
+    // one that ends before it is told to has failed, and is not waited for
+    let mut is_lost = || children.iter_mut().any(|child| !matches!(child.try_wait(), Ok(None)));
+    while Instant::now() < deadline || (!is_enough() && !is_lost() && Instant::now() < deadline + PATIENCE) {
         version += 1;
         publish(version);
     }
