@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::instance::{Instance, each_instance};
-use super::model::{Collectives, Communication};
+use super::instance::Instance;
+use super::model::{Collectives, Communication, Device};
 use super::sample::Sample;
 
 /// Whose clock is moved.
@@ -40,39 +40,59 @@ const MOST_HELD: usize = 1 << 18;
 /// Instances that medians are taken over at least, where there are as many, however many devices there are.
 const LEAST_SAMPLED: usize = 4096;
 
-impl Alignment {
-    /// Skews by the collectives in which all devices take part together (nsys-jax, `align_profiler_data_timestamps`).
-    pub(super) fn new(collectives: &Collectives<'_>, clocks: Clocks) -> Self {
-        let count = collectives.devices.len();
-        let mut sample = Sample::new(count, (MOST_HELD / count.max(1)).max(LEAST_SAMPLED));
-        let mut used = 0;
-        if count > 1 {
-            each_instance(collectives, &mut |instance| {
-                let operation = collectives.operations.get(instance.key.operation as usize);
-                if operation.is_some_and(|operation| spans(&operation.communication, instance, count)) {
-                    let sum: i128 = instance.parts.iter().map(|part| i128::from(part.end_ps)).sum();
-                    let mean = i64::try_from(sum.div_euclid(count as i128)).unwrap_or(0);
-                    sample.add(&instance.key, instance.parts.iter().map(|part| part.end_ps.saturating_sub(mean)));
-                    used += 1;
-                }
-            });
+/// The ends of devices in the collectives in which all of them take part together, as they come.
+pub(super) struct Skews {
+    devices: usize,
+    sample: Sample,
+    used: u64,
+}
+
+impl Skews {
+    pub(super) fn new(collectives: &Collectives<'_>) -> Self {
+        let devices = collectives.devices.len();
+        Self { devices, sample: Sample::new(devices, (MOST_HELD / devices.max(1)).max(LEAST_SAMPLED)), used: 0 }
+    }
+
+    /// Takes an instance of an operation that says this.
+    pub(super) fn add(&mut self, communication: &Communication, instance: &Instance<'_>) {
+        let count = self.devices;
+        let is_each_once = instance.parts.iter().zip(0..).all(|(part, device)| part.device == device);
+        let spans = communication.group_size == Some(count as u64) && instance.parts.len() == count && is_each_once;
+        // of a kind that no device can end before all have come
+        if count < 2 || !spans || !communication.kind.is_common() {
+            return;
         }
+        let sum: i128 = instance.parts.iter().map(|part| i128::from(part.end_ps)).sum();
+        let mean = i64::try_from(sum.div_euclid(count as i128)).unwrap_or(0);
+        self.sample.add(&instance.key, instance.parts.iter().map(|part| part.end_ps.saturating_sub(mean)));
+        self.used += 1;
+    }
+
+    /// Medians of what came (nsys-jax, `align_profiler_data_timestamps`), and what is taken off for them.
+    pub(super) fn alignment(&self, collectives: &Collectives<'_>, clocks: Clocks) -> Alignment {
         let mut hosts: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
         let mut skews_ps = Vec::new();
-        for (place, device) in collectives.devices.iter().enumerate().filter(|_| used > 0) {
-            let mut skews: Vec<i64> = sample.column(place).collect();
+        for (place, device) in collectives.devices.iter().enumerate().filter(|_| self.used > 0) {
+            let mut skews: Vec<i64> = self.sample.column(place).collect();
             hosts.entry(&device.host).or_default().extend(&skews);
             skews_ps.extend(median(&mut skews));
         }
         let hosts: BTreeMap<&str, i64> =
             hosts.into_iter().map(|(host, mut list)| (host, median(&mut list).unwrap_or(0))).collect();
-        let correction = |(device, skew): (&super::model::Device, &i64)| match clocks {
+        let correction = |(device, skew): (&Device, &i64)| match clocks {
             Clocks::Recorded => 0,
             Clocks::Host => hosts.get(device.host.as_str()).copied().unwrap_or(0),
             Clocks::Device => *skew,
         };
         let corrections_ps = collectives.devices.iter().zip(&skews_ps).map(correction).collect();
-        Self { clocks, collectives: used, sampled: sample.len() as u64, skews_ps, corrections_ps }
+        Alignment { clocks, collectives: self.used, sampled: self.sample.len() as u64, skews_ps, corrections_ps }
+    }
+}
+
+impl Alignment {
+    /// Times as they are.
+    pub(super) fn none() -> Self {
+        Self { clocks: Clocks::Recorded, collectives: 0, sampled: 0, skews_ps: Vec::new(), corrections_ps: Vec::new() }
     }
 
     /// Whether these two devices' times can be compared: they share a clock, or it was aligned.
@@ -86,15 +106,6 @@ impl Alignment {
     pub(super) fn corrected(&self, device: u32, time_ps: i64) -> i64 {
         time_ps.saturating_sub(self.corrections_ps.get(device as usize).copied().unwrap_or(0))
     }
-}
-
-/// Whether an instance is a collective that none of the devices can end before all have come.
-fn spans(communication: &Communication, instance: &Instance<'_>, count: usize) -> bool {
-    let each_once = instance.parts.iter().zip(0..).all(|(part, device)| part.device == device);
-    communication.group_size == Some(count as u64)
-        && instance.parts.len() == count
-        && each_once
-        && communication.kind.is_common()
 }
 
 /// The middle one; of an even number the mean of the two, rounded down.

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::gatherer::{About, Launch, Plan};
+use super::gatherer::{About, Launch, Placed, Plan};
 use super::hiding::Timed;
 use super::model::Part;
 
 /// Holds the parts of launches until all their devices have come, and those of the program's launches before.
 pub(super) struct Assembly<'p> {
     plan: &'p Plan,
-    /// How many executions of a profile's place have come.
+    /// How many executions have come of a profile's place that several share.
     come: HashMap<(usize, u32), usize>,
     programs: HashMap<u32, Waiting>,
 }
@@ -18,8 +18,8 @@ pub(super) struct Assembly<'p> {
 #[derive(Default)]
 struct Waiting {
     /// The first that was not given away.
-    next: u64,
-    launches: BTreeMap<u64, (u32, Vec<Part>)>,
+    next: u32,
+    launches: BTreeMap<u32, (u32, Vec<Part>)>,
 }
 
 impl<'p> Assembly<'p> {
@@ -35,17 +35,9 @@ impl<'p> Assembly<'p> {
         about: About<'_>,
         give: &mut dyn FnMut(Vec<Part>),
     ) {
-        let key = (launch.capture, launch.place);
-        let Some(executions) = self.plan.executions.get(&key) else { return };
-        let number = match executions.len() {
-            1 => 0,
-            _ => {
-                let come = self.come.entry(key).or_default();
-                *come += 1;
-                *come - 1
-            }
+        let Some(placed) = self.placed(launch.capture, launch.place).filter(|placed| !placed.is_left_out) else {
+            return;
         };
-        let Some(placed) = executions.get(number).copied().flatten() else { return };
         let waiting = self.programs.entry(placed.program).or_default();
         let (come, parts) = waiting.launches.entry(placed.launch).or_default();
         *come += 1;
@@ -58,7 +50,7 @@ impl<'p> Assembly<'p> {
             parts.push(Part {
                 operation,
                 device: placed.device,
-                execution: placed.launch,
+                execution: u64::from(placed.launch),
                 occurrence: *occurrence,
                 start_ps: timed.time.start_ps,
                 end_ps: timed.time.end_ps,
@@ -69,6 +61,14 @@ impl<'p> Assembly<'p> {
         }
         let awaited = self.plan.awaited.get(placed.program as usize).map_or(&[][..], Vec::as_slice);
         waiting.give(awaited, give);
+    }
+
+    fn placed(&mut self, capture: usize, place: u32) -> Option<Placed> {
+        let first = *self.plan.executions.get(capture)?.get(place as usize)?;
+        let Some(later) = self.plan.later.get(&(capture, place)) else { return first };
+        let come = self.come.entry((capture, place)).or_default();
+        *come += 1;
+        if *come == 1 { first } else { later.get(*come - 2).copied() }
     }
 }
 

@@ -27,11 +27,11 @@ pub(super) type About<'a> = &'a dyn Fn(u32) -> Option<(&'a str, &'a Communicatio
 type Program = (usize, String, Option<i64>);
 
 struct Seen {
-    program: usize,
+    program: u32,
     device: u32,
     run_id: Option<i64>,
     start_ps: i64,
-    place: (usize, u32),
+    place: (u32, u32),
 }
 
 /// An operation, with the place of its program.
@@ -39,7 +39,7 @@ struct Found {
     program: usize,
     operation: Operation,
     /// The first execution that it came in, and its place there.
-    first: ((usize, u32), usize),
+    first: ((u32, u32), usize),
 }
 
 /// Takes executions and gives a [`Plan`].
@@ -58,9 +58,11 @@ pub(super) struct Gatherer {
 pub(super) struct Placed {
     /// Its program; programs of several profiles that are one have one number.
     pub(super) program: u32,
-    /// Its launch among those of the program.
-    pub(super) launch: u64,
+    /// Its launch among those of the program, of which there are as many as executions at most.
+    pub(super) launch: u32,
     pub(super) device: u32,
+    /// Whether it is left out.
+    pub(super) is_left_out: bool,
 }
 
 /// What the executions are of.
@@ -70,8 +72,10 @@ pub(super) struct Plan {
     pub(super) operations: Vec<Operation>,
     /// Places in `operations`, by program and name.
     pub(super) places: HashMap<u32, HashMap<String, u32>>,
-    /// By profile and place there, in the order in which they come; `None` for what is left out.
-    pub(super) executions: HashMap<(usize, u32), Vec<Option<Placed>>>,
+    /// By profile and place there, the first that comes; `None` for what does not.
+    pub(super) executions: Vec<Vec<Option<Placed>>>,
+    /// Those after it, where several share a place, in the order in which they come.
+    pub(super) later: HashMap<(usize, u32), Vec<Placed>>,
     /// By program and launch, how many devices are to come.
     pub(super) awaited: Vec<Vec<u32>>,
     pub(super) left_out: u64,
@@ -88,7 +92,7 @@ impl Gatherer {
             next
         });
         let device = place_of(&mut self.devices, &launch.device) as u32;
-        let place = (launch.capture, launch.place);
+        let place = (launch.capture as u32, launch.place);
         for (number, timed) in collectives.iter().enumerate() {
             let Some((name, communication)) = about(timed.operation) else { continue };
             let operations = &mut self.operations;
@@ -106,7 +110,13 @@ impl Gatherer {
                 found.first = found.first.min((place, number));
             }
         }
-        self.seen.push(Seen { program, device, run_id: launch.run_id, start_ps: launch.start_ps, place });
+        self.seen.push(Seen {
+            program: program as u32,
+            device,
+            run_id: launch.run_id,
+            start_ps: launch.start_ps,
+            place,
+        });
     }
 
     /// Numbers the launches. The first execution on a device of a program for which `has_warm_up` says so is left out,
@@ -114,42 +124,37 @@ impl Gatherer {
     pub(super) fn finish(mut self, has_warm_up: &dyn Fn(&str, Option<i64>) -> bool) -> Plan {
         let merged = self.merged_programs();
         let devices = self.order_devices();
-        let mut of_program: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut of_program: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for (number, seen) in self.seen.iter().enumerate() {
-            of_program.entry(merged.get(seen.program).copied().unwrap_or(seen.program)).or_default().push(number);
+            let program = seen.program as usize;
+            of_program.entry(merged.get(program).copied().unwrap_or(program)).or_default().push(number as u32);
         }
         let mut placed: Vec<Option<Placed>> = vec![None; self.seen.len()];
-        // those that may be left out
-        let mut first: Vec<usize> = Vec::new();
-        let mut by_order = false;
+        let (mut left_out, mut by_order) = (0, false);
         for (program, mut launches) in of_program {
-            launches.sort_by_key(|&number| self.seen.get(number).map(|seen| (seen.device, seen.start_ps, seen.place)));
+            launches.sort_by_key(|&number| self.of(number).map(|seen| (seen.device, seen.start_ps, seen.place)));
             let warms = self.programs.get(program).is_some_and(|(_, module, id)| has_warm_up(module, *id));
             let runs = self.runs(&launches);
-            let on: BTreeSet<u32> = launches.iter().filter_map(|&n| Some(self.seen.get(n)?.device)).collect();
+            let on: BTreeSet<u32> = launches.iter().filter_map(|&number| Some(self.of(number)?.device)).collect();
             by_order |= runs.is_none() && on.len() > 1;
             let (mut last, mut order) = (None, 0);
             for number in launches {
-                let (Some(seen), Some(slot)) = (self.seen.get(number), placed.get_mut(number)) else { continue };
+                let (Some(seen), Some(slot)) = (self.of(number), placed.get_mut(number as usize)) else { continue };
                 order = if last == Some(seen.device) { order + 1 } else { 0 };
                 last = Some(seen.device);
                 let launch = runs.as_ref().zip(seen.run_id).and_then(|(runs, run)| runs.get(&run).copied());
                 let device = devices.get(seen.device as usize).copied().unwrap_or(seen.device);
-                *slot = Some(Placed { program: program as u32, launch: launch.unwrap_or(order), device });
-                if warms && order == 0 {
-                    first.push(number);
-                }
+                let is_left_out = warms && order == 0;
+                left_out += u64::from(is_left_out);
+                let (program, launch) = (program as u32, launch.unwrap_or(order));
+                *slot = Some(Placed { program, launch, device, is_left_out });
             }
         }
         let mut notes = Vec::new();
-        if first.len() == self.seen.len() && !first.is_empty() {
+        if left_out == self.seen.len() as u64 && left_out > 0 {
             notes.push("only first executions are there, and they count".to_owned());
-            first.clear();
-        }
-        for &number in &first {
-            if let Some(slot) = placed.get_mut(number) {
-                *slot = None;
-            }
+            placed.iter_mut().flatten().for_each(|placed| placed.is_left_out = false);
+            left_out = 0;
         }
         if by_order {
             let note = "executions of different devices are matched by their order, since no run id tells which belong together";
@@ -157,21 +162,31 @@ impl Gatherer {
         }
         let (operations, places) = self.operations_of(&merged);
         let mut awaited: Vec<Vec<u32>> = vec![Vec::new(); self.programs.len()];
-        for placed in placed.iter().flatten() {
+        for placed in placed.iter().flatten().filter(|placed| !placed.is_left_out) {
             let Some(launches) = awaited.get_mut(placed.program as usize) else { continue };
             let launch = placed.launch as usize;
-            // as many launches as executions at most
             launches.resize(launches.len().max(launch + 1), 0);
             if let Some(count) = launches.get_mut(launch) {
                 *count += 1;
             }
         }
-        let mut executions: HashMap<(usize, u32), Vec<Option<Placed>>> = HashMap::new();
+        let mut executions: Vec<Vec<Option<Placed>>> = Vec::new();
+        let mut later: HashMap<(usize, u32), Vec<Placed>> = HashMap::new();
         for (seen, placed) in self.seen.iter().zip(placed) {
-            executions.entry(seen.place).or_default().push(placed);
+            let (capture, place) = (seen.place.0 as usize, seen.place.1 as usize);
+            executions.resize_with(executions.len().max(capture + 1), Vec::new);
+            let Some(of_capture) = executions.get_mut(capture) else { continue };
+            of_capture.resize(of_capture.len().max(place + 1), None);
+            match of_capture.get_mut(place) {
+                Some(slot) if slot.is_none() => *slot = placed,
+                _ => later.entry((capture, seen.place.1)).or_default().extend(placed),
+            }
         }
-        let left_out = first.len() as u64;
-        Plan { devices: self.devices, operations, places, executions, awaited, left_out, notes }
+        Plan { devices: self.devices, operations, places, executions, later, awaited, left_out, notes }
+    }
+
+    fn of(&self, number: u32) -> Option<&Seen> {
+        self.seen.get(number as usize)
     }
 
     /// Hosts and devices in order, whatever the profile's was; gives the new places.
@@ -225,21 +240,22 @@ impl Gatherer {
     }
 
     /// Numbers by run id, by first start: where every launch has one, and profiles of several processes share them.
-    fn runs(&self, launches: &[usize]) -> Option<HashMap<i64, u64>> {
-        let mut firsts: BTreeMap<i64, (i64, BTreeSet<usize>)> = BTreeMap::new();
+    fn runs(&self, launches: &[u32]) -> Option<HashMap<i64, u32>> {
+        // first start, a profile, and whether there is another
+        let mut firsts: BTreeMap<i64, (i64, usize, bool)> = BTreeMap::new();
         let mut captures = BTreeSet::new();
         for &number in launches {
-            let seen = self.seen.get(number)?;
-            let capture = self.programs.get(seen.program)?.0;
+            let seen = self.of(number)?;
+            let capture = self.programs.get(seen.program as usize)?.0;
             captures.insert(capture);
-            let entry = firsts.entry(seen.run_id?).or_insert_with(|| (seen.start_ps, BTreeSet::new()));
+            let entry = firsts.entry(seen.run_id?).or_insert((seen.start_ps, capture, false));
             entry.0 = entry.0.min(seen.start_ps);
-            entry.1.insert(capture);
+            entry.2 |= entry.1 != capture;
         }
-        if captures.len() > 1 && !firsts.values().any(|(_, captures)| captures.len() > 1) {
+        if captures.len() > 1 && !firsts.values().any(|(_, _, is_shared)| *is_shared) {
             return None;
         }
-        let mut order: Vec<(i64, i64)> = firsts.iter().map(|(run, (start, _))| (*start, *run)).collect();
+        let mut order: Vec<(i64, i64)> = firsts.iter().map(|(run, (start, ..))| (*start, *run)).collect();
         order.sort_unstable();
         Some(order.into_iter().map(|(_, run)| run).zip(0..).collect())
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::stats::Moments;
 
-use super::align::{Alignment, Clocks};
+use super::align::{Alignment, Clocks, Skews};
 use super::instance::{Instance, each_instance};
 use super::kind::Kind;
 use super::model::{Collectives, Operation};
@@ -103,14 +103,31 @@ pub struct Wait {
 
 /// Measures collectives; `clocks` says whose are aligned before waits are taken.
 pub fn collective_metrics(collectives: &Collectives<'_>, clocks: Clocks) -> CollectiveMetrics {
-    let alignment = Alignment::new(collectives, clocks);
+    let mut skews = Skews::new(collectives);
     let mut by_operation: BTreeMap<u32, Sums> = BTreeMap::new();
+    let of = |instance: &Instance<'_>| collectives.operations.get(instance.key.operation as usize);
+    let mut add = |instance: &Instance<'_>, operation: &Operation, alignment: &Alignment| {
+        let wait = instance.wait_ps(collectives, alignment);
+        by_operation.entry(instance.key.operation).or_default().add(instance, operation, wait);
+    };
+    // waits that skews are taken off from have to wait for these
+    let recorded = (clocks == Clocks::Recorded).then(Alignment::none);
     each_instance(collectives, &mut |instance| {
-        if let Some(operation) = collectives.operations.get(instance.key.operation as usize) {
-            let wait = instance.wait_ps(collectives, &alignment);
-            by_operation.entry(instance.key.operation).or_default().add(instance, operation, wait);
+        if let Some(operation) = of(instance) {
+            skews.add(&operation.communication, instance);
+            if let Some(recorded) = &recorded {
+                add(instance, operation, recorded);
+            }
         }
     });
+    let alignment = skews.alignment(collectives, clocks);
+    if recorded.is_none() {
+        each_instance(collectives, &mut |instance| {
+            if let Some(operation) = of(instance) {
+                add(instance, operation, &alignment);
+            }
+        });
+    }
     let mut sizes: BTreeMap<_, Sums> = BTreeMap::new();
     for (place, sums) in &by_operation {
         if let Some(Operation { communication, .. }) = collectives.operations.get(*place as usize) {
