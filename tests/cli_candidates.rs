@@ -98,6 +98,12 @@ fn operation<'a>(result: &'a Value, op_id: &str) -> &'a Value {
     result["operations"].as_array().unwrap().iter().find(|operation| operation["op_id"] == op_id).unwrap()
 }
 
+/// The slices of a trace for Chrome.
+fn slices(trace: &Path) -> Vec<Value> {
+    let trace: Value = serde_json::from_slice(&fs::read(trace).unwrap()).unwrap();
+    trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X").cloned().collect()
+}
+
 /// Kind and message of a candidate's failure.
 fn failure<'a>(operation: &'a Value, config: &Value) -> (&'a str, &'a str) {
     let candidate = operation["candidates"].as_array().unwrap().iter().find(|row| row["config"] == *config);
@@ -395,9 +401,15 @@ fn a_full_scratch_disk_is_nobodys_fault() {
 fn a_cache_that_is_removed_during_a_run_is_not_called_kept() {
     let place = Place::new();
     place.record_played(HOSTILE, &[json!({"ns": 4_000_000, "do": "remove-cache"}), json!({"ns": 2_000_000})]);
-    let run = place.play("none", &[]);
+    let trace = place.path("run.json");
+    let run = place.play("none", &["--trace-run", trace.to_str().unwrap()]);
     assert_eq!(run.code, i32::from(autotune_lowered::cli::exit::CACHE_TROUBLE), "{}", run.stderr);
     assert!(run.fault().contains("was removed during the run"), "{}", run.fault());
+    // what went on until then is what one wants to see of such a run
+    let slices = slices(&trace);
+    for name in ["plan", "hostile@v1:0123456789abcdef", "round 1"] {
+        assert!(slices.iter().any(|slice| slice["name"] == name), "{name} in {slices:?}");
+    }
 }
 
 #[test]
@@ -405,7 +417,8 @@ fn a_terminated_run_says_what_it_measured_and_goes_on_later() {
     let place = Place::new();
     place.record_played(HOSTILE, &[json!({"ns": 4_000_000, "do": "terminate"}), json!({"ns": 2_000_000})]);
     place.record_played(STEADY, &[json!({"ns": 4_000_000}), json!({"ns": 2_000_000})]);
-    let ended = place.play("none", &[]);
+    let trace = place.path("run.json");
+    let ended = place.play("none", &["--trace-run", trace.to_str().unwrap()]);
     assert_eq!(ended.code, i32::from(autotune_lowered::cli::exit::INTERRUPTED), "{}", ended.stderr);
     let result = ended.json();
     let hostile = operation(&result, HOSTILE);
@@ -417,6 +430,14 @@ fn a_terminated_run_says_what_it_measured_and_goes_on_later() {
     let measured = hostile["rounds_measured"].as_u64().unwrap();
     assert!((3..=4).contains(&measured), "{hostile}");
     assert!(ended.stderr.contains(&format!("{measured} rounds measured")), "{}", ended.stderr);
+    // the trace shows the run up to its end: the rounds of the first operation, one of them cut, and none of the second
+    let slices = slices(&trace);
+    let rounds = slices.iter().filter(|slice| slice["name"].as_str().unwrap().starts_with("round ")).count() as u64;
+    assert!((measured..=measured + 1).contains(&rounds), "{slices:?}");
+    for name in ["hostile@v1:0123456789abcdef", "steady@v1:fedcba9876543210"] {
+        let whole = slices.iter().find(|slice| slice["name"] == name).unwrap();
+        assert_eq!(whole["args"]["status"], "interrupted", "{whole}");
+    }
     let result = place.play("none", &[]).json();
     assert_eq!(operation(&result, HOSTILE)["rounds_kept"], measured, "{result}");
 }
