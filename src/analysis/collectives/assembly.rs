@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::gatherer::{About, Launch, Placed, Plan};
+use super::gatherer::{About, Launch, Plan};
 use super::hiding::Timed;
 use super::model::Part;
 
@@ -35,9 +35,8 @@ impl<'p> Assembly<'p> {
         about: About<'_>,
         give: &mut dyn FnMut(Vec<Part>),
     ) {
-        let Some(placed) = self.placed(launch.capture, launch.place).filter(|placed| !placed.is_left_out) else {
-            return;
-        };
+        let placed = self.plan.executions.next((launch.capture, launch.place), &mut self.come);
+        let Some(placed) = placed.filter(|placed| !placed.is_left_out) else { return };
         let waiting = self.programs.entry(placed.program).or_default();
         let (come, parts) = waiting.launches.entry(placed.launch).or_default();
         *come += 1;
@@ -61,14 +60,6 @@ impl<'p> Assembly<'p> {
         }
         let awaited = self.plan.awaited.get(placed.program as usize).map_or(&[][..], Vec::as_slice);
         waiting.give(awaited, give);
-    }
-
-    fn placed(&mut self, capture: usize, place: u32) -> Option<Placed> {
-        let first = *self.plan.executions.get(capture)?.get(place as usize)?;
-        let Some(later) = self.plan.later.get(&(capture, place)) else { return first };
-        let come = self.come.entry((capture, place)).or_default();
-        *come += 1;
-        if *come == 1 { first } else { later.get(*come - 2).copied() }
     }
 }
 

@@ -65,6 +65,36 @@ pub(super) struct Placed {
     pub(super) is_left_out: bool,
 }
 
+/// Where all of them belong.
+#[derive(Debug, Default)]
+pub(super) struct Executions {
+    /// By profile and place there, the first that comes; `None` for what does not.
+    first: Vec<Vec<Option<Placed>>>,
+    /// Those after it, where several share a place, in the order in which they come.
+    later: HashMap<(usize, u32), Vec<Placed>>,
+}
+
+impl Executions {
+    fn add(&mut self, (capture, place): (usize, u32), placed: Option<Placed>) {
+        self.first.resize_with(self.first.len().max(capture + 1), Vec::new);
+        let Some(of_capture) = self.first.get_mut(capture) else { return };
+        of_capture.resize(of_capture.len().max(place as usize + 1), None);
+        match of_capture.get_mut(place as usize) {
+            Some(slot) if slot.is_none() => *slot = placed,
+            _ => self.later.entry((capture, place)).or_default().extend(placed),
+        }
+    }
+
+    /// Of the next one that comes of a place; `come` tells how many have come of those places that several share.
+    pub(super) fn next(&self, at: (usize, u32), come: &mut HashMap<(usize, u32), usize>) -> Option<Placed> {
+        let first = *self.first.get(at.0)?.get(at.1 as usize)?;
+        let Some(later) = self.later.get(&at) else { return first };
+        let come = come.entry(at).or_default();
+        *come += 1;
+        if *come == 1 { first } else { later.get(*come - 2).copied() }
+    }
+}
+
 /// What the executions are of.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -72,10 +102,7 @@ pub(super) struct Plan {
     pub(super) operations: Vec<Operation>,
     /// Places in `operations`, by program and name.
     pub(super) places: HashMap<u32, HashMap<String, u32>>,
-    /// By profile and place there, the first that comes; `None` for what does not.
-    pub(super) executions: Vec<Vec<Option<Placed>>>,
-    /// Those after it, where several share a place, in the order in which they come.
-    pub(super) later: HashMap<(usize, u32), Vec<Placed>>,
+    pub(super) executions: Executions,
     /// By program and launch, how many devices are to come.
     pub(super) awaited: Vec<Vec<u32>>,
     pub(super) left_out: u64,
@@ -161,28 +188,12 @@ impl Gatherer {
             notes.push(note.to_owned());
         }
         let (operations, places) = self.operations_of(&merged);
-        let mut awaited: Vec<Vec<u32>> = vec![Vec::new(); self.programs.len()];
-        for placed in placed.iter().flatten().filter(|placed| !placed.is_left_out) {
-            let Some(launches) = awaited.get_mut(placed.program as usize) else { continue };
-            let launch = placed.launch as usize;
-            launches.resize(launches.len().max(launch + 1), 0);
-            if let Some(count) = launches.get_mut(launch) {
-                *count += 1;
-            }
-        }
-        let mut executions: Vec<Vec<Option<Placed>>> = Vec::new();
-        let mut later: HashMap<(usize, u32), Vec<Placed>> = HashMap::new();
+        let awaited = awaited(self.programs.len(), &placed);
+        let mut executions = Executions::default();
         for (seen, placed) in self.seen.iter().zip(placed) {
-            let (capture, place) = (seen.place.0 as usize, seen.place.1 as usize);
-            executions.resize_with(executions.len().max(capture + 1), Vec::new);
-            let Some(of_capture) = executions.get_mut(capture) else { continue };
-            of_capture.resize(of_capture.len().max(place + 1), None);
-            match of_capture.get_mut(place) {
-                Some(slot) if slot.is_none() => *slot = placed,
-                _ => later.entry((capture, seen.place.1)).or_default().extend(placed),
-            }
+            executions.add((seen.place.0 as usize, seen.place.1), placed);
         }
-        Plan { devices: self.devices, operations, places, executions, later, awaited, left_out, notes }
+        Plan { devices: self.devices, operations, places, executions, awaited, left_out, notes }
     }
 
     fn of(&self, number: u32) -> Option<&Seen> {
@@ -259,6 +270,20 @@ impl Gatherer {
         order.sort_unstable();
         Some(order.into_iter().map(|(_, run)| run).zip(0..).collect())
     }
+}
+
+/// By program and launch, how many executions of it count.
+fn awaited(programs: usize, placed: &[Option<Placed>]) -> Vec<Vec<u32>> {
+    let mut awaited: Vec<Vec<u32>> = vec![Vec::new(); programs];
+    for placed in placed.iter().flatten().filter(|placed| !placed.is_left_out) {
+        let Some(launches) = awaited.get_mut(placed.program as usize) else { continue };
+        let launch = placed.launch as usize;
+        launches.resize(launches.len().max(launch + 1), 0);
+        if let Some(count) = launches.get_mut(launch) {
+            *count += 1;
+        }
+    }
+    awaited
 }
 
 fn place_of<T: PartialEq + Clone>(list: &mut Vec<T>, wanted: &T) -> usize {
