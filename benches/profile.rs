@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, space_collectives};
 use autotune_lowered::analysis::trace::{TraceFormat, TraceOptions, write_trace};
-use autotune_lowered::analysis::{HloFiles, StacksBy, SummaryOptions, stacks, summarize};
+use autotune_lowered::analysis::{HloFiles, StacksBy, SummaryOptions, stacks_by, summarize};
 use autotune_lowered::profile::{Capture, Profiler, Semantics, StatValue, XSpace, executions};
 use autotune_lowered::report::{MAX_EVENTS, Timeline, ViewPage, write_view};
 use autotune_lowered::wire::{WireCursor, WireValue};
@@ -179,13 +179,13 @@ fn all_stats(space: &XSpace) -> u64 {
 /// The whole page of `profile view`; gives its length.
 fn view(captures: Vec<Capture>) -> u64 {
     let files = HloFiles::default();
-    let by = |by| stacks(&captures, &files, by, false).time_ns;
+    let [by_source, by_op_name] = stacks_by(&captures, &files, [StacksBy::Source, StacksBy::OpName], false);
     let page = ViewPage {
         subject: "made",
         summary: &summarize(&captures, &files, SummaryOptions::default()),
         timeline: &Timeline::new(&captures, MAX_EVENTS),
-        by_source: &by(StacksBy::Source),
-        by_op_name: &by(StacksBy::OpName),
+        by_source: &by_source.time_ns,
+        by_op_name: &by_op_name.time_ns,
         commands: &[],
     };
     let mut bytes = Vec::new();

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use autotune_lowered::analysis::{
-    ACTIVE, HloFiles, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, StacksBy, SummaryOptions, stacks, summarize,
+    ACTIVE, HloFiles, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, StacksBy, SummaryOptions, stacks, stacks_by, summarize,
 };
 use autotune_lowered::profile::{Capture, XSpace};
 use autotune_lowered::report::write_flame_graph;
@@ -68,12 +68,15 @@ fn time_is_split_over_the_stacks_that_xla_prints() {
             let scopes = op_names.iter().map(|name| name.split('/').map(str::to_owned).collect()).collect();
             add(&mut by_op_name, scopes, operation.time_ns);
         }
-        for (by, mut expected) in [(StacksBy::Source, by_source), (StacksBy::OpName, by_op_name)] {
+        let kinds = [StacksBy::Source, StacksBy::OpName];
+        let both = stacks_by(&captures, &files, kinds, false);
+        for ((by, found), mut expected) in kinds.into_iter().zip(both).zip([by_source, by_op_name]) {
             let inside = summary.devices.iter().map(|device| device.idle_inside_ns).sum();
             let between = summary.devices.iter().map(|device| device.idle_between_ns).sum();
             expected.insert(vec![IDLE_INSIDE_FRAME.to_owned()], inside);
             expected.insert(vec![IDLE_BETWEEN_FRAME.to_owned()], between);
-            let found = stacks(&captures, &files, by, false).time_ns;
+            assert_eq!(found, stacks(&captures, &files, by, false), "{name} {by:?}");
+            let found = found.time_ns;
             assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{name} {by:?}");
             for (stack, time_ns) in &expected {
                 assert!((found[stack] - time_ns).abs() < 1e-6 * time_ns + 1e-6, "{name} {stack:?}");

@@ -45,9 +45,20 @@ const UNKNOWN_FRAME: &str = "[unknown]";
 /// An operation may come from several lines. Its time is split equally over the distinct stacks of its instruction and of those
 /// that this one fuses (nsys-jax: `analysis`); where none of them has a stack, over their distinct `op_name`s.
 pub fn stacks(captures: &[Capture], files: &HloFiles, by: StacksBy, counting: impl Into<Counting>) -> Stacks {
+    let [stacks] = stacks_by(captures, files, [by], counting);
+    stacks
+}
+
+/// The same for several kinds of frames, of captures that are read once.
+pub fn stacks_by<const N: usize>(
+    captures: &[Capture],
+    files: &HloFiles,
+    by: [StacksBy; N],
+    counting: impl Into<Counting>,
+) -> [Stacks; N] {
     let counting = counting.into();
     let minor = Minor::of(captures, counting);
-    let mut stacks = Stacks { notes: files.notes().to_vec(), ..Stacks::default() };
+    let mut all = by.map(|by| (by, Stacks { notes: files.notes().to_vec(), ..Stacks::default() }));
     for capture in captures {
         let mut totals = Totals::read(&capture.space, counting.with_warm_up);
         totals.leave_out(&minor);
@@ -56,10 +67,26 @@ pub fn stacks(captures: &[Capture], files: &HloFiles, by: StacksBy, counting: im
         let programs = Programs::new(&capture.space, files);
         let mut modules = Modules::new();
         add(&mut modules, 0, &totals, &counted);
-        for ((name, program_id), of_module) in &modules {
+        let devices = device_runtimes(&capture.space, &capture.host, &totals.time, &counted);
+        for (by, stacks) in &mut all {
+            stacks.add_modules(&modules, &programs, *by);
+            for device in &devices {
+                stacks.add(vec![IDLE_INSIDE_FRAME.to_owned()], device.idle_inside_ns);
+                stacks.add(vec![IDLE_BETWEEN_FRAME.to_owned()], device.idle_between_ns);
+            }
+            stacks.notes.extend(programs.problems());
+            stacks.findings.extend(totals.time.findings.iter().cloned());
+        }
+    }
+    all.map(|(_, stacks)| stacks)
+}
+
+impl Stacks {
+    fn add_modules(&mut self, modules: &Modules, programs: &Programs<'_>, by: StacksBy) {
+        for ((name, program_id), of_module) in modules {
             let module = programs.find(name, *program_id);
             if module.is_none() {
-                stacks.notes.push(format!("no HLO of `{name}`: its operations are unknown; give it with `--hlo FILE`"));
+                self.notes.push(format!("no HLO of `{name}`: its operations are unknown; give it with `--hlo FILE`"));
             }
             for (operation, total) in &of_module.operations {
                 let found = module.and_then(|module| Some((module, module.instruction(operation)?)));
@@ -69,21 +96,12 @@ pub fn stacks(captures: &[Capture], files: &HloFiles, by: StacksBy, counting: im
                 };
                 let part = total.time.time_ns / of_operation.len().max(1) as f64;
                 for stack in of_operation {
-                    stacks.add([vec![ACTIVE.to_owned()], stack].concat(), part);
+                    self.add([vec![ACTIVE.to_owned()], stack].concat(), part);
                 }
             }
         }
-        for device in device_runtimes(&capture.space, &capture.host, &totals.time, &counted) {
-            stacks.add(vec![IDLE_INSIDE_FRAME.to_owned()], device.idle_inside_ns);
-            stacks.add(vec![IDLE_BETWEEN_FRAME.to_owned()], device.idle_between_ns);
-        }
-        stacks.notes.extend(programs.problems());
-        stacks.findings.extend(totals.time.findings);
     }
-    stacks
-}
 
-impl Stacks {
     fn add(&mut self, stack: Vec<String>, time_ns: f64) {
         *self.time_ns.entry(stack).or_default() += time_ns;
     }

@@ -21,7 +21,7 @@ pub mod trace;
 
 pub use attribution::{Attribution, inner, is_communication};
 pub use diff::{DiffRow, ProfileDiff, Sample as DiffSample, Verdict, profile_diff};
-pub use flame::{ACTIVE, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, Stacks, StacksBy, stacks};
+pub use flame::{ACTIVE, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, Stacks, StacksBy, stacks, stacks_by};
 pub use host_work::HostWork;
 pub use minor::Counting;
 #[cfg(feature = "nsys")]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::analysis::trace::write_file;
-use crate::analysis::{HloFiles, StacksBy, SummaryOptions, stacks, summarize};
+use crate::analysis::{HloFiles, StacksBy, SummaryOptions, stacks_by, summarize};
 use crate::cli::args::LabelArgs;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
@@ -57,14 +57,15 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         ));
     }
     let options = SummaryOptions { counting: args.modules.counting(), labels: user.as_ref() };
-    let by = |by| stacks(&captures, &files, by, args.modules.counting()).time_ns;
+    let frames = [StacksBy::Source, StacksBy::OpName];
+    let [by_source, by_op_name] = stacks_by(&captures, &files, frames, args.modules.counting());
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
     let page = ViewPage {
         subject: &names.join(", "),
         summary: &summarize(&captures, &files, options),
         timeline: &timeline,
-        by_source: &by(StacksBy::Source),
-        by_op_name: &by(StacksBy::OpName),
+        by_source: &by_source.time_ns,
+        by_op_name: &by_op_name.time_ns,
         commands: &commands(&args.files, &captures),
     };
     match (&args.output, server) {
