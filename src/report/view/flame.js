@@ -37,6 +37,8 @@ for (const svg of document.querySelectorAll("svg.flame")) {
     for (const [name, value] of Object.entries(aria)) frame.group.setAttribute(`aria-${name}`, value);
   }
   svg.setAttribute("role", "tree");
+  // what only moves the frames must not stand between the tree and its items
+  frames[0]?.group.parentElement.setAttribute("role", "none");
   let current = frames[0];
   current?.group.setAttribute("tabindex", "0");
 
