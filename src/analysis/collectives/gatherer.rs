@@ -67,14 +67,14 @@ pub(super) struct Placed {
 
 /// Where all of them belong.
 #[derive(Debug, Default)]
-pub(super) struct Executions {
+pub(super) struct Placements {
     /// By profile and place there, the first that comes; `None` for what does not.
     first: Vec<Vec<Option<Placed>>>,
     /// Those after it, where several share a place, in the order in which they come.
     later: HashMap<(usize, u32), Vec<Placed>>,
 }
 
-impl Executions {
+impl Placements {
     fn add(&mut self, (capture, place): (usize, u32), placed: Option<Placed>) {
         self.first.resize_with(self.first.len().max(capture + 1), Vec::new);
         let Some(of_capture) = self.first.get_mut(capture) else { return };
@@ -102,7 +102,7 @@ pub(super) struct Plan {
     pub(super) operations: Vec<Operation>,
     /// Places in `operations`, by program and name.
     pub(super) places: HashMap<u32, HashMap<String, u32>>,
-    pub(super) executions: Executions,
+    pub(super) executions: Placements,
     /// By program and launch, how many devices are to come.
     pub(super) awaited: Vec<Vec<u32>>,
     pub(super) left_out: u64,
@@ -189,7 +189,7 @@ impl Gatherer {
         }
         let (operations, places) = self.operations_of(&merged);
         let awaited = awaited(self.programs.len(), &placed);
-        let mut executions = Executions::default();
+        let mut executions = Placements::default();
         for (seen, placed) in self.seen.iter().zip(placed) {
             executions.add((seen.place.0 as usize, seen.place.1), placed);
         }
