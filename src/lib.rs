@@ -16,6 +16,8 @@ pub mod device;
 pub mod digest;
 pub mod label;
 pub mod mapped_file;
+mod outside_file;
+mod printable;
 mod remedy;
 pub mod stats;
 mod whole_file;

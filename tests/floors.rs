@@ -16,6 +16,8 @@ const FLOORS: &[(&str, u32)] = &[
     ("stats", 0),
     ("wire", 0),
     ("mapped_file", 0),
+    ("outside_file", 0),
+    ("printable", 0),
     ("remedy", 0),
     ("whole_file", 0),
     ("hlo", 1),

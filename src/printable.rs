@@ -1,0 +1,40 @@
+//! Text from elsewhere made fit for a terminal: the one function that every message passes before it is printed.
+
+/// Whether a character would steer a terminal, or make a line read otherwise than it is: control characters, line and
+/// paragraph separators, and Unicode's bidirectional and invisible formatting characters (its category Cf in these
+/// ranges; source: UAX #9, UTR #36).
+fn steers(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// The text with each such character as its escape (`\u{1b}`), so that what was there can be seen and harms nothing. Line
+/// breaks and tabs become blanks: a message is one line.
+pub(crate) fn printable(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' | '\r' | '\t' => line.push(' '),
+            _ if steers(letter) => line.extend(letter.escape_unicode()),
+            _ => line.push(letter),
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_shown_as_its_escape() {
+        assert_eq!(printable("plain `text`, µs, 4.81×, …, 日本"), "plain `text`, µs, 4.81×, …, 日本");
+        assert_eq!(printable("a\x1b[31mred\u{9b}2J"), "a\\u{1b}[31mred\\u{9b}2J");
+        assert_eq!(printable("two\nlines\r\tand a tab"), "two lines  and a tab");
+        // the right-to-left override of "Trojan Source", isolates, marks, zero width and byte order marks
+        assert_eq!(printable("\u{202e}exe.\u{2066}x\u{2069}"), "\\u{202e}exe.\\u{2066}x\\u{2069}");
+        for letter in ['\u{200e}', '\u{200f}', '\u{061c}', '\u{2028}', '\u{feff}', '\u{200b}', '\0', '\u{7f}'] {
+            assert!(!printable(&letter.to_string()).contains(letter), "{letter:?}");
+        }
+    }
+}
