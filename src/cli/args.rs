@@ -1,10 +1,12 @@
 //! The command line's shape.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::digest::{Digest, ParseDigestError};
 use crate::search::{Budget, Kind};
 use crate::timer::CacheState;
 use crate::tune::SearchOptions;
@@ -26,6 +28,7 @@ use super::registry::RegistryCommand;
 use super::report::ReportArgs;
 use super::scan::ScanArgs;
 use super::selftest::SelftestArgs;
+use super::signature::SignerArgs;
 use super::worker::WorkerCommand;
 
 /// An offline autotuner for lowered HLO computations.
@@ -170,6 +173,21 @@ pub(super) struct CacheArgs {
     /// File of public keys, one of which must have signed what a URL has (docs/trust.md)
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
     pub verify_key: Option<PathBuf>,
+    /// Digest that the published snapshot must have, which `cache snapshot` and `cache push` print (docs/trust.md)
+    #[arg(long, value_name = "DIGEST", env = "AUTOTUNE_LOWERED_PIN")]
+    pub pin: Option<Pin>,
+}
+
+/// A digest that is asked for; an empty variable asks for none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pin(pub Option<Digest>);
+
+impl FromStr for Pin {
+    type Err = ParseDigestError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(if text.is_empty() { None } else { Some(text.parse()?) }))
+    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -211,9 +229,8 @@ pub(super) struct TuneArgs {
     pub plan: PlanArgs,
     #[command(flatten)]
     pub cache: CacheArgs,
-    /// Private key that signs what is published at a URL (docs/trust.md)
-    #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY")]
-    pub sign_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub signer: SignerArgs,
     /// Keep results in memory and in the output only
     #[arg(long)]
     pub no_persist: bool,

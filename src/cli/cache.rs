@@ -1,21 +1,23 @@
 //! `cache`: look at cached configs, or remove them.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use etcetera::BaseStrategy;
 use serde_json::json;
 
 use crate::cache::{
-    CacheKey, ConfigStore, Entry, Lookup, SNAPSHOT_FILE, SeedStore, Tier, TieredCache, write_seeds, write_snapshot,
+    CacheKey, ConfigStore, Entry, Lookup, SNAPSHOT_FILE, SeedStore, Snapshot, SnapshotStore, Tier, TieredCache,
+    write_seeds, write_snapshot,
 };
 use crate::device::{DeviceFingerprint, MatchMode};
+use crate::digest::Digest;
 use crate::mapped_file::Mapping;
 use crate::report::{Grid, format_ns, format_ratio, write_json};
 use crate::tune::Ledger;
 
-use super::args::{CacheArgs, Format, FormatArg, PluginArgs};
+use super::args::{CacheArgs, Format, FormatArg, Pin, PluginArgs};
 use super::coverage::CoverageArgs;
 use super::exchange::{ExchangeArg, ExportArgs};
 use super::fault::Fault;
@@ -291,7 +293,14 @@ fn look_up(
     (op, key): (&str, &str),
     mode: MatchMode,
 ) -> Result<Lookup, Fault> {
+    if remote::address(args)?.is_some() {
+        // what is published there answers, not what this machine decided and may not have published
+        return Ok(open_for_reading(args)?.cache().lookup(device, op, key, None, mode)?);
+    }
     let folder = folder(args)?;
+    if let Some(Pin(Some(pin))) = args.pin {
+        return Ok(pinned(&folder.join(SNAPSHOT_FILE), pin, args)?.lookup(device, op, key, None, mode)?);
+    }
     if folder.join(SNAPSHOT_FILE).exists() {
         let tiers = TieredCache::published(&folder, Mapping::default(), seeds(args));
         match tiers.and_then(|tiers| tiers.lookup(device, op, key, None, mode)) {
@@ -300,6 +309,24 @@ fn look_up(
         }
     }
     Ok(open_for_reading(args)?.cache().lookup(device, op, key, None, mode)?)
+}
+
+/// The published snapshot, which must be the pinned one, above the seeds.
+fn pinned(path: &Path, pin: Digest, args: &CacheArgs) -> Result<TieredCache, Fault> {
+    let found = path.exists().then(|| Snapshot::open(path, Mapping::default())).transpose()?;
+    match found {
+        Some(snapshot) if snapshot.digest() == pin => {
+            let mut tiers: Vec<Box<dyn ConfigStore>> = vec![Box::new(SnapshotStore::new(snapshot))];
+            tiers.extend(seeds(args));
+            Ok(TieredCache::new(tiers))
+        }
+        found => {
+            let found =
+                found.map_or_else(|| "there is none".to_owned(), |snapshot| format!("it is {}", snapshot.digest()));
+            let what = format!("the snapshot `{}` is not the pinned one: {found}, {pin} is pinned", path.display());
+            Err(Fault::new(exit::CACHE_TROUBLE, what))
+        }
+    }
 }
 
 fn row_json(key: &CacheKey, entry: &Entry, tier: Tier) -> serde_json::Value {

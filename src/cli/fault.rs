@@ -75,9 +75,10 @@ impl From<LogError> for Fault {
 impl From<SignatureError> for Fault {
     fn from(error: SignatureError) -> Self {
         match error {
-            SignatureError::Io { .. } | SignatureError::NotAKey { .. } | SignatureError::Exposed { .. } => {
-                Self::input(error)
-            }
+            SignatureError::Io { .. }
+            | SignatureError::NotAKey { .. }
+            | SignatureError::Exposed { .. }
+            | SignatureError::Command { .. } => Self::input(error),
             _ => Self::new(exit::CACHE_TROUBLE, error),
         }
     }

@@ -8,12 +8,13 @@ use clap::Args;
 
 use crate::cache::{Cached, ConfigStore, Snapshot, SnapshotStore, merge};
 use crate::mapped_file::Mapping;
-use crate::remote::{Address, Pulled, Pushing, Remote, RemoteError};
-use crate::signature::{PrivateKey, PublicKeys};
+use crate::remote::{Address, Pulled, Pushing, Remote, RemoteError, Trust};
+use crate::signature::{PublicKeys, Signer};
 use crate::tune::Ledger;
 
-use super::args::CacheArgs;
+use super::args::{CacheArgs, Pin};
 use super::fault::Fault;
+use super::signature::{SignerArgs, public_keys, signer};
 use super::{cache, exit};
 
 /// This machine's copy of a URL's snapshot, in the URL's folder.
@@ -28,6 +29,12 @@ pub(super) struct PullArgs {
     /// File of public keys, one of which must have signed it
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
     pub verify_key: Option<PathBuf>,
+    /// Digest that it must have, which `cache push` prints
+    #[arg(long, value_name = "DIGEST", env = "AUTOTUNE_LOWERED_PIN")]
+    pub pin: Option<Pin>,
+    /// Load it also where it is of an older generation than what is here
+    #[arg(long)]
+    pub allow_rollback: bool,
 }
 
 #[derive(Debug, Args)]
@@ -36,9 +43,8 @@ pub(super) struct PushArgs {
     pub url: String,
     /// Snapshots to publish in place of the cache folder
     pub snapshots: Vec<PathBuf>,
-    /// Private key to sign with
-    #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY")]
-    pub sign_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub signer: SignerArgs,
     /// Put these entries in the place of what is published, and merge nothing
     #[arg(long)]
     pub replace: bool,
@@ -58,12 +64,9 @@ pub(super) fn folder(address: &Address) -> Result<PathBuf, Fault> {
     Ok(cache::native_folder()?.join("remote").join(address.to_folder_name()))
 }
 
-fn public_keys(path: Option<&Path>) -> Result<Option<PublicKeys>, Fault> {
-    Ok(path.map(PublicKeys::read).transpose()?)
-}
-
-fn private_key(path: Option<&Path>) -> Result<Option<PrivateKey>, Fault> {
-    Ok(path.map(PrivateKey::read).transpose()?)
+/// What is asked of what a URL shows.
+fn trust(keys: Option<&PublicKeys>, pin: Option<Pin>) -> Trust<'_> {
+    Trust { keys, pin: pin.and_then(|Pin(digest)| digest), allow_rollback: false }
 }
 
 fn tell(pulled: &Pulled) {
@@ -80,8 +83,8 @@ fn tell(pulled: &Pulled) {
 }
 
 /// Loads what a URL has in force, if anything.
-fn load(remote: &Remote, copy: &Path, keys: Option<&PublicKeys>) -> Result<Option<Snapshot>, Fault> {
-    match remote.pull(copy, keys) {
+fn load(remote: &Remote, copy: &Path, trust: Trust<'_>) -> Result<Option<Snapshot>, Fault> {
+    match remote.pull(copy, trust) {
         Ok(pulled) => {
             tell(&pulled);
             Ok(Some(pulled.snapshot))
@@ -98,7 +101,7 @@ fn load(remote: &Remote, copy: &Path, keys: Option<&PublicKeys>) -> Result<Optio
 pub(super) fn open_for_reading(address: Address, args: &CacheArgs) -> Result<Ledger, Fault> {
     let copy = folder(&address)?.join(COPY_FILE);
     let keys = public_keys(args.verify_key.as_deref())?;
-    let snapshot = load(&Remote::open(address)?, &copy, keys.as_ref())?;
+    let snapshot = load(&Remote::open(address)?, &copy, trust(keys.as_ref(), args.pin))?;
     let mut tiers: Vec<Box<dyn ConfigStore>> = Vec::new();
     tiers.extend(snapshot.map(|snapshot| Box::new(SnapshotStore::new(snapshot)) as Box<dyn ConfigStore>));
     tiers.extend(cache::seeds(args));
@@ -109,26 +112,27 @@ pub(super) fn open_for_reading(address: Address, args: &CacheArgs) -> Result<Led
 pub(super) struct SharedRun {
     remote: Remote,
     copy: PathBuf,
-    key: Option<PrivateKey>,
+    signer: Option<Signer>,
     keys: Option<PublicKeys>,
 }
 
 impl SharedRun {
     /// Opens the URL's folder of this machine above what is published.
-    pub(super) fn open(address: Address, args: &CacheArgs, sign_key: Option<&Path>) -> Result<(Self, Ledger), Fault> {
+    pub(super) fn open(address: Address, args: &CacheArgs, signing: &SignerArgs) -> Result<(Self, Ledger), Fault> {
         if address.is_read_only() {
             return Err(RemoteError::ReadOnly { url: address.to_string() }.into());
         }
         let folder = folder(&address)?;
+        let keys = public_keys(args.verify_key.as_deref())?;
         let run = Self {
             copy: folder.join(COPY_FILE),
-            key: private_key(sign_key)?,
-            keys: public_keys(args.verify_key.as_deref())?,
+            signer: signer(signing.sign_key.as_deref(), signing.sign_command.as_deref(), keys.as_ref())?,
+            keys,
             remote: Remote::open(address)?,
         };
-        let own = run.key.as_ref().map(PrivateKey::to_public_keys);
+        let own = run.signer.as_ref().map(Signer::to_public_keys);
         let mut tiers: Vec<Box<dyn ConfigStore>> = Vec::new();
-        let published = match load(&run.remote, &run.copy, run.keys.as_ref().or(own.as_ref())) {
+        let published = match load(&run.remote, &run.copy, trust(run.keys.as_ref().or(own.as_ref()), args.pin)) {
             Ok(snapshot) => snapshot,
             // what is tuned is kept here and published when the store is back
             Err(fault) if fault.is_away => {
@@ -154,7 +158,8 @@ impl SharedRun {
         if entries.is_empty() {
             return Ok(());
         }
-        let pushing = Pushing { entries: &entries, key: self.key.as_ref(), keys: self.keys.as_ref(), replace: false };
+        let pushing =
+            Pushing { entries: &entries, signer: self.signer.as_ref(), keys: self.keys.as_ref(), replace: false };
         match self.remote.push(&self.copy, pushing) {
             Ok(published) if published.was_there => Ok(()),
             Ok(published) => {
@@ -204,7 +209,8 @@ pub(super) fn pull(args: &PullArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         None => folder(&address)?.join(COPY_FILE),
     };
     let keys = public_keys(args.verify_key.as_deref())?;
-    let pulled = Remote::open(address)?.pull(&path, keys.as_ref())?;
+    let trust = Trust { allow_rollback: args.allow_rollback, ..trust(keys.as_ref(), args.pin) };
+    let pulled = Remote::open(address)?.pull(&path, trust)?;
     tell(&pulled);
     writeln!(out, "{}  {}", pulled.snapshot.digest(), path.display())?;
     Ok(exit::FINE)
@@ -213,7 +219,9 @@ pub(super) fn pull(args: &PullArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 /// Runs `cache push`.
 pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let address = Address::parse(&args.url)?;
-    let (key, keys) = (private_key(args.sign_key.as_deref())?, public_keys(args.cache.verify_key.as_deref())?);
+    let keys = public_keys(args.cache.verify_key.as_deref())?;
+    let (key, command) = (args.signer.sign_key.as_deref(), args.signer.sign_command.as_deref());
+    let signer = signer(key, command, keys.as_ref())?;
     let mut caches = Vec::new();
     if args.snapshots.is_empty() {
         // also of a URL's folder: what a run could not publish
@@ -234,7 +242,7 @@ pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     }
     let copy = folder(&address)?.join(COPY_FILE);
     let remote = Remote::open(address)?;
-    let pushing = Pushing { entries: &entries, key: key.as_ref(), keys: keys.as_ref(), replace: args.replace };
+    let pushing = Pushing { entries: &entries, signer: signer.as_ref(), keys: keys.as_ref(), replace: args.replace };
     let published = remote.push(&copy, pushing)?;
     let manifest = &published.manifest;
     let news = if published.was_there { ", as before" } else { "" };

@@ -1,13 +1,14 @@
 //! `cache keygen` and `cache sign`.
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::cache::Snapshot;
 use crate::mapped_file::Mapping;
-use crate::signature::{PrivateKey, Signature, signature_path};
+use crate::signature::{PrivateKey, PublicKeys, SignatureError, Signatures, Signer, Statement, signature_path};
 
 use super::exit;
 use super::fault::Fault;
@@ -23,8 +24,56 @@ pub(super) struct SignArgs {
     /// Snapshot to sign; the signature is SNAPSHOT.sig
     pub snapshot: PathBuf,
     /// Private key, as `cache keygen` makes it
+    #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY", required_unless_present = "sign_command")]
+    pub key: Option<PathBuf>,
+    /// Command that signs in place of a key file, with a key of --verify-key (docs/trust.md)
+    #[arg(
+        long,
+        value_name = "CMD",
+        env = "AUTOTUNE_LOWERED_SIGN_COMMAND",
+        conflicts_with = "key",
+        requires = "verify_key"
+    )]
+    pub sign_command: Option<OsString>,
+    /// File of public keys, with one of which the command signs
+    #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
+    pub verify_key: Option<PathBuf>,
+}
+
+/// Who signs what is published.
+#[derive(Debug, Clone, Args)]
+pub(super) struct SignerArgs {
+    /// Private key that signs what is published at a URL (docs/trust.md)
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY")]
-    pub key: PathBuf,
+    pub sign_key: Option<PathBuf>,
+    /// Command that signs in place of a key file, with a key of --verify-key: it reads what to sign, and prints the
+    /// signature (docs/trust.md)
+    #[arg(
+        long,
+        value_name = "CMD",
+        env = "AUTOTUNE_LOWERED_SIGN_COMMAND",
+        conflicts_with = "sign_key",
+        requires = "verify_key"
+    )]
+    pub sign_command: Option<OsString>,
+}
+
+/// Public keys from a file.
+pub(super) fn public_keys(path: Option<&Path>) -> Result<Option<PublicKeys>, Fault> {
+    Ok(path.map(PublicKeys::read).transpose()?)
+}
+
+/// Who signs, if anybody: a key file, or a command with the keys that are believed.
+pub(super) fn signer(
+    key: Option<&Path>,
+    command: Option<&OsStr>,
+    keys: Option<&PublicKeys>,
+) -> Result<Option<Signer>, Fault> {
+    Ok(match (key, command, keys) {
+        (Some(key), ..) => Some(Signer::Key(PrivateKey::read(key)?)),
+        (None, Some(command), Some(keys)) => Some(Signer::Command(command.to_owned(), keys.clone())),
+        _ => None,
+    })
 }
 
 /// Runs `cache keygen`.
@@ -36,10 +85,20 @@ pub(super) fn keygen(args: &KeygenArgs, out: &mut dyn Write) -> Result<u8, Fault
 
 /// Runs `cache sign`: every byte is checked first, since a signature vouches for it.
 pub(super) fn sign(args: &SignArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let key = PrivateKey::read(&args.key)?;
+    let keys = public_keys(args.verify_key.as_deref())?;
+    let Some(signer) = signer(args.key.as_deref(), args.sign_command.as_deref(), keys.as_ref())? else {
+        return Err(Fault::new(exit::USAGE, "name a private key with `--key`, or a command with `--sign-command`"));
+    };
     let snapshot = Snapshot::open(&args.snapshot, Mapping::default())?;
     snapshot.verify()?;
-    Signature::sign(snapshot.digest(), &key).write_beside(&args.snapshot)?;
+    let name = args.snapshot.display().to_string();
+    let mut signatures = match Signatures::read_beside(&args.snapshot) {
+        Err(error @ SignatureError::Io { .. }) => return Err(error.into()),
+        // what is no signature, or one of version 1, gives way
+        read => read.unwrap_or_default(),
+    };
+    signatures.renew(signer.sign(Statement::of_file(snapshot.digest()))?, &name)?;
+    signatures.write_beside(&args.snapshot)?;
     writeln!(out, "{}", signature_path(&args.snapshot).display())?;
     Ok(exit::FINE)
 }

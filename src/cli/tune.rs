@@ -66,7 +66,7 @@ pub(super) fn run(
     let (shared, ledger) = match remote::address(&args.cache)? {
         Some(_) if args.no_persist || args.dry_run => (None, cache::open_for_reading(&args.cache)?),
         Some(address) => {
-            let (shared, ledger) = SharedRun::open(address, &args.cache, args.sign_key.as_deref())?;
+            let (shared, ledger) = SharedRun::open(address, &args.cache, &args.signer)?;
             cache::tell(&ledger);
             (Some(shared), ledger)
         }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cache::Snapshot;
 use crate::mapped_file::Mapping;
 use crate::report::{Grid, write_json};
-use crate::signature::{PublicKeys, Signature};
+use crate::signature::{PublicKeys, Signatures};
 use crate::tune::{StoredKind, Verified, verify_cache};
 
 use super::args::{Format, FormatArg};
@@ -73,9 +73,9 @@ fn check_signature(found: &mut Verified, keys: &PublicKeys) {
         return;
     }
     let name = found.path.display().to_string();
-    let signed = Signature::read_beside(&found.path).map_err(Fault::from).and_then(|signature| {
+    let signed = Signatures::read_beside(&found.path).map_err(Fault::from).and_then(|signatures| {
         let snapshot = Snapshot::open(&found.path, Mapping::WhereLocal)?;
-        Ok(signature.check(snapshot.digest(), keys, &name)?)
+        Ok(signatures.check(snapshot.digest(), keys, &name)?)
     });
     match signed {
         Ok(key) => found.notes.push(format!("signed by {key}")),

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cache::StoreError;
+use crate::digest::Digest;
 use crate::remedy::remedy;
 use crate::signature::SignatureError;
 
@@ -98,6 +99,35 @@ pub enum RemoteError {
     Plain {
         /// The URL.
         url: String,
+    },
+    /// Not what was pinned.
+    #[error(
+        "what `{url}` has in force is not the pinned snapshot: it is {found}, {pin} is pinned (`--pin`, AUTOTUNE_LOWERED_PIN)"
+    )]
+    Pinned {
+        /// The URL.
+        url: String,
+        /// The digest of what is in force.
+        found: Digest,
+        /// The digest that is wanted.
+        pin: Digest,
+    },
+    /// Older than what was loaded before.
+    #[error(
+        "`{url}` shows generation {shown}, {what}: generation {seen} was loaded here before; ask who publishes, then \
+         `autotune-lowered cache pull '{url}' '{copy}' --allow-rollback` goes back", copy = copy.display()
+    )]
+    Rollback {
+        /// The URL.
+        url: String,
+        /// This machine's copy.
+        copy: PathBuf,
+        /// The generation that it shows.
+        shown: u64,
+        /// The generation that was loaded.
+        seen: u64,
+        /// What is wrong with what it shows.
+        what: &'static str,
     },
     /// A signature is missing or wrong.
     #[error("{0}")]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::RemoteError;
 use crate::cache::Snapshot;
 use crate::digest::Digest;
+use crate::signature::Statement;
 
 pub(super) const MANIFEST: &str = "manifest-v1.json";
 pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 16;
@@ -37,10 +38,21 @@ struct Versioned {
 }
 
 impl Manifest {
-    pub(super) fn after(previous: Option<&Self>, snapshot: &Snapshot, size: u64, now: u64) -> Self {
+    /// What follows on what is there and on what was seen here: later than both, also where a store was begun anew or a
+    /// clock is behind.
+    pub(super) fn after(
+        previous: Option<&Self>,
+        seen: Option<&Statement>,
+        snapshot: &Snapshot,
+        size: u64,
+        now: u64,
+    ) -> Self {
+        let earlier = || previous.map(Self::to_statement).into_iter().chain(seen.copied());
+        let generation = earlier().map(|statement| statement.generation).max().unwrap_or(0).saturating_add(1);
+        let now = earlier().map(|statement| statement.time).fold(now, u64::max);
         Self {
             schema: SCHEMA,
-            generation: previous.map_or(0, |previous| previous.generation).saturating_add(1),
+            generation,
             digest: snapshot.digest(),
             size,
             entries: snapshot.len(),
@@ -64,7 +76,16 @@ impl Manifest {
             let what = format!("its snapshot has {} bytes, at most {MAX_SNAPSHOT_BYTES} are fetched", manifest.size);
             return Err(wrong(what));
         }
+        if manifest.generation == 0 {
+            // the number of signed files that were published nowhere
+            return Err(wrong("its generation is 0, the first one is 1".to_owned()));
+        }
         Ok(manifest)
+    }
+
+    /// What a signature of it says.
+    pub(super) fn to_statement(&self) -> Statement {
+        Statement { digest: self.digest, generation: self.generation, time: self.published_at }
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {

@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | `manifest-v1.json` | which snapshot is in force; the only object that changes, by compare-and-swap |
 //! | `snapshots/sha256-DIGEST.snapshot` | a [snapshot](crate::cache::Snapshot), named by the digest that `cache snapshot` prints; never changed |
-//! | `snapshots/sha256-DIGEST.snapshot.sig` | its [signature](crate::signature), where it was signed |
+//! | `snapshots/sha256-DIGEST.snapshot.sig` | its [signature](crate::signature), where it was signed; lines are added to it |
 //!
 //! The manifest is at most 64 KiB of JSON, all of it needed but what a later program adds:
 //!
@@ -27,8 +27,8 @@
 //! # Loading
 //!
 //! The manifest is read; a snapshot whose digest is here already is not fetched. A fetched one is believed when size,
-//! digest, every record and, where keys are given, its signature are right. What was loaded last stays here, for when the
-//! network is away.
+//! digest, every record and, where keys are given, a signature of digest, generation and time are right. What was loaded
+//! last stays here, for when the network is away, and so does its signature, which says what is older.
 
 mod address;
 mod bucket;
@@ -39,12 +39,14 @@ mod manifest;
 mod objects;
 mod pull;
 mod push;
+mod trust;
 
 pub use address::Address;
 pub use error::RemoteError;
 pub use manifest::Manifest;
 pub use pull::Pulled;
 pub use push::{Published, Pushing};
+pub use trust::Trust;
 
 use bucket::Bucket;
 

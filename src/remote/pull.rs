@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use super::bucket::Version;
 use super::manifest::{MANIFEST, MAX_MANIFEST_BYTES, MAX_SNAPSHOT_BYTES};
-use super::{Manifest, Remote, RemoteError};
+use super::{Manifest, Remote, RemoteError, Trust};
 use crate::cache::Snapshot;
 use crate::mapped_file::Mapping;
-use crate::signature::{MAX_SIGNATURE_BYTES, PublicKeys, Signature, SignatureError, signature_path};
+use crate::signature::{MAX_SIGNATURE_BYTES, PublicKeys, SignatureError, Signatures, signature_path};
 
 /// What was loaded.
 #[derive(Debug)]
@@ -37,17 +37,17 @@ impl Pulled {
 }
 
 impl Remote {
-    /// Loads the snapshot in force into the file `copy`, unless it is that one already. Where keys are given, one of them
-    /// must have signed it.
+    /// Loads the snapshot in force into the file `copy`, unless it is that one already.
     ///
     /// Where the store cannot be reached and `copy` is there, it stands in and [`Pulled::stale`] says so. A store that says
-    /// no, has nothing, or gives something that cannot be believed is an error, whatever the copy.
+    /// no, has nothing, or gives something that cannot be believed is an error, whatever the copy. So is one that shows an
+    /// older generation than was loaded into `copy` before.
     ///
     /// # Errors
     /// Those, and where `copy` cannot be written.
-    pub fn pull(&self, copy: &Path, keys: Option<&PublicKeys>) -> Result<Pulled, RemoteError> {
-        self.refuse_plain(keys)?;
-        let away = match self.pull_now(copy, keys) {
+    pub fn pull(&self, copy: &Path, trust: Trust<'_>) -> Result<Pulled, RemoteError> {
+        self.refuse_plain(trust.keys)?;
+        let away = match self.pull_now(copy, trust) {
             Ok(Some((pulled, _))) => return Ok(pulled),
             Ok(None) => return Err(RemoteError::Nothing { url: self.address.to_string() }),
             Err(error) if error.is_away() => error,
@@ -57,11 +57,13 @@ impl Remote {
         // a clock that was set back makes it no older than nothing
         let age = SystemTime::now().duration_since(modified).unwrap_or_default();
         let Ok(snapshot) = Snapshot::open(copy, Mapping::default()) else { return Err(away) };
+        self.refuse_other(snapshot.digest(), trust)?;
         let name = copy.display().to_string();
-        let signed_by = keys
+        let signed_by = trust
+            .keys
             .map(|keys| {
                 snapshot.verify()?;
-                Ok::<_, RemoteError>(Signature::read_beside(copy)?.check(snapshot.digest(), keys, &name)?)
+                Ok::<_, RemoteError>(Signatures::read_beside(copy)?.check(snapshot.digest(), keys, &name)?)
             })
             .transpose()?;
         Ok(Pulled { snapshot, manifest: None, fetched: false, signed_by, stale: Some((away.to_string(), age)) })
@@ -76,14 +78,13 @@ impl Remote {
     }
 
     /// What is in force; `None` where nothing was published.
-    pub(super) fn pull_now(
-        &self,
-        copy: &Path,
-        keys: Option<&PublicKeys>,
-    ) -> Result<Option<(Pulled, Version)>, RemoteError> {
+    pub(super) fn pull_now(&self, copy: &Path, trust: Trust<'_>) -> Result<Option<(Pulled, Version)>, RemoteError> {
+        let keys = trust.keys;
         let mut missing = None;
         loop {
             let Some((manifest, version)) = self.manifest()? else { return Ok(None) };
+            self.refuse_other(manifest.digest, trust)?;
+            self.refuse_rollback(&manifest, copy, trust)?;
             let name = manifest.snapshot_name();
             if missing.as_ref() == Some(&manifest.digest) {
                 let what = "the manifest names it, and it is not there".to_owned();
@@ -177,26 +178,35 @@ impl Remote {
         let name = format!("{}.sig", manifest.snapshot_name());
         let file = format!("{} of {}", manifest.snapshot_name(), self.address);
         let found = match self.read_small(&name, MAX_SIGNATURE_BYTES) {
-            Err(RemoteError::Damaged { .. }) => return Err(SignatureError::NotASignature { file }.into()),
-            other => other?,
+            Err(RemoteError::Damaged { .. }) => Err(SignatureError::NotASignature { file: file.clone() }),
+            Ok(None) => Err(SignatureError::Missing { file: file.clone() }),
+            Ok(Some((bytes, _))) => Signatures::from_bytes(&bytes, &file),
+            Err(error) => return Err(error),
         };
+        let told = manifest.to_statement();
+        let (signatures, signed_by) = match keys {
+            Some(keys) => {
+                let signatures = found?;
+                let signed_by = signatures.check_told(&told, keys, &file)?;
+                (signatures, Some(signed_by))
+            }
+            // kept for whoever checks it here
+            None => (found.unwrap_or_default(), None),
+        };
+        // those of other generations would say here that they were loaded
+        let signatures = signatures.of_statement(&told);
+        if !signatures.is_empty() {
+            signatures.write_beside(copy)?;
+            return Ok(signed_by);
+        }
+        // the one that is there is of what was there before
         let beside = signature_path(copy);
-        let Some((bytes, _)) = found else {
-            return match keys {
-                Some(_) => Err(SignatureError::Missing { file }.into()),
-                // the one that is there is of what was there before
-                None => match fs::remove_file(&beside) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        Err(RemoteError::io("remove the old signature", &beside)(error))
-                    }
-                    _ => Ok(None),
-                },
-            };
-        };
-        let signature = Signature::from_bytes(&bytes, &file)?;
-        let signed_by = keys.map(|keys| signature.check(manifest.digest, keys, &file)).transpose()?;
-        signature.write_beside(copy)?;
-        Ok(signed_by)
+        match fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(RemoteError::io("remove the old signature", &beside)(error))
+            }
+            _ => Ok(signed_by),
+        }
     }
 }
 

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::manifest::{MANIFEST, MAX_SNAPSHOT_BYTES, snapshot_name};
-use super::{Manifest, Remote, RemoteError};
+use super::trust::seen;
+use super::{Manifest, Remote, RemoteError, Trust};
 use crate::cache::{CacheKey, Cached, Entry, Snapshot, merge};
 use crate::mapped_file::Mapping;
-use crate::signature::{MAX_SIGNATURE_BYTES, PrivateKey, PublicKeys, Signature, SignatureError, signature_path};
+use crate::signature::{
+    MAX_SIGNATURE_BYTES, PublicKeys, Signature, SignatureError, Signatures, Signer, signature_path,
+};
 
 /// How often others may come first.
 const ATTEMPTS: u32 = 32;
@@ -23,8 +26,8 @@ pub struct Pushing<'a> {
     /// The entries.
     pub entries: &'a [(CacheKey, Arc<Entry>)],
     /// Who signs.
-    pub key: Option<&'a PrivateKey>,
-    /// Who must have signed what is there; the key that signs where it is not given.
+    pub signer: Option<&'a Signer>,
+    /// Who must have signed what is there; whoever signs where it is not given.
     pub keys: Option<&'a PublicKeys>,
     /// Whether the entries take the place of those that are there, and are not merged with them.
     pub replace: bool,
@@ -51,7 +54,7 @@ impl Remote {
         if self.address.is_read_only() {
             return Err(RemoteError::ReadOnly { url: self.address.to_string() });
         }
-        let own_key = pushing.key.map(PrivateKey::to_public_keys);
+        let own_key = pushing.signer.map(Signer::to_public_keys);
         let trusted = pushing.keys.or(own_key.as_ref());
         for attempt in 1..=ATTEMPTS {
             if let Some(published) = self.try_push(copy, pushing, trusted, attempt)? {
@@ -79,7 +82,7 @@ impl Remote {
             let (manifest, version) = self.manifest()?.unzip();
             (manifest, version, Cached::Entries(Vec::new()))
         } else {
-            match self.pull_now(copy, trusted)? {
+            match self.pull_now(copy, Trust { keys: trusted, ..Trust::default() })? {
                 None => (None, None, Cached::Entries(Vec::new())),
                 Some((pulled, version)) => (pulled.manifest, Some(version), Cached::of_snapshot(pulled.snapshot)),
             }
@@ -100,9 +103,8 @@ impl Remote {
             let what = format!("it would have {size} bytes, at most {MAX_SNAPSHOT_BYTES} are published");
             return Err(RemoteError::Address { url: self.address.to_string(), what });
         }
-        let signature = pushing.key.map(|key| Signature::sign(snapshot.digest(), key));
         let known = manifest.clone().filter(|manifest| manifest.digest == snapshot.digest());
-        if let (None, None, Some(previous)) = (&known, pushing.key, &manifest) {
+        if let (None, None, Some(previous)) = (&known, pushing.signer, &manifest) {
             let name = format!("{}.sig", previous.snapshot_name());
             if self.read_small(&name, MAX_SIGNATURE_BYTES)?.is_some() {
                 return Err(SignatureError::KeyNeeded { file: self.address.to_string() }.into());
@@ -112,16 +114,18 @@ impl Remote {
         if known.is_none() {
             self.bucket.put(&name, &file).map_err(self.trouble(&name))?;
         }
+        let was_there = known.is_some();
+        let manifest = known.unwrap_or_else(|| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            Manifest::after(manifest.as_ref(), seen(copy, trusted).as_ref(), &snapshot, size, now)
+        });
+        let signature = pushing.signer.map(|signer| signer.sign(manifest.to_statement())).transpose()?;
         if let Some(signature) = &signature {
-            let name = format!("{name}.sig");
-            signature.write_beside(&file)?;
-            self.bucket.put(&name, &signature_path(&file)).map_err(self.trouble(&name))?;
+            self.add_signature(&format!("{name}.sig"), signature)?;
         }
-        if let Some(manifest) = known {
-            return Ok(Some(Published { manifest, was_there: true, attempts: attempt }));
+        if was_there {
+            return Ok(Some(Published { manifest, was_there, attempts: attempt }));
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let manifest = Manifest::after(manifest.as_ref(), &snapshot, size, now);
         let swapped = self.bucket.swap(MANIFEST, version.as_ref(), &manifest.to_bytes());
         if !swapped.map_err(self.trouble(MANIFEST))? {
             return Ok(None);
@@ -130,11 +134,30 @@ impl Remote {
         // published is published: a copy that cannot be kept is fetched again
         let beside = signature_path(copy);
         let _ = match &signature {
-            Some(signature) => signature.write_beside(copy).is_ok(),
+            Some(signature) => Signatures::from(signature.clone()).write_beside(copy).is_ok(),
             None => fs::remove_file(&beside).is_ok(),
         };
         let _ = fs::rename(&file, copy);
-        Ok(Some(Published { manifest, was_there: false, attempts: attempt }))
+        Ok(Some(Published { manifest, was_there, attempts: attempt }))
+    }
+
+    /// Puts a signature beside those that others made of this snapshot, also where they do so at the same time.
+    fn add_signature(&self, name: &str, signature: &Signature) -> Result<(), RemoteError> {
+        let file = format!("{name} of {}", self.address);
+        for _ in 0..ATTEMPTS {
+            let (there, version) = self.read_small(name, MAX_SIGNATURE_BYTES)?.unzip();
+            // what is no signature, or one of version 1, gives way: nobody would believe it
+            let there = there.and_then(|bytes| Signatures::from_bytes(&bytes, &file).ok());
+            let mut signatures = there.unwrap_or_default();
+            if !signatures.add(signature.clone(), &file)? {
+                return Ok(());
+            }
+            let text = signatures.to_text();
+            if self.bucket.swap(name, version.as_ref(), text.as_bytes()).map_err(self.trouble(name))? {
+                return Ok(());
+            }
+        }
+        Err(RemoteError::Busy { url: self.address.to_string(), attempts: ATTEMPTS })
     }
 }
 

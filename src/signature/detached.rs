@@ -1,119 +1,94 @@
-//! A signature beside the file that it vouches for.
+//! One signature: a line.
 
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use ed25519_dalek::{Signature as Ed25519, Signer as _};
 
-use ed25519_dalek::{Signature as Ed25519, Signer};
-
-use super::key::{bytes_of, hex, io_error, read_plain};
-use super::{PrivateKey, PublicKeys, SignatureError};
+use super::key::{bytes_of, hex};
+use super::{PrivateKey, PublicKeys, SignatureError, Statement};
 use crate::digest::Digest;
 
-const WORD: &str = "autotune-lowered-signature-v1";
-const DOMAIN: &[u8] = b"autotune-lowered snapshot v1\0";
-/// Length of a signature file.
-pub const MAX_SIGNATURE_BYTES: u64 = 289;
+const WORD: &str = "autotune-lowered-signature-v2";
+/// What version 1 began with. It vouched for a digest alone, so that whatever was ever signed could be shown again.
+const OLD_WORD: &str = "autotune-lowered-signature-v1";
+/// Longest line: word, key, digest, two numbers of 20 digits, signature, five blanks and the line feed.
+pub(super) const MAX_LINE_BYTES: usize = WORD.len() + 64 + 64 + 2 * 20 + 128 + 5 + 1;
 
 /// Who signed what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
-    key: [u8; 32],
-    digest: Digest,
+    pub(super) key: [u8; 32],
+    pub(super) statement: Statement,
     signature: [u8; 64],
 }
 
-/// Where the signature of a file lies: its name with `.sig` behind it.
-pub fn signature_path(file: &Path) -> PathBuf {
-    let mut path = file.as_os_str().to_owned();
-    path.push(".sig");
-    PathBuf::from(path)
-}
-
-fn message(digest: &Digest) -> Vec<u8> {
-    [DOMAIN, digest.as_bytes()].concat()
-}
-
 impl Signature {
-    /// Signs a snapshot's digest. The same key and digest give the same signature.
-    pub fn sign(digest: Digest, key: &PrivateKey) -> Self {
-        let signature = key.0.sign(&message(&digest)).to_bytes();
-        Self { key: key.0.verifying_key().to_bytes(), digest, signature }
+    /// Signs a statement. The same key and statement give the same signature.
+    pub fn sign(statement: Statement, key: &PrivateKey) -> Self {
+        let signature = key.0.sign(&statement.to_message()).to_bytes();
+        Self { key: key.0.verifying_key().to_bytes(), statement, signature }
     }
 
-    /// The line of the signature's file.
-    pub fn to_text(&self) -> String {
-        format!("{WORD} {} {} {}\n", hex(&self.key), self.digest, hex(&self.signature))
+    /// Bytes that somebody else gives for a signature of this statement; `None` unless one of the keys made them.
+    pub(super) fn of_bytes(statement: Statement, signature: [u8; 64], keys: &PublicKeys) -> Option<Self> {
+        let mut possible = keys.keys.iter().map(|key| Self { key: key.to_bytes(), statement, signature });
+        possible.find(|signature| signature.is_by(keys))
     }
 
-    /// Reads a signature's bytes; `file` is what they are to vouch for, for the error.
-    ///
-    /// # Errors
-    /// Where they are anything but one line of the format.
-    pub fn from_bytes(bytes: &[u8], file: &str) -> Result<Self, SignatureError> {
+    pub(super) fn to_line(&self) -> String {
+        let Statement { digest, generation, time } = self.statement;
+        format!("{WORD} {} {digest} {generation} {time} {}\n", hex(&self.key), hex(&self.signature))
+    }
+
+    /// Reads a line without its line feed; `file` is what it is to vouch for, for the error.
+    pub(super) fn of_line(line: &str, file: &str) -> Result<Self, SignatureError> {
         let parse = || {
-            let line = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
-            let mut words = line.split(' ');
-            if words.next()? != WORD {
-                return None;
-            }
-            let (key, digest, signature) =
-                (bytes_of(words.next()?)?, bytes_of(words.next()?)?, bytes_of(words.next()?)?);
-            words.next().is_none().then(|| Self { key, digest: Digest::from_bytes(digest), signature })
+            let words: Vec<&str> = line.split(' ').collect();
+            let [WORD, key, digest, generation, time, signature] = words[..] else { return None };
+            let statement = Statement {
+                digest: Digest::from_bytes(bytes_of(digest)?),
+                generation: number(generation)?,
+                time: number(time)?,
+            };
+            Some(Self { key: bytes_of(key)?, statement, signature: bytes_of(signature)? })
         };
-        parse().ok_or_else(|| SignatureError::NotASignature { file: file.to_owned() })
+        parse().ok_or_else(|| match line.split(' ').next() {
+            Some(OLD_WORD) => SignatureError::OldVersion { file: file.to_owned() },
+            _ => SignatureError::NotASignature { file: file.to_owned() },
+        })
     }
 
-    /// Writes it beside the file that it vouches for, whole.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
-    pub fn write_beside(&self, file: &Path) -> Result<(), SignatureError> {
-        let path = signature_path(file);
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let write = || -> io::Result<()> {
-            // the umask applies: a signature is there to be read by others
-            let everyone = fs::Permissions::from_mode(0o666);
-            let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
-            temporary.write_all(self.to_text().as_bytes())?;
-            temporary.as_file().sync_all()?;
-            temporary.persist(&path).map(drop).map_err(|error| error.error)
-        };
-        write().map_err(io_error("write the signature", &path))
+    /// Whether one of the keys made it, whatever it says.
+    pub(super) fn is_by(&self, keys: &PublicKeys) -> bool {
+        let message = self.statement.to_message();
+        let mut named = keys.keys.iter().filter(|key| key.as_bytes() == &self.key);
+        named.any(|key| key.verify_strict(&message, &Ed25519::from_bytes(&self.signature)).is_ok())
     }
 
-    /// Reads the signature that lies beside a file.
-    ///
-    /// # Errors
-    /// Where there is none, or it is not one.
-    pub fn read_beside(file: &Path) -> Result<Self, SignatureError> {
-        let path = signature_path(file);
-        let name = file.display().to_string();
-        let bytes = match read_plain(&path, MAX_SIGNATURE_BYTES) {
-            Ok((bytes, _)) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(SignatureError::Missing { file: name });
-            }
-            Err(source) => return Err(SignatureError::Io { action: "read", path, source }),
-        };
-        Self::from_bytes(&bytes, &name)
-    }
-
-    /// Checks that one of the keys signed this digest, and gives the key in hexadecimal digits.
-    ///
-    /// # Errors
-    /// Where another key signed, another digest is signed, or the signature does not hold.
-    pub fn check(&self, digest: Digest, keys: &PublicKeys, file: &str) -> Result<String, SignatureError> {
-        let Some(key) = keys.keys.iter().find(|key| key.as_bytes() == &self.key) else {
-            let (file, key) = (file.to_owned(), hex(&self.key));
-            return Err(SignatureError::UnknownKey { file, key, keys: keys.path.clone() });
-        };
-        if self.digest != digest {
-            return Err(SignatureError::OtherFile { file: file.to_owned(), digest: self.digest.to_string() });
+    /// Checks that one of the keys signed this digest and, where it is of a URL, as what is told there.
+    pub(super) fn check(
+        &self,
+        digest: Digest,
+        told: Option<&Statement>,
+        keys: &PublicKeys,
+        file: &str,
+    ) -> Result<(), SignatureError> {
+        let file = file.to_owned();
+        let Statement { generation: signed, time: signed_at, .. } = self.statement;
+        if !keys.keys.iter().any(|key| key.as_bytes() == &self.key) {
+            return Err(SignatureError::UnknownKey { file, key: hex(&self.key), keys: keys.path.clone() });
         }
-        key.verify_strict(&message(&digest), &Ed25519::from_bytes(&self.signature))
-            .map_err(|_| SignatureError::Forged { file: file.to_owned() })?;
-        Ok(hex(&self.key))
+        if self.statement.digest != digest {
+            return Err(SignatureError::OtherFile { file, digest: self.statement.digest.to_string() });
+        }
+        if let Some(told) = told.filter(|told| **told != self.statement) {
+            let (told, told_at) = (told.generation, told.time);
+            return Err(SignatureError::OtherGeneration { file, signed, signed_at, told, told_at });
+        }
+        if self.is_by(keys) { Ok(()) } else { Err(SignatureError::Forged { file }) }
     }
+}
+
+/// A number in its one spelling.
+fn number(text: &str) -> Option<u64> {
+    let number = text.parse::<u64>().ok()?;
+    (number.to_string() == text).then_some(number)
 }

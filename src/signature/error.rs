@@ -55,6 +55,31 @@ pub enum SignatureError {
         /// Where it is published.
         file: String,
     },
+    /// A signature that vouches for a digest alone.
+    #[error(
+        "the signature of `{file}` is of version 1, which vouches for no generation; sign it again with \
+         `autotune-lowered cache sign`, or publish it again with `autotune-lowered cache push --replace --sign-key`"
+    )]
+    OldVersion {
+        /// What was to be signed.
+        file: String,
+    },
+    /// As many as there may be.
+    #[error("`{file}` has {most} signatures already, which is the most; have fewer keys sign it")]
+    Full {
+        /// What is signed.
+        file: String,
+        /// How many signatures are kept.
+        most: usize,
+    },
+    /// A command that does not sign.
+    #[error("`--sign-command {command}` does not sign: {what} (docs/trust.md)")]
+    Command {
+        /// The command.
+        command: String,
+        /// What is wrong.
+        what: String,
+    },
     /// Signed, by nobody who is trusted.
     #[error("`{file}` is signed by {key}, which is not among the keys of `{keys}`", keys = keys.display())]
     UnknownKey {
@@ -73,10 +98,40 @@ pub enum SignatureError {
         /// What is signed.
         digest: String,
     },
+    /// The signature of another publication of the same snapshot.
+    #[error(
+        "`{file}` is shown as generation {told} at {told_at}, and signed as generation {signed} at {signed_at} (seconds \
+         since 1970): it is not what was published last"
+    )]
+    OtherGeneration {
+        /// What is signed.
+        file: String,
+        /// The generation that was signed.
+        signed: u64,
+        /// When it was signed.
+        signed_at: u64,
+        /// The generation that it is shown as.
+        told: u64,
+        /// Since when.
+        told_at: u64,
+    },
     /// A signature that the key did not make.
     #[error("the signature of `{file}` was not made by the key that it names: it is forged or damaged")]
     Forged {
         /// What was to be signed.
         file: String,
     },
+}
+
+impl SignatureError {
+    /// How near a signature came to the one that was wanted: of several wrong ones the nearest tells most.
+    pub(super) fn nearness(&self) -> u8 {
+        match self {
+            Self::UnknownKey { .. } => 1,
+            Self::OtherFile { .. } => 2,
+            Self::OtherGeneration { .. } => 3,
+            Self::Forged { .. } => 4,
+            _ => 0,
+        }
+    }
 }

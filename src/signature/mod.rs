@@ -1,25 +1,37 @@
 //! Detached ed25519 signatures of snapshots: who vouches for a file that others load.
 //!
-//! All three files are one line of text. Hexadecimal digits are lower case, words are parted by one blank, a line feed ends
-//! the line, and nothing follows it.
+//! All three files are lines of text. Hexadecimal digits are lower case, words are parted by one blank, a line feed ends
+//! each line, and nothing follows the last.
 //!
 //! | file | bytes | line |
 //! | --- | --- | --- |
 //! | private key, mode 0600 | 97 | `autotune-lowered-private-key-v1 ` and the 32 bytes of the seed (RFC 8032, 5.1.5) |
 //! | public key | 96 | `autotune-lowered-public-key-v1 ` and the 32 bytes of the key |
-//! | `X.snapshot.sig` | 289 | `autotune-lowered-signature-v1 `, the public key, a blank, the snapshot's digest, a blank, the 64 bytes of the signature |
+//! | `X.snapshot.sig` | at most 331 a line | `autotune-lowered-signature-v2 `, then parted by blanks the public key, the snapshot's digest, generation, time, and the 64 bytes of the signature |
 //!
 //! A file of public keys may hold several such lines, and lines that are empty or begin with `#`: any of the keys will do,
 //! so that a key can be replaced by another one.
 //!
-//! What is signed is the text `autotune-lowered snapshot v1`, a zero byte, and the 32 bytes of the snapshot's digest, which
-//! covers every byte of the file but its checksums. Verification is the strict one: a signature has one form, and keys of small order are
-//! refused.
+//! A signature file holds up to 16 such lines, of several keys and generations, and any accepted one will do. Generation and
+//! time (seconds since 1970) are decimal numbers without leading zeros: those of the manifest that shows the snapshot, or
+//! zero and the time of signing for a file that is published nowhere.
+//!
+//! What is signed is the text `autotune-lowered snapshot v2`, a zero byte, the 32 bytes of the snapshot's digest, which covers
+//! every byte of the file but its checksums, and generation and time as eight bytes each, the highest first. Verification
+//! is the strict one: a signature has one form, and keys of small order are refused. Version 1 signed the digest alone, so
+//! that anything ever signed could be shown again; it is refused.
 
+mod command;
 mod detached;
 mod error;
 mod key;
+mod signatures;
+mod signer;
+mod statement;
 
-pub use detached::{MAX_SIGNATURE_BYTES, Signature, signature_path};
+pub use detached::Signature;
 pub use error::SignatureError;
 pub use key::{PrivateKey, PublicKeys};
+pub use signatures::{MAX_SIGNATURE_BYTES, MAX_SIGNATURES, Signatures, signature_path};
+pub use signer::Signer;
+pub use statement::Statement;

@@ -1,0 +1,116 @@
+//! Asking a command of the user's: bytes to its stdin, a short answer from its stdout.
+
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+/// How long a command may take: a person may have to touch a token.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Most that it may answer.
+const MAX_ANSWER: usize = 4096;
+/// Most that is kept of what it says on stderr: the end.
+const MAX_TALK: usize = 4096;
+
+/// A running command. It ends with this, and so does what it started.
+struct Running {
+    child: Child,
+    /// None once its leader was waited for: the number may mean another group from then on.
+    group: Option<Pid>,
+}
+
+impl Running {
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        if let Some(group) = self.group.take() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        self.child.wait()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// What the command prints when it reads these bytes, or in words why that is nothing to use.
+pub(super) fn answer_of(command: &OsStr, message: &[u8]) -> Result<Vec<u8>, String> {
+    let mut process = Command::new("sh");
+    process.arg("-c").arg(command).process_group(0);
+    process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    ask(process, message).map_err(|error| error.to_string())
+}
+
+fn ask(mut process: Command, message: &[u8]) -> io::Result<Vec<u8>> {
+    let mut child = process.spawn()?;
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let group = group.ok_or_else(|| io::Error::other("its process id is out of range"))?;
+    let mut running = Running { child, group: Some(group) };
+    let (Some(mut stdin), Some(mut stdout), Some(mut stderr)) = pipes else {
+        return Err(io::Error::other("it has no pipes"));
+    };
+    // a pipe holds more than this, so that nothing waits; who does not read it is found out by what he signed
+    let _ = stdin.write_all(message);
+    drop(stdin);
+    let ended = pidfd_open(group, PidfdFlags::empty())?;
+    for pipe in [stdout.as_fd(), stderr.as_fd()] {
+        rustix::io::ioctl_fionbio(pipe, true)?;
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let (mut answer, mut talk) = (Vec::new(), Vec::new());
+    let (mut answers, mut talks, mut is_over) = (true, true, false);
+    while !is_over {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::other(format!("it gave no answer within {} s", PATIENCE.as_secs())));
+        }
+        is_over = {
+            let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
+            let mut waiting = vec![PollFd::new(&ended, PollFlags::IN)];
+            waiting.extend(answers.then(|| PollFd::new(&stdout, PollFlags::IN)));
+            waiting.extend(talks.then(|| PollFd::new(&stderr, PollFlags::IN)));
+            match poll(&mut waiting, Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            waiting.first().is_some_and(|process| !process.revents().is_empty())
+        };
+        // once it has ended, all that it wrote is there
+        answers &= take(&mut stdout, &mut answer)?;
+        talks &= take(&mut stderr, &mut talk)?;
+        if answer.len() > MAX_ANSWER {
+            return Err(io::Error::other(format!("it prints more than {MAX_ANSWER} bytes")));
+        }
+        talk.drain(..talk.len().saturating_sub(MAX_TALK));
+    }
+    let status = running.end()?;
+    if status.success() {
+        return Ok(answer);
+    }
+    let talk = String::from_utf8_lossy(&talk);
+    let said = talk.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let said = said.map_or_else(String::new, |line| format!(", and said `{line}`"));
+    Err(io::Error::other(format!("it ended with {status}{said}")))
+}
+
+/// Takes some of what is there; `false` where no more will come.
+fn take(from: &mut impl Read, to: &mut Vec<u8>) -> io::Result<bool> {
+    let mut part = [0; 1024];
+    for _ in 0..2 * MAX_ANSWER / part.len() {
+        match from.read(&mut part) {
+            Ok(0) => return Ok(false),
+            Ok(read) => to.extend_from_slice(part.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}

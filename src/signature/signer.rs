@@ -1,0 +1,98 @@
+//! Who signs: a private key of this machine, or a key service behind a command.
+
+use std::ffi::OsString;
+
+use super::command::answer_of;
+use super::key::bytes_of;
+use super::{PrivateKey, PublicKeys, Signature, SignatureError, Statement};
+
+/// What signs.
+#[derive(Debug)]
+pub enum Signer {
+    /// A key that lies here.
+    Key(PrivateKey),
+    /// A command of the user's, and the public keys one of which it must sign with.
+    Command(OsString, PublicKeys),
+}
+
+impl Signer {
+    /// Signs a statement.
+    ///
+    /// # Errors
+    /// Where the command fails, or gives what none of its keys signed.
+    pub fn sign(&self, statement: Statement) -> Result<Signature, SignatureError> {
+        let (command, keys) = match self {
+            Self::Key(key) => return Ok(Signature::sign(statement, key)),
+            Self::Command(command, keys) => (command, keys),
+        };
+        let wrong = |what: String| SignatureError::Command { command: command.to_string_lossy().into_owned(), what };
+        let answer = answer_of(command, &statement.to_message()).map_err(wrong)?;
+        let signature = of_text(&answer).ok_or_else(|| {
+            wrong("it must print 64 bytes in base64 or hexadecimal digits, and nothing else".to_owned())
+        })?;
+        Signature::of_bytes(statement, signature, keys)
+            .ok_or_else(|| wrong(format!("no key of `{}` made what it printed", keys.path.display())))
+    }
+
+    /// Whose signatures those who sign this way believe.
+    pub fn to_public_keys(&self) -> PublicKeys {
+        match self {
+            Self::Key(key) => key.to_public_keys(),
+            Self::Command(_, keys) => keys.clone(),
+        }
+    }
+}
+
+/// A signature as key services print it.
+fn of_text(answer: &[u8]) -> Option<[u8; 64]> {
+    let text = std::str::from_utf8(answer).ok()?.trim();
+    bytes_of(&text.to_ascii_lowercase()).or_else(|| of_base64(text))
+}
+
+/// 64 bytes in base64 (RFC 4648, section 4), with or without its padding.
+fn of_base64(text: &str) -> Option<[u8; 64]> {
+    let text = text.strip_suffix("==").unwrap_or(text);
+    let mut bytes = Vec::new();
+    let (mut bits, mut count) = (0_u32, 0);
+    for letter in text.bytes() {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        (bits, count) = (bits << 6 | u32::from(value), count + 6);
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    // the last digit holds more bits than are left to tell
+    (bits == 0 && text.len() == 86).then_some(bytes)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_read_as_key_services_print_them() {
+        let bytes: [u8; 64] = std::array::from_fn(|at| (at * 37 + 250) as u8);
+        // by Python's base64
+        let base64 = "+h9EaY6z2P0iR2yRttsAJUpvlLneAyhNcpe84QYrUHWav+QJLlN4ncLnDDFWe6DF6g80WX6jyO0SN1yBpsvwFQ==";
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(of_text(format!("{hex}\n").as_bytes()), Some(bytes));
+        assert_eq!(of_text(hex.to_uppercase().as_bytes()), Some(bytes));
+        assert_eq!(of_text(format!(" {base64}\r\n").as_bytes()), Some(bytes));
+        assert_eq!(of_text(base64.trim_end_matches('=').as_bytes()), Some(bytes));
+        let (url, long, twice) = (base64.replace('+', "-"), format!("{base64}AAAA"), format!("{hex} {hex}"));
+        // Q is 010000: of its bits only the first two belong to a byte
+        let loose = base64.replace("FQ==", "FR==");
+        for wrong in ["", "AA==", &base64[1..], &url, &long, &twice, &loose, &hex[2..]] {
+            assert_eq!(of_text(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+}

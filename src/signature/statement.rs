@@ -1,0 +1,32 @@
+//! What a signature vouches for, and the bytes that are signed.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::digest::Digest;
+
+const DOMAIN: &[u8] = b"autotune-lowered snapshot v2\0";
+
+/// That this snapshot was published as this generation, at this time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statement {
+    /// The snapshot's digest.
+    pub digest: Digest,
+    /// The generation of a URL; zero for a file that was published nowhere.
+    pub generation: u64,
+    /// Seconds since 1970.
+    pub time: u64,
+}
+
+impl Statement {
+    /// Of a file, now.
+    pub fn of_file(digest: Digest) -> Self {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Self { digest, generation: 0, time }
+    }
+
+    /// The bytes that are signed: of one length, so that no two statements share them.
+    pub(super) fn to_message(self) -> Vec<u8> {
+        let numbers = [self.generation.to_be_bytes(), self.time.to_be_bytes()].concat();
+        [DOMAIN, self.digest.as_bytes(), &numbers].concat()
+    }
+}
