@@ -22,6 +22,25 @@ pub(crate) fn printable(text: &str) -> String {
     line
 }
 
+/// JSON with each such character as JSON's escape (`\u001b`): what it says stays the same. Line breaks between values stay.
+#[cfg(feature = "tuner")]
+pub(crate) fn printable_json(json: &str) -> std::borrow::Cow<'_, str> {
+    let steers = |letter: char| letter != '\n' && steers(letter);
+    if !json.contains(steers) {
+        return json.into();
+    }
+    let mut line = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if steers(letter) {
+            // all of them are of 16 bits: no pairs of surrogates
+            line.push_str(&format!("\\u{:04x}", u32::from(letter)));
+        } else {
+            line.push(letter);
+        }
+    }
+    line.into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,6 +52,16 @@ mod tests {
         assert_eq!(printable("two\nlines\r\tand a tab"), "two lines  and a tab");
         // the right-to-left override of "Trojan Source", isolates, marks, zero width and byte order marks
         assert_eq!(printable("\u{202e}exe.\u{2066}x\u{2069}"), "\\u{202e}exe.\\u{2066}x\\u{2069}");
+        #[cfg(feature = "tuner")]
+        {
+            let value = serde_json::json!({"\u{202e}": ["\u{9b}2J\u{1b}\u{7f}", "plain"]});
+            let text = serde_json::to_string_pretty(&value).unwrap();
+            let safe = printable_json(&text);
+            assert!(
+                safe.contains("\\u202e") && safe.contains('\n') && !safe.contains(['\u{202e}', '\u{9b}', '\u{7f}'])
+            );
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
+        }
         for letter in ['\u{200e}', '\u{200f}', '\u{061c}', '\u{2028}', '\u{feff}', '\u{200b}', '\0', '\u{7f}'] {
             assert!(!printable(&letter.to_string()).contains(letter), "{letter:?}");
         }

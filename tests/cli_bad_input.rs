@@ -7,6 +7,7 @@ mod program;
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use autotune_lowered::cache::Snapshot;
 use autotune_lowered::cli::exit;
@@ -288,4 +289,34 @@ fn a_snapshot_is_published_of_what_is_there_and_never_of_nothing() {
     let unwritable = run(&cache, &["cache", "snapshot", "/proc/none/best.snapshot"]);
     assert_eq!(unwritable.code, CACHE_TROUBLE);
     assert!(unwritable.stderr.contains("/proc/none/best.snapshot"), "{}", unwritable.stderr);
+}
+
+/// What could not be written is no good end, whatever came of the command.
+#[test]
+fn a_stdout_that_cannot_be_written_is_told() {
+    let (place, module) = (Place::new(), module());
+    let run = |stdout: Stdio, arguments: &[&str]| {
+        let mut command = command(&place.0.path().join("cache"));
+        let output = command.args(arguments).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
+        let output = output.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    // a descriptor that cannot be written: as `1<FILE` leaves it
+    let (code, said) = run(fs::File::open(&module).unwrap().into(), &["scan", &module]);
+    assert_eq!(code, Some(BAD_INPUT), "{said}");
+    assert!(said.contains("cannot write to stdout") && said.lines().count() == 1, "{said}");
+    // a full disk
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let (code, said) = run(full.into(), &["scan", &module, "--format", "json"]);
+    assert_eq!(code, Some(BAD_INPUT), "{said}");
+    assert!(said.contains("cannot write to stdout"), "{said}");
+    // a reader that is gone, as `head` is when it has enough: it knows, so nothing is said
+    let gone = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    assert_eq!(run(gone(), &["scan", &module]), (Some(BAD_INPUT), String::new()));
+    assert_eq!(run(gone(), &["--help"]).0, Some(BAD_INPUT));
+    assert_eq!(run(Stdio::null(), &["scan", &module]).0, Some(0));
 }

@@ -155,6 +155,33 @@ fn other_hosts_paths_methods_and_heads_are_refused() {
     assert!(taken.fault().contains(&port) && taken.fault().contains("--port"), "{}", taken.stderr);
 }
 
+/// Connections that ask for nothing, or read nothing of what they get, keep nobody out.
+#[test]
+fn slow_connections_lock_nobody_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = sample("multi8_shardmap.xplane.pb.gz");
+    let server = Server::start(folder.path(), &[capture.to_str().unwrap()]);
+    let page = server.get("GET /", "127.0.0.1:PORT").1;
+    // more than a socket holds, so that who does not read is waited for
+    assert!(page.len() > 100_000, "{}", page.len());
+    let request = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n", server.port);
+    for begun in ["", "G", request.as_str(), &format!("{request}\r\n")] {
+        let slow: Vec<TcpStream> = (0..64)
+            .map(|_| {
+                let mut connection = server.connect();
+                // one that was closed meanwhile is no news
+                let _ = connection.write_all(begun.as_bytes());
+                connection
+            })
+            .collect();
+        for _ in 0..3 {
+            let (head, body) = server.get("GET /", "127.0.0.1:PORT");
+            assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && body == page, "{begun:?}: {head}");
+        }
+        drop(slow);
+    }
+}
+
 /// The events of a page, by name.
 fn data(page: &str) -> Value {
     let json = page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();

@@ -12,8 +12,12 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
+use std::thread;
 
+use autotune_lowered::digest::Digest;
 use autotune_lowered::remote::{Address, Pushing, Remote};
+use autotune_lowered::signature::{PrivateKey, Signature, Signatures, Statement};
+use ed25519_dalek::{Signer, SigningKey};
 use program::*;
 use serde_json::{Value, json};
 use shared::*;
@@ -100,7 +104,7 @@ fn a_stale_writer_merges_again() {
     let (folder, store) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let remote = || Remote::open(Address::parse(&url(store.path())).unwrap()).unwrap();
     let push = |name: &str, entries: &[_], replace| {
-        let pushing = Pushing { entries, key: None, keys: None, replace };
+        let pushing = Pushing { entries, signer: None, keys: None, replace };
         remote().push(&folder.path().join(name), pushing).unwrap()
     };
     push("one", &[entry("a", 1, 1)], false);
@@ -342,4 +346,250 @@ fn signatures_decide_whose_cache_is_loaded() {
     let run = builder.run(&["cache", "sign", &a, "--key", &key]);
     assert_eq!(run.code, 4, "{}", run.stderr);
     assert!(run.fault().contains("chmod 600"), "{}", run.stderr);
+}
+
+/// The bytes of the manifest, to be shown again later.
+fn manifest_bytes(store: &Path) -> Vec<u8> {
+    fs::read(store.join("manifest-v1.json")).unwrap()
+}
+
+fn show(store: &Path, manifest: impl AsRef<[u8]>) {
+    fs::write(store.join("manifest-v1.json"), manifest).unwrap();
+}
+
+/// A store that shows what was in force before, whole and signed, is found out by who has seen what came after.
+#[test]
+fn an_older_generation_is_loaded_by_choice_alone() {
+    let (builder, reader, store) = (Machine::new(), Machine::new(), tempfile::tempdir().unwrap());
+    let (url, copy) = (url(store.path()), reader.text("x.snapshot"));
+    builder.good(&["cache", "keygen", &builder.text("key")]);
+    let (key, public) = (builder.text("key"), builder.text("key.pub"));
+    let push = |name: &str| {
+        snapshot(&builder.path(name), &[entry(name, 1, 10)]);
+        builder.good(&["cache", "push", &url, &builder.text(name), "--sign-key", &key]);
+        manifest_bytes(store.path())
+    };
+    let (first, second) = (push("a"), push("b"));
+    let checked = ["cache", "pull", &url, &copy, "--verify-key", &public];
+    let looked_up = ["cache", "ls", "--cache", &url, "--verify-key", &public];
+    reader.good(&checked);
+    reader.good(&looked_up);
+    let loaded = fs::read(reader.path("x.snapshot")).unwrap();
+
+    show(store.path(), &first);
+    // by whoever checks, and whoever does not; by a look-up too
+    let (unchecked, tuned) = (["cache", "pull", &url, &copy], [&module(), "--dry-run", "--cache", &url]);
+    for command in [&checked[..], &unchecked, &looked_up, &tuned] {
+        let run = reader.run(command);
+        assert_eq!(run.code, 6, "{command:?}: {}", run.stderr);
+        for word in ["generation 1,", "generation 2 was loaded", "--allow-rollback", "an older one"] {
+            assert!(run.fault().contains(word), "{command:?}: {}", run.stderr);
+        }
+    }
+    // and by who publishes: the entries of the second would be lost
+    let run = builder.run(&["cache", "push", &url, &builder.text("a"), "--sign-key", &key]);
+    assert_eq!(run.code, 6, "{}", run.stderr);
+    assert!(run.fault().contains("--allow-rollback"), "{}", run.stderr);
+    assert_eq!(fs::read(reader.path("x.snapshot")).unwrap(), loaded, "it was replaced all the same");
+
+    // who never saw the second cannot know
+    Machine::new().good(&["cache", "pull", &url, "--verify-key", &public]);
+    // by choice; from then on it is what was loaded last
+    reader.good(&[&checked[..], &["--allow-rollback"]].concat());
+    assert_eq!(calls(&reader.path("x.snapshot")).len(), 1);
+    reader.good(&checked);
+    show(store.path(), &second);
+    reader.good(&checked);
+    assert_eq!(calls(&reader.path("x.snapshot")).len(), 2);
+
+    // the old snapshot under a later number, or a later time: nobody signed that
+    let claims = |name: &str, value: u64| {
+        let mut changed: Value = serde_json::from_slice(&first).unwrap();
+        changed["generation"] = json!(3);
+        changed["published_at"] = serde_json::from_slice::<Value>(&second).unwrap()["published_at"].clone();
+        changed[name] = json!(value);
+        show(store.path(), changed.to_string());
+        let run = reader.run(&checked);
+        assert_eq!(run.code, 6, "{}", run.stderr);
+        run.fault().to_owned()
+    };
+    let fault = claims("generation", 3);
+    assert!(fault.contains("shown as generation 3") && fault.contains("signed as generation 1"), "{fault}");
+    assert!(claims("published_at", 4_000_000_000).contains("at 4000000000"));
+    assert!(claims("generation", 0).contains("generation is 0"));
+
+    // of an earlier life of the store: a later number, signed, at an earlier time; and one more second generation
+    let signer = PrivateKey::read(&builder.path("key")).unwrap();
+    let second: Value = serde_json::from_slice(&second).unwrap();
+    let at = second["published_at"].as_u64().unwrap();
+    for (generation, time, word) in [(9, at - 1, "an earlier time"), (2, at, "another one of that number")] {
+        let mut changed: Value = serde_json::from_slice(&first).unwrap();
+        let digest: Digest = changed["digest"].as_str().unwrap().parse().unwrap();
+        (changed["generation"], changed["published_at"]) = (json!(generation), json!(time));
+        let signature = Signature::sign(Statement { digest, generation, time }, &signer);
+        let path = store.path().join(format!("snapshots/sha256-{digest}.snapshot"));
+        Signatures::from(signature).write_beside(&path).unwrap();
+        show(store.path(), changed.to_string());
+        let run = reader.run(&checked);
+        assert_eq!(run.code, 6, "{word}: {}", run.stderr);
+        assert!(run.fault().contains(word), "{}", run.stderr);
+        Machine::new().good(&["cache", "pull", &url, "--verify-key", &public]);
+    }
+
+    // a store that is begun anew by who has seen the last generation goes on counting from there
+    fs::remove_dir_all(store.path()).unwrap();
+    push("b");
+    assert_eq!(manifest(store.path())["generation"], 3);
+    reader.good(&checked);
+}
+
+#[test]
+fn a_pin_holds_for_all_that_is_loaded() {
+    let (builder, mut reader, store) = (Machine::new(), Machine::new(), tempfile::tempdir().unwrap());
+    let url = url(store.path());
+    let first = snapshot(&builder.path("a"), &[entry("a", 1, 10)]);
+    let other = snapshot(&builder.path("b"), &[entry("b", 1, 10)]);
+    builder.good(&["cache", "push", &url, &builder.text("a")]);
+    let refused = |run: &Run| {
+        assert_eq!(run.code, 6, "{}", run.stderr);
+        let fault = run.fault();
+        assert!([first.as_str(), &other, "pinned"].iter().all(|word| fault.contains(word)), "{fault}");
+    };
+    refused(&reader.run(&["cache", "pull", &url, &reader.text("x"), "--pin", &other]));
+    assert!(!reader.path("x").exists());
+    reader.good(&["cache", "pull", &url, &reader.text("x"), "--pin", &first]);
+    for (pin, code) in [(&first, 0), (&other, 6), (&String::new(), 0), (&"no digest".to_owned(), 2)] {
+        reader.environment = vec![("AUTOTUNE_LOWERED_PIN".into(), pin.clone())];
+        for command in [&["cache", "pull", &url][..], &["cache", "ls", "--cache", &url]] {
+            let run = reader.run(command);
+            assert_eq!(run.code, code, "{pin} {command:?}: {}", run.stderr);
+            if code == 6 {
+                refused(&run);
+            }
+        }
+    }
+    // a folder's look-ups read what is published there
+    let Some(plugin) = plugin() else { return };
+    reader.environment.clear();
+    let (folder, plugin) = (reader.text("cache"), plugin.display().to_string());
+    fs::create_dir(reader.path("cache")).unwrap();
+    let get = |pin: &str| {
+        let call = ["cache", "get", "flash_attention@v2", "a", "--plugin", &plugin, "--match", "any"];
+        reader.run(&[&call[..], &["--cache", &folder, "--pin", pin]].concat())
+    };
+    assert!(get(&first).fault().contains("there is none"));
+    fs::copy(builder.path("a"), reader.path("cache/best-v1.snapshot")).unwrap();
+    refused(&get(&other));
+    let run = get(&first);
+    assert_eq!((run.code, run.stdout.trim_end()), (0, "{\"block\":1}"), "{}", run.stderr);
+}
+
+/// Whoever signs what is there already signs beside the others, also where all do so at once.
+#[test]
+fn a_signature_takes_no_other_one_away() {
+    let (one, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let url = url(store.path());
+    snapshot(&one.path("a"), &[entry("a", 1, 10)]);
+    let names: Vec<String> = (0..6).map(|number| format!("key{number}")).collect();
+    for name in &names {
+        one.good(&["cache", "keygen", &one.text(name)]);
+    }
+    let all: String = names.iter().map(|name| fs::read_to_string(one.path(&format!("{name}.pub"))).unwrap()).collect();
+    fs::write(one.path("all.pub"), all).unwrap();
+    let (snapshot, all) = (one.text("a"), one.text("all.pub"));
+    one.good(&["cache", "push", &url, &snapshot, "--sign-key", &one.text("key0")]);
+    let machines: Vec<Machine> = names[1..].iter().map(|_| Machine::new()).collect();
+    let children: Vec<_> = machines
+        .iter()
+        .zip(&names[1..])
+        .map(|(machine, name)| {
+            let push = ["cache", "push", &url, &snapshot, "--sign-key", &one.text(name), "--verify-key", &all];
+            machine.command(&push).stdout(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(manifest(store.path())["generation"], 1, "nothing changed");
+    for name in &names {
+        let reader = Machine::new();
+        reader.good(&["cache", "pull", &url, "--verify-key", &one.text(&format!("{name}.pub"))]);
+    }
+
+    // the same of a file
+    for name in &names {
+        one.good(&["cache", "sign", &snapshot, "--key", &one.text(name)]);
+    }
+    one.good(&["cache", "sign", &snapshot, "--key", &one.text("key0")]);
+    let text = fs::read_to_string(one.path("a.sig")).unwrap();
+    assert_eq!(text.lines().count(), names.len());
+    for name in &names {
+        one.good(&["cache", "verify", &snapshot, "--key", &one.text(&format!("{name}.pub"))]);
+    }
+}
+
+#[test]
+fn a_key_service_signs_in_place_of_a_key_file() {
+    let (machine, service, store) = (Machine::new(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let url = url(store.path());
+    // the service has the key, and this machine its public part alone
+    PrivateKey::generate(&service.path().join("key")).unwrap();
+    let public = service.path().join("key.pub").display().to_string();
+    let text = fs::read_to_string(service.path().join("key")).unwrap();
+    let seed: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&text[32 + 2 * at..34 + 2 * at], 16).unwrap()).collect();
+    let key = SigningKey::from_bytes(seed.as_slice().try_into().unwrap());
+    let (asked, answer) = (service.path().join("asked"), service.path().join("answer"));
+    for pipe in [&asked, &answer] {
+        rustix::fs::mkfifoat(rustix::fs::CWD, pipe, rustix::fs::Mode::RWXU).unwrap();
+    }
+    let command = format!("cat > '{}'; cat '{}'", asked.display(), answer.display());
+    let digest = snapshot(&machine.path("a"), &[entry("a", 1, 10)]);
+    let file = machine.text("a");
+    let signing = ["--sign-command", &command, "--verify-key", &public];
+    for arguments in [&["cache", "push", &url, &file][..], &["cache", "sign", &file]] {
+        let served = thread::scope(|scope| {
+            let served = scope.spawn(|| {
+                let message = fs::read(&asked).unwrap();
+                let hex: String = key.sign(&message).to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+                fs::write(&answer, format!("{hex}\n")).unwrap();
+                message
+            });
+            machine.good(&[arguments, &signing[..]].concat());
+            served.join().unwrap()
+        });
+        // what docs/trust.md says is signed
+        let (head, numbers) = served.split_at(served.len() - 16);
+        let digest: Digest = digest.parse().unwrap();
+        assert_eq!(head, [b"autotune-lowered snapshot v2\0".as_slice(), digest.as_bytes()].concat());
+        let published = u64::from(arguments[1] == "push");
+        assert_eq!(numbers[..8], published.to_be_bytes());
+        if published == 1 {
+            assert_eq!(numbers[8..], manifest(store.path())["published_at"].as_u64().unwrap().to_be_bytes());
+        }
+    }
+    Machine::new().good(&["cache", "pull", &url, "--verify-key", &public]);
+    machine.good(&["cache", "verify", &file, "--key", &public]);
+
+    // what is not a signature by that key signs nothing
+    snapshot(&machine.path("b"), &[entry("b", 1, 10)]);
+    let before = manifest(store.path());
+    let zeros = format!("echo {}", "0".repeat(128));
+    for (command, word) in [
+        ("printf '\\033[31mno token\\n' >&2; exit 3", "and said `\\u{1b}[31mno token`"),
+        ("true", "64 bytes in base64"),
+        ("cat", "64 bytes in base64"),
+        (zeros.as_str(), "no key of"),
+        ("exec yes", "more than 4096 bytes"),
+        ("/nowhere/signs", "exit status: 127"),
+    ] {
+        let push = ["cache", "push", &url, &machine.text("b"), "--sign-command", command, "--verify-key", &public];
+        let run = machine.run(&push);
+        assert_eq!(run.code, 4, "{command}: {}", run.stderr);
+        assert!(run.fault().contains(word) && run.fault().contains("--sign-command"), "{}", run.stderr);
+        assert_eq!(manifest(store.path()), before, "{command}");
+    }
+    for wrong in [&["--sign-command", "true"][..], &[&signing[..], &["--sign-key", "x"]].concat()] {
+        let run = machine.run(&[&["cache", "push", &url, &file], wrong].concat());
+        assert_eq!(run.code, 2, "{wrong:?}: {}", run.stderr);
+    }
 }

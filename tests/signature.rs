@@ -7,7 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use autotune_lowered::digest::Digest;
-use autotune_lowered::signature::{MAX_SIGNATURE_BYTES, PrivateKey, PublicKeys, Signature, SignatureError};
+use autotune_lowered::signature::{
+    MAX_SIGNATURE_BYTES, MAX_SIGNATURES, PrivateKey, PublicKeys, Signature, SignatureError, Signatures, Statement,
+};
 
 fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/signature").join(name);
@@ -24,6 +26,11 @@ fn signed_digest() -> Digest {
     Digest::of(b"abc")
 }
 
+/// What the fixture says.
+fn statement() -> Statement {
+    Statement { digest: signed_digest(), generation: 7, time: 1_790_000_000 }
+}
+
 /// The pair of keys of RFC 8032, section 7.1, test 1; the signature was made by another program (see the fixture's README).
 #[test]
 fn what_another_program_signs_is_believed_and_made_the_same() {
@@ -33,13 +40,21 @@ fn what_another_program_signs_is_believed_and_made_the_same() {
     fs::write(&public_path, fixture("key.pub")).unwrap();
     let keys = PublicKeys::read(&public_path).unwrap();
     let text = fixture("abc.sig");
-    let signature = Signature::from_bytes(text.as_bytes(), "abc").unwrap();
-    let key = signature.check(signed_digest(), &keys, "abc").unwrap();
+    let signatures = Signatures::from_bytes(text.as_bytes(), "abc").unwrap();
+    let key = signatures.check_told(&statement(), &keys, "abc").unwrap();
     assert_eq!(key, "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
+    assert_eq!(signatures.check(signed_digest(), &keys, "abc").unwrap(), key);
+    assert_eq!(signatures.latest(Some(&keys)), Some(statement()));
     let ours = PrivateKey::read(&private_path).unwrap();
     assert_eq!(ours.to_public(), key);
-    assert_eq!(Signature::sign(signed_digest(), &ours).to_text(), text);
-    assert_eq!(text.len() as u64, MAX_SIGNATURE_BYTES);
+    assert_eq!(Signatures::from(Signature::sign(statement(), &ours)).to_text(), text);
+    let longest = Statement { generation: u64::MAX, time: u64::MAX, ..statement() };
+    let longest = Signatures::from(Signature::sign(longest, &ours)).to_text();
+    assert_eq!((longest.len() * MAX_SIGNATURES) as u64, MAX_SIGNATURE_BYTES);
+
+    // version 1 vouches for no generation: whatever was once signed could be shown again
+    let old = Signatures::from_bytes(fixture("version-1.sig").as_bytes(), "abc").unwrap_err();
+    assert!(matches!(old, SignatureError::OldVersion { .. }) && old.to_string().contains("sign it again"), "{old}");
 }
 
 #[test]
@@ -50,24 +65,37 @@ fn a_wrong_key_file_digest_or_byte_is_refused() {
     let (_, theirs_public) = PrivateKey::generate(&path("theirs")).unwrap();
     let (ours_public, theirs_public) =
         (PublicKeys::read(&ours_public).unwrap(), PublicKeys::read(&theirs_public).unwrap());
-    let signature = Signature::sign(signed_digest(), &ours);
-    assert!(signature.check(signed_digest(), &ours_public, "x").is_ok());
-    let unknown = signature.check(signed_digest(), &theirs_public, "x").unwrap_err();
+    let signatures = Signatures::from(Signature::sign(statement(), &ours));
+    assert!(signatures.check_told(&statement(), &ours_public, "x").is_ok());
+    let unknown = signatures.check(signed_digest(), &theirs_public, "x").unwrap_err();
     assert!(matches!(unknown, SignatureError::UnknownKey { .. }) && unknown.to_string().contains("theirs.pub"));
-    let other = signature.check(Digest::of(b"abd"), &ours_public, "x").unwrap_err();
+    let other = signatures.check(Digest::of(b"abd"), &ours_public, "x").unwrap_err();
     assert!(matches!(other, SignatureError::OtherFile { .. }), "{other}");
+    // the same snapshot, shown as another generation or of another time
+    for told in [Statement { generation: 8, ..statement() }, Statement { time: 1_790_000_001, ..statement() }] {
+        let other = signatures.check_told(&told, &ours_public, "x").unwrap_err();
+        assert!(matches!(other, SignatureError::OtherGeneration { signed: 7, .. }), "{other}");
+        // under a line that says so
+        let Statement { generation, time, .. } = told;
+        let renamed = signatures.to_text().replace(" 7 1790000000 ", &format!(" {generation} {time} "));
+        assert_ne!(renamed, signatures.to_text());
+        let renamed = Signatures::from_bytes(renamed.as_bytes(), "x").unwrap();
+        let forged = renamed.check_told(&told, &ours_public, "x").unwrap_err();
+        assert!(matches!(forged, SignatureError::Forged { .. }), "{forged}");
+        assert_eq!(renamed.latest(Some(&ours_public)), None);
+    }
 
-    let text = signature.to_text();
+    let text = signatures.to_text();
     // a digest that is not the signed one, under a name that says so
     let renamed = text.replace(&signed_digest().to_string(), &Digest::of(b"abd").to_string());
-    let forged = Signature::from_bytes(renamed.as_bytes(), "x").unwrap().check(Digest::of(b"abd"), &ours_public, "x");
+    let forged = Signatures::from_bytes(renamed.as_bytes(), "x").unwrap().check(Digest::of(b"abd"), &ours_public, "x");
     assert!(matches!(forged, Err(SignatureError::Forged { .. })), "{forged:?}");
     // every character counts
     for at in 0..text.len() {
         let mut bytes = text.clone().into_bytes();
         bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
         let checked =
-            Signature::from_bytes(&bytes, "x").and_then(|read| read.check(signed_digest(), &ours_public, "x"));
+            Signatures::from_bytes(&bytes, "x").and_then(|read| read.check(signed_digest(), &ours_public, "x"));
         assert!(checked.is_err(), "byte {at}");
     }
     for wrong in [
@@ -75,11 +103,16 @@ fn a_wrong_key_file_digest_or_byte_is_refused() {
         format!("{text} "),
         text.trim_end().to_owned(),
         text.to_uppercase(),
-        text.replace("-v1", "-v2"),
+        text.replace("-v2", "-v3"),
+        text.replace(" 7 ", " 07 "),
+        text.replace(" 7 ", " +7 "),
+        text.replace(" 7 ", " 18446744073709551616 "),
+        format!("\n{text}"),
+        text.repeat(MAX_SIGNATURES + 1),
         text.replacen(' ', "  ", 1),
         String::new(),
     ] {
-        let error = Signature::from_bytes(wrong.as_bytes(), "x").unwrap_err();
+        let error = Signatures::from_bytes(wrong.as_bytes(), "x").unwrap_err();
         assert!(matches!(error, SignatureError::NotASignature { .. }), "{wrong:?}");
     }
 }
@@ -116,7 +149,8 @@ fn a_key_can_be_replaced_by_another_one() {
     fs::write(path("both"), format!("# of the build machines\n{both}")).unwrap();
     let keys = PublicKeys::read(&path("both")).unwrap();
     for (key, _) in &pairs {
-        assert_eq!(Signature::sign(signed_digest(), key).check(signed_digest(), &keys, "x").unwrap(), key.to_public());
+        let signatures = Signatures::from(Signature::sign(statement(), key));
+        assert_eq!(signatures.check(signed_digest(), &keys, "x").unwrap(), key.to_public());
     }
     for wrong in ["", "# nobody\n", &both.replace("public", "private"), &format!("{both}x\n")] {
         fs::write(path("wrong"), wrong).unwrap();
@@ -127,4 +161,41 @@ fn a_key_can_be_replaced_by_another_one() {
     assert!(PublicKeys::read(&path("weak")).is_err());
     fs::write(path("large"), "#".repeat(70_000)).unwrap();
     assert!(PublicKeys::read(&path("large")).unwrap_err().to_string().contains("65536"));
+}
+
+#[test]
+fn signatures_stand_beside_each_other_up_to_a_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let pairs: Vec<_> = (0..MAX_SIGNATURES + 2)
+        .map(|number| {
+            let (key, public) = PrivateKey::generate(&folder.path().join(number.to_string())).unwrap();
+            (key, PublicKeys::read(&public).unwrap())
+        })
+        .collect();
+    let mut signatures = Signatures::default();
+    for (key, _) in &pairs[..MAX_SIGNATURES] {
+        assert!(signatures.add(Signature::sign(statement(), key), "x").unwrap());
+        // twice is once
+        assert!(!signatures.add(Signature::sign(statement(), key), "x").unwrap());
+    }
+    let read = Signatures::from_bytes(signatures.to_text().as_bytes(), "x").unwrap();
+    assert_eq!(read, signatures);
+    for (key, public) in &pairs[..MAX_SIGNATURES] {
+        assert_eq!(read.check_told(&statement(), public, "x").unwrap(), key.to_public());
+    }
+    // one too many of this generation is refused; one of a later generation takes the place of one of an earlier
+    let [(more, _), (last, last_public)] = &pairs[MAX_SIGNATURES..] else { panic!() };
+    let full = signatures.add(Signature::sign(statement(), more), "x").unwrap_err();
+    assert!(matches!(full, SignatureError::Full { most: MAX_SIGNATURES, .. }), "{full}");
+    let later = Statement { generation: 8, ..statement() };
+    assert!(signatures.add(Signature::sign(later, last), "x").unwrap());
+    assert_eq!(signatures.latest(None), Some(later));
+    assert_eq!(signatures.latest(Some(&pairs[3].1)), Some(statement()));
+    assert!(signatures.check_told(&later, last_public, "x").is_ok());
+    assert_eq!(signatures.of_statement(&later).to_text().lines().count(), 1);
+    assert_eq!(signatures.to_text().lines().count(), MAX_SIGNATURES);
+    // those of another snapshot have no place here
+    let other = Statement { digest: Digest::of(b"abd"), ..statement() };
+    signatures.add(Signature::sign(other, more), "x").unwrap();
+    assert_eq!(signatures.to_text().lines().count(), 1);
 }

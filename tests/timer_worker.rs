@@ -92,7 +92,7 @@ fn a_crash_is_named_by_its_signal_and_its_last_words() {
     assert_eq!(kind, FailureKind::Crash);
     assert_eq!(
         message,
-        "the worker died of SIGABRT during `measure`; its stderr: F0000 thunk.cc:7] Check failed: shape.ok() [31mbad[0m"
+        "the worker died of SIGABRT during `measure`; its stderr: F0000 thunk.cc:7] Check failed: shape.ok() \\u{1b}[31mbad\\u{1b}[0m"
     );
     let (kind, message) = costs_one_candidate("segv", limits());
     assert_eq!((kind, message.as_str()), (FailureKind::Crash, "the worker died of SIGSEGV during `measure`"));

@@ -6,20 +6,23 @@
 mod program;
 #[path = "support/shared.rs"]
 mod shared;
+#[path = "support/xspace.rs"]
+mod xspace;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, FlagKind, Lookup, MemoryStore, SeedStore, SledStore, Snapshot, SnapshotStore,
-    TieredCache, write_seeds,
+    CacheKey, ConfigStore, Entry, FlagKind, FolderLock, Lookup, MemoryStore, SeedStore, SledStore, Snapshot,
+    SnapshotStore, TieredCache, write_seeds,
 };
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
 use autotune_lowered::mapped_file::Mapping;
-use autotune_lowered::remote::{Address, Remote};
+use autotune_lowered::remote::{Address, Remote, Trust};
 use autotune_lowered::tune::Ledger;
 use shared::*;
 
@@ -104,7 +107,7 @@ fn another_devices_entry_applies_by_choice_alone_and_is_flagged_in_every_tier() 
     let machine = Machine::new();
     let url = format!("file://{}", path("store").display());
     machine.good(&["cache", "push", &url, &path("a.snapshot").display().to_string()]);
-    let pulled = Remote::open(Address::parse(&url).unwrap()).unwrap().pull(&path("copy"), None).unwrap();
+    let pulled = Remote::open(Address::parse(&url).unwrap()).unwrap().pull(&path("copy"), Trust::default()).unwrap();
     applies_by_choice_alone("remote", &alone(Box::new(SnapshotStore::new(pulled.snapshot))));
 
     machine.good(&["cache", "export", "--format", "json", &machine.text("x.json"), "--cache", &url]);
@@ -218,5 +221,124 @@ fn every_reader_has_its_limit() {
         let tells = ["bytes", "GiB", "larger", "MiB", "large"].iter().any(|word| said.contains(word));
         assert!(tells, "{path} of {limit}: {said}");
         fs::remove_file(machine.path(path)).unwrap();
+    }
+}
+
+/// A window's title, a bell, a C1 escape that clears the screen, marks that turn the direction of text, and a line that
+/// claims to be the program's.
+const HOSTILE: &str = "x\u{1b}]0;y\u{7}\u{9b}2J\u{202e}z\u{2066}\nFORGED";
+
+/// Checks what a terminal would get; `shown` says that the text was there at all, and not merely left out.
+fn is_harmless(what: &str, output: &std::process::Output, shown: bool) {
+    let text = [&output.stdout[..], &output.stderr].map(|bytes| String::from_utf8(bytes.to_vec()).unwrap());
+    for text in &text {
+        let raw = ['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}', '\u{2066}'];
+        assert!(!text.contains(raw), "{what}: {text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("FORGED")), "{what}: {text:?}");
+    }
+    assert!(!shown || text.iter().any(|text| text.contains("u{202e}") || text.contains("u202e")), "{what}: {text:?}");
+}
+
+#[test]
+fn what_others_wrote_steers_no_terminal() {
+    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let look = |what: &str, arguments: &[&str]| {
+        is_harmless(what, &machine.command(arguments).output().unwrap(), true);
+    };
+
+    // an argument: a path, the value of an option, an option; as text and as a log's line
+    let path = machine.path(HOSTILE).display().to_string();
+    look("a path", &["scan", &path]);
+    look("a folder", &["registry", "ls", &path]);
+    look("a value", &["scan", &program::module(), "--format", HOSTILE]);
+    look("a value of our own parser", &[&program::module(), "--devices", HOSTILE]);
+    look("an option", &["scan", &format!("--{HOSTILE}")]);
+    let lines = machine.command(&["cache", "ls", "--cache"]).arg(OsString::from(&path)).arg("--all").output().unwrap();
+    is_harmless("a folder that is none", &lines, false);
+    fs::create_dir(machine.path("seeds")).unwrap();
+    fs::write(machine.path("seeds").join(format!("{HOSTILE}.json")), HOSTILE).unwrap();
+    look("the name of a seed file", &["cache", "ls", "--all", "--seeds", &machine.text("seeds")]);
+
+    // a lock that another process wrote
+    let locked = machine.path("locked");
+    let held = FolderLock::acquire(&locked).unwrap();
+    let line = HOSTILE.replace('\n', " ");
+    fs::write(locked.join("lock"), format!("process {} (`{line}`)\n", std::process::id())).unwrap();
+    look("a lock", &["cache", "rm", "x", "--cache", &locked.display().to_string()]);
+    drop(held);
+
+    // a module's label
+    let module = machine.path("module.txt");
+    let line = HOSTILE.replace(['\n', '\u{1b}', '\u{7}'], "");
+    let op_name = format!("metadata={{op_name=\"my[{line}]\"}}");
+    let text = format!("HloModule m\n\nENTRY e {{\n  ROOT p = f32[2]{{0}} parameter(0), {op_name}\n}}\n");
+    fs::write(&module, text).unwrap();
+    let regex = r"(?P<op>my)\[(?P<key>[^\]]*)\]";
+    look("a label", &["scan", &module.display().to_string(), "--label-regex", regex]);
+    look("a label in JSON", &["scan", &module.display().to_string(), "--label-regex", regex, "--format", "json"]);
+
+    // a registry's records
+    let (from, registry) = (program::example().join("registry"), machine.path("registry"));
+    program::copy_folder(&from, &registry);
+    let records: Vec<_> = fs::read_dir(registry.join("invocations/chunked_cross_entropy_v1")).unwrap().collect();
+    for record in records {
+        let path = record.unwrap().path();
+        let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        record["invocation"]["arguments"][0]["name"] = HOSTILE.into();
+        record["invocation"]["op_id"] = format!("{HOSTILE}@v1").into();
+        fs::write(&path, record.to_string()).unwrap();
+    }
+    let registry = registry.display().to_string();
+    for command in ["ls", "verify"] {
+        look("a registry", &["registry", command, &registry]);
+    }
+
+    // a cache's entries, and the manifest of a shared one
+    let (key, _) = entry("a", 1, 10);
+    let key = CacheKey { op_id: HOSTILE.to_owned(), call_key: HOSTILE.to_owned(), ..key };
+    let value: Arc<Entry> = Arc::new(serde_json::from_value(serde_json::json!({"config": {"name": HOSTILE}})).unwrap());
+    snapshot(&machine.path("a.snapshot"), &[(key, value)]);
+    snapshot(&machine.path("b.snapshot"), &[entry("b", 1, 10)]);
+    let (a, b) = (machine.text("a.snapshot"), machine.text("b.snapshot"));
+    let url = format!("file://{}", store.path().display());
+    machine.good(&["cache", "push", &url, &a]);
+    for format in ["table", "json"] {
+        look("an entry", &["cache", "ls", "--cache", &url, "--format", format]);
+        look("a difference", &["cache", "diff", &a, &b, "--format", format]);
+    }
+    let manifest = serde_json::json!({"schema": 1, "generation": 1, "digest": HOSTILE, "size": 1, "entries": 1});
+    fs::write(store.path().join("manifest-v1.json"), manifest.to_string()).unwrap();
+    look("a manifest", &["cache", "pull", &url]);
+
+    // a profile's planes, threads and events
+    let mut plane = xspace::PlaneBuilder::new(&format!("/device:GPU:0 {HOSTILE}"));
+    let event = plane.event((HOSTILE, HOSTILE), 0, 1000, &[]);
+    plane.line(HOSTILE, 0, &[event]);
+    let ran = [(HOSTILE, HOSTILE, 3, 1, 0, 1000)];
+    let profile = machine.path("a.xplane.pb");
+    fs::write(&profile, xspace::space(&[plane, xspace::host(&[&ran])]).0).unwrap();
+    let profile = profile.display().to_string();
+    look("a profile", &["profile", "summary", &profile]);
+    for command in ["timings", "collectives", "compile"] {
+        let output = machine.command(&["profile", command, &profile, "-vv"]).output().unwrap();
+        is_harmless(command, &output, false);
+    }
+
+    // a worker: its answer, an error of its own, what is no answer, and its stderr
+    let worker = machine.path("worker.py");
+    let python: String = HOSTILE.chars().map(|letter| format!("\\U{:08x}", u32::from(letter))).collect();
+    let script = format!(
+        "import json, os, sys\nhostile = '{python}'\nmode = sys.argv[1]\nrequest = json.loads(input())\n\
+         if mode == 'error':\n    print(json.dumps({{'id': request['id'], 'error': {{'kind': 'device', 'message': hostile}}}}))\n\
+         if mode == 'noise':\n    print(json.dumps(hostile, ensure_ascii=False))\n\
+         if mode == 'name':\n    print(json.dumps({{'id': request['id'], 'result': {{'protocol': 9, 'worker': hostile, \
+         'capabilities': [], 'source': 'host-wall', 'devices': []}}}}))\n\
+         if mode == 'stderr':\n    print('Fatal: ' + hostile.replace(chr(10), ' '), file=sys.stderr)\n    os.abort()\n"
+    );
+    fs::write(&worker, script).unwrap();
+    for mode in ["error", "noise", "name", "stderr"] {
+        let command = format!("PYTHONIOENCODING=utf-8 python3 '{}' {mode}", worker.display());
+        look(&format!("a worker's {mode}"), &["worker", "check", &command]);
+        look(&format!("a worker's {mode}"), &[&program::module(), "--timer", &format!("command:{command}")]);
     }
 }

@@ -6,6 +6,8 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+# what is logged passes its filter from the first message on
+from . import _printable as _printable
 from ._version import __version__
 
 # public names, by the module that defines them; resolved at first use, so that importing the package loads no other

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from . import _in_force
+from ._printable import printable
 from .cache import Device
 
 
@@ -98,6 +99,7 @@ class AutotuningResult:
                     json.dumps(best["config"], sort_keys=True) if best else row["reason"],
                 )
             )
+        rows = [tuple(map(printable, row)) for row in rows]
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
         lines = [
             "  ".join(
@@ -110,7 +112,8 @@ class AutotuningResult:
             for row in rows
         ]
         device = self._result["device"]["identity"]
-        return "\n".join([f"{device['platform']}:{device['device_kind']}, timed by {self._result['timer']}", *lines])
+        head = printable(f"{device['platform']}:{device['device_kind']}, timed by {self._result['timer']}")
+        return "\n".join([head, *lines])
 
     def __repr__(self) -> str:
         decided = sum(row.get("best") is not None for row in self.operations)

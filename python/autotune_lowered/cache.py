@@ -12,12 +12,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import _native, _ranks
+from ._printable import printable
 
 _IN_FORCE = f"{__package__}._in_force"
 
 
 class CacheError(RuntimeError):
     """A cache that cannot be used: what, where, and what to do next."""
+
+    def __init__(self, message: str):
+        super().__init__(printable(message))
 
 
 class SnapshotMismatch(CacheError):
@@ -64,7 +68,9 @@ class Entry:
         return hash(self._parts())
 
     def __repr__(self) -> str:
-        return f"<Entry {self.op_id}:{self.call_key} {self.direction}: {self._config} from the {self.tier} tier>"
+        return printable(
+            f"<Entry {self.op_id}:{self.call_key} {self.direction}: {self._config} from the {self.tier} tier>"
+        )
 
     @property
     def config(self) -> dict[str, Any]:
@@ -290,13 +296,15 @@ class Cache:
         entry = self.get(device, op_id, call_key, direction, match)
         if entry is not None:
             flags = "".join(f"; {kind}: {detail}" for kind, detail in entry.flags)
-            return f"`{op_id}:{call_key}` has {entry._config} ({entry.direction}) from the {entry.tier} tier{flags}"
+            return printable(
+                f"`{op_id}:{call_key}` has {entry._config} ({entry.direction}) from the {entry.tier} tier{flags}"
+            )
         reason = self._store.explain_miss(device._fingerprint, op_id, call_key, direction, match)
         if self.digest is None:
             reason += (
                 f"; nothing was published in `{self._path}` yet: run `autotune-lowered MODULE --cache {self._path}`"
             )
-        return reason
+        return printable(reason)
 
     def __iter__(self) -> Iterator[Entry]:
         """Every entry, seeds included."""

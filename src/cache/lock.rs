@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::StoreError;
+use crate::printable::printable;
 
 /// Held while a process has a cache folder open. The system drops it with the process, however that ends.
 #[derive(Debug)]
@@ -93,7 +94,7 @@ fn command_line() -> String {
             _ => word.to_string_lossy().into_owned(),
         })
         .collect();
-    let line = words.join(" ").replace(char::is_control, " ");
+    let line = printable(&words.join(" "));
     line.chars().take(200).collect()
 }
 

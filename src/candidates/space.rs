@@ -7,6 +7,7 @@ use super::file::{File, Head};
 use super::locate::{Step, line_and_column, offset};
 use crate::config::{Config, canonical_json};
 use crate::digest::{Digest, FieldHasher};
+use crate::printable::printable;
 
 const SCHEMA: u64 = 1;
 const MAX_PARAMETERS: usize = 64;
@@ -301,7 +302,7 @@ fn error_at(file: &str, text: &str, offset: usize, message: String) -> SpaceErro
 
 /// A file's own names and values stand in messages, whatever is in them.
 fn one_line(message: &str) -> String {
-    message.replace(char::is_control, " ")
+    printable(message)
 }
 
 /// serde_json ends its messages with the place, which the error gives already.

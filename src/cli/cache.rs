@@ -14,6 +14,7 @@ use crate::cache::{
 use crate::device::{DeviceFingerprint, MatchMode};
 use crate::digest::Digest;
 use crate::mapped_file::Mapping;
+use crate::printable::printable_json;
 use crate::report::{Grid, format_ns, format_ratio, write_json};
 use crate::tune::Ledger;
 
@@ -268,7 +269,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
                         tracing::warn!("{}: {}", json!(flag.kind).as_str().unwrap_or_default(), flag.detail);
                     }
                     match format.format {
-                        Format::Table => writeln!(out, "{}", hit.entry.config)?,
+                        Format::Table => writeln!(out, "{}", printable_json(&hit.entry.config.to_string()))?,
                         Format::Json => {
                             let mut row = row_json(&hit.key, &hit.entry, hit.tier);
                             row["schema"] = json!(1);

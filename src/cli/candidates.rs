@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::candidates::{CandidateSpace, Spaces};
 use crate::config::Config;
-use crate::report::{Grid, write_json};
+use crate::printable::printable_json;
+use crate::report::{Grid, write_json, write_line};
 
 use super::args::{Format, FormatArg};
 use super::exit;
@@ -78,7 +79,7 @@ pub(super) fn run(command: &CandidatesCommand, out: &mut dyn Write) -> Result<u8
             }
             let text = std::fs::read_to_string(file).map_err(|error| cannot(error.to_string()))?;
             let space = CandidateSpace::parse(&file.display().to_string(), &text).map_err(Fault::input)?;
-            writeln!(out, "{}: at most {} configs", space.op(), space.count_bound())?;
+            write_line(out, format_args!("{}: at most {} configs", space.op(), space.count_bound()))?;
             Ok(exit::FINE)
         }
     }
@@ -123,7 +124,7 @@ fn show(space: &CandidateSpace, format: Format, out: &mut dyn Write) -> Result<u
     }
     for config in shown {
         let mark = if config == space.baseline() { " (baseline)" } else { "" };
-        writeln!(out, "{config}{mark}")?;
+        writeln!(out, "{}{mark}", printable_json(&config.to_string()))?;
     }
     Ok(exit::FINE)
 }

@@ -14,7 +14,7 @@ use crate::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
 use crate::hlo::{FoundLabel, Scan};
 use crate::label::{Direction, Evidence, split_op_id};
 use crate::matching::{ByName, Matching, match_labels};
-use crate::report::{Grid, write_json};
+use crate::report::{Grid, write_json, write_line};
 
 use super::args::{CacheArgs, Format, FormatArg, LabelArgs, PluginArgs};
 use super::fault::Fault;
@@ -116,7 +116,7 @@ pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault>
         )?,
         Format::Table => {
             list(&calls, out)?;
-            writeln!(out, "{covered} of {} calls have a config for {}", calls.len(), device.identity)?;
+            write_line(out, format_args!("{covered} of {} calls have a config for {}", calls.len(), device.identity))?;
         }
     }
     Ok(match calls.len() {

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::device::DeviceFingerprint;
-use crate::report::write_json;
+use crate::report::{write_json, write_line};
 use crate::timer::Limits;
 use crate::timer::pjrt::{FoundPlugin, PjrtOptions, discover, probe};
 
@@ -61,7 +61,7 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         }
         Format::Table => {
             for (plugin, devices) in &shown {
-                writeln!(out, "{} ({}, from {})", plugin.name, plugin.path.display(), plugin.origin)?;
+                write_line(out, format_args!("{} ({}, from {})", plugin.name, plugin.path.display(), plugin.origin))?;
                 for (index, device) in devices.iter().enumerate() {
                     describe(index, device, out)?;
                 }
@@ -73,20 +73,20 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 
 fn describe(index: usize, device: &DeviceFingerprint, out: &mut dyn Write) -> Result<(), Fault> {
     let environment = &device.environment;
-    writeln!(out, "  device {index}: {}", device.identity)?;
+    write_line(out, format_args!("  device {index}: {}", device.identity))?;
     writeln!(out, "    identity   {}", device.identity.to_digest().to_short())?;
-    writeln!(out, "    portable   {}", device.to_portable().replace('\n', "\\n"))?;
+    write_line(out, format_args!("    portable   {}", device.to_portable().replace('\n', "\\n")))?;
     let plugin_digest = environment.plugin_digest.map_or_else(String::new, |digest| digest.to_short());
     let api = environment.plugin_api.as_deref().unwrap_or("unknown");
-    writeln!(out, "    plugin     {plugin_digest}, PJRT C API {api}")?;
+    write_line(out, format_args!("    plugin     {plugin_digest}, PJRT C API {api}"))?;
     if let Some(driver) = &environment.driver {
-        writeln!(out, "    driver     {driver}")?;
+        write_line(out, format_args!("    driver     {driver}"))?;
     }
     if !environment.xla_flags.is_empty() {
-        writeln!(out, "    XLA flags  {}", environment.xla_flags.join(" "))?;
+        write_line(out, format_args!("    XLA flags  {}", environment.xla_flags.join(" ")))?;
     }
     if let Some(autotuning) = &environment.xla_autotuning {
-        writeln!(out, "    autotuning {autotuning} (XLA's own, as it compiles)")?;
+        write_line(out, format_args!("    autotuning {autotuning} (XLA's own, as it compiles)"))?;
     }
     Ok(())
 }

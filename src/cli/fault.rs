@@ -41,10 +41,11 @@ impl Fault {
 }
 
 impl From<io::Error> for Fault {
-    /// For writing to stdout: a reader that went away is no news.
+    /// For writing to stdout. A reader that went away, as `head` does, knows it: nothing is said, but nobody may take what was
+    /// cut short for a good end.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            Self { code: exit::ALL_TUNED, message: String::new(), is_away: false }
+            Self { code: exit::BAD_INPUT, message: String::new(), is_away: false }
         } else {
             Self::new(exit::BAD_INPUT, format!("cannot write to stdout: {error}"))
         }

@@ -3,10 +3,13 @@
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::MultiProgress;
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
+use crate::printable::printable;
 use crate::timer::SPANS;
 
 use super::RunTrace;
@@ -25,7 +28,13 @@ pub(super) fn start(verbose: u8, colours: bool, trace: Option<&RunTrace>) -> Mul
         "{level},sled=warn,object_store=warn,reqwest=warn,hyper=warn,hyper_util=warn,h2=warn,rustls=warn,{SPANS}=off"
     );
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    // what is said holds the words of files, workers and arguments; the colours come from the layer and stay
+    let fields = debug_fn(|writer, field, value| {
+        let value = printable(&format!("{value:?}"));
+        if field.name() == "message" { write!(writer, "{value}") } else { write!(writer, "{field}={value}") }
+    });
     let lines = tracing_subscriber::fmt::layer()
+        .fmt_fields(fields.delimited(" "))
         .with_ansi(colours && io::stderr().is_terminal())
         .with_target(false)
         .without_time()

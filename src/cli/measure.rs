@@ -10,7 +10,7 @@ use crate::array::Fill;
 use crate::device::DeviceIdentity;
 use crate::measure::{Made, MadeInput, MeasureError, MeasureOptions, Measured, MeasuredProgram, WARM_UP, measure};
 use crate::profile::{Finding, Iteration, Measurement};
-use crate::report::{Grid, format_ns, write_json};
+use crate::report::{Grid, format_ns, write_json, write_line};
 use crate::stats::quantile;
 use crate::timer::{CacheState, Timer};
 
@@ -247,14 +247,15 @@ fn write_table(out: &mut dyn Write, document: &Document<'_>) -> std::io::Result<
     }
     let (one, was) = if document.warm_up == 1 { ("iteration", "was") } else { ("iterations", "were") };
     let Document { iterations, device, warm_up, .. } = document;
-    writeln!(out, "\n{iterations} iterations on {device}; {warm_up} {one} before them {was} left out")?;
+    writeln!(out)?;
+    write_line(out, format_args!("{iterations} iterations on {device}; {warm_up} {one} before them {was} left out"))?;
     let anew = if document.inputs_given_anew { "; given anew before each iteration" } else { "" };
-    writeln!(out, "inputs: {}{anew}", inputs(document.inputs))?;
+    write_line(out, format_args!("inputs: {}{anew}", inputs(document.inputs)))?;
     for note in &document.notes {
-        writeln!(out, "note: {note}")?;
+        write_line(out, format_args!("note: {note}"))?;
     }
     for finding in document.findings {
-        writeln!(out, "{}", finding.to_string().replace(char::is_control, " "))?;
+        write_line(out, format_args!("{finding}"))?;
     }
     Ok(())
 }
@@ -284,5 +285,5 @@ fn values(made: &Made) -> String {
 }
 
 fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().replace(char::is_control, " ")
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::printable::printable;
 use crate::report::format_ratio;
 use crate::tune::{Event, OperationResult, Status};
 
@@ -32,7 +33,7 @@ impl Progress {
     pub(super) fn draw(&mut self, event: &Event<'_>) {
         match event {
             Event::Started { index, of, name, programs, rounds_kept } => {
-                self.head = format!("[{}/{of}] {name}", index + 1);
+                self.head = printable(&format!("[{}/{of}] {name}", index + 1));
                 self.programs = *programs;
                 let kept = match rounds_kept {
                     0 => String::new(),
@@ -41,7 +42,7 @@ impl Progress {
                 self.plain(&format!("{}: {programs} programs{kept}", self.head));
             }
             Event::Searching { index, of, name, configs, sampled } => {
-                self.head = format!("[{}/{of}] {name}", index + 1);
+                self.head = printable(&format!("[{}/{of}] {name}", index + 1));
                 let sample = if *sampled { ", a sample of more" } else { "" };
                 self.plain(&format!("{}: searching {configs} configs{sample}", self.head));
             }
@@ -129,7 +130,7 @@ impl Progress {
     }
 
     fn line(&self, text: &str) {
-        let text = text.replace(char::is_control, " ");
+        let text = printable(text);
         self.bars.suspend(|| {
             let _ = writeln!(io::stderr(), "{text}");
         });

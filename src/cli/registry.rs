@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::array::Fill;
 use crate::registry::{Invocation, Registry};
-use crate::report::{Grid, write_json};
+use crate::report::{Grid, write_json, write_line};
 
 use super::args::{Format, FormatArg};
 use super::exit;
@@ -68,14 +68,17 @@ pub(super) fn run(command: &RegistryCommand, out: &mut dyn Write) -> Result<u8, 
                 Format::Json => write_json(out, &report)?,
                 Format::Table => {
                     for problem in &report.problems {
-                        writeln!(out, "{problem}")?;
+                        write_line(out, format_args!("{problem}"))?;
                     }
                     for change in &report.changes {
                         let (count, op, key) = (change.configs.len(), &change.op_id, &change.call_key);
-                        writeln!(out, "`{op}:{key}`: the kernel changed between recordings in {count} configs")?;
+                        write_line(
+                            out,
+                            format_args!("`{op}:{key}`: the kernel changed between recordings in {count} configs"),
+                        )?;
                     }
                     for path in &report.unused {
-                        writeln!(out, "`{}`: no invocation names it", path.display())?;
+                        write_line(out, format_args!("`{}`: no invocation names it", path.display()))?;
                     }
                     let (records, programs, arrays) = (report.records, report.programs, report.arrays);
                     writeln!(
@@ -139,11 +142,12 @@ fn show(registry: &Registry, name: &str, format: Format, out: &mut dyn Write) ->
         return Ok(exit::FINE);
     }
     for invocation in found {
-        writeln!(out, "{}:{} {}", invocation.op_id, invocation.call_key, invocation.direction)?;
-        writeln!(out, "  recorded by {}", invocation.recorder)?;
+        write_line(out, format_args!("{}:{} {}", invocation.op_id, invocation.call_key, invocation.direction))?;
+        write_line(out, format_args!("  recorded by {}", invocation.recorder))?;
         for argument in &invocation.arguments {
             let donated = if argument.donated { ", donated" } else { "" };
-            writeln!(out, "  argument {} {}, {}{donated}", argument.name, argument.spec, fill_name(&argument.fill))?;
+            let fill = fill_name(&argument.fill);
+            write_line(out, format_args!("  argument {} {}, {fill}{donated}", argument.name, argument.spec))?;
         }
         for candidate in &invocation.candidates {
             let mark = if candidate.config == invocation.baseline { "baseline " } else { "candidate" };
@@ -151,7 +155,7 @@ fn show(registry: &Registry, name: &str, format: Format, out: &mut dyn Write) ->
                 (Some(program), _) => format!("program {}", program.digest.to_short()),
                 (None, reason) => format!("no program: {}", reason.as_deref().unwrap_or("the record gives no reason")),
             };
-            writeln!(out, "  {mark} {} ({program})", candidate.config.to_brief())?;
+            write_line(out, format_args!("  {mark} {} ({program})", candidate.config.to_brief()))?;
         }
     }
     Ok(exit::FINE)

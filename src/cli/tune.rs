@@ -14,6 +14,7 @@ use crate::analysis::{HloFiles, Summary, SummaryOptions, summarize};
 use crate::decision::DecisionRules;
 use crate::hlo::Scan;
 use crate::label::split_op_id;
+use crate::printable::printable;
 use crate::remedy::remedy;
 use crate::report::{time_line, write_json, write_result};
 use crate::timer::pjrt::{HOST_CLOCK, PjrtTimer};
@@ -410,7 +411,7 @@ fn close(result: &AutotuningResult, folder: Option<&Path>) {
 /// One line on stderr, which is no warning.
 pub(super) fn say(line: &str) {
     // stderr may be gone; there is nobody left to tell
-    let _ = writeln!(std::io::stderr(), "{}", line.replace(char::is_control, " "));
+    let _ = writeln!(std::io::stderr(), "{}", printable(line));
 }
 
 pub(super) fn nothing_matched(scan: &Scan, format: Format, out: &mut dyn Write) -> Result<u8, Fault> {

@@ -15,6 +15,7 @@ use crate::timer::pjrt::{PjrtWorkerOptions, worker_main};
 use super::device::this_program;
 use super::exit;
 use super::fault::Fault;
+use super::tune::say;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum WorkerCommand {
@@ -81,7 +82,7 @@ pub(super) fn run(command: &WorkerCommand) -> ExitCode {
             match this_program() {
                 Ok(exe) => ExitCode::from(exec::run(&options, &exe)),
                 Err(fault) => {
-                    let _ = writeln!(std::io::stderr(), "worker exec: {}", fault.message);
+                    say(&format!("worker exec: {}", fault.message));
                     ExitCode::from(exit::DEVICE_TROUBLE)
                 }
             }
@@ -89,7 +90,7 @@ pub(super) fn run(command: &WorkerCommand) -> ExitCode {
         WorkerCommand::Check { command } => match check(command) {
             Ok(code) => ExitCode::from(code),
             Err(fault) => {
-                let _ = writeln!(std::io::stderr(), "autotune-lowered: {}", fault.message);
+                say(&format!("autotune-lowered: {}", fault.message));
                 ExitCode::from(fault.code)
             }
         },

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::{CheckResult, OperationCheck, Verdict};
+use crate::printable::printable;
 
 /// How loudly something is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,7 +83,10 @@ fn command(
 /// A message: the runner ends it at a line break and turns `%25`, `%0D` and `%0A` back (`escapeData` in actions/toolkit,
 /// `packages/core/src/command.ts`).
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    let text = text.replace('%', "%25");
+    let joined = |parts: Vec<String>, by| parts.join(by);
+    let lines = text.split('\n').map(|line| joined(line.split('\r').map(printable).collect(), "%0D"));
+    joined(lines.collect(), "%0A")
 }
 
 /// A property, which ends at a comma or at two colons besides.
@@ -101,7 +105,7 @@ mod tests {
             let colons = text.replace("%0D", "\r").replace("%0A", "\n").replace("%3A", ":").replace("%2C", ",");
             colons.replace("%25", "%")
         };
-        for hostile in ["a,b=c", "x::error::y", "50%", "%3A", "%0A", "a\r\n::stop-commands::t", "", "ü\u{7f}"] {
+        for hostile in ["a,b=c", "x::error::y", "50%", "%3A", "%0A", "a\r\n::stop-commands::t", "", "ü"] {
             let mut out = Vec::new();
             command(&mut out, Level::Error, Some(hostile), Some(7), hostile, hostile).unwrap();
             let text = String::from_utf8(out).unwrap();

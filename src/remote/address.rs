@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::RemoteError;
 use crate::digest::Digest;
+use crate::printable::printable;
 
 /// A remote cache's URL. What it prints holds neither user nor password nor query.
 #[derive(Clone, PartialEq, Eq)]
@@ -155,7 +156,7 @@ pub(super) fn redacted(url: &str) -> String {
         }
         None => url.to_owned(),
     };
-    shown.replace(char::is_control, " ")
+    printable(&shown)
 }
 
 impl fmt::Display for Address {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::RemoteError;
 use crate::cache::Snapshot;
 use crate::digest::Digest;
+use crate::printable::printable;
 use crate::signature::Statement;
 
 pub(super) const MANIFEST: &str = "manifest-v1.json";
@@ -64,7 +65,7 @@ impl Manifest {
     pub(super) fn from_bytes(bytes: &[u8], url: &str) -> Result<Self, RemoteError> {
         // what is wrong may be told in the store's own characters
         let wrong = |what: String| {
-            let what = what.replace(char::is_control, " ");
+            let what = printable(&what);
             RemoteError::Damaged { url: url.to_owned(), name: MANIFEST.to_owned(), what }
         };
         let Versioned { schema } = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;

@@ -25,6 +25,7 @@ use super::address::{BucketKind, Place};
 use super::bucket::{Bucket, Trouble, Version};
 use super::folder::too_large;
 use super::{Address, RemoteError};
+use crate::printable::printable;
 
 /// How long a connection may take to be made, and a server to say nothing.
 const CONNECT_TIMEOUT: &str = "5 seconds";
@@ -273,6 +274,6 @@ fn reason_of(error: &Error) -> String {
         true => super::address::redacted(word),
         false => word.split('?').next().unwrap_or_default().to_owned(),
     });
-    let line = words.collect::<Vec<_>>().join(" ").replace(char::is_control, " ");
+    let line = printable(&words.collect::<Vec<_>>().join(" "));
     line.chars().take(MAX_REASON_CHARS).collect()
 }

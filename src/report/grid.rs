@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use crate::printable::printable;
+
 /// Rows of cells, written with every column as wide as its widest cell.
 #[derive(Debug, Default)]
 pub struct Grid {
@@ -26,12 +28,12 @@ impl Grid {
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         // what a file says may hold anything; a table holds one line a row
-        self.rows.push(Row::Cells(cells.into_iter().map(|cell| cell.replace(char::is_control, " ")).collect()));
+        self.rows.push(Row::Cells(cells.into_iter().map(|cell| printable(&cell)).collect()));
     }
 
     /// Adds a line below the row, indented.
     pub fn line(&mut self, text: &str) {
-        self.rows.push(Row::Line(text.replace(char::is_control, " ")));
+        self.rows.push(Row::Line(printable(text)));
     }
 
     /// Whether there is no row yet.

@@ -24,12 +24,19 @@ pub use table::write_result;
 pub use time::time_line;
 pub use view::{MAX_EVENTS, Timeline, ViewPage, write_view};
 
+use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::printable::{printable, printable_json};
+
 /// Writes a value as indented JSON with a line feed at the end.
 pub fn write_json<T: Serialize>(out: &mut dyn Write, value: &T) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, value)?;
-    writeln!(out)
+    writeln!(out, "{}", printable_json(&serde_json::to_string_pretty(value)?))
+}
+
+/// Writes one line of text, whatever is in the values that it holds.
+pub fn write_line(out: &mut dyn Write, line: fmt::Arguments<'_>) -> io::Result<()> {
+    writeln!(out, "{}", printable(&line.to_string()))
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::hlo::Scan;
 
-use super::Grid;
+use super::{Grid, write_line};
 
 /// Writes each distinct label with its evidence, occurrences and first line, then the diagnosis.
 pub fn write_scan(out: &mut dyn Write, scan: &Scan) -> io::Result<()> {
@@ -24,7 +24,7 @@ pub fn write_scan(out: &mut dyn Write, scan: &Scan) -> io::Result<()> {
         grid.write(out)?;
     }
     for diagnosis in &scan.diagnosis {
-        writeln!(out, "{}: {}", diagnosis.code, diagnosis.message.replace(char::is_control, " "))?;
+        write_line(out, format_args!("{}: {}", diagnosis.code, diagnosis.message))?;
     }
     Ok(())
 }

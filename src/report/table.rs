@@ -6,7 +6,7 @@ use crate::label::{Direction, Evidence};
 use crate::tune::{AutotuningResult, CandidateStatus, ConfigTime, OperationResult, ProfiledStep, Searched, Status};
 
 use super::differences::differences;
-use super::{Grid, format_ns, format_part, format_ratio};
+use super::{Grid, format_ns, format_part, format_ratio, write_line};
 
 /// A drift from which on it is worth a line.
 const WORTH_A_LINE: f64 = 0.05;
@@ -53,7 +53,7 @@ pub fn write_result(out: &mut dyn Write, result: &AutotuningResult) -> io::Resul
         grid.write(out)?;
     }
     match &result.step {
-        Some(step) => writeln!(out, "{}", step_line(step)),
+        Some(step) => write_line(out, format_args!("{}", step_line(step))),
         None => Ok(()),
     }
 }
@@ -63,7 +63,7 @@ fn step_line(step: &ProfiledStep) -> String {
     format!(
         "expected: {} less time in the step of `{}` ({} to {} by the intervals); {} of its {} is decided here, {} is labelled",
         format_part(step.expected_gain),
-        step.profile.replace(char::is_control, " "),
+        step.profile,
         format_part(step.expected_gain_low),
         format_part(step.expected_gain_high),
         format_part(step.decided),

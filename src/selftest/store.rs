@@ -11,6 +11,7 @@ use crate::cache::{FolderLock, StoreError};
 use crate::decision::Resolution;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
+use crate::printable::printable;
 use crate::timer::{CacheState, Timer};
 use crate::whole_file::write_whole;
 
@@ -104,7 +105,7 @@ impl Stored {
             Ok(entries) => (Self { entries }, None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (Self::default(), None),
             Err(error) => {
-                let why = error.to_string().replace(char::is_control, " ");
+                let why = printable(&error.to_string());
                 let note = format!("`{}` is left out: {why}; `selftest` makes it again", path.display());
                 (Self::default(), Some(note))
             }

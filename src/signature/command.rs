@@ -41,13 +41,13 @@ impl Drop for Running {
 
 /// What the command prints when it reads these bytes, or in words why that is nothing to use.
 pub(super) fn answer_of(command: &OsStr, message: &[u8]) -> Result<Vec<u8>, String> {
+    ask(command, message, PATIENCE).map_err(|error| error.to_string())
+}
+
+fn ask(command: &OsStr, message: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
     let mut process = Command::new("sh");
     process.arg("-c").arg(command).process_group(0);
     process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    ask(process, message).map_err(|error| error.to_string())
-}
-
-fn ask(mut process: Command, message: &[u8]) -> io::Result<Vec<u8>> {
     let mut child = process.spawn()?;
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -63,13 +63,13 @@ fn ask(mut process: Command, message: &[u8]) -> io::Result<Vec<u8>> {
     for pipe in [stdout.as_fd(), stderr.as_fd()] {
         rustix::io::ioctl_fionbio(pipe, true)?;
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + patience;
     let (mut answer, mut talk) = (Vec::new(), Vec::new());
     let (mut answers, mut talks, mut is_over) = (true, true, false);
     while !is_over {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::Error::other(format!("it gave no answer within {} s", PATIENCE.as_secs())));
+            return Err(io::Error::other(format!("it gave no answer within {patience:?}")));
         }
         is_over = {
             let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
@@ -113,4 +113,43 @@ fn take(from: &mut impl Read, to: &mut Vec<u8>) -> io::Result<bool> {
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(command: &str, patience: Duration) -> Result<String, String> {
+        let answer = ask(OsStr::new(command), b"message", patience);
+        answer.map(|bytes| String::from_utf8(bytes).unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_command_gets_the_message_and_its_answer_is_bounded_in_length_and_time() {
+        let long = Duration::from_secs(60);
+        assert_eq!(told("cat", long).unwrap(), "message");
+        assert_eq!(told("echo talk >&2; tr a-z A-Z", long).unwrap(), "MESSAGE");
+        // it need not read what it gets
+        assert_eq!(told("echo other", long).unwrap(), "other\n");
+        let failed = told("echo why >&2; echo >&2; exit 3", long).unwrap_err();
+        assert!(failed.contains("exit status: 3") && failed.ends_with("said `why`"), "{failed}");
+        assert!(told("kill -9 $$", long).unwrap_err().contains("signal: 9"));
+        assert!(told("exec yes", long).unwrap_err().contains("more than 4096"));
+        // what is said on stderr may be any length, and its end is what is told
+        let talked = told("yes | head -n 100000 >&2; echo end >&2; exit 1", long).unwrap_err();
+        assert!(talked.ends_with("said `end`"), "{talked}");
+        let silent = told("sleep 1000 & echo early; wait", Duration::from_millis(200)).unwrap_err();
+        assert!(silent.contains("no answer within 200ms"), "{silent}");
+        // what it leaves behind does not keep its answer, and ends with it
+        assert_eq!(told("sleep 1000 & echo $!", long).map(|pid| is_alive(pid.trim())), Ok(false));
+    }
+
+    fn is_alive(pid: &str) -> bool {
+        // the signal was sent; the kernel may still be at it
+        (0..1000).all(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rfind(')').is_some_and(|end| !stat[end..].starts_with(") Z"))
+        })
+    }
 }

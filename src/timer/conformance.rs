@@ -15,6 +15,7 @@ use super::protocol::{
     Profiled, ProgramRef, Response, capability,
 };
 use crate::config::Config;
+use crate::printable::printable;
 use crate::registry::{Direction, ProgramFormat};
 
 /// How a step went.
@@ -56,8 +57,8 @@ impl fmt::Display for Report {
         for step in &self.steps {
             match &step.outcome {
                 Outcome::Passed => writeln!(f, "pass  {}", step.name)?,
-                Outcome::Failed(why) => writeln!(f, "FAIL  {}: {why}", step.name)?,
-                Outcome::Skipped(why) => writeln!(f, "skip  {}: {why}", step.name)?,
+                Outcome::Failed(why) => writeln!(f, "FAIL  {}: {}", step.name, printable(why))?,
+                Outcome::Skipped(why) => writeln!(f, "skip  {}: {}", step.name, printable(why))?,
             }
         }
         Ok(())

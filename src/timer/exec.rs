@@ -22,6 +22,8 @@ use rustix::process::{
     pidfd_open, set_child_subreaper, set_parent_process_death_signal, setrlimit, wait,
 };
 
+use crate::printable::printable;
+
 /// Exit code of `worker exec` when the worker outgrew its memory limit.
 pub const EXIT_MEMORY: u8 = 120;
 /// Exit code when the command could not be started.
@@ -98,7 +100,7 @@ pub fn run(options: &ExecOptions, exe: &Path) -> u8 {
 
 /// Stderr is the worker's too, and ends in the tuner's tail of it.
 fn say(message: &str) {
-    let _ = writeln!(io::stderr().lock(), "worker exec: {message}");
+    let _ = writeln!(io::stderr().lock(), "worker exec: {}", printable(message));
 }
 
 /// Returns only when it failed.

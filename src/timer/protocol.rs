@@ -10,6 +10,7 @@ use super::model::{CacheState, Failure, FailureKind, InputArray, OutputArray, So
 use crate::array::ArraySpec;
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
+use crate::printable::printable;
 use crate::registry::{Direction, ProgramFormat};
 
 /// Version of the protocol that this program speaks.
@@ -382,14 +383,14 @@ impl From<Failure> for WireFailure {
     }
 }
 
-/// One line, blanks squeezed, control characters dropped, cut at `limit` characters.
+/// One line, blanks squeezed, what steers a terminal as escapes, cut at `limit` characters.
 pub fn one_line(text: &str, limit: usize) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
         if !line.is_empty() {
             line.push(' ');
         }
-        line.extend(word.chars().filter(|letter| !letter.is_control()));
+        line.push_str(&printable(word));
         if line.len() > limit {
             break;
         }
@@ -488,7 +489,7 @@ mod tests {
 
     #[test]
     fn one_line_is_one_line() {
-        assert_eq!(one_line("a\n\tb\u{1b}[0m  c", 80), "a b[0m c");
+        assert_eq!(one_line("a\n\tb\u{1b}[0m  c\u{202e}", 80), "a b\\u{1b}[0m c\\u{202e}");
         assert_eq!(one_line("äöü", 2), "äö…");
     }
 }

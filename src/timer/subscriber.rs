@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use crate::printable::printable;
+
 /// What a tool sets for the processes that it starts, and the tool. The more telling come first: most of them are also
 /// injected by `CUDA_INJECTION64_PATH`.
 const MARKS: [(&str, &str); 4] = [
@@ -42,7 +44,7 @@ fn of_environment(variables: impl IntoIterator<Item = (OsString, OsString)>) -> 
     }
     let (_, library) = set.iter().find(|(name, _)| name == INJECTION)?;
     let file = Path::new(library).file_name().unwrap_or(OsStr::new(library));
-    Some(format!("the library `{}` of {INJECTION}", file.to_string_lossy().replace(char::is_control, " ")))
+    Some(format!("the library `{}` of {INJECTION}", printable(&file.to_string_lossy())))
 }
 
 #[cfg(test)]

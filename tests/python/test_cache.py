@@ -1,6 +1,7 @@
 """Look-ups from Python: tiers, reasons, pins, damage, ranks."""
 
 import json
+import logging
 import os
 import pathlib
 import socket
@@ -177,6 +178,32 @@ def test_the_package_imports_without_jax():
     code = "import autotune_lowered.cache, sys; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
     assert autotune_lowered.__version__ == _native.__version__
+
+
+# as in tests/trust.rs: a window's title, a bell, a C1 escape, marks that turn the direction of text, a line of its own
+HOSTILE = "x\x1b]0;y\x07\x9b2J\u202ez\u2066\nFORGED"
+
+
+def test_what_others_wrote_steers_no_terminal(tmp_path, caplog, run):
+    def is_harmless(text):
+        assert "u{202e}" in text and "FORGED" in text
+        assert not any(letter in text for letter in "\x1b\x07\x9b\u202e\u2066\n"), ascii(text)
+
+    identity = {"platform": "cpu", "device_kind": "cpu", "hardware": {"ejkernel_platform_version": "cpu"}}
+    row = {"device": identity, "op_id": HOSTILE, "call_key": HOSTILE, "config": {"block": 1}}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    run("cache", "import", "--format", "json", tmp_path / "rows.jsonl", "--cache", tmp_path / "cache")
+    cache = Cache.open(tmp_path / "cache")
+    is_harmless(repr(cache.get(DEVICE, HOSTILE, HOSTILE)))
+    is_harmless(cache.explain(DEVICE, HOSTILE, HOSTILE))
+    is_harmless(cache.explain(DEVICE, HOSTILE, "another"))
+    with pytest.raises(CacheError) as missing:
+        Cache.open(tmp_path / f"{HOSTILE}.snapshot")
+    is_harmless(str(missing.value))
+    with caplog.at_level("WARNING", "autotune_lowered"):
+        logging.getLogger("autotune_lowered").warning("`%s` is left out: %d", HOSTILE, 7)
+    is_harmless(caplog.records[-1].getMessage())
+    assert caplog.records[-1].getMessage().endswith("is left out: 7")
 
 
 RANK = """

@@ -69,8 +69,9 @@ impl Machine {
 
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(&self.path("cache"));
-        for name in ["AUTOTUNE_LOWERED_VERIFY_KEY", "AUTOTUNE_LOWERED_SIGN_KEY", "AUTOTUNE_LOWERED_SEEDS"] {
-            command.env_remove(name);
+        let ours = ["VERIFY_KEY", "SIGN_KEY", "SIGN_COMMAND", "SEEDS", "PIN"];
+        for name in ours {
+            command.env_remove(format!("AUTOTUNE_LOWERED_{name}"));
         }
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_") || name.ends_with("_proxy")) {
             command.env_remove(name);

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::error::MosaicError;
 use super::spec::read_bounded;
+use crate::printable::printable;
 
 /// Most bytes of a dump.
 const MAX_BYTES: u64 = 4 << 30;
@@ -92,7 +93,7 @@ fn parse(bytes: Vec<u8>) -> Result<Words, String> {
 
 /// What a header says, in one line.
 fn quoted(text: &str) -> String {
-    text.chars().take(80).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+    printable(&text.chars().take(80).collect::<String>())
 }
 
 /// A member of the header, which is a dictionary in Python's spelling: the text after its name up to the next comma that

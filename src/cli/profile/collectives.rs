@@ -14,7 +14,7 @@ use crate::analysis::collectives::{
 use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
-use crate::report::{Grid, format_bytes, format_ns, format_part, write_collectives_plot, write_json};
+use crate::report::{Grid, format_bytes, format_ns, format_part, write_collectives_plot, write_json, write_line};
 
 use super::input::{Input, open};
 use super::summary::CountedArgs;
@@ -238,14 +238,14 @@ fn write_table(
             "\nfastest: shortest duration among an instance's devices, from which its bandwidth is taken; ± standard error"
         )?;
         writeln!(out, "wait: last end − first start − shortest duration of an instance")?;
-        writeln!(out, "{}", clocks_line(found, metrics))?;
+        write_line(out, format_args!("{}", clocks_line(found, metrics)))?;
     }
     if found.left_out > 0 {
         let executions = count(usize::try_from(found.left_out).unwrap_or(usize::MAX), "first execution");
         writeln!(out, "left out: {executions} (--with-warm-up counts them)")?;
     }
     for note in &found.notes {
-        writeln!(out, "note: {note}")?;
+        write_line(out, format_args!("note: {note}"))?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::analysis::compile::{CompileOptions, CompileReport, compile_report, sp
 use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
-use crate::report::{Grid, format_ns, format_part, write_json};
+use crate::report::{Grid, format_ns, format_part, write_json, write_line};
 
 use super::input::{Input, open};
 
@@ -88,7 +88,10 @@ pub(super) fn compile(args: &CompileArgs, out: &mut dyn Write) -> Result<u8, Fau
 fn write_table(out: &mut dyn Write, document: &Document) -> io::Result<()> {
     for (number, profile) in document.profiles.iter().enumerate() {
         if document.profiles.len() > 1 {
-            writeln!(out, "{}{}", if number > 0 { "\n" } else { "" }, profile.host)?;
+            if number > 0 {
+                writeln!(out)?;
+            }
+            write_line(out, format_args!("{}", profile.host))?;
         }
         write_report(out, &profile.report)?;
     }
@@ -104,7 +107,7 @@ fn write_report(out: &mut dyn Write, report: &CompileReport) -> io::Result<()> {
         write_compilations(out, report)?;
     }
     for note in &report.notes {
-        writeln!(out, "note: {note}")?;
+        write_line(out, format_args!("note: {note}"))?;
     }
     Ok(())
 }

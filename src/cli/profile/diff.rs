@@ -10,7 +10,7 @@ use crate::analysis::{DiffRow, HloFiles, ProfileDiff, Verdict, profile_diff};
 use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
-use crate::report::{Grid, format_ns, write_json};
+use crate::report::{Grid, format_ns, write_json, write_line};
 
 use super::read_any;
 
@@ -78,7 +78,7 @@ fn write_table(out: &mut dyn Write, diff: &ProfileDiff, top: usize) -> io::Resul
         )?;
     }
     for note in &diff.notes {
-        writeln!(out, "note: {note}")?;
+        write_line(out, format_args!("note: {note}"))?;
     }
     Ok(())
 }

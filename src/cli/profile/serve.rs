@@ -2,8 +2,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MAX_ANSWER: Duration = Duration::from_secs(60);
 /// Bytes of an answer that are handed on at a time.
 const PIECE: usize = 64 << 10;
-/// Connections at a time: a browser opens some that it does not use.
-const MAX_CONNECTIONS: usize = 16;
+/// Connections at a time: a browser opens some that it does not use. One more, and another has to go.
+const MAX_CONNECTIONS: usize = 32;
 
 /// A port of 127.0.0.1.
 pub(super) struct Server {
@@ -31,6 +31,37 @@ pub(super) struct Server {
 
 /// What a request gets instead of the page: status and reason.
 type Refusal = (u16, &'static str);
+
+/// The connections that are open, the oldest first.
+#[derive(Clone, Default)]
+struct Open(Arc<Mutex<Vec<Arc<Connection>>>>);
+
+struct Connection {
+    stream: TcpStream,
+    /// Whether its request was read, so that it is being answered.
+    is_answered: AtomicBool,
+}
+
+impl Open {
+    /// Takes a connection in. Where there are too many, one is closed: the oldest of those that have asked for nothing yet,
+    /// else the oldest. Whoever asks at once and reads the answer is never the one, however many do neither.
+    fn admit(&self, stream: TcpStream) -> Arc<Connection> {
+        let connection = Arc::new(Connection { stream, is_answered: AtomicBool::new(false) });
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= MAX_CONNECTIONS {
+            let silent = open.iter().position(|other| !other.is_answered.load(Ordering::Relaxed));
+            let slowest = open.remove(silent.unwrap_or(0));
+            // its thread's wait ends with this
+            let _ = slowest.stream.shutdown(Shutdown::Both);
+        }
+        open.push(Arc::clone(&connection));
+        connection
+    }
+
+    fn leave(&self, connection: &Arc<Connection>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, connection));
+    }
+}
 
 impl Server {
     /// Takes a port; without one, any that is free.
@@ -61,33 +92,33 @@ impl Server {
 
     /// Serves until the process ends.
     pub(super) fn run(self, page: Vec<u8>) {
-        let (page, open) = (Arc::new(page), Arc::new(AtomicUsize::new(0)));
+        let (page, open) = (Arc::new(page), Open::default());
         for connection in self.listener.incoming() {
             let Ok(connection) = connection else {
                 // out of descriptors, say; some will be free again
                 thread::sleep(Duration::from_millis(50));
                 continue;
             };
-            if open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-                open.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let (page, of_thread, port) = (Arc::clone(&page), Arc::clone(&open), self.port);
+            let connection = open.admit(connection);
+            let (page, port) = (Arc::clone(&page), self.port);
+            let (of_thread, its_open) = (Arc::clone(&connection), open.clone());
             let serve = move || {
                 // who does not listen to the answer need not be told
-                let _ = answer(&connection, &page, port);
-                of_thread.fetch_sub(1, Ordering::Relaxed);
+                let _ = answer(&of_thread, &page, port);
+                its_open.leave(&of_thread);
             };
             if thread::Builder::new().spawn(serve).is_err() {
-                open.fetch_sub(1, Ordering::Relaxed);
+                open.leave(&connection);
             }
         }
     }
 }
 
-fn answer(mut connection: &TcpStream, page: &[u8], port: u16) -> io::Result<()> {
+fn answer(of: &Connection, page: &[u8], port: u16) -> io::Result<()> {
+    let mut connection = &of.stream;
     connection.set_write_timeout(Some(PATIENCE))?;
     let head = read_head(connection)?;
+    of.is_answered.store(true, Ordering::Relaxed);
     let is_head_alone = head.as_ref().is_ok_and(|head| head.starts_with(b"HEAD "));
     let asked = head.and_then(|head| is_for_page(&head, port));
     let (status, kind, body) = match asked {

@@ -12,7 +12,7 @@ use crate::cli::args::{Format, FormatArg, LabelArgs};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::cli::scan::user_labels;
-use crate::report::{Grid, format_ns, format_part, write_json, write_spread_plot};
+use crate::report::{Grid, format_ns, format_part, write_json, write_line, write_spread_plot};
 
 use super::{read_any, write_picture};
 
@@ -153,10 +153,10 @@ fn write_table(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result
         writeln!(out, "left out: {} {what}, {}", time.executions, format_ns(time.span_ns))?;
     }
     for note in &summary.notes {
-        writeln!(out, "note: {}", note.replace(char::is_control, " "))?;
+        write_line(out, format_args!("note: {note}"))?;
     }
     for finding in &summary.findings {
-        writeln!(out, "{finding}")?;
+        write_line(out, format_args!("{finding}"))?;
     }
     Ok(())
 }

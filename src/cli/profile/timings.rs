@@ -12,7 +12,7 @@ use crate::profile::{
     Dropped, Finding, FunctionSamples, FunctionTime, ProfileError, ProfileErrorKind, Profiler, Semantics, Timings,
     executions, executions_of_operations, missing_functions,
 };
-use crate::report::{Grid, format_ns, write_json};
+use crate::report::{Grid, format_ns, write_json, write_line};
 use crate::stats::median;
 
 use super::input::is_nsys;
@@ -208,7 +208,7 @@ fn write_table(out: &mut dyn Write, document: &TimingsDocument) -> std::io::Resu
         }
     }
     for finding in &document.findings {
-        writeln!(out, "{finding}")?;
+        write_line(out, format_args!("{finding}"))?;
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ pub fn worker_main(options: &PjrtWorkerOptions) -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            let _ = writeln!(std::io::stderr().lock(), "worker pjrt: {message}");
+            let _ = writeln!(std::io::stderr().lock(), "worker pjrt: {}", crate::printable::printable(&message));
             ExitCode::FAILURE
         }
     }
