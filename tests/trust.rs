@@ -22,6 +22,7 @@ use autotune_lowered::cache::{
 };
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
 use autotune_lowered::mapped_file::Mapping;
+use autotune_lowered::registry::{Registry, RegistryWriter};
 use autotune_lowered::remote::{Address, Remote, Trust};
 use autotune_lowered::tune::Ledger;
 use shared::*;
@@ -269,7 +270,7 @@ fn what_others_wrote_steers_no_terminal() {
 
     // a module's label
     let module = machine.path("module.txt");
-    let line = HOSTILE.replace(['\n', '\u{1b}', '\u{7}'], "");
+    let line = HOSTILE.replace(['\n', '\u{1b}', '\u{7}', ']'], "");
     let op_name = format!("metadata={{op_name=\"my[{line}]\"}}");
     let text = format!("HloModule m\n\nENTRY e {{\n  ROOT p = f32[2]{{0}} parameter(0), {op_name}\n}}\n");
     fs::write(&module, text).unwrap();
@@ -280,18 +281,17 @@ fn what_others_wrote_steers_no_terminal() {
     // a registry's records
     let (from, registry) = (program::example().join("registry"), machine.path("registry"));
     program::copy_folder(&from, &registry);
-    let records: Vec<_> = fs::read_dir(registry.join("invocations/chunked_cross_entropy_v1")).unwrap().collect();
-    for record in records {
-        let path = record.unwrap().path();
-        let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        record["invocation"]["arguments"][0]["name"] = HOSTILE.into();
-        record["invocation"]["op_id"] = format!("{HOSTILE}@v1").into();
-        fs::write(&path, record.to_string()).unwrap();
-    }
+    let writer = RegistryWriter::create_or_open(&registry).unwrap();
+    let recorded = Registry::open(&registry).unwrap();
+    let mut invocation = (*recorded.invocations()[0]).clone();
+    (invocation.op_id, invocation.call_key) = (format!("{HOSTILE}@v1"), HOSTILE.to_owned());
+    invocation.arguments[0].name = HOSTILE.to_owned();
+    writer.store(&invocation).unwrap();
     let registry = registry.display().to_string();
-    for command in ["ls", "verify"] {
-        look("a registry", &["registry", command, &registry]);
-    }
+    look("a registry", &["registry", "ls", &registry]);
+    look("a registry's JSON", &["registry", "ls", &registry, "--format", "json"]);
+    look("a record", &["registry", "show", &registry, &format!("{HOSTILE}@v1")]);
+    is_harmless("a registry", &machine.command(&["registry", "verify", &registry]).output().unwrap(), false);
 
     // a cache's entries, and the manifest of a shared one
     let (key, _) = entry("a", 1, 10);
