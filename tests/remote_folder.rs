@@ -158,6 +158,24 @@ fn tuning_reads_what_is_published_and_publishes_at_its_end() {
     assert_eq!(manifest(store.path())["generation"], 2);
 }
 
+/// What was decided is published and drawn whoever reads the table.
+#[test]
+fn a_reader_of_stdout_that_is_gone_keeps_nothing_from_the_others() {
+    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    write_replay(&example().join("registry"), &machine.path("replay.json"));
+    let timer = format!("replay:{}", machine.text("replay.json"));
+    let (url, page) = (url(store.path()), machine.text("page.html"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let tune = [&module(), "--timer", &timer, "--cache", &url, "--report", &page];
+    let output = machine.command(&tune).stdout(writer).stderr(Stdio::piped()).spawn().unwrap().wait_with_output();
+    let output = output.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("published at") && machine.path("page.html").is_file(), "{said}");
+    assert_eq!(manifest(store.path())["generation"], 1);
+}
+
 #[test]
 fn a_shared_cache_is_changed_by_publishing_alone() {
     let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());

@@ -146,11 +146,12 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     result.missed = missed;
     result.notes = plan::notes(&source, ledger.notes());
     result.notes.extend(of_timer.into_iter().chain(of_selftest).chain(of_shard));
-    match args.format.format {
-        Format::Table => write_table(out, &result)?,
-        Format::Json => write_json(out, &result)?,
-    }
-    out.flush()?;
+    let printed = match args.format.format {
+        Format::Table => write_table(out, &result),
+        Format::Json => write_json(out, &result),
+    };
+    let printed = printed.and_then(|()| out.flush());
+    // whatever becomes of stdout: others wait for these
     if let Some(junit) = junit {
         junit.write(&result, args.allow_missing)?;
     }
@@ -163,6 +164,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
         return Err(error.into());
     }
     close(&result);
+    printed?;
     Ok(exit_code(&result, !plan.is_empty(), args))
 }
 

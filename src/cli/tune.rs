@@ -153,12 +153,12 @@ pub(super) fn run(
     }
     result.notes.splice(0..0, plan::notes(&source, ledger.notes()));
     result.notes.extend(of_timer.into_iter().chain(of_selftest).chain(of_shard));
-    print(&result, args, out)?;
-    out.flush()?;
-    if let Some(page) = page {
+    // whatever becomes of stdout and the page: others wait for what was decided
+    let printed = print(&result, args, out).and_then(|()| Ok(out.flush()?));
+    let paged = page.map_or(Ok(()), |page| {
         let subject = if module == Path::new("-") { "standard input".into() } else { module.to_string_lossy() };
-        page.write(&subject, std::slice::from_ref(&result))?;
-    }
+        page.write(&subject, std::slice::from_ref(&result))
+    });
     // also what a run decided that was stopped
     let published = shared.map_or(Ok(()), |shared| shared.publish(&ledger));
     if let Some(error) = stopped_by {
@@ -166,9 +166,11 @@ pub(super) fn run(
     }
     published?;
     traced?;
+    paged?;
     if !args.dry_run {
         close(&result, ledger.root());
     }
+    printed?;
     Ok(exit_code(&result, of > 0))
 }
 
