@@ -12,6 +12,7 @@
 
 pub mod array;
 pub mod config;
+mod counted;
 pub mod device;
 pub mod digest;
 pub mod label;

@@ -10,11 +10,20 @@ use std::path::Path;
 /// # Errors
 /// Where it cannot be written, or `write` fails; what was there before is there still.
 pub(crate) fn write_whole<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+    // the umask applies: who may read the folder's other files may read this one
+    write_with_mode(path, 0o666, write)
+}
+
+/// The same for what is its owner's alone to read.
+pub(crate) fn write_private<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+    write_with_mode(path, 0o600, write)
+}
+
+fn write_with_mode<T>(path: &Path, mode: u32, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    // the umask applies: who may read the folder's other files may read this one
-    let everyone = Permissions::from_mode(0o666);
-    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder)?;
+    let permissions = Permissions::from_mode(mode);
+    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(permissions).tempfile_in(folder)?;
     let result = write(temporary.as_file_mut())?;
     temporary.as_file().sync_all()?;
     temporary.persist(path).map_err(|error| error.error)?;

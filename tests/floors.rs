@@ -17,6 +17,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("wire", 0),
     ("mapped_file", 0),
     ("outside_file", 0),
+    ("counted", 0),
     ("printable", 0),
     ("remedy", 0),
     ("whole_file", 0),

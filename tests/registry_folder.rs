@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use autotune_lowered::array::{ArraySpec, DType, Fill};
 use autotune_lowered::config::Config;
-use autotune_lowered::device::DeviceIdentity;
+use autotune_lowered::device::{DeviceIdentity, MatchMode};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::registry::{
     Argument, Candidate, Direction, Invocation, NotRunnable, ProblemKind, ProgramFormat, Registry, RegistryError,
@@ -305,6 +306,33 @@ fn unknown_values_are_not_run() {
     unknown.candidates[0].program = None;
     unknown.candidates[0].not_lowered = Some("no triton here".into());
     assert!(unknown.runnable().unwrap_err().to_string().contains("no triton here"));
+}
+
+#[test]
+fn why_a_call_cannot_be_tuned_is_in_its_record() {
+    let (_folder, mut registry) = fresh();
+    let mut without = invocation(&registry, "k", 5, &[4, 8], program_of);
+    // the baseline is what all others are compared with
+    without.candidates[0].program = None;
+    without.candidates[0].not_lowered = Some("no triton here".into());
+    registry.add(&without).unwrap();
+    let cpu = |platform: &str| DeviceIdentity {
+        platform: platform.into(),
+        device_kind: "simulated".into(),
+        hardware: BTreeMap::new(),
+    };
+    let why = |platform: &str, key: &str| registry.not_runnable(MatchMode::Exact, &cpu(platform), &without.op_id, key);
+    assert_eq!(why("cpu", "k"), Some(NotRunnable::NoProgram("no triton here".into())));
+    assert_eq!((why("cpu", "other"), why("cuda", "k")), (None, None));
+}
+
+#[test]
+fn captured_values_are_their_owners_alone_to_read() {
+    let (_folder, registry) = fresh();
+    let fill = registry.writer().put_array(&[1, 2, 3, 4]).unwrap();
+    let Fill::File { path, .. } = &fill else { panic!("{fill:?}") };
+    let mode = fs::metadata(registry.root().join(path)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]

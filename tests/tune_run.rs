@@ -4,9 +4,12 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use autotune_lowered::cache::{ConfigStore, SNAPSHOT_FILE, Snapshot, SnapshotStore};
 use autotune_lowered::mapped_file::Mapping;
-use autotune_lowered::registry::Registry;
+use autotune_lowered::registry::{Invocation, Registry, Target};
+use autotune_lowered::report::write_result;
 use autotune_lowered::timer::{Failure, FailureKind};
 use autotune_lowered::tune::{CandidateStatus, Ledger, Status, TuneOptions};
 use support::*;
@@ -164,6 +167,103 @@ fn a_compile_failure_costs_one_candidate_a_custom_call_the_invocation() {
             assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2));
         }
     }
+}
+
+/// The same invocation with programs of the first candidates alone; the others could not be lowered for the target.
+fn lowered_in_part(invocation: &Invocation, lowered: usize, target: Target) -> Arc<Invocation> {
+    let mut part = Invocation { target, ..invocation.clone() };
+    for candidate in &mut part.candidates[lowered..] {
+        candidate.program = None;
+        candidate.not_lowered = Some("ValueError: no implementation for platform=tilelang".into());
+    }
+    Arc::new(part)
+}
+
+fn failing_to_prepare(kind: FailureKind, from: usize) -> ScriptedTimer {
+    ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(move |candidate, method, _| {
+        let fails = candidate >= from && method == "prepare";
+        if fails { Err(Failure::new(kind, format!("no luck with {candidate}"))) } else { Ok(()) }
+    })
+}
+
+#[test]
+fn where_no_other_config_can_run_the_baseline_is_kept_and_cached() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let (here, elsewhere) = (Target::Device(device().identity), Target::Platform("cpu".into()));
+    let cases = [
+        ("a plugin, recorded here", FailureKind::NoProgram, &here, Status::BaselineKept),
+        ("a plugin, recorded elsewhere: a worker may build them", FailureKind::NoProgram, &elsewhere, Status::Failed),
+        ("a worker that tried to build them", FailureKind::Compile, &elsewhere, Status::BaselineKept),
+        ("trouble of another kind", FailureKind::Execute, &here, Status::Failed),
+    ];
+    for (index, (what, kind, target, status)) in cases.into_iter().enumerate() {
+        let invocation = lowered_in_part(&invocation, 1, target.clone());
+        let cache = folder.path().join(format!("cache-{index}"));
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        let run = |ledger: &Ledger| {
+            tune(&registry, &invocation, &mut failing_to_prepare(kind, 1), ledger, &options(), None).unwrap()
+        };
+        let result = run(&ledger);
+        let operation = &result.operations[0];
+        assert_eq!(operation.status, status, "{what}: {}", operation.reason);
+        if status == Status::Failed {
+            assert!(result.entries.is_empty(), "{what}");
+            continue;
+        }
+        assert!(operation.reason.starts_with("no other config can run here (2 configs"), "{}", operation.reason);
+        assert_eq!(operation.best.as_ref().unwrap().config, config(0));
+        assert!((operation.baseline.median_ns.unwrap() / (10 * MS) as f64 - 1.0).abs() < 0.01, "it was measured");
+        // what the record says of it, once
+        if kind == FailureKind::NoProgram {
+            assert_eq!(operation.reason.matches("platform=tilelang").count(), 1, "{}", operation.reason);
+        }
+        // and that is known afterwards: from the cache, and from the log alone
+        assert_eq!(run(&ledger).operations[0].status, Status::Cached, "{what}");
+        drop(ledger);
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        assert_eq!(run(&ledger).operations[0].rounds_measured, 0, "{what}");
+    }
+}
+
+#[test]
+fn one_that_failed_beside_those_that_cannot_run_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let invocation = lowered_in_part(&invocation, 2, Target::Device(device().identity));
+    let ledger = Ledger::in_memory(vec![]);
+    // candidate 1 has a program, which the compiler refuses
+    let mut timer = failing_to_prepare(FailureKind::Compile, 1);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(result.operations[0].status, Status::Failed);
+    assert!(result.operations[0].reason.contains("no luck with 1"), "{}", result.operations[0].reason);
+}
+
+#[test]
+fn a_baseline_without_a_program_fails_with_the_reason_of_the_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
+    let invocation = lowered_in_part(&invocation, 0, Target::Device(device().identity));
+    let ledger = Ledger::in_memory(vec![]);
+    let mut timer = failing_to_prepare(FailureKind::NoProgram, 0);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!(operation.status, Status::Failed);
+    assert_eq!(operation.reason.matches("platform=tilelang").count(), 1, "{}", operation.reason);
+    let mut table = Vec::new();
+    write_result(&mut table, &result).unwrap();
+    let table = String::from_utf8(table).unwrap();
+    assert_eq!(table.matches("platform=tilelang").count(), 1, "{table}");
+}
+
+#[test]
+fn one_config_is_not_compared_with_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 1, &distinct_program);
+    let ledger = Ledger::in_memory(vec![]);
+    let result = tune(&registry, &invocation, &mut ScriptedTimer::new(&[MS]), &ledger, &options(), None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!((operation.status, operation.reason.as_str()), (Status::BaselineKept, "there is only one config"));
 }
 
 #[test]

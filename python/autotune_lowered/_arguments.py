@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 # small integer arrays given as numpy's are constants of the program, as they are when the library itself traces the call
-_LARGEST_CONSTANT = 1 << 20
+LARGEST_CONSTANT = 1 << 20
 
 
 class Unrecordable(Exception):
@@ -34,7 +34,7 @@ def _is_array(value: Any) -> bool:
 
     if isinstance(value, np.ndarray):
         constant = not np.issubdtype(value.dtype, np.inexact) and value.dtype.kind in "biu"
-        return not (constant and value.nbytes <= _LARGEST_CONSTANT) and value.dtype != object
+        return not (constant and value.nbytes <= LARGEST_CONSTANT) and value.dtype != object
     return isinstance(value, jax.Array)
 
 
@@ -76,6 +76,12 @@ def holds_leaf(held: Any) -> bool:
 
 def _refuse_tracers(name: str, value: Any) -> None:
     """A callable that has closed over traced values means nothing once their trace has ended."""
+    if holds_tracer(value):
+        raise Unrecordable(f"`{name}` closes over traced values: pass them as arguments of the operation")
+
+
+def holds_tracer(value: Any, in_objects: bool = False) -> bool:
+    """Whether a value is traced, closes over what is, or holds it; of plain objects only where that is asked for."""
     seen: set[int] = set()
     todo = [value]
     while todo:
@@ -84,7 +90,7 @@ def _refuse_tracers(name: str, value: Any) -> None:
             continue
         seen.add(id(one))
         if is_tracer(one):
-            raise Unrecordable(f"`{name}` closes over traced values: pass them as arguments of the operation")
+            return True
         if isinstance(one, functools.partial):
             todo += [one.func, *one.args, *one.keywords.values()]
         elif isinstance(one, types.MethodType):
@@ -100,5 +106,8 @@ def _refuse_tracers(name: str, value: Any) -> None:
             todo += one
         elif isinstance(one, dict):
             todo += one.values()
-        elif hasattr(one, "__dict__") and not isinstance(one, (type, types.ModuleType)) and callable(one):
+        elif isinstance(one, (type, types.ModuleType)) or not hasattr(one, "__dict__"):
+            continue
+        elif callable(one) or (in_objects and not type(one).__module__.startswith(("jax.", "jaxlib.", "numpy."))):
             todo += list(vars(one).values())
+    return False

@@ -63,6 +63,9 @@ def describe(value: Any) -> Any:
     """
     if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, enum.Enum)):
         return value
+    placed = _describe_placement(value)
+    if placed is not None:
+        return placed
     for kinds, spelled in _SPELLINGS:
         if isinstance(value, kinds):
             return spelled(value)
@@ -92,6 +95,21 @@ def _describe_mapping(value: Mapping[Any, Any]) -> Any:
 
 def _describe_set(value: Any) -> Any:
     return {"set": sorted((describe(member) for member in value), key=canonical)}
+
+
+def _describe_placement(value: Any) -> Any | None:
+    """A mesh by its axes, whatever its devices; a partition; a named sharding."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return None
+    sharding = jax.sharding
+    if isinstance(value, (sharding.Mesh, getattr(sharding, "AbstractMesh", sharding.Mesh))):
+        return {"mesh": [[name, size] for name, size in value.shape.items()]}
+    if isinstance(value, sharding.PartitionSpec):
+        return {"partition": [describe(part) for part in value]}
+    if isinstance(value, sharding.NamedSharding):
+        return {"sharding": [describe(value.mesh), describe(value.spec)]}
+    return None
 
 
 def _describe_partial(value: "functools.partial[Any]") -> Any:

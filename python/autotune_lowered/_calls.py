@@ -8,7 +8,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._describe import describe, one_line, spec_text
+from ._arguments import LARGEST_CONSTANT
+from ._describe import counted, describe, one_line, spec_text
 from ._exercise import parameters_of, spelled
 from ._fills import UNKNOWN, is_real
 from ._lowering import Lowered, cotangents_of, lower, lower_taking_all, restricted, with_vjp
@@ -57,6 +58,10 @@ class RecordedCall:
     an exported result names the call by."""
     notes: tuple[str, ...] = ()
     """What the reader of the report should know of this call."""
+    sharding: Any = None
+    """Where all arrays lie, for programs of several devices whose arrays are parts."""
+    devices: int = 1
+    """How many devices the programs may be meant for."""
 
     def baseline_on(self, platform: str) -> Config:
         """The config in use without tuning on a platform."""
@@ -106,6 +111,7 @@ class _Record:
         self.specs = list(call.arrays.values())
         self.fills = dict(fills)
         self.unknown = dict(unknown)
+        self.place = {"sharding": call.sharding, "devices": call.devices}
 
     def store(self) -> dict[str, Any] | None:
         report = {
@@ -117,6 +123,7 @@ class _Record:
         try:
             # both may read the call's static arguments in ways that only the operation knows
             baseline, configs = self.call.baseline_on(self.platform), self.call.configs_on(self.platform)
+            self._take_constants(baseline)
             spelled_specs = {name: spec_text(spec) for name, spec in self.call.arrays.items()}
         except Exception as error:
             return report | self._given_up(f"its candidates cannot be listed: {one_line(error)}")
@@ -129,11 +136,63 @@ class _Record:
                 return None  # integers only: there is no second direction
             spelled_specs |= cotangents
         candidates = [self._lower(config) for config in configs]
+        refused = self._undifferentiable(candidates, baseline)
+        if refused is not None:
+            return report | self._given_up(f"it cannot be differentiated: {refused}")
         # before the programs are made to take the same arguments: what is probed takes what it needs
         parameters = self._parameters(candidates, baseline)
         kept = self._same_arguments(candidates)
         path = self._write(candidates, baseline, kept, spelled_specs, parameters)
         return report | self._summary(candidates, kept, parameters) | {"record": path}
+
+    def _take_constants(self, baseline: Config) -> None:
+        """Makes integers constants of the program where the operation must see their values, as it saw the call's own."""
+        import jax
+
+        # as they are: what is numpy's may be traced on the way
+        values = {
+            name: value
+            for name, value in self.call.values.items()
+            if not is_real(value.dtype) and value.nbytes <= LARGEST_CONSTANT
+        }
+        if not values or (self.call.refuse is not None and self.call.refuse(baseline, self.platform) is not None):
+            return
+        names, build = list(self.call.arrays), self.call.build
+
+        def build_with(config: Config) -> Callable[..., Any]:
+            function = build(config)
+
+            def of_the_others(*others: Any) -> Any:
+                rest = iter(others)
+                return function(*(values[name] if name in values else next(rest) for name in names))
+
+            return of_the_others
+
+        arrays = {name: spec for name, spec in self.call.arrays.items() if name not in values}
+        try:
+            jax.eval_shape(build(baseline), *self.specs)
+        except Exception:
+            try:
+                jax.eval_shape(build_with(baseline), *arrays.values())
+            except Exception:
+                return  # the reason is told where it is lowered
+            static = dict(self.call.static) | values
+            self.call = dataclasses.replace(self.call, arrays=arrays, build=build_with, static=static)
+            self.names, self.specs = list(arrays), list(arrays.values())
+
+    def _undifferentiable(self, candidates: list[_Candidate], baseline: Config) -> str | None:
+        """Why no program has this direction, where that is so whatever the config."""
+        if self.direction == FORWARD or any(candidate.lowered is not None for candidate in candidates):
+            return None
+        if self.call.refuse is not None and self.call.refuse(baseline, self.platform) is not None:
+            return None  # decided on the device
+        import jax
+
+        try:
+            jax.eval_shape(self._function(baseline), *self.specs)
+        except Exception as error:
+            return one_line(error)
+        return None
 
     def _given_up(self, reason: str) -> dict[str, Any]:
         LOG.warning("%s %s (%s) is not recorded: %s", self.call.op_id, self.call.call_key, self.direction, reason)
@@ -158,7 +217,7 @@ class _Record:
         if refused is not None:
             return _Candidate(config, reason=refused)
         try:
-            lowered = lower(self._function(config), self.specs, self.platform)
+            lowered = lower(self._function(config), self.specs, self.platform, **self.place)
             if lowered.semantic_digest is None:
                 digest = self._put(lowered)["semantic_digest"]
                 lowered = dataclasses.replace(lowered, semantic_digest=digest)
@@ -178,7 +237,7 @@ class _Record:
         for candidate in lowered:
             if candidate.lowered.kept != kept:
                 function = restricted(self._function(candidate.config), self.specs, kept)
-                candidate.lowered = lower_taking_all(function, specs, self.platform)
+                candidate.lowered = lower_taking_all(function, specs, self.platform, **self.place)
         return kept
 
     def _parameters(self, candidates: list[_Candidate], baseline: Config) -> dict[str, list[str]]:
@@ -236,11 +295,15 @@ class _Record:
             "notes": list(self.call.notes),
         }
         what = f"{self.call.op_id} {self.call.call_key} ({self.direction}, {self.platform})"
-        LOG.info("recorded %s: %d candidates, %d programs", what, len(candidates), len(digests))
+        LOG.info("recorded %s: %s, %s", what, counted(len(candidates), "candidate"), counted(len(digests), "program"))
+        # a recipe is for the device, where all of it may be another story
+        is_lost = not digests and (self.call.recipe is None or self.recorder.is_here(self.platform))
+        if is_lost:
+            LOG.warning("%s: no program is recorded, so it cannot be tuned: %s", what, "; ".join(reasons))
         if parameters.get("unexercised"):
             LOG.info("%s: no program changes with `%s`", what, "`, `".join(parameters["unexercised"]))
-        for reason, count in reasons.items():
-            LOG.info("%s: %d candidates are not lowered here: %s", what, count, reason)
+        for reason, count in () if is_lost else reasons.items():
+            LOG.info("%s: not lowered here, %s: %s", what, counted(count, "candidate"), reason)
         for name, reason in summary["values_unknown"].items():
             LOG.warning("%s: `%s`: %s", what, name, reason)
         return summary

@@ -68,6 +68,11 @@ def qualified_name(function: Any) -> str:
     return f"{getattr(named, '__module__', None) or '?'}.{named.__qualname__}"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: `1 program`, `2 programs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def one_line(error: BaseException) -> str:
     """What an exception says, in one line of at most 300 characters."""
     text = " ".join(str(error).split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 # enough of an array to know its spread
@@ -25,6 +26,37 @@ def is_key(dtype: Any) -> bool:
     import jax
 
     return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended))
+
+
+# any bits are a good key: none steers what a kernel does
+KEY_BITS = {"kind": "integer-range", "low": 0, "high": (1 << 32) - 1}
+
+_FIELDS = {
+    "normal": {"scale"},
+    "uniform": {"low", "high"},
+    "constant": {"value"},
+    "integer-range": {"low", "high"},
+    "permutation": set(),
+    "sorted-cumulative": {"total"},
+    "partition": {"total"},
+    "boolean-density": {"density"},
+}
+
+
+def wrong_fill(fill: Any) -> str | None:
+    """What is wrong with a fill that a user gives, if anything is."""
+    if not isinstance(fill, Mapping) or "kind" not in fill:
+        return f"{fill!r} is no fill: give a `kind` and its fields, such as {{'kind': 'normal', 'scale': 1.0}}"
+    kind, given = fill["kind"], set(fill) - {"kind"}
+    if kind not in _FIELDS:
+        return f"there is no kind {kind!r}: take one of {', '.join(_FIELDS)}"
+    if given != _FIELDS[kind]:
+        wanted = ", ".join(f"`{name}`" for name in sorted(_FIELDS[kind])) or "no field"
+        return f"the kind `{kind}` has {wanted}, not {', '.join(f'`{name}`' for name in sorted(given)) or 'none'}"
+    for name in given:
+        if isinstance(fill[name], bool) or not isinstance(fill[name], (int, float)):
+            return f"`{name}` of the kind `{kind}` is {fill[name]!r}, which is no number"
+    return None
 
 
 def host_value(value: Any, max_bytes: int) -> Any | None:

@@ -41,16 +41,25 @@ class Lowered:
     """Indices of the arguments that the program takes, ascending."""
 
 
-def lower(function: Function, specs: Sequence[Any], platform: str, keep_unused: bool = False) -> Lowered:
+def lower(
+    function: Function,
+    specs: Sequence[Any],
+    platform: str,
+    keep_unused: bool = False,
+    sharding: Any = None,
+    devices: int = 1,
+) -> Lowered:
     """Lower a function of positional arrays for one platform, whose device need not be there.
 
-    `specs` holds a `jax.ShapeDtypeStruct` for each argument. Raises what tracing the function raises.
+    `specs` holds a `jax.ShapeDtypeStruct` for each argument; all of them lie as `sharding` says, if one is given. `devices` is how
+    many the program is meant for. Raises what tracing the function raises.
     """
     import jax
     from jax import export
 
     # one platform at a time: several at once can add an argument that tells which one runs
-    jitted = jax.jit(function, keep_unused=keep_unused)
+    placed = {} if sharding is None else {"in_shardings": sharding}
+    jitted = jax.jit(function, keep_unused=keep_unused, **placed)
     named = list(_KNOWN_CUSTOM_CALLS)
     while True:
         checks = [export.DisabledSafetyCheck.custom_call(name) for name in named]
@@ -62,18 +71,20 @@ def lower(function: Function, specs: Sequence[Any], platform: str, keep_unused: 
             if "custom call" not in str(error) or not refused:
                 raise
             named.extend(sorted(refused))
-    if exported.nr_devices != 1:
+    if exported.nr_devices not in (1, devices):
         raise ValueError(f"lowered for {exported.nr_devices} devices: end the recording outside of the mesh's context")
     return _portable(exported)
 
 
-def lower_taking_all(function: Function, specs: Sequence[Any], platform: str) -> Lowered:
+def lower_taking_all(
+    function: Function, specs: Sequence[Any], platform: str, sharding: Any = None, devices: int = 1
+) -> Lowered:
     """As `lower`, and the program takes every argument, also those that it does not need."""
-    lowered = lower(function, specs, platform)
+    lowered = lower(function, specs, platform, sharding=sharding, devices=devices)
     if len(lowered.kept) == len(specs):
         return lowered
     # only then: with `keep_unused` JAX keeps dead code too
-    return lower(function, specs, platform, keep_unused=True)
+    return lower(function, specs, platform, keep_unused=True, sharding=sharding, devices=devices)
 
 
 def _portable(exported: Any) -> Lowered:
@@ -86,7 +97,7 @@ def _portable(exported: Any) -> Lowered:
             module.operation.attributes["sym_name"] = ir.StringAttr.get("module")
             passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
             plain = module.operation.get_asm(enable_debug_info=False).strip()
-            artifact = _serialize(stablehlo, module)
+            artifact = _serialize(stablehlo, module, has_shardy="sdy." in plain)
     except (ImportError, AttributeError):
         # locations stay in, and the registry's writer computes the semantic digest from the artifact
         return Lowered(exported.mlir_module_serialized, None, sorted(set(_CUSTOM_CALL.findall(text))), kept)
@@ -94,7 +105,12 @@ def _portable(exported: Any) -> Lowered:
     return Lowered(artifact, hashlib.sha256(plain.encode()).hexdigest(), calls, kept)
 
 
-def _serialize(stablehlo: Any, module: Any) -> bytes:
+def _serialize(stablehlo: Any, module: Any, has_shardy: bool) -> bytes:
+    if has_shardy:
+        # programs of several devices; the public binding takes no dialect beside StableHLO
+        from jaxlib import _jax
+
+        return _jax.mlir.serialize_portable_artifact(module, _TARGET_VERSION, True)
     try:
         return stablehlo.serialize_portable_artifact(module, _TARGET_VERSION)
     except Exception:  # the bindings' own error class differs between versions

@@ -28,6 +28,10 @@ class RegistryWriter:
     def add(self, invocation: str) -> Path:
         """Store an invocation (`docs/registry.md`); gives its record. ValueError for one that breaks the format."""
 
+def not_runnable(folder: str | PathLike[str], device: Fingerprint, op_id: str, call_key: str, mode: str) -> str | None:
+    """Why a call recorded for a device cannot be tuned from its record alone; None where it can, or was not recorded.
+    ValueError where the folder is no registry, OSError where it cannot be read."""
+
 class Fingerprint:
     """A device with the software around it. Equal and hashable by both."""
 

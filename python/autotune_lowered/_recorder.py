@@ -76,8 +76,11 @@ class Recorder:
 
     def target(self, platform: str) -> dict[str, Any]:
         """The device where it is there, else every device of the platform."""
-        identity = _own_fingerprint()["identity"]
-        return {"device": identity} if identity["platform"] == platform else {"platform": platform}
+        return {"device": _own_fingerprint()["identity"]} if self.is_here(platform) else {"platform": platform}
+
+    def is_here(self, platform: str) -> bool:
+        """Whether this process runs on the platform."""
+        return _own_fingerprint()["identity"]["platform"] == platform
 
     def wants(self, op_id: str, call_key: str) -> bool:
         """Whether nothing, or not all, is known of a call yet. One look-up for each call but the first."""
@@ -212,7 +215,9 @@ class Recorder:
         try:
             self.flush()
         except Exception as error:
-            LOG.error("%d calls could not be recorded: %s", len(self._pending), error)
+            from ._describe import counted
+
+            LOG.error("%s could not be recorded: %s", counted(len(self._pending), "call"), error)
 
 
 def trace_state_is_clean() -> bool:

@@ -111,8 +111,6 @@ class recording:
         else:
             # the block's own error must not be hidden behind ours
             self._recorder.finish_quietly()
-        for entry in self._recorder.report():
-            LOG.info("%s", entry)
 
     def report(self) -> list[dict[str, Any]]:
         """What was recorded: one entry for each call, direction and platform.

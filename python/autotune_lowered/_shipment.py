@@ -32,9 +32,11 @@ def pack(parts: dict[str, pathlib.Path], max_bytes: int) -> bytes:
                         f"`{root}` is more than the {max_bytes} bytes that are shipped: put it on a file system that every node "
                         "has and say `shared=True`, or raise `max_ship_bytes`"
                     )
-                # owner, mode and time are left out: they are not content
+                # owner and time are left out: they are not content
                 info = tarfile.TarInfo(name if path == root else f"{name}/{path.relative_to(root)}")
                 info.size = len(content)
+                # a registry may hold values of a user's run
+                info.mode = 0o600
                 archive.addfile(info, io.BytesIO(content))
     return out.getvalue()
 

@@ -25,6 +25,8 @@ _NAME = re.compile(r"(?!.*\.v\d+\Z)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 _lowering_candidates = threading.local()
 
+_TRACED = "argument `{name}` of `{op}` holds or closes over traced values: pass them as arguments of their own"
+
 
 @dataclass(frozen=True)
 class Call:
@@ -54,6 +56,7 @@ class Tunable:
         constraints: Iterable[Constraint],
         static_argnames: Iterable[str],
         fills: Mapping[str, Mapping[str, Any]],
+        static_key: Mapping[str, Callable[[Any], Any]],
     ):
         if not _NAME.fullmatch(op):
             raise ValueError(f"`{op}` is no name of an operation: letters, digits and `_.-`, no version at its end")
@@ -63,14 +66,26 @@ class Tunable:
         self.op_id = f"{op}@v{version}"
         self.signature = inspect.signature(function)
         self.static_argnames = frozenset([static_argnames] if isinstance(static_argnames, str) else static_argnames)
-        unknown = self.static_argnames - self.signature.parameters.keys()
-        if unknown:
-            raise TypeError(f"static_argnames: `{function.__name__}` has no parameter `{min(unknown)}`")
-        self.fills = {name: dict(fill) for name, fill in fills.items()}
+        self.static_key = dict(static_key)
+        given = (("static_argnames", self.static_argnames), ("static_key", self.static_key), ("fills", fills))
+        for option, names in given:
+            unknown = {_parameter_of(name) for name in names} - self.signature.parameters.keys()
+            if unknown:
+                raise TypeError(f"{option}: `{function.__name__}` has no parameter `{min(unknown)}`")
+        self.fills = self._checked(fills)
         candidates = [dict(config) for config in candidates]
         self.default = self._default_of([*space, *itertools.chain.from_iterable(candidates)])
         self.space = SearchSpace(op, self.default, space, candidates, constraints)
         self._warned: set[tuple[str, str]] = set()
+
+    def _checked(self, fills: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        from ._fills import wrong_fill
+
+        for name, fill in fills.items():
+            wrong = wrong_fill(fill)
+            if wrong is not None:
+                raise ValueError(f"fills of `{name}` of `{self.op}`: {wrong}")
+        return {name: dict(fill) for name, fill in fills.items()}
 
     def _default_of(self, names: Iterable[str]) -> Config:
         default = {}
@@ -107,6 +122,9 @@ class Tunable:
         for name, value in bound.arguments.items():
             if name in self.default:
                 continue
+            if name in self.static_key:
+                static[name] = self._describe(name, self._identity(name, value))
+                continue
             if name in self.static_argnames:
                 static[name] = self._describe(name, value)
                 continue
@@ -136,12 +154,28 @@ class Tunable:
         return Call(bound, arrays, static, fill)
 
     def _describe(self, name: str, value: Any) -> Any:
+        from ._arguments import holds_tracer
+
         try:
             return describe(value)
         except Undescribable as error:
-            raise Undescribable(f"argument `{name}` of `{self.op}`: {error}") from None
+            if holds_tracer(value, in_objects=True):
+                raise Undescribable(_TRACED.format(name=name, op=self.op)) from None
+            parameter = _parameter_of(name)
+            raise Undescribable(
+                f"argument `{name}` of `{self.op}`: {error}; say what identifies it, as in "
+                f"`static_key={{{parameter!r}: lambda {parameter}: …}}`"
+            ) from None
         except RecursionError:
             raise Undescribable(f"argument `{name}` of `{self.op}` holds itself or is nested too deeply") from None
+
+    def _identity(self, name: str, value: Any) -> Any:
+        try:
+            return self.static_key[name](value)
+        except Exception as error:
+            raise Undescribable(
+                f"`static_key` of argument `{name}` of `{self.op}` raised {type(error).__name__}: {error}"
+            ) from None
 
     def config_for(self, key: str) -> Config:
         """The config in force for a call key, else the default."""
@@ -173,7 +207,12 @@ class Tunable:
         try:
             call = self._split(bound)
         except Undescribable as error:
-            self._warn_once("", f"{error}; such calls run with the default and are not tuned")
+            reason = f"{error}; such calls run with the default and are not tuned"
+            recorder = self._recorder("")
+            if recorder is not None:
+                recorder.skipped(self.op_id, "", reason)
+            else:
+                self._warn_once("", reason)
             return self.function(*args, **kwargs)
         key = call.key
         self._record(call, key)
@@ -181,23 +220,58 @@ class Tunable:
         with _jax().named_scope(f"ejkernel_ops#{self.op}.v{self.version}:{key}"):
             return self.function(*bound.args, **(bound.kwargs | self.config_for(key)))
 
-    def _record(self, call: Call, key: str) -> None:
+    def _recorder(self, key: str) -> Any | None:
+        """The recorder that still wants a call, if there is one."""
         # not imported: nothing records
         recording = sys.modules.get("autotune_lowered._recording")
         recorder = recording.active() if recording is not None else None
         if recorder is None or getattr(_lowering_candidates, "now", False) or not recorder.wants(self.op_id, key):
+            return None
+        return recorder
+
+    def _record(self, call: Call, key: str) -> None:
+        recorder = self._recorder(key)
+        if recorder is None:
             return
-        from ._calls import RecordedCall, record_call
+        from ._arguments import Unrecordable
+        from ._calls import record_call
+
+        try:
+            record_call(recorder, self._recorded(call, key))
+        except Unrecordable as reason:
+            recorder.skipped(self.op_id, key, str(reason))
+
+    def _recorded(self, call: Call, key: str) -> Any:
+        """The call without anything that a trace owns. Raises `Unrecordable`."""
+        from ._arguments import Unrecordable, holds_tracer
+        from ._calls import RecordedCall
+        from ._fills import KEY_BITS
+        from ._keys import data_of, implementation_of, keys_from, spec_of_data
+        from ._meshed import axes_used, mesh_over
 
         jax = _jax()
         specs = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in call.arrays.items()}
         values = {name: array for name, array in call.arrays.items() if not isinstance(array, jax.core.Tracer)}
+        fills = self._fills(specs)
         # the call itself holds tracers: what outlives it is its static part, and how arrays go in again
         fill, holds_arrays = call.fill, call.fill([None] * len(specs)).keys()
         static = {name: value for name, value in call.bound.arguments.items() if name not in holds_arrays}
+        if holds_tracer(self.function):
+            raise Unrecordable(f"`{self.function.__name__}` closes over traced values: pass them as arguments")
+        for name, value in static.items():
+            if holds_tracer(value, in_objects=True):
+                raise Unrecordable(_TRACED.format(name=name, op=self.op))
+        # random keys are recorded as the integers that they hold
+        generators = {name: implementation_of(array) for name, array in call.arrays.items()}
+        for name in [name for name, generator in generators.items() if generator is not None]:
+            fills.setdefault(name, KEY_BITS)
+            if name in values:
+                values[name] = data_of(values[name])
+        recorded = {name: spec_of_data(spec) for name, spec in specs.items()}
 
         def build(config: Config) -> Callable[..., Any]:
             def candidate(*arrays: Any) -> Any:
+                arrays = tuple(map(keys_from, arrays, generators.values()))
                 bound = inspect.BoundArguments(self.signature, OrderedDict(static | fill(arrays)))
                 outer = getattr(_lowering_candidates, "now", False)
                 _lowering_candidates.now = True
@@ -208,27 +282,35 @@ class Tunable:
 
             return candidate
 
-        record_call(
-            recorder,
-            RecordedCall(
-                op_id=self.op_id,
-                call_key=key,
-                arrays=specs,
-                static=call.static,
-                baseline=dict(self.default),
-                configs=lambda platform: self.space.configs(specs),
-                build=build,
-                fills=self._fills(specs),
-                values=values,
-            ),
+        devices, sharding, built = _devices_of(call.bound.arguments.values()), None, build
+        axes = axes_used(build(self.default), list(recorded.values()))
+        if axes:
+            mesh = mesh_over(axes)
+            recorded = {name: mesh.spec(spec) for name, spec in recorded.items()}
+            devices, sharding = mesh.devices, mesh.sharding
+
+            def built(config: Config) -> Callable[..., Any]:
+                return mesh.wrap(build(config))
+
+        return RecordedCall(
+            op_id=self.op_id,
+            call_key=key,
+            arrays=recorded,
+            static=call.static,
+            baseline=dict(self.default),
+            configs=lambda platform: self.space.configs(specs),
+            build=built,
+            fills=fills,
+            values=values,
+            sharding=sharding,
+            devices=devices,
         )
 
     def _fills(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         """The fills of arrays by full name; one given for a parameter stands for all arrays in it."""
         fills = {}
         for name in names:
-            parameter = re.match(r"\w+", name)
-            fill = self.fills.get(name) or self.fills.get(parameter.group() if parameter else name)
+            fill = self.fills.get(name) or self.fills.get(_parameter_of(name))
             if fill is not None:
                 fills[name] = fill
         return fills
@@ -242,6 +324,7 @@ def tunable(
     candidates: Iterable[Mapping[str, Any]] = (),
     constraints: Iterable[Constraint] = (),
     static_argnames: Iterable[str] = (),
+    static_key: Mapping[str, Callable[[Any], Any]] | None = None,
     fills: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function of arrays a tunable operation, `op@vVERSION`.
@@ -252,7 +335,8 @@ def tunable(
     tuner makes an array's values (`docs/registry.md`), by parameter or by `x[0]`, `x['a']` inside of pytrees.
 
     Of the other arguments, leaves with a shape and a dtype are arrays of any shape; the rest, and all of
-    `static_argnames`, is static and becomes part of the call key. Each call is stamped with its label. Under `vmap` the
+    `static_argnames`, is static and becomes part of the call key. `static_key` gives what identifies a static argument that
+    has no spelling of its own, by parameter: `{"self": lambda self: (self.heads, self.causal)}` for a method. Each call is stamped with its label. Under `vmap` the
     function sees shapes without the mapped axis, under `shard_map` those of one device, and so does the key.
 
     At trace time the config in force for the call is taken, else the default; a compiled call costs nothing. A function
@@ -263,7 +347,9 @@ def tunable(
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        made = Tunable(function, op, version, space or {}, candidates, constraints, static_argnames, fills or {})
+        made = Tunable(
+            function, op, version, space or {}, candidates, constraints, static_argnames, fills or {}, static_key or {}
+        )
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -274,6 +360,18 @@ def tunable(
         return run
 
     return decorate
+
+
+def _parameter_of(name: str) -> str:
+    """The parameter of an array's full name: `x` of `x['a'][0]`."""
+    found = re.match(r"\w+", name)
+    return found.group() if found else name
+
+
+def _devices_of(arguments: Iterable[Any]) -> int:
+    """How many devices a program is for that is given meshes as arguments."""
+    sharding = _jax().sharding
+    return max((value.size for value in arguments if isinstance(value, sharding.Mesh)), default=1)
 
 
 def _jax() -> Any:

@@ -290,15 +290,33 @@ class Cache:
         return entry
 
     def explain(
-        self, device: Device, op_id: str, call_key: str, direction: str | None = None, match: str = "exact"
+        self,
+        device: Device,
+        op_id: str,
+        call_key: str,
+        direction: str | None = None,
+        match: str = "exact",
+        registry: str | os.PathLike[str] | None = None,
     ) -> str:
-        """In one line, where the config of a call comes from, or why there is none."""
+        """In one line, where the config of a call comes from, or why there is none.
+
+        `registry` is the folder that the call was recorded into (`AUTOTUNE_LOWERED_REGISTRY` where it is not given): what
+        kept the recorder from lowering the call is in there. Raises `CacheError` where it cannot be read.
+        """
         entry = self.get(device, op_id, call_key, direction, match)
         if entry is not None:
             flags = "".join(f"; {kind}: {detail}" for kind, detail in entry.flags)
             return printable(
                 f"`{op_id}:{call_key}` has {entry._config} ({entry.direction}) from the {entry.tier} tier{flags}"
             )
+        registry = registry or os.environ.get("AUTOTUNE_LOWERED_REGISTRY")
+        if registry is not None:
+            try:
+                unrecorded = _native.not_runnable(registry, device._fingerprint, op_id, call_key, match)
+            except (OSError, ValueError) as error:
+                raise CacheError(str(error)) from None
+            if unrecorded is not None:
+                return printable(f"`{op_id}:{call_key}` is not tuned: {unrecorded}")
         reason = self._store.explain_miss(device._fingerprint, op_id, call_key, direction, match)
         if self.digest is None:
             reason += (

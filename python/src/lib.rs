@@ -16,6 +16,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::Store>()?;
     module.add("SNAPSHOT_FILE", autotune_lowered::cache::SNAPSHOT_FILE)?;
     module.add_class::<registry::RegistryWriter>()?;
+    module.add_function(wrap_pyfunction!(registry::not_runnable, module)?)?;
     module.add_function(wrap_pyfunction!(labels::scan, module)?)?;
     module.add_function(wrap_pyfunction!(labels::digest, module)?)?;
     Ok(())

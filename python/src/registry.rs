@@ -7,6 +7,8 @@ use autotune_lowered::registry::{self, RegistryError};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::device::{Fingerprint, match_mode};
+
 /// Writes recorded invocations into a registry's folder, which is made where there is none.
 #[pyclass(frozen, module = "autotune_lowered._native")]
 pub(crate) struct RegistryWriter {
@@ -52,6 +54,21 @@ impl RegistryWriter {
             serde_json::from_str(invocation).map_err(|error| wrong(format!("not an invocation: {error}")))?;
         py.detach(|| self.writer.store(&invocation)).map_err(raise)
     }
+}
+
+/// Why a call that is recorded for a device cannot be tuned from its record alone; None where it can, or was not recorded.
+#[pyfunction]
+pub(crate) fn not_runnable(
+    py: Python<'_>,
+    folder: PathBuf,
+    device: &Fingerprint,
+    op_id: &str,
+    call_key: &str,
+    mode: &str,
+) -> PyResult<Option<String>> {
+    let (mode, device) = (match_mode(mode)?, &device.fingerprint.identity);
+    let registry = py.detach(|| registry::Registry::open(folder)).map_err(raise)?;
+    Ok(registry.not_runnable(mode, device, op_id, call_key).map(|reason| reason.to_string()))
 }
 
 fn to_json(value: &impl serde::Serialize) -> PyResult<String> {

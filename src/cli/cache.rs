@@ -11,6 +11,7 @@ use crate::cache::{
     CacheKey, ConfigStore, Entry, Lookup, SNAPSHOT_FILE, SeedStore, Snapshot, SnapshotStore, Tier, TieredCache,
     write_seeds, write_snapshot,
 };
+use crate::counted::counted;
 use crate::device::{DeviceFingerprint, MatchMode};
 use crate::digest::Digest;
 use crate::mapped_file::Mapping;
@@ -240,7 +241,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             }
             let digest = write_snapshot(path, &entries)?;
             writeln!(out, "{digest}  {}", path.display())?;
-            tracing::info!("{} entries in `{}`", entries.len(), path.display());
+            tracing::info!("{} in `{}`", counted(entries.len(), "entry"), path.display());
         }
         CacheCommand::Pull(args) => return remote::pull(args, out),
         CacheCommand::Push(args) => return remote::push(args, out),
@@ -259,7 +260,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             let ledger = Ledger::rebuild(&folder(cache)?)?;
             tell(&ledger);
             ledger.publish()?;
-            writeln!(out, "{} entries", ledger.cache().entries()?.len())?;
+            writeln!(out, "{}", counted(ledger.cache().entries()?.len(), "entry"))?;
         }
         CacheCommand::Get { op, key, match_mode, plugin, cache, format } => {
             let fingerprint = device::chosen(plugin)?;

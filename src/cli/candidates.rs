@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::candidates::{CandidateSpace, Spaces};
 use crate::config::Config;
+use crate::counted::counted;
 use crate::printable::printable_json;
 use crate::report::{Grid, write_json, write_line};
 
@@ -79,7 +80,7 @@ pub(super) fn run(command: &CandidatesCommand, out: &mut dyn Write) -> Result<u8
             }
             let text = std::fs::read_to_string(file).map_err(|error| cannot(error.to_string()))?;
             let space = CandidateSpace::parse(&file.display().to_string(), &text).map_err(Fault::input)?;
-            write_line(out, format_args!("{}: at most {} configs", space.op(), space.count_bound()))?;
+            write_line(out, format_args!("{}: at most {}", space.op(), counted(space.count_bound(), "config")))?;
             Ok(exit::FINE)
         }
     }
@@ -103,7 +104,7 @@ fn list(spaces: &Spaces, format: Format, out: &mut dyn Write) -> Result<u8, Faul
         let names: Vec<&str> = space.parameters().map(|(name, _)| name).collect();
         grid.row([
             space.op().to_owned(),
-            format!("{} configs", space.count_bound()),
+            counted(space.count_bound(), "config"),
             space.baseline().to_brief(),
             names.join(" "),
         ]);

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::cache::{Cached, ConfigStore, FlagKind, Hit, Lookup, MemoryStore, TieredCache};
 use crate::config::Config;
+use crate::counted::counted;
 use crate::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
 use crate::hlo::{FoundLabel, Scan};
 use crate::label::{Direction, Evidence, split_op_id};
@@ -116,7 +117,8 @@ pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault>
         )?,
         Format::Table => {
             list(&calls, out)?;
-            write_line(out, format_args!("{covered} of {} calls have a config for {}", calls.len(), device.identity))?;
+            let (of, device) = (counted(calls.len(), "call"), &device.identity);
+            write_line(out, format_args!("{covered} of {of} with a config for {device}"))?;
         }
     }
     Ok(match calls.len() {
@@ -196,7 +198,9 @@ impl Asked<'_> {
                 matching.matched.iter().filter(|matched| matched.labels.iter().any(|label| label.index == index));
             let recorded: Vec<_> = of_label.map(|matched| &matched.invocation).collect();
             for invocation in &recorded {
-                calls.push(self.call(found, &invocation.op_id, &invocation.call_key)?);
+                let call = self.call(found, &invocation.op_id, &invocation.call_key)?;
+                let why = invocation.runnable().err().filter(|_| !call.covered);
+                calls.push(Call { reason: why.map(|why| why.to_string()).or(call.reason), ..call });
             }
             if recorded.is_empty() {
                 calls.push(self.unrecorded(found, matching, index)?);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
+use crate::counted::counted;
 use crate::device::DeviceFingerprint;
 use crate::report::{write_json, write_line};
 use crate::timer::Limits;
@@ -97,7 +98,9 @@ pub(super) fn first_plugin(args: &PluginArgs) -> Result<FoundPlugin, Fault> {
     if let [first, second, ..] = found.as_slice() {
         tracing::info!("using the plugin `{}`; `--plugin {}` would use another", first.name, second.path.display());
     }
-    found.into_iter().next().ok_or_else(|| Fault::device("no PJRT plugin was found; name one with `--plugin PATH`"))
+    found.into_iter().next().ok_or_else(|| {
+        Fault::device("no PJRT plugin was found; name one with `--plugin PATH`; `--timer jax` needs none")
+    })
 }
 
 /// The fingerprint of the chosen device.
@@ -106,7 +109,9 @@ pub(super) fn chosen(args: &PluginArgs) -> Result<DeviceFingerprint, Fault> {
     let devices = probe(&options(args, &plugin, Limits::default())?).map_err(Fault::device)?;
     let count = devices.len();
     let device = devices.into_iter().nth(args.device);
-    device.ok_or_else(|| Fault::device(format!("the plugin shows {count} devices, none is number {}", args.device)))
+    device.ok_or_else(|| {
+        Fault::device(format!("the plugin shows {}, none is number {}", counted(count, "device"), args.device))
+    })
 }
 
 /// How workers for a plugin are started.

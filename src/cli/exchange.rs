@@ -13,6 +13,7 @@ use crate::cache::{
     export_json_as, export_tokamax, import_ejkernel, import_json_as, import_tokamax,
 };
 use crate::config::{Config, canonical_json};
+use crate::counted::counted;
 use crate::device::{DeviceMatch, MatchMode};
 use crate::digest::Digest;
 use crate::registry::Registry;
@@ -98,7 +99,7 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
         let message = format!("no cached config is of an operation that {tool} has");
         return Err(Fault::new(exit::NOTHING_MATCHED, message));
     }
-    tracing::info!("{written} configs written");
+    tracing::info!("{} written", counted(written, "config"));
     Ok(exit::FINE)
 }
 

@@ -9,6 +9,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cache::{Cached, Change, Difference, Entry, Merged, diff, export_json, merge};
+use crate::counted::counted;
 use crate::report::{Grid, format_ratio, write_json};
 use crate::tune::{Ledger, Stored, read_cache};
 
@@ -173,7 +174,7 @@ fn name_of(change: Change) -> &'static str {
 
 fn brief(entry: &Entry, change: Change) -> String {
     let evidence = entry.provenance.as_ref().zip(entry.speed_up()).map(|(provenance, (speed_up, _))| {
-        format!("{} in {} rounds by {}", format_ratio(speed_up), provenance.rounds, provenance.source)
+        format!("{} in {} by {}", format_ratio(speed_up), counted(provenance.rounds, "round"), provenance.source)
     });
     match change {
         Change::Evidence => evidence.unwrap_or_else(|| "no provenance".to_owned()),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use crate::counted::counted;
 use crate::device::{DeviceIdentity, MatchMode};
 use crate::hlo::Scan;
 use crate::matching::{ByName, Matching, match_labels};
@@ -116,7 +117,7 @@ impl PlanArgs {
 
     /// One line on how much of the module is this shard's.
     pub(super) fn shard_note(&self, held: usize, of: usize) -> Option<String> {
-        self.shard.map(|shard| format!("shard {shard} holds {held} of {of} operations"))
+        self.shard.map(|shard| format!("shard {shard} holds {held} of {}", counted(of, "operation")))
     }
 }
 

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::counted::counted;
 use crate::printable::printable;
 use crate::report::format_ratio;
+use crate::timer::Failure;
 use crate::tune::{Event, OperationResult, Status};
 
 /// Draws events.
@@ -17,6 +19,8 @@ pub(super) struct Progress {
     head: String,
     /// With how many candidates the operation began.
     programs: usize,
+    /// The failure that was told last: many candidates may fail alike.
+    failure: Option<Failure>,
 }
 
 const COMPILING: &str = "{prefix} compiling {bar:24} {pos}/{len} candidates, {eta} left";
@@ -26,7 +30,14 @@ const MEASURING: &str = "{prefix} measuring {bar:24} {pos}/{len} rounds, {per_se
 impl Progress {
     /// Draws between the lines of `bars`.
     pub(super) fn new(bars: MultiProgress) -> Self {
-        Self { bars, bar: None, on_terminal: io::stderr().is_terminal(), head: String::new(), programs: 0 }
+        Self {
+            bars,
+            bar: None,
+            on_terminal: io::stderr().is_terminal(),
+            head: String::new(),
+            programs: 0,
+            failure: None,
+        }
     }
 
     /// Draws one event.
@@ -34,17 +45,17 @@ impl Progress {
         match event {
             Event::Started { index, of, name, programs, rounds_kept } => {
                 self.head = printable(&format!("[{}/{of}] {name}", index + 1));
-                self.programs = *programs;
+                (self.programs, self.failure) = (*programs, None);
                 let kept = match rounds_kept {
                     0 => String::new(),
-                    kept => format!(", {kept} rounds kept from before"),
+                    kept => format!(", {} kept from before", counted(*kept, "round")),
                 };
-                self.plain(&format!("{}: {programs} programs{kept}", self.head));
+                self.plain(&format!("{}: {}{kept}", self.head, counted(*programs, "program")));
             }
             Event::Searching { index, of, name, configs, sampled } => {
                 self.head = printable(&format!("[{}/{of}] {name}", index + 1));
                 let sample = if *sampled { ", a sample of more" } else { "" };
-                self.plain(&format!("{}: searching {configs} configs{sample}", self.head));
+                self.plain(&format!("{}: searching {}{sample}", self.head, counted(*configs, "config")));
             }
             Event::Evaluated { done, of, best } => {
                 let best =
@@ -61,7 +72,7 @@ impl Progress {
             Event::Prepared { done, of, .. } => {
                 self.advance(COMPILING, *done as u64, *of as u64);
                 if done == of {
-                    self.plain(&format!("{}: {of} programs ready", self.head));
+                    self.plain(&format!("{}: {} ready", self.head, counted(*of, "program")));
                 }
             }
             Event::Round { done, of, contenders } => {
@@ -74,12 +85,19 @@ impl Progress {
                 let step = if done <= of { of.div_ceil(5) } else { 2 * of };
                 if done % step.max(1) == 0 || done == of {
                     let of = if done <= of { format!(" of {of}") } else { ", not settled yet".to_owned() };
-                    let left = if is_smaller { format!(", {contenders} candidates left") } else { String::new() };
+                    let left = if is_smaller {
+                        format!(", {} left", counted(*contenders, "candidate"))
+                    } else {
+                        String::new()
+                    };
                     self.plain(&format!("{}: round {done}{of}{left}", self.head));
                 }
             }
             Event::Failed { config, failure } => {
-                self.line(&format!("{}: {} is out: {failure}", self.head, config.to_brief()));
+                let is_known = self.failure.as_ref() == Some(*failure);
+                let why = if is_known { "likewise".to_owned() } else { failure.to_string() };
+                self.line(&format!("{}: {} is out: {why}", self.head, config.to_brief()));
+                self.failure = Some((*failure).clone());
             }
             Event::Restarted { reason } => self.line(&format!("{}: worker started again after {reason}", self.head)),
             Event::Finished(result) => {

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::array::Fill;
+use crate::counted::counted;
 use crate::registry::{Invocation, Registry};
 use crate::report::{Grid, write_json, write_line};
 
@@ -72,19 +73,22 @@ pub(super) fn run(command: &RegistryCommand, out: &mut dyn Write) -> Result<u8, 
                     }
                     for change in &report.changes {
                         let (count, op, key) = (change.configs.len(), &change.op_id, &change.call_key);
+                        let configs = counted(count, "config");
                         write_line(
                             out,
-                            format_args!("`{op}:{key}`: the kernel changed between recordings in {count} configs"),
+                            format_args!("`{op}:{key}`: the kernel changed between recordings in {configs}"),
                         )?;
                     }
                     for path in &report.unused {
                         write_line(out, format_args!("`{}`: no invocation names it", path.display()))?;
                     }
-                    let (records, programs, arrays) = (report.records, report.programs, report.arrays);
                     writeln!(
                         out,
-                        "{records} records, {programs} programs and {arrays} arrays checked, {} problems",
-                        report.problems.len()
+                        "{}, {} and {} checked, {}",
+                        counted(report.records, "record"),
+                        counted(report.programs, "program"),
+                        counted(report.arrays, "array"),
+                        counted(report.problems.len(), "problem")
                     )?;
                 }
             }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use crate::cache::{Cached, ConfigStore, Snapshot, SnapshotStore, merge};
+use crate::counted::counted;
 use crate::mapped_file::Mapping;
 use crate::remote::{Address, Pulled, Pushing, Remote, RemoteError, Trust};
 use crate::signature::{PublicKeys, Signer};
@@ -75,7 +76,7 @@ fn tell(pulled: &Pulled) {
     }
     if let Some(manifest) = &pulled.manifest {
         let how = if pulled.fetched { "fetched" } else { "here already" };
-        tracing::info!("generation {}, {} entries, {how}", manifest.generation, manifest.entries);
+        tracing::info!("generation {}, {}, {how}", manifest.generation, counted(manifest.entries, "entry"));
     }
     if let Some(key) = &pulled.signed_by {
         tracing::info!("signed by {key}");
@@ -246,7 +247,7 @@ pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let published = remote.push(&copy, pushing)?;
     let manifest = &published.manifest;
     let news = if published.was_there { ", as before" } else { "" };
-    tracing::info!("generation {}, {} entries{news}", manifest.generation, manifest.entries);
+    tracing::info!("generation {}, {}{news}", manifest.generation, counted(manifest.entries, "entry"));
     writeln!(out, "{}  {}", manifest.digest, remote.address())?;
     Ok(exit::FINE)
 }

@@ -9,6 +9,7 @@ use indicatif::MultiProgress;
 use serde::Serialize;
 
 use crate::cache::FolderLock;
+use crate::counted::counted;
 use crate::decision::Resolution;
 use crate::device::DeviceIdentity;
 use crate::report::{Grid, format_ns, format_part, write_json};
@@ -258,7 +259,10 @@ fn close(document: &Document) {
         tracing::warn!("{note}");
     }
     if let Some(file) = document.kept_in.as_deref().map(Path::display) {
-        say(&format!("{copies} copies of each program, {rounds} rounds, on {device} with `{timer}` ({metric})"));
+        say(&format!(
+            "{copies} copies of each program, {}, on {device} with `{timer}` ({metric})",
+            counted(*rounds, "round")
+        ));
         say(&format!("in `{file}`; the tuner calls nothing better by less than what can be told"));
     }
 }

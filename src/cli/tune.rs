@@ -11,6 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::analysis::trace::TraceFormat;
 use crate::analysis::{HloFiles, Summary, SummaryOptions, summarize};
+use crate::counted::counted;
 use crate::decision::DecisionRules;
 use crate::hlo::Scan;
 use crate::label::split_op_id;
@@ -394,10 +395,10 @@ fn close(result: &AutotuningResult, folder: Option<&Path>) {
     let searches = result.operations.iter().filter_map(|operation| operation.search.as_ref());
     let tried: usize = searches.map(|search| search.evaluations - search.reused).sum();
     let what = match (rounds, decided) {
-        _ if tried > 0 => format!("{tried} configs tried, {rounds} rounds measured"),
+        _ if tried > 0 => format!("{} tried, {} measured", counted(tried, "config"), counted(rounds, "round")),
         (0, 0) => "nothing was measured".to_owned(),
         (0, _) => "nothing new, nothing measured; `--force` measures again".to_owned(),
-        _ => format!("{rounds} rounds measured"),
+        _ => format!("{} measured", counted(rounds, "round")),
     };
     let place = folder.map_or_else(|| "not kept".to_owned(), |folder| format!("in `{}`", folder.display()));
     let mut spent = Spent::default();
@@ -407,7 +408,7 @@ fn close(result: &AutotuningResult, folder: Option<&Path>) {
     if let Some(line) = time_line(&spent) {
         say(&line);
     }
-    say(&format!("{decided} of {} best configs {place}; {what}", result.operations.len()));
+    say(&format!("{decided} of {} {place}; {what}", counted(result.operations.len(), "best config")));
 }
 
 /// One line on stderr, which is no warning.

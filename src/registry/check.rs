@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
-use super::{Invocation, Program, Target};
+use super::{Candidate, Invocation, Program, Target};
 use crate::array::{Fill, MAX_ARRAY_BYTES};
 use crate::digest::{Digest, FieldHasher};
 
@@ -38,8 +38,8 @@ pub enum NotRunnable {
     /// Values that steer control flow are not known.
     #[error("values-unknown: the values of `{}` steer control flow and were not known when it was recorded; record it from an eager call", .0.join("`, `"))]
     ValuesUnknown(Vec<String>),
-    /// No candidate has a program.
-    #[error("none of its candidates has a program: {0}")]
+    /// The baseline, with which everything is compared, has no program.
+    #[error("it was recorded without a program: {0}")]
     NoProgram(String),
 }
 
@@ -106,9 +106,10 @@ impl Invocation {
         if !unknown.is_empty() {
             return Err(NotRunnable::ValuesUnknown(unknown));
         }
-        if self.candidates.iter().all(|candidate| candidate.program.is_none()) {
-            let reason = self.candidates.iter().find_map(|candidate| candidate.not_lowered.clone());
-            return Err(NotRunnable::NoProgram(reason.unwrap_or_else(|| "the record gives no reason".to_owned())));
+        let baseline = self.candidates.iter().find(|candidate| candidate.config == self.baseline);
+        if let Some(Candidate { program: None, not_lowered, .. }) = baseline {
+            let reason = not_lowered.clone().unwrap_or_else(|| "the record gives no reason".to_owned());
+            return Err(NotRunnable::NoProgram(reason));
         }
         Ok(())
     }

@@ -41,6 +41,13 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     whole_file::write_whole(path, |file| file.write_all(bytes))
 }
 
+/// The same for a file that its owner alone may read.
+pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it has no folder"))?;
+    make_folder(folder)?;
+    whole_file::write_private(path, |file| file.write_all(bytes))
+}
+
 /// Makes a folder and its parents, each new one synced into its parent.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Direction, Invocation, Registry, Target};
+use super::{Direction, Invocation, NotRunnable, Registry, Target};
 use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
 
 impl Target {
@@ -79,6 +79,19 @@ impl Registry {
                 device: invocation.target.compare(mode, device),
             })
             .collect()
+    }
+
+    /// Why a call that was recorded for the device cannot be tuned from its records alone, where it cannot.
+    pub fn not_runnable(
+        &self,
+        mode: MatchMode,
+        device: &DeviceIdentity,
+        op_id: &str,
+        call_key: &str,
+    ) -> Option<NotRunnable> {
+        let found = self.find(mode, device, op_id, call_key);
+        let of_device = found.iter().filter(|found| !matches!(found.device, DeviceMatch::Miss(_)));
+        of_device.into_iter().find_map(|found| found.invocation.runnable().err())
     }
 
     /// Invocations that a person names, for `registry show`: by operation with or without its version, by call key, or by

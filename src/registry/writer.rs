@@ -86,18 +86,19 @@ impl RegistryWriter {
         custom_calls: Vec<String>,
     ) -> Result<Program, RegistryError> {
         let program = Program { format, digest: Digest::of(bytes), semantic_digest, custom_calls };
-        self.put(self.program_path(&program), bytes, program.digest)?;
+        put(self.program_path(&program), bytes, program.digest, disk::write_whole)?;
         Ok(program)
     }
 
-    /// Stores an array's bytes and gives the fill that reads them.
+    /// Stores an array's bytes and gives the fill that reads them. They are values of a user's run, so the file is for its
+    /// owner alone (mode 0600).
     ///
     /// # Errors
     /// Where it cannot be written.
     pub fn put_array(&self, bytes: &[u8]) -> Result<Fill, RegistryError> {
         let digest = Digest::of(bytes);
         let path = Path::new("arrays").join(format!("{digest}.bin"));
-        self.put(self.root.join(&path), bytes, digest)?;
+        put(self.root.join(&path), bytes, digest, disk::write_private)?;
         Ok(Fill::File { path, digest })
     }
 
@@ -121,13 +122,19 @@ impl RegistryWriter {
         disk::write_whole(&path, &bytes).map_err(|source| io(&path, source))?;
         Ok(path)
     }
+}
 
-    fn put(&self, path: PathBuf, bytes: &[u8], digest: Digest) -> Result<(), RegistryError> {
-        if check_file(&path, bytes.len() as u64, digest).is_ok() {
-            return Ok(());
-        }
-        disk::write_whole(&path, bytes).map_err(|source| RegistryError::Io { path, source })
+/// Writes a file unless it is there with the right bytes.
+fn put(
+    path: PathBuf,
+    bytes: &[u8],
+    digest: Digest,
+    write: fn(&Path, &[u8]) -> io::Result<()>,
+) -> Result<(), RegistryError> {
+    if check_file(&path, bytes.len() as u64, digest).is_ok() {
+        return Ok(());
     }
+    write(&path, bytes).map_err(|source| RegistryError::Io { path, source })
 }
 
 fn check_header(root: &Path) -> Result<(), RegistryError> {

@@ -3,7 +3,10 @@
 use std::io::{self, Write};
 
 use crate::label::{Direction, Evidence};
-use crate::tune::{AutotuningResult, CandidateStatus, ConfigTime, OperationResult, ProfiledStep, Searched, Status};
+use crate::timer::Failure;
+use crate::tune::{
+    AutotuningResult, CandidateResult, CandidateStatus, ConfigTime, OperationResult, ProfiledStep, Searched, Status,
+};
 
 use super::differences::differences;
 use super::{Grid, format_ns, format_part, format_ratio, write_line};
@@ -72,6 +75,25 @@ fn step_line(step: &ProfiledStep) -> String {
     )
 }
 
+/// What failed, each reason once, and none that the operation's own has told.
+fn failures(operation: &OperationResult) -> impl Iterator<Item = String> {
+    let mut by_reason: Vec<(&Failure, &CandidateResult, usize)> = Vec::new();
+    for candidate in operation.candidates.iter().filter(|candidate| candidate.status == CandidateStatus::Failed) {
+        let Some(failure) = &candidate.failure else { continue };
+        match by_reason.iter_mut().find(|(known, ..)| *known == failure) {
+            Some((.., count)) => *count += 1,
+            None => by_reason.push((failure, candidate, 1)),
+        }
+    }
+    by_reason.into_iter().filter(|(failure, ..)| !operation.reason.contains(&failure.message)).map(
+        |(failure, first, count)| {
+            let (changed, _) = differences(&first.config, &operation.baseline.config);
+            let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+            format!("failed {changed}{more}: {failure}")
+        },
+    )
+}
+
 fn details(operation: &OperationResult) -> Vec<String> {
     let mut lines = Vec::new();
     if operation.evidence != Evidence::Exact {
@@ -107,13 +129,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
     if !operation.status.is_decided() || operation.status == Status::BaselineKept {
         lines.push(operation.reason.clone());
     }
-    let failed = operation.candidates.iter().filter(|candidate| candidate.status == CandidateStatus::Failed);
-    for candidate in failed {
-        if let Some(failure) = &candidate.failure {
-            let (changed, _) = differences(&candidate.config, &operation.baseline.config);
-            lines.push(format!("failed {changed}: {failure}"));
-        }
-    }
+    lines.extend(failures(operation));
     lines.extend(operation.flags.iter().map(|flag| format!("note: {flag}")));
     lines
 }

@@ -96,8 +96,7 @@ impl CommandTimer {
         let hello = self.bench.hello();
         let can_build = hello.can(capability::BUILD_PROGRAMS) || (has_recipe && hello.can(capability::BUILD_RECIPES));
         if program.is_none() && !can_build {
-            let message = format!("candidate {candidate} has no program and the worker cannot build one");
-            return Err(Failure::new(FailureKind::NoProgram, message));
+            return Err(Failure::new(FailureKind::NoProgram, "the worker cannot build its program"));
         }
         let program = program.as_ref().map(|file| ProgramRef { format: file.program.format, path: file.path.clone() });
         Ok(LoadParams { candidate, config: config.clone(), program, executable: None })

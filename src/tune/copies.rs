@@ -71,6 +71,7 @@ pub fn measure_copies(
         },
         baseline: 0,
         same_as: vec![None; job.candidates.len()],
+        not_lowered: Default::default(),
     };
     let ledger = Ledger::in_memory(Vec::new());
     let options = TuneOptions { rules: ALL_ROUNDS, resolution: Default::default(), ..options.clone() };

@@ -9,6 +9,7 @@ use crate::registry::{Invocation, Program, Registry, RegistryError};
 use crate::timer::{CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, ProgramFile, Timer};
 
 use super::TuneError;
+use super::possible::NotLowered;
 
 /// Changes when samples of older versions must not be mixed with this version's.
 const MEASURING_VERSION: &str = "job-v2";
@@ -24,6 +25,8 @@ pub(super) struct JobIdentity {
     pub(super) baseline: usize,
     /// For each candidate the earlier one whose program it shares, if any.
     pub(super) same_as: Vec<Option<usize>>,
+    /// Candidates that could not be lowered when they were recorded.
+    pub(super) not_lowered: NotLowered,
 }
 
 impl JobIdentity {
@@ -60,6 +63,7 @@ impl JobIdentity {
             },
             baseline,
             same_as: shared_programs(invocation, baseline),
+            not_lowered: NotLowered::of(invocation),
         })
     }
 

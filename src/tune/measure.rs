@@ -12,6 +12,7 @@ use crate::samples::{CandidateSamples, Record, RoundRecord};
 use crate::timer::{Failure, FailureKind, Job, SPANS, Timer};
 
 use super::job::JobIdentity;
+use super::possible::count_possible;
 use super::rounds::JobRounds;
 use super::spent::{Spent, nanoseconds};
 use super::{Event, Ledger, TuneError, TuneOptions};
@@ -165,7 +166,9 @@ impl Measuring<'_, '_> {
                 (standing, failures) = (self.standing(), self.rounds.failures.len());
             }
             let active = standing.contenders.clone();
-            let lone = active.len() < 2 && self.identity.distinct().len() > 1;
+            // where no other config can run here, the baseline is measured for its time; a search learns nothing from that
+            let possible = count_possible(self.identity, self.rounds);
+            let lone = active.len() < 2 && (possible > 1 || (self.is_exact && self.identity.distinct().len() > 1));
             let late = self.options.budget.is_some_and(|budget| begin.elapsed() >= budget);
             let time = if standing.is_in_doubt {
                 asked.saturating_mul(IN_DOUBT).max(IN_DOUBT_LEAST * LEAST_TIME_NS)
@@ -260,7 +263,7 @@ impl Measuring<'_, '_> {
                 Err(failure) if failure.kind == FailureKind::CustomCall => return Err(Ended::Failed(failure)),
                 // no device, no room for files: nothing has run yet that could be to blame
                 Err(failure) if failure.kind == FailureKind::Device => return Err(Ended::Failed(failure)),
-                Err(failure) => self.blamed(candidate, failure)?,
+                Err(failure) => self.blamed(candidate, self.identity.not_lowered.explain(candidate, failure))?,
             }
         }
         Ok(())

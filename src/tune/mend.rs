@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::cache::{Entry, FolderLock, SNAPSHOT_FILE, SledCondition, SledStore, Snapshot, StoreError};
+use crate::counted::counted;
 use crate::mapped_file::Mapping;
 use crate::samples::{Damage, Record, SampleLog};
 
@@ -105,7 +106,8 @@ fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), TuneE
         }
     }
     if log.replay().unknown > 0 {
-        notes.push(format!("`{path}` holds {} records that this version does not know", log.replay().unknown));
+        let unknown = counted(log.replay().unknown, "record");
+        notes.push(format!("`{path}` holds {unknown} that this version does not know"));
     }
     if let Some(until) = new.iter().map(|damage| damage.offset + damage.bytes).max() {
         log.append(&Record::Noted { until })?;
@@ -170,18 +172,22 @@ fn refill(
 ) -> Result<(), StoreError> {
     fill(sled, log)?;
     let count = log.replay().entries.len();
+    let entries = counted(count, "entry");
     match condition {
         SledCondition::SetAside { reason, moved_to } => notes.push(format!(
-            "the sled cache was set aside as `{}` ({reason}); {count} entries were filled again from the sample log",
+            "the sled cache was set aside as `{}` ({reason}); {entries} filled again from the sample log",
             moved_to.display()
         )),
-        SledCondition::Unclean => tracing::info!("the sled cache was not closed; {count} entries filled again"),
-        _ if count > 0 => notes.push(format!("the sled cache was missing; {count} entries were filled again")),
+        SledCondition::Unclean => tracing::info!("the sled cache was not closed; {entries} filled again"),
+        _ if count > 0 => notes.push(format!("the sled cache was missing; {entries} filled again")),
         _ => {}
     }
     if !log.replay().is_consistent() {
         let lost = log.replay().stated.count.saturating_sub(log.replay().committed.count);
-        notes.push(format!("decisions were lost with the damaged records ({lost} entries fewer); run the tuner again"));
+        notes.push(format!(
+            "decisions were lost with the damaged records ({} fewer); run the tuner again",
+            counted(lost, "entry")
+        ));
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ mod options;
 mod outputs;
 mod pair;
 mod plan;
+mod possible;
 mod result;
 mod rounds;
 mod run;

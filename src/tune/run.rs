@@ -8,6 +8,7 @@ use tracing::field::Empty;
 
 use crate::cache::{CacheKey, Entry, Tier};
 use crate::config::Config;
+use crate::counted::counted;
 use crate::decision::{Judgement, Outcome, judge};
 use crate::label::Evidence;
 use crate::registry::{Invocation, NotRunnable, Registry};
@@ -18,6 +19,7 @@ use super::blame::note_failure;
 use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
 use super::job::{JobIdentity, Materialized, Workplace, materialize, own_programs};
 use super::measure::{Ended, Measuring};
+use super::possible::{count_possible, why_alone};
 use super::rounds::JobRounds;
 use super::searching::{Course, Race};
 use super::spent::{Spent, nanoseconds};
@@ -136,13 +138,17 @@ impl Autotuner<'_, '_> {
                     operation.status = Status::ValuesUnknown;
                     operation.reason = reason.to_string();
                 }
-                _ => {
+                Err(reason) => {
+                    operation.status = Status::Planned;
+                    operation.reason = reason.to_string();
+                }
+                Ok(()) => {
                     operation.status = Status::Planned;
                     operation.reason = match own_programs(&planned.invocation).len() {
                         many if planned.space.is_some() || many > MAX_RACED => {
                             format!("a search over more than {MAX_RACED} configs")
                         }
-                        _ => format!("{} candidates", planned.invocation.candidates.len()),
+                        _ => counted(planned.invocation.candidates.len(), "candidate"),
                     };
                 }
             }
@@ -201,9 +207,10 @@ impl Autotuner<'_, '_> {
             // decided elsewhere, or its samples are gone: the entry is all there is
             return Ok(Some(known_before(result, identity.key, entry)));
         }
-        // a lone program is measured for its time; a lone survivor of failures is not worth a decision
-        let enough = if distinct.len() == 1 { 1 } else { 2 };
-        let comparable = wanted.len() >= enough && wanted.contains(&identity.baseline);
+        // a lone program, and one beside which no other can run here, is measured for its time; a lone survivor of failures is
+        // not worth a decision
+        let enough = |rounds: &JobRounds| count_possible(&identity, rounds).min(2);
+        let comparable = wanted.len() >= enough(&rounds) && wanted.contains(&identity.baseline);
         let standing = self.judge(&identity, &rounds, None).standing;
         let wants_more = standing.settled.is_none() && standing.rounds < self.options.rounds as usize;
         if wants_more && comparable {
@@ -250,15 +257,18 @@ impl Autotuner<'_, '_> {
             result.reason = format!("{done} rounds in the budget of {budget:?}, {needed} are needed: allow more time");
         }
         let survivors = distinct.iter().filter(|candidate| !rounds.failures.contains_key(candidate)).count();
-        if rounds.failures.contains_key(&identity.baseline) || survivors < enough {
+        if rounds.failures.contains_key(&identity.baseline) || survivors < enough(&rounds) {
             result.reason = only_failures(&rounds, &identity);
             return Ok(None);
         }
-        if distinct.len() == 1 && invocation.candidates.len() > 1 {
-            "every candidate is the same program".clone_into(&mut result.reason);
-        }
-        if let Some(reason) = race.all_failed.as_ref().filter(|_| judgement.outcome == Outcome::BaselineKept) {
-            result.reason.clone_from(reason);
+        if judgement.outcome == Outcome::BaselineKept
+            // what a search found was raced, and it chose from more
+            && let Some(reason) = match &race.search {
+                Some(_) => race.all_failed.clone(),
+                None => why_alone(&identity, &rounds),
+            }
+        {
+            result.reason = reason;
         }
         let (cache_state, search) = (self.options.cache_state, race.search.clone());
         let entry = entry_of(invocation, &identity, &judgement, &rounds, &*self.timer, cache_state, search);
@@ -412,7 +422,7 @@ pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> Strin
     match (of_baseline, first) {
         (Some(failure), _) => format!("the baseline failed: {failure}; `--force` tries again"),
         (None, Some(failure)) if failure.kind == FailureKind::NoProgram => {
-            format!("no other candidate has a program, the first for {failure}; record it again")
+            format!("no other candidate has a program, the first for {failure}; record it again, on the device")
         }
         (None, Some(failure)) => {
             format!("every other candidate failed, the first with {failure}; `--force` tries again")

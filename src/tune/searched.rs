@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::counted::counted;
+
 /// Why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -50,8 +52,8 @@ impl Searched {
     /// One line: `searched 4096 configs: 128 tried (auto, seed 0), 3 failed (compile 3), before the race the best at 0.620 of the baseline's time`.
     pub fn to_line(&self) -> String {
         let of = if self.sampled { "a sample of " } else { "" };
-        let (configs, strategy, seed) = (self.configs, &self.strategy, self.seed);
-        let mut line = format!("searched {of}{configs} configs: {} tried ({strategy}, seed {seed})", self.evaluations);
+        let (configs, strategy, seed) = (counted(self.configs, "config"), &self.strategy, self.seed);
+        let mut line = format!("searched {of}{configs}: {} tried ({strategy}, seed {seed})", self.evaluations);
         if self.reused > 0 {
             line += &format!(", {} of them known from before", self.reused);
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::cache::{
     CacheKey, Cached, Entry, ExchangeError, FolderLock, SNAPSHOT_FILE, Snapshot, StoreError, import_json,
 };
+use crate::counted::counted;
 use crate::mapped_file::Mapping;
 use crate::samples::{Damage, LogError, Replay, SampleLog};
 
@@ -162,7 +163,7 @@ pub(super) fn log_findings(replay: &Replay) -> LogFindings {
         found.problems.push(format!("it states {stated} entries and others than the {there} that it gives"));
     }
     if replay.unknown > 0 {
-        found.notes.push(format!("{} records are of a kind that this version does not know", replay.unknown));
+        found.notes.push(format!("{} of a kind that this version does not know", counted(replay.unknown, "record")));
     }
     found
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::cache::{CacheKey, Cached, Entry, FolderLock, SNAPSHOT_FILE, SledCondition, SledState, SledStore, Snapshot};
 use crate::cache::{diff, import_json};
+use crate::counted::counted;
 use crate::digest::SetDigest;
 use crate::mapped_file::Mapping;
 use crate::samples::SampleLog;
@@ -124,7 +125,8 @@ fn verify_folder(root: &Path) -> Vec<Verified> {
             match diff(&published, &Cached::Entries(entries)).map(|diff| diff.differences.len()) {
                 Ok(0) => {}
                 Ok(count) => found.notes.push(format!(
-                    "it was published before the last decisions: {count} entries differ from the sample log's"
+                    "it was published before the last decisions: {} other than the sample log's",
+                    counted(count, "entry")
                 )),
                 Err(error) => found.problems.push(error.to_string()),
             }

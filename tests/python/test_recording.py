@@ -28,6 +28,7 @@ from autotune_lowered._exercise import parameters_of
 # older ones cannot strip locations; the registry's own digest leaves them out
 STRIPS = pytest.mark.skipif(jax.__version_info__ < (0, 6), reason="needs the MLIR bindings of JAX 0.6")
 
+KEY = "0123456789abcdef"
 CONFIGS = [{"block": block} for block in (1, 2, 4)]
 
 
@@ -191,7 +192,54 @@ def test_a_kernel_that_cannot_be_differentiated_is_recorded_forward(tmp_path):
         record_call(autotune_lowered.recording.active(), call(build=loop))
     assert record_of(tmp_path, "scaled@v1", "forward")["candidates"][0]["program"]
     entry = [e for e in recorded.report() if e["direction"] == "forward-vjp"][0]
-    assert "while_loop" in entry.get("not_recorded", "") + "".join(entry.get("not_lowered", {}))
+    assert "it cannot be differentiated: " in entry["not_recorded"] and "while_loop" in entry["not_recorded"]
+    assert {record["direction"] for record in records(tmp_path)} == {"forward"}
+
+
+def test_a_record_without_a_program_is_a_warning_and_its_reason_reaches_whoever_asks(tmp_path, caplog, run, plugin):
+    def broken(config):
+        def function(x, y):
+            raise NotImplementedError("no kernel for this shape")
+
+        return function
+
+    caplog.set_level("INFO")
+    with autotune_lowered.recording(tmp_path / "registry", directions=("forward",)) as recorded:
+        record_call(autotune_lowered.recording.active(), call(key=KEY, build=broken))
+    told = [record for record in caplog.records if "no kernel for this shape" in record.getMessage()]
+    assert [record.levelname for record in told] == ["WARNING"], "once"
+    assert "no program is recorded" in told[0].getMessage()
+    assert not any(str(entry) in record.getMessage() for entry in recorded.report() for record in caplog.records)
+
+    device = autotune_lowered.device()
+    cache = autotune_lowered.Cache.open(tmp_path / "cache")
+    answer = cache.explain(device, "scaled@v1", KEY, registry=tmp_path / "registry")
+    assert answer.count("no kernel for this shape") == 1 and "recorded without a program" in answer
+    assert "no kernel" not in cache.explain(device, "scaled@v1", "0" * 16, registry=tmp_path / "registry")
+    with pytest.raises(autotune_lowered.CacheError, match="nowhere"):
+        cache.explain(device, "scaled@v1", KEY, registry=tmp_path / "nowhere")
+
+    module = tmp_path / "module.mlir"
+    scope = jax.named_scope(f"ejkernel_ops#scaled.v1:{KEY}")
+
+    def labelled(x):
+        with scope:
+            return jnp.sin(x)
+
+    autotune_lowered.dump(jax.jit(labelled).lower(jnp.ones(4)), module)
+    options = ["--registry", tmp_path / "registry", "--cache", tmp_path / "cache", "--format", "json"]
+    ((told),) = json.loads(
+        run("cache", "coverage", module, *options, "--match", "any", "--plugin", plugin, expected=1)
+    )["calls"]
+    assert told["reason"].count("no kernel for this shape") == 1 and not told["covered"]
+
+
+def test_what_is_recorded_is_said_in_words(tmp_path, caplog):
+    caplog.set_level("INFO")
+    with autotune_lowered.recording(tmp_path, directions=("forward",)):
+        record_call(autotune_lowered.recording.active(), call(configs=CONFIGS[:1]))
+    (said,) = [record.getMessage() for record in caplog.records if record.getMessage().startswith("recorded ")]
+    assert said.endswith(": 1 candidate, 1 program")
 
 
 @pytest.mark.skipif(not hasattr(jax, "ffi"), reason="needs `jax.ffi` to make such calls")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import jax.numpy as jnp
 
 import autotune_lowered
 from autotune_lowered import _in_force, _native, _trace_key
+from autotune_lowered._call_key import describe
 
 HERE = pathlib.Path(__file__).resolve()
 EXAMPLES = HERE.parents[2] / "examples" / "tunable"
@@ -394,7 +396,8 @@ def test_a_static_argument_without_a_spelling_runs_and_is_said_once(caplog):
         assert jnp.allclose(function(x, w, causal=object()), x @ w)
     said = "argument `causal` of `rows_matmul`: `object` has no spelling that is the same in every process"
     assert [record.message for record in caplog.records] == [
-        f"{said}; such calls run with the default and are not tuned"
+        f"{said}; say what identifies it, as in `static_key={{'causal': lambda causal: …}}`; "
+        "such calls run with the default and are not tuned"
     ]
 
 
@@ -537,6 +540,191 @@ print(f.tunable.call_key(jax.ShapeDtypeStruct((4, 3), jnp.float32)))
     assert done.returncode == 0, done.stderr
     (label,) = json.loads(module.with_name("module.mlir.labels.json").read_text())["labels"]
     assert label["call_key"] == done.stdout.strip() == key_by_hand({"x": "f32[4,3]"}, {})
+
+
+class Layer:
+    def __init__(self, heads):
+        self.heads, self.weight = heads, jnp.full((4,), 2.0)
+
+    @autotune_lowered.tunable(op="scaled", version=1, space={"n": [1, 2]}, static_key={"self": lambda self: self.heads})
+    def scaled(self, x, *, n=1):
+        return jax.lax.map(lambda part: part * self.weight * self.heads, x.reshape(-1, n, 4)).reshape(x.shape)
+
+    @autotune_lowered.tunable(op="nameless", version=1, space={"n": [1, 2]})
+    def nameless(self, x, *, n=1):
+        return x * self.heads
+
+    @autotune_lowered.tunable(op="broken", version=1, space={"n": [1, 2]}, static_key={"self": lambda self: self.gone})
+    def broken(self, x, *, n=1):
+        return x
+
+
+def report_of(folder, function, *arguments):
+    with autotune_lowered.recording(folder, directions=("forward",)) as recorded:
+        jax.jit(function).lower(*arguments)
+    return recorded.report()
+
+
+def test_a_method_is_known_by_what_its_key_says(tmp_path):
+    x = jnp.arange(8.0).reshape(2, 4)
+    key = Layer.scaled.tunable.call_key
+    assert key(Layer(3), x) == key(Layer(3), x) == key_by_hand({"x": "f32[2,4]"}, {"self": 3}) != key(Layer(4), x)
+    assert jnp.allclose(Layer(3).scaled(x), x * 6)
+    (entry,) = report_of(tmp_path, Layer(3).scaled, x)
+    assert (entry["call_key"], entry["programs"]) == (key(Layer(3), x), 2)
+
+
+def test_what_a_method_lacks_is_said_in_the_decorators_terms(tmp_path, caplog):
+    x = jnp.ones((2, 4))
+    (entry,) = report_of(tmp_path / "nameless", Layer(3).nameless, x)
+    assert "argument `self` of `nameless`" in entry["not_recorded"]
+    assert "static_key={'self': lambda self: …}" in entry["not_recorded"]
+    (entry,) = report_of(tmp_path / "broken", Layer(3).broken, x)
+    assert "`static_key` of argument `self` of `broken` raised AttributeError" in entry["not_recorded"]
+
+    def with_traced_weight(x, weight):
+        layer = Layer(3)
+        layer.weight = weight
+        return layer.scaled(x)
+
+    (entry,) = report_of(tmp_path / "traced", with_traced_weight, x, jnp.ones(4))
+    assert "argument `self` of `scaled` holds or closes over traced values" in entry["not_recorded"]
+    assert sum("scaled" in record.message for record in caplog.records) == 1
+
+
+def test_traced_values_that_are_closed_over_are_said(tmp_path):
+    @autotune_lowered.tunable(op="applied", version=1, space={"n": [1, 2]})
+    def applied(x, function, *, n=1):
+        return function(x) * n
+
+    x = jnp.ones((2, 4))
+    (entry,) = report_of(tmp_path / "argument", lambda x, y: applied(x, lambda z: z + y), x, x)
+    assert "argument `function` of `applied` holds or closes over traced values" in entry["not_recorded"]
+
+    def step(x, y):
+        @autotune_lowered.tunable(op="inner", version=1, space={"n": [1, 2]})
+        def inner(x, *, n=1):
+            return x @ y.T * n
+
+        return inner(x)
+
+    (entry,) = report_of(tmp_path / "function", step, x, x)
+    assert "`inner` closes over traced values: pass them as arguments" in entry["not_recorded"]
+
+
+def test_meshes_and_partitions_are_spelled_by_their_axes():
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    mesh = Mesh([[jax.devices()[0]]], ("rows", "columns"))
+    spec = PartitionSpec("rows", None)
+    spelled = {"mesh": [["rows", 1], ["columns", 1]]}
+    partition = {"partition": ["rows", None]}
+    assert describe(mesh) == spelled and describe(spec) == partition
+    assert describe(NamedSharding(mesh, spec)) == {"sharding": [spelled, partition]}
+
+
+@pytest.mark.parametrize(
+    ("fills", "kind", "message"),
+    [
+        ({"x": {"kind": "gaussian", "scale": 1.0}}, ValueError, "no kind 'gaussian': take one of normal, uniform"),
+        ({"x": {"kind": "normal"}}, ValueError, "the kind `normal` has `scale`, not none"),
+        ({"x": {"kind": "uniform", "low": 0, "hi": 1}}, ValueError, "has `high`, `low`, not `hi`, `low`"),
+        ({"x": {"kind": "normal", "scale": "1"}}, ValueError, "`scale` of the kind `normal` is '1'"),
+        ({"x": 1.0}, ValueError, "1.0 is no fill: give a `kind`"),
+        ({"z[0]": {"kind": "permutation"}}, TypeError, "has no parameter `z`"),
+    ],
+)
+def test_a_wrong_fill_is_refused_where_it_is_declared(fills, kind, message):
+    with pytest.raises(kind, match=re.escape(message)):
+        make(fills=fills)
+
+
+@autotune_lowered.tunable(op="dropped", version=1, space={"n": [1, 2]})
+def dropped(x, keys, *, n=1):
+    """Rows that are kept or not, `n` at a time."""
+    kept = jax.vmap(lambda key: jax.random.bernoulli(key))(keys)
+    parts = x.reshape(-1, n, x.shape[1]), kept.reshape(-1, n, 1)
+    return jax.lax.map(lambda part: jnp.where(part[1], part[0], 0), parts).reshape(x.shape)
+
+
+@pytest.mark.parametrize(("implementation", "words"), [("threefry2x32", 2), ("rbg", 4)])
+def test_random_keys_are_recorded_as_their_integers(tmp_path, implementation, words):
+    record_support = pytest.importorskip("record_support")
+    keys, x = jax.random.split(jax.random.key(7, impl=implementation), 4), jnp.ones((4, 8))
+    with autotune_lowered.recording(tmp_path / "eager", directions=("forward",)):
+        dropped(x, keys)
+    record = record_support.record_of(tmp_path / "eager", "dropped@v1", "forward")
+    assert record["arguments"][1]["spec"] == f"u32[4,{words}]"
+    held = record_support.array_bytes(tmp_path / "eager", record["arguments"][1]["fill"])
+    assert held == bytes(jax.random.key_data(keys))
+    (entry,) = report_of(tmp_path / "traced", dropped, x, keys)
+    assert entry["programs"] == 2 and entry["values_unknown"] == {}
+    fill = record_support.record_of(tmp_path / "traced", "dropped@v1", "forward")["arguments"][1]["fill"]
+    assert fill == {"kind": "integer-range", "low": 0, "high": 2**32 - 1}
+
+
+def test_the_axis_of_a_vmap_is_said_to_be_none_of_a_mesh(tmp_path):
+    @autotune_lowered.tunable(op="centred", version=1, space={"n": [1, 2]})
+    def centred(x, *, n=1):
+        return x - jax.lax.pmean(x, "rows")
+
+    (entry,) = report_of(tmp_path, jax.vmap(centred, axis_name="rows"), jnp.ones((4, 8)))
+    assert "it talks over the axis `rows`" in entry["not_recorded"]
+
+
+MESHED = """
+import jax, json, numpy as np, jax.numpy as jnp, sys, pathlib
+import autotune_lowered
+from jax.sharding import Mesh, PartitionSpec as P
+folder = pathlib.Path(sys.argv[1])
+
+def rounds(x, n):
+    # one of them does the same work hundreds of times over
+    part = lambda part: jax.lax.fori_loop(0, 512 // n, lambda _, y: jnp.sort(y, axis=-1), part)
+    return jax.lax.map(part, x.reshape(-1, n, x.shape[1])).reshape(x.shape)
+
+@autotune_lowered.tunable(op="summed", version=1, space={"n": [2, 16]})
+def summed(x, *, n=2):
+    return jax.lax.psum(rounds(x, n), "rows") + jax.lax.axis_index("columns")
+
+@autotune_lowered.tunable(op="meshed", version=1, space={"n": [2, 16]})
+def meshed(x, mesh, *, n=2):
+    inner = lambda x: jax.lax.psum(rounds(x, n), "rows")
+    return jax.shard_map(inner, mesh=mesh, in_specs=P("rows"), out_specs=P(), check_vma=False)(x)
+
+mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("rows", "columns"))
+sharded = jax.shard_map(summed, mesh=mesh, in_specs=P("rows", "columns"), out_specs=P(None, "columns"))
+step = lambda x: sharded(x).sum() + meshed(x, mesh).sum()
+with autotune_lowered.recording(folder / "registry", directions=("forward",)) as recorded:
+    lowered = jax.jit(step).lower(jnp.ones((32, 16)))
+autotune_lowered.dump(lowered, folder / "module.mlir")
+print(json.dumps(recorded.report()))
+"""
+
+
+def test_collectives_are_recorded_and_tuned_on_the_whole_mesh(program, tmp_path):
+    record_support = pytest.importorskip("record_support")
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+
+    def run(*command, expected=0):
+        done = subprocess.run(
+            [str(word) for word in command], env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == expected, done.stderr
+        return json.loads(done.stdout)
+
+    report = run(sys.executable, "-c", MESHED, tmp_path)
+    assert {entry["op_id"]: entry["programs"] for entry in report} == {"summed@v1": 2, "meshed@v1": 2}
+    specs = {
+        record["op_id"]: record["arguments"][0]["spec"] for record in record_support.records(tmp_path / "registry")
+    }
+    # a part of f32[16,8] for each of four devices; the whole array, which the function itself cuts
+    assert specs == {"summed@v1": "f32[4,16,8]", "meshed@v1": "f32[32,16]"}
+    options = ["--registry", tmp_path / "registry", "--cache", tmp_path / "cache", "--rounds", "6", "--format", "json"]
+    command = [record_support.program(), tmp_path / "module.mlir", *options, "--timer", f"jax:{sys.executable}"]
+    result = run(*command)
+    best = {one["op_id"]: (one["status"], one["best"]["config"]) for one in result["operations"]}
+    assert best == {"summed@v1": ("tuned", {"n": 16}), "meshed@v1": ("tuned", {"n": 16})}
 
 
 def test_the_package_loads_without_jax():

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::counted::counted;
 use crate::label::Evidence;
 use crate::report::date::date;
 use crate::report::differences::flat;
@@ -117,9 +118,9 @@ fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut d
     let (new, kept) = (operation.rounds_measured, operation.rounds_kept);
     if new > 0 || kept > 0 {
         let mut rounds = match (new, kept) {
-            (0, _) => format!("{kept} rounds, all measured before"),
-            (_, 0) => format!("{new} rounds, measured in this run"),
-            _ => format!("{new} rounds measured in this run, {kept} kept from before"),
+            (0, _) => format!("{}, all measured before", counted(kept, "round")),
+            (_, 0) => format!("{}, measured in this run", counted(new, "round")),
+            _ => format!("{} measured in this run, {kept} kept from before", counted(new, "round")),
         };
         match operation.rounds_set_aside {
             0 => {}

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::counted::counted;
 use crate::digest::Digest;
 use crate::report::{Gain, format_ns, format_part, format_ratio};
 use crate::tune::{AutotuningResult, OperationResult, PairedSample, Spent, Status};
@@ -143,7 +144,7 @@ fn write_head(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
     if is_planned {
         card("This run", "a plan", "nothing was measured")?;
     } else if total > 0.0 {
-        card("This run", &format_ns(total), &format!("{rounds} rounds measured"))?;
+        card("This run", &format_ns(total), &format!("{} measured", counted(rounds, "round")))?;
     } else {
         card("This run", "stored", "nothing was measured: drawn from what was known before")?;
     }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::counted::counted;
 use crate::stats::{median, quantile};
 use crate::tune::{CandidateResult, PairedSample};
 
@@ -107,7 +108,7 @@ impl Strip {
 
     fn to_words(&self) -> String {
         let mut words = match self.kind {
-            "base" => format!("the baseline's own times over their median, {} rounds", self.dots.len()),
+            "base" => format!("the baseline's own times over their median, {}", counted(self.dots.len(), "round")),
             _ => format!("{} paired samples", self.dots.len()),
         };
         if let Some((low, high)) = self.middle_half {

@@ -200,7 +200,7 @@ impl PjrtTimer {
         let program = found.program.clone().ok_or_else(|| {
             Failure::new(
                 FailureKind::NoProgram,
-                format!("candidate {candidate} has no program and a PJRT plugin cannot build one"),
+                "a PJRT plugin cannot build its program, and `--timer jax` can where the record holds a recipe",
             )
         })?;
         let (config, reference) = (found.config.clone(), program_ref(&program));

@@ -167,8 +167,7 @@ fn compile_failure(error: &PjrtError) -> Failure {
         Some(target) => Failure::new(
             FailureKind::CustomCall,
             format!(
-                "this plugin has no handler for the custom call `{target}`: time with a worker whose process has one, \
-                 `command:` with jaxlib for instance ({message})"
+                "this plugin has no handler for the custom call `{target}`, and JAX may have one: use `--timer jax` ({message})"
             ),
         ),
         None => Failure::new(FailureKind::Compile, message),
