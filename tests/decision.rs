@@ -103,6 +103,19 @@ fn equal_programs_are_not_called_better() {
 }
 
 #[test]
+fn a_speed_up_is_believed_up_to_the_bound() {
+    for (factor, outcome) in [(1.0 / 900.0, Outcome::Faster), (1.0 / 1100.0, Outcome::NotBelieved)] {
+        let rules = DecisionRules::default();
+        let judgement = judge(&rounds(8, &[1.0, factor, 0.5], 0.0), 3, None, &rules);
+        assert_eq!(judgement.outcome, outcome, "{factor}");
+        let winner = if outcome == Outcome::Faster { 1 } else { BASELINE };
+        assert_eq!(judgement.winner, winner);
+        // what is cached already is believed no more
+        assert_eq!(judge(&rounds(8, &[1.0, factor, 0.5], 0.0), 3, Some(1), &rules).outcome, outcome);
+    }
+}
+
+#[test]
 fn the_fastest_is_hardly_ever_dropped() {
     for machine in [QUIET, BUSY] {
         let mut times = vec![1.0; 10];

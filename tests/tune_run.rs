@@ -282,6 +282,75 @@ fn wrong_outputs_reject_the_fastest() {
 }
 
 #[test]
+fn outputs_with_nothing_finite_decide_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let cache = folder.path().join("cache");
+    for value in [f32::NAN, f32::INFINITY] {
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+        timer.outputs = vec![value; 3];
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+        let operation = &result.operations[0];
+        assert_eq!((operation.status, operation.rounds_measured), (Status::Failed, 0), "{value}");
+        assert_eq!(operation.failure.as_ref().unwrap().kind, FailureKind::NotFinite);
+        assert!(operation.reason.contains("output 0 of the baseline, `f32[4]`"), "{}", operation.reason);
+        assert!(operation.reason.contains("run it eagerly once"), "{}", operation.reason);
+        assert!(operation.best.is_none() && result.entries.is_empty());
+        assert!(ledger.own_entries().unwrap().is_empty());
+    }
+    // the trouble was around the programs: nothing of it is kept
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1));
+}
+
+#[test]
+fn weak_evidence_is_noted_beside_the_decision() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
+    for (value, note) in
+        [(1.0, None), (3e13, Some("output 0 is huge, 3.0e13")), (0.0, Some("every output of the baseline is zero"))]
+    {
+        let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS]);
+        timer.outputs = vec![value; 2];
+        let result = tune(&registry, &invocation, &mut timer, &Ledger::in_memory(vec![]), &options(), None).unwrap();
+        let operation = &result.operations[0];
+        assert_eq!(operation.status, Status::Tuned);
+        match note {
+            Some(note) => assert!(operation.flags.iter().any(|flag| flag.contains(note)), "{:?}", operation.flags),
+            None => assert_eq!(operation.flags, [] as [&str; 0]),
+        }
+    }
+}
+
+#[test]
+fn a_speed_up_beyond_belief_is_said_and_decides_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let cache = folder.path().join("cache");
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    let mut timer = ScriptedTimer::new(&[1000 * MS, 10_000, 900 * MS]);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!(operation.status, Status::NotBelieved);
+    assert!(!operation.status.is_decided() && operation.best.is_none() && operation.speed_up.is_none());
+    for part in ["block=1 takes 100", "the baseline's speed", "more than 1000×", "--max-speed-up 2"] {
+        assert!(operation.reason.contains(part), "`{part}` in {}", operation.reason);
+    }
+    assert!(operation.candidates[1].ratio.unwrap() < 1e-4, "what was seen is there");
+    assert!(ledger.own_entries().unwrap().is_empty());
+    // whoever knows better accepts it: the rounds are there
+    let mut accepting = options();
+    accepting.rules.max_speed_up = 2e5;
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &accepting, None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!((operation.status, operation.rounds_measured), (Status::Tuned, 0));
+    assert_eq!(operation.best.as_ref().unwrap().config, config(1));
+}
+
+#[test]
 fn without_a_baseline_nothing_is_decided() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);

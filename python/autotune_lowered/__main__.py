@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     record = commands.add_parser("record", help="run a program with its operations recorded")
     record.add_argument("--registry", default=os.environ.get("AUTOTUNE_LOWERED_RECORD") or "registry", metavar="DIR")
     record.add_argument("--platforms", help="such as `cpu,cuda`; by default the one that the program runs on")
-    record.add_argument("--capture-values", action="store_true", help="fetch integer arguments of traced calls")
+    record.add_argument("--capture-values", action="store_true", help="fetch what arguments of traced calls hold")
     record.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
     record.add_argument("script", metavar="SCRIPT")
     record.add_argument("rest", nargs=argparse.REMAINDER, metavar="…")

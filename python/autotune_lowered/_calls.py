@@ -49,6 +49,9 @@ class RecordedCall:
     """The operation under a config: a function of the arrays, positional, in order."""
     fills: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """How values are made where the call's own are not known, by argument: `fill` objects of `docs/registry.md`."""
+    usual: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """What real values are drawn from where the call's own are not known or tell nothing, by argument: where the operation is
+    defined, and stable."""
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """The call's own arrays where they were concrete, by argument. Tracers are ignored and never kept."""
     refuse: Callable[[Config, str], str | None] | None = None

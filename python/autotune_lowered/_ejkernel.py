@@ -22,8 +22,8 @@ from ._arguments import Leaf, Unrecordable, fill, holds_leaf, is_tracer, split
 from ._calls import RecordedCall
 from ._describe import one_line
 from ._ejkernel_config import config_from_json, config_to_json
+from ._ejkernel_values import rules_of, usual_of
 from ._exercise import spelled
-from ._fills import is_real
 from ._recipe import NoRecipe, recipe_of_ejkernel
 from ._recorder import PLATFORMS, is_lowering
 
@@ -106,8 +106,8 @@ def _on_call(own: Callable[..., None] | None, device: str, op_id: str, call_key:
     if recorder is None or is_lowering() or not recorder.wants(op_id, call_key):
         return
     try:
-        traced = functools.partial(_fetch, recorder, op_id, call_key) if recorder.capture_values else None
-        recorder.record(describe_call(op_id, call_key, kernel, args, kwargs, traced))
+        watch = functools.partial(recorder.watch, op_id, call_key)
+        recorder.record(describe_call(op_id, call_key, kernel, args, kwargs, watch))
     except Unrecordable as reason:
         recorder.skipped(op_id, call_key, str(reason))
     except OSError as error:
@@ -116,24 +116,17 @@ def _on_call(own: Callable[..., None] | None, device: str, op_id: str, call_key:
         recorder.skipped(op_id, call_key, one_line(error))
 
 
-def _fetch(recorder: Any, op_id: str, call_key: str, name: str, tracer: Any) -> None:
-    """Has the traced program hand the values of an array to the recorder when it runs."""
-    import jax
-
-    jax.debug.callback(functools.partial(recorder.capture, op_id, call_key, name), tracer)
-
-
 def describe_call(
     op_id: str,
     call_key: str,
     kernel: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    traced: Callable[[str, Any], None] | None = None,
+    watch: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> RecordedCall:
     """The neutral description of a call of an ejkernel `Kernel` with prepared arguments; keeps no tracer.
 
-    `traced` is given each tracer whose values steer control flow. Raises `Unrecordable` with the reason.
+    `watch` is given the arrays and tracers by name. Raises `Unrecordable` with the reason.
     """
     from ejkernel.ops import Invocation
 
@@ -144,9 +137,8 @@ def describe_call(
     named = dict(zip(_positional_names(kernel, len(args)), args, strict=True)) | dict(kwargs)
     arrays, template = split(named)
     specs = {name: _spec(name, value) for name, value in arrays.items()}
-    for name, value in arrays.items():
-        if traced is not None and is_tracer(value) and not is_real(value.dtype):
-            traced(name, value)
+    if watch is not None:
+        watch(arrays)
 
     def restore(values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         whole = {name: fill(held, values) for name, held in template.items()}
@@ -168,7 +160,8 @@ def describe_call(
         baseline=operation.baseline,
         configs=operation.configs,
         build=operation.build,
-        fills=_rules(kernel.op_id, specs),
+        fills=rules_of(kernel.op_id, specs),
+        usual=usual_of(kernel.op_id, specs, static),
         values={name: value for name, value in arrays.items() if not is_tracer(value)},
         refuse=operation.refuse,
         recipe=recipe,
@@ -295,13 +288,3 @@ def _notes(values: typing.Iterable[Any]) -> tuple[str, ...]:
 
 def _devices(value: Any) -> typing.Collection[Any]:
     return () if is_tracer(value) else getattr(getattr(value, "sharding", None), "device_set", ())
-
-
-def _rules(op_id: str, specs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """How values are made that steer the operation, where what they mean is known."""
-    rules: dict[str, dict[str, Any]] = {}
-    if op_id.startswith("grouped_matmul") and "group_sizes" in specs and "lhs" in specs:
-        rules["group_sizes"] = {"kind": "partition", "total": int(specs["lhs"].shape[0])}
-    if op_id == "fused_cross_entropy" and "targets" in specs and "logits" in specs:
-        rules["targets"] = {"kind": "integer-range", "low": 0, "high": int(specs["logits"].shape[-1]) - 1}
-    return {name: rule for name, rule in rules.items() if name in specs}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 # enough of an array to know its spread
 _SAMPLE = 1 << 20
 
 UNKNOWN = {"kind": "values-unknown"}
+NORMAL = {"kind": "normal", "scale": 1.0}
 UNDER_JIT = "its values were not known while tracing: call it eagerly once, or record with `capture_values=True`"
 
 
@@ -71,21 +73,39 @@ def host_value(value: Any, max_bytes: int) -> Any | None:
     return None if value.nbytes > max_bytes else np.asarray(value)
 
 
-def fill_of(spec: Any, value: Any, rule: dict[str, Any] | None, writer: Any, max_bytes: int) -> tuple[dict, str | None]:
-    """The `fill` of one argument, and the reason where its values are unknown.
+class Found(NamedTuple):
+    """How one argument is filled."""
 
-    `value` is the call's own array, if it was concrete; `rule` is what the operation says of its values otherwise.
+    fill: dict[str, Any]
+    unknown: str | None = None
+    """Why its values are not known."""
+    warning: str | None = None
+    """What the record's reader should know of them."""
+
+
+def fill_of(
+    spec: Any, value: Any, rule: dict[str, Any] | None, usual: dict[str, Any] | None, writer: Any, max_bytes: int
+) -> Found:
+    """The `fill` of one argument.
+
+    `value` is the call's own array, if it was concrete. `rule` is what is to be drawn in any case; for integers and booleans,
+    where the call's own are not known. `usual` is what real values of this argument are drawn from unless more is known.
     """
     host = host_value(value, max_bytes)
     if is_real(spec.dtype):
-        return (rule or {"kind": "normal", "scale": 1.0}) if host is None else _spread(host, rule, writer), None
+        if host is None:
+            return Found(rule or usual or NORMAL)
+        seen = Observed.of(host)
+        # what is not finite (the `-inf` of a mask) is data, and kept
+        fill = (rule or seen.fill(usual)) if seen.is_finite else captured(host, writer)
+        return Found(fill, warning=seen.warning(is_kept=True))
     if host is not None:
-        return captured(host, writer), None
+        return Found(captured(host, writer))
     if rule is not None:
-        return rule, None
+        return Found(rule)
     if value is not None and getattr(value, "nbytes", 0) > max_bytes:
-        return UNKNOWN, f"its {value.nbytes} bytes are more than the {max_bytes} that are captured"
-    return UNKNOWN, UNDER_JIT
+        return Found(UNKNOWN, f"its {value.nbytes} bytes are more than the {max_bytes} that are captured")
+    return Found(UNKNOWN, UNDER_JIT)
 
 
 def captured(host: Any, writer: Any) -> dict[str, Any]:
@@ -98,31 +118,108 @@ def captured(host: Any, writer: Any) -> dict[str, Any]:
     return json.loads(writer.put_array(host.tobytes()))
 
 
-def _spread(host: Any, rule: dict[str, Any] | None, writer: Any) -> dict[str, Any]:
-    """Values of the same size and sign. What is not finite (the `-inf` of a mask) is data, and kept."""
-    import numpy as np
+@dataclasses.dataclass(frozen=True)
+class Observed:
+    """What is kept of the real or complex values that a call saw, and tells how to draw others like them."""
 
-    flat = host.reshape(-1)
-    sample = flat[:: max(1, flat.size // _SAMPLE)]
-    is_complex = np.iscomplexobj(sample)
-    sample = sample.astype(np.complex128 if is_complex else np.float64)
-    if not np.isfinite(sample).all():
-        return captured(host, writer)
-    if rule is not None:
-        return rule
-    if sample.size == 0:
-        return {"kind": "normal", "scale": 1.0}
-    if sample.size == 1 and not is_complex:
-        # a factor or a temperature: its value is part of the work
-        return {"kind": "constant", "value": float(sample[0])}
-    low, high = (0.0, 0.0) if is_complex else (float(sample.min()), float(sample.max()))
-    if low < high and (low >= 0 or high <= 0):
-        # probabilities, decays: the other sign can overflow
-        return {"kind": "uniform", "low": _rounded(low), "high": _rounded(high)}
-    # the mean is zero, so the root mean square stands for the size. Arrays of one value, as of a first trial, are no
-    # data to measure with: a device runs faster on zeros, and equal values hide what a wrong kernel mixes up
-    scale = math.sqrt(float(np.mean(np.abs(sample) ** 2))) or 1.0
-    return {"kind": "normal", "scale": _rounded(scale)}
+    size: int
+    is_complex: bool
+    low: float
+    """The least finite value; zero of complex ones and where there is none."""
+    high: float
+    """The largest one."""
+    rms: float
+    """Root mean square of the finite values."""
+    infinite: float
+    """Part of the values that is infinite."""
+    not_numbers: float
+    """Part of the values that is NaN."""
+
+    @property
+    def is_finite(self) -> bool:
+        return self.infinite == 0 and self.not_numbers == 0
+
+    @classmethod
+    def of(cls, host: Any) -> Observed:
+        """Of a concrete array; of a large one, a sample."""
+        import numpy as np
+
+        flat = host.reshape(-1)
+        sample = flat[:: max(1, flat.size // _SAMPLE)]
+        sample = sample.astype(np.complex128 if np.iscomplexobj(sample) else np.float64)
+        figures = _figures(np, sample) if sample.size else [0.0] * 5
+        return cls(host.size, np.iscomplexobj(sample), *map(float, figures))
+
+    @classmethod
+    def of_traced(cls, spec: Any, figures: Any) -> Observed:
+        """Of what `traced_figures` brought of an array of this spec."""
+        return cls(spec.size, spec.dtype.kind == "c", *map(float, figures))
+
+    def fill(self, usual: dict[str, Any] | None) -> dict[str, Any]:
+        """Values of the same size and sign. `usual` stands in where the values seen tell nothing of others: a first trial's
+        are often all the same."""
+        if self.size == 0 or (self.rms == 0 and not self.is_complex):
+            # zeros are no data to measure with: a device runs faster on them
+            return {"kind": "constant", "value": 0.0} if self.size == 1 else usual or NORMAL
+        if self.is_complex:
+            return {"kind": "normal", "scale": _rounded(self.rms) or 1.0}
+        low, high = self.low, self.high
+        if self.size == 1:
+            # a factor or a temperature: its value is part of the work
+            return {"kind": "constant", "value": low}
+        if low == high:
+            # equal values hide what a wrong kernel mixes up
+            return usual or _uniform(*sorted((0.5 * low, 1.5 * low)))
+        if low >= 0 or high <= 0:
+            # probabilities, decays: the other sign can overflow
+            return _uniform(low, high)
+        # both signs, so the root mean square stands for the size
+        return {"kind": "normal", "scale": _rounded(self.rms)}
+
+    def warning(self, is_kept: bool) -> str | None:
+        """What the reader of the record should know of these values."""
+        if self.not_numbers > 0:
+            return f"{self.not_numbers:.1%} of its values are NaN: outputs that follow from them prove nothing"
+        if self.infinite > 0 and not is_kept:
+            return (
+                f"{self.infinite:.1%} of its values are infinite, and a trace keeps none of them: call it eagerly once"
+            )
+        return None
+
+
+def traced_figures(array: Any) -> Any:
+    """The figures of `Observed` for an array inside of a traced program, as one small array."""
+    import jax.numpy as jnp
+
+    # narrow types hold neither the sum nor the number of their values
+    wide = array.reshape(-1).astype(array.dtype if array.dtype.itemsize >= 4 else jnp.float32)
+    return jnp.stack(_figures(jnp, wide))
+
+
+def _figures(xp: Any, flat: Any) -> list[Any]:
+    """Least, largest and root mean square of the finite values, and the parts that are infinite and that are NaN."""
+    finite, nan = xp.isfinite(flat), xp.isnan(flat)
+    sizes = xp.where(finite, xp.abs(flat), 0)
+    some = finite.any()
+    if xp.iscomplexobj(flat):
+        low = high = xp.zeros_like(sizes[0])
+    else:
+        low, high = (
+            xp.where(some, pick(xp.where(finite, flat, other)), 0)
+            for pick, other in ((xp.min, xp.inf), (xp.max, -xp.inf))
+        )
+    # divided by the largest first: squares may overflow
+    largest = sizes.max()
+    squares = xp.sum((sizes / xp.where(largest > 0, largest, 1)) ** 2)
+    rms = largest * xp.sqrt(squares / xp.maximum(finite.sum(), 1))
+    return [xp.asarray(one, sizes.dtype) for one in (low, high, rms, xp.mean(~finite & ~nan), xp.mean(nan))]
+
+
+def _uniform(low: float, high: float) -> dict[str, Any]:
+    ends = _rounded(low), _rounded(high)
+    # two that three digits do not tell apart are no range
+    low, high = ends if ends[0] < ends[1] else (low, high)
+    return {"kind": "uniform", "low": low, "high": high}
 
 
 def _rounded(value: float) -> float:

@@ -95,14 +95,38 @@ def _portable(exported: Any) -> Lowered:
         with make_context():
             module = ir.Module.parse(text)
             module.operation.attributes["sym_name"] = ir.StringAttr.get("module")
+            if exported.nr_devices == 1:
+                _strip_sharding(ir, module)
             passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
             plain = module.operation.get_asm(enable_debug_info=False).strip()
             artifact = _serialize(stablehlo, module, has_shardy="sdy." in plain)
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, ValueError):
         # locations stay in, and the registry's writer computes the semantic digest from the artifact
         return Lowered(exported.mlir_module_serialized, None, sorted(set(_CUSTOM_CALL.findall(text))), kept)
     calls = sorted(set(_CUSTOM_CALL.findall(plain)))
     return Lowered(artifact, hashlib.sha256(plain.encode()).hexdigest(), calls, kept)
+
+
+def _strip_sharding(ir: Any, module: Any) -> None:
+    """Removes what says how to partition: a program for one device has no use for it, and a portable artifact no words.
+
+    JAX gives the custom calls of LAPACK a `sdy.sharding_rule` wherever they run.
+    """
+
+    def strip(operation: Any) -> Any:
+        attributes = operation.attributes
+        # names in newer bindings, pairs in older ones
+        for name in [getattr(one, "name", one) for one in attributes]:
+            if name.startswith("sdy."):
+                del attributes[name]
+            elif name in ("arg_attrs", "res_attrs"):
+                attributes[name] = ir.ArrayAttr.get([without(held) for held in attributes[name]])
+        return ir.WalkResult.ADVANCE
+
+    def without(held: Any) -> Any:
+        return ir.DictAttr.get({one.name: one.attr for one in held if not one.name.startswith("sdy.")})
+
+    module.operation.walk(strip)
 
 
 def _serialize(stablehlo: Any, module: Any, has_shardy: bool) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.util
 import json
@@ -59,6 +60,7 @@ class Recorder:
         # a lock of its own: whoever holds the other one may wait for a program whose callback brings a value
         self._capturing = threading.Lock()
         self._captured: dict[tuple[str, str], dict[str, Any]] = {}
+        self._awaited: dict[tuple[str, str], set[str]] = {}
         self._reports: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self._notes: list[dict[str, Any]] = []
         _RECORDERS.add(self)
@@ -92,11 +94,12 @@ class Recorder:
         with self._lock:
             if not self._seen.get(key, True):
                 return
-            fills, unknown = self._fills_of(call)
-            if key in self._seen and unknown:
+            awaited = self._awaited_of(key, call)
+            fills, unknown, warnings = self._fills_of(call)
+            if key in self._seen and (unknown or awaited):
                 return  # seen before, and nothing more is known now
-            self._seen[key] = bool(unknown)
-            self._pending[key] = (self._with_asked_candidates(call), fills, unknown)
+            self._seen[key] = bool(unknown or awaited)
+            self._pending[key] = (_warned(self._with_asked_candidates(call), warnings), fills, unknown)
         if trace_state_is_clean():
             try:
                 self.flush(final=False)
@@ -112,8 +115,24 @@ class Recorder:
                 self._notes.append({"op_id": op_id, "call_key": call_key, "not_recorded": reason})
                 LOG.warning("%s %s is not recorded: %s", op_id, call_key, reason)
 
+    def watch(self, op_id: str, call_key: str, arrays: Mapping[str, Any]) -> None:
+        """With `capture_values`, has the traced program tell what its arrays hold when it runs: the values of integers and
+        booleans, size and sign of real ones. Arrays that are concrete need no such thing."""
+        import jax
+
+        from ._fills import is_key, is_real, traced_figures
+
+        if not self.capture_values:
+            return
+        for name, array in arrays.items():
+            if isinstance(array, jax.core.Tracer) and array.size > 0 and not is_key(array.dtype):
+                with self._capturing:
+                    self._awaited.setdefault((op_id, call_key), set()).add(name)
+                brought = traced_figures(array) if is_real(array.dtype) else array
+                jax.debug.callback(functools.partial(self.capture, op_id, call_key, name), brought)
+
     def capture(self, op_id: str, call_key: str, name: str, value: Any) -> None:
-        """Keep an array's value that a callback brought from inside a traced call; the first one counts."""
+        """Keep what a callback brought from inside a traced call of an array; the first one counts."""
         import numpy as np
 
         with self._capturing:
@@ -121,20 +140,24 @@ class Recorder:
             if name not in held and getattr(value, "nbytes", 0) <= self.max_array_bytes:
                 held[name] = np.array(value)
 
-    def _fills_of(self, call: Any) -> tuple[dict, dict]:
+    def _awaited_of(self, key: tuple[str, str], call: Any) -> set[str]:
+        """The arrays of a call that are not concrete, and that a callback is going to tell of."""
+        with self._capturing:
+            return self._awaited.get(key, set()) - call.values.keys()
+
+    def _fills_of(self, call: Any) -> tuple[dict, dict, dict]:
         from ._fills import fill_of
 
-        fills, unknown = {}, {}
+        fills, unknown, warnings = {}, {}, {}
         for name, spec in call.arrays.items():
-            value, rule = call.values.get(name), call.fills.get(name)
-            fills[name], reason = fill_of(spec, value, rule, self.writer, self.max_array_bytes)
-            if reason is not None:
-                unknown[name] = reason
-        return fills, unknown
+            rule, usual = call.fills.get(name), call.usual.get(name)
+            found = fill_of(spec, call.values.get(name), rule, usual, self.writer, self.max_array_bytes)
+            fills[name], warnings[name] = found.fill, found.warning
+            if found.unknown is not None:
+                unknown[name] = found.unknown
+        return fills, unknown, warnings
 
     def _with_asked_candidates(self, call: Any) -> Any:
-        import dataclasses
-
         asked = self.candidates.get(call.op_id)
         return call if asked is None else dataclasses.replace(call, configs=asked)
 
@@ -146,8 +169,9 @@ class Recorder:
         failed: OSError | None = None
         with self._lock:
             for key, (call, fills, unknown) in list(self._pending.items()):
-                self._take_captured(key, fills, unknown)
-                if unknown and self.capture_values and not final:
+                call, awaited = self._take_captured(key, call, fills, unknown)
+                if (awaited or unknown and self.capture_values) and not final:
+                    self._pending[key] = (call, fills, unknown)
                     continue
                 try:
                     self._reports[key] = self._store(call, fills, unknown)
@@ -175,15 +199,28 @@ class Recorder:
         finally:
             _LOWERING.depth -= 1
 
-    def _take_captured(self, key: tuple[str, str], fills: dict, unknown: dict) -> None:
-        from ._fills import captured
+    def _take_captured(self, key: tuple[str, str], call: Any, fills: dict, unknown: dict) -> tuple[Any, set[str]]:
+        """Puts what callbacks have brought into the fills; gives the call with what is to be known of it, and the arrays that
+        are waited for yet."""
+        from ._fills import Observed, captured, is_real
 
+        awaited = self._awaited_of(key, call)
         with self._capturing:
             values = self._captured.pop(key, {})
+            if values and key in self._awaited:
+                self._awaited[key] -= values.keys()
+        warnings = {}
         for name, value in values.items():
-            if name in unknown:
-                fills[name] = captured(value, self.writer)
-                del unknown[name]
+            spec = call.arrays[name]
+            if not is_real(spec.dtype):
+                if name in unknown:
+                    fills[name] = captured(value, self.writer)
+                    del unknown[name]
+            elif name in awaited:
+                seen = Observed.of_traced(spec, value)
+                fills[name] = call.fills.get(name) or seen.fill(call.usual.get(name))
+                warnings[name] = seen.warning(is_kept=False)
+        return _warned(call, warnings), awaited - values.keys()
 
     def add(self, invocation: dict[str, Any]) -> str:
         """Write a record whose programs are written already; gives its path."""
@@ -207,6 +244,7 @@ class Recorder:
         self._capturing = threading.Lock()
         self._pending.clear()
         self._captured.clear()
+        self._awaited.clear()
         self._reports.clear()
         self._notes.clear()
 
@@ -218,6 +256,14 @@ class Recorder:
             from ._describe import counted
 
             LOG.error("%s could not be recorded: %s", counted(len(self._pending), "call"), error)
+
+
+def _warned(call: Any, warnings: Mapping[str, str | None]) -> Any:
+    """The call with what its reader should know of its arguments' values, which is logged too."""
+    said = [f"`{name}`: {warning}" for name, warning in warnings.items() if warning is not None]
+    for warning in said:
+        LOG.warning("%s %s: %s", call.op_id, call.call_key, warning)
+    return dataclasses.replace(call, notes=(*call.notes, *said))
 
 
 def trace_state_is_clean() -> bool:

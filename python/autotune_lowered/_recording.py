@@ -43,8 +43,8 @@ class recording:
             platform that the process runs on.
         candidates: By operation (`flash_attention@v2`), the configs to try in place of the operation's own.
         directions: `forward`, `forward-vjp` or both.
-        capture_values: Also fetch the values of integer and boolean arguments of traced calls, by a callback inside the
-            program; it changes the program that runs, and calls count only once they have run.
+        capture_values: Also fetch the values of integer and boolean arguments of traced calls, and size and sign of real
+            ones, by a callback inside the program; it changes the program that runs, and calls count only once they have run.
         stamp: How ejkernel labels its operations meanwhile (`hash`, `json`), so that a module lowered inside carries
             labels; `None` leaves `EJKERNEL_OPS_STAMP` alone. What the user has set wins.
         max_array_bytes: The largest array whose values are captured.

@@ -249,6 +249,7 @@ class Tunable:
         from ._keys import data_of, implementation_of, keys_from, spec_of_data
         from ._meshed import axes_used, mesh_over
 
+        recorder.watch(self.op_id, key, call.arrays)
         jax = _jax()
         specs = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in call.arrays.items()}
         values = {name: array for name, array in call.arrays.items() if not isinstance(array, jax.core.Tracer)}

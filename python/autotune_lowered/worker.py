@@ -193,6 +193,17 @@ def partitions_of(module):
     return attributes["mhlo.num_partitions"].value if "mhlo.num_partitions" in attributes else 1
 
 
+def prepare_lapack():
+    """Gives JAX's handlers of LAPACK their functions: it does so itself when it traces a call of one, which a process that
+    only loads programs never does, and the first run would end it with SIGSEGV."""
+    try:
+        from jaxlib.lapack import _lapack
+
+        _lapack.initialize()
+    except (ImportError, AttributeError):
+        pass  # this jaxlib keeps them elsewhere, or needs no such thing
+
+
 def shapes_of(module):
     """Dimensions of the parameters and of the results of `main`, before partitioning."""
     from jaxlib.mlir import ir
@@ -327,6 +338,8 @@ class Worker:
             else:
                 parsed = ir.Module.parse(module.decode())
             parsed.operation.attributes["sym_name"] = ir.StringAttr.get(MODULE_NAME % candidate)
+            if self.device.platform == "cpu" and b"custom_call" in module:
+                prepare_lapack()
             count = partitions_of(parsed)
             if count > 1:
                 parameters, results = shapes_of(parsed)

@@ -3,15 +3,16 @@
 use super::element::{Element, decode};
 use super::{ArraySpec, DType};
 
-/// How far an element may be off: `|a - b| <= absolute + relative * |b| + of_rms * rms(b)`.
+/// How far an element may be off: `|a - b| <= absolute + relative * min(|a|, |b|) + of_rms * rms(b)`.
 ///
+/// The smaller of the two, so that no tolerance of a narrow type makes zero, or the least power of two, equal to everything.
 /// The last part is scaled by the root mean square of the reference's finite elements: where a sum cancels to nearly
 /// zero its error is that of the terms, which the element itself does not show.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Tolerance {
     /// Absolute part.
     pub absolute: f64,
-    /// Part relative to the reference element.
+    /// Part relative to the smaller of the two elements.
     pub relative: f64,
     /// Part relative to the root mean square of the whole reference.
     #[serde(default)]
@@ -92,7 +93,7 @@ pub fn compare_bytes(spec: &ArraySpec, ours: &[u8], reference: &[u8], tolerance:
                 if difference.is_finite() {
                     found.max_absolute = found.max_absolute.max(difference);
                 }
-                difference == 0.0 || difference <= slack + tolerance.relative * magnitude(b)
+                difference == 0.0 || difference <= slack + tolerance.relative * magnitude(a).min(magnitude(b))
             }
             _ => false,
         };
@@ -103,6 +104,39 @@ pub fn compare_bytes(spec: &ArraySpec, ours: &[u8], reference: &[u8], tolerance:
         }
     }
     found
+}
+
+/// What the real or complex elements of an array are like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Finiteness {
+    /// Elements.
+    pub elements: u64,
+    /// Those that are finite.
+    pub finite: u64,
+    /// Those that are no numbers.
+    pub nan: u64,
+    /// Root mean square of the finite ones.
+    pub rms: f64,
+}
+
+impl Finiteness {
+    /// Looks at a dense host array; nothing of an empty one, and of one whose type has only finite values.
+    pub fn of(spec: &ArraySpec, bytes: &[u8]) -> Option<Self> {
+        let width = spec.dtype.host_bytes();
+        let mut found = Self { elements: 0, finite: 0, nan: 0, rms: 0.0 };
+        for element in bytes.chunks_exact(width).filter_map(|element| decode(spec.dtype, element)) {
+            let (re, im) = match element {
+                Element::Integer(_) => return None,
+                Element::Real(value) => (value, 0.0),
+                Element::Complex(re, im) => (re, im),
+            };
+            found.elements += 1;
+            found.finite += u64::from(re.is_finite() && im.is_finite());
+            found.nan += u64::from(re.is_nan() || im.is_nan());
+        }
+        found.rms = rms(spec.dtype, bytes);
+        (found.elements > 0).then_some(found)
+    }
 }
 
 /// One element of a dense host array as text, for messages; `None` beyond its end.
@@ -141,18 +175,23 @@ fn difference(a: Element, b: Element) -> f64 {
 
 /// `|b|` as far as it is finite, so that an infinite reference allows nothing.
 fn magnitude(b: Element) -> f64 {
-    let size = match b {
+    finite_magnitude(b).unwrap_or(0.0)
+}
+
+fn finite_magnitude(element: Element) -> Option<f64> {
+    let size = match element {
         Element::Real(value) => value.abs(),
         Element::Integer(value) => value.unsigned_abs() as f64,
         Element::Complex(re, im) => re.hypot(im),
     };
-    if size.is_finite() { size } else { 0.0 }
+    size.is_finite().then_some(size)
 }
 
+/// Root mean square of the elements that are finite.
 fn rms(dtype: DType, bytes: &[u8]) -> f64 {
     let sizes = || {
         let elements = bytes.chunks_exact(dtype.host_bytes()).filter_map(|bytes| decode(dtype, bytes));
-        elements.map(magnitude)
+        elements.filter_map(finite_magnitude)
     };
     // divided by the largest first: squares of f64 elements may overflow
     let largest = sizes().fold(0.0, f64::max);
@@ -200,6 +239,46 @@ mod tests {
             assert!(!compare_bytes(&spec, &f32s(&ours), &f32s(&reference), loose).matches, "{value}");
         }
         assert!(!compare(DType::C64, &f32s(&[1.0, f32::NAN]), &f32s(&[1.0, 0.0])).matches);
+    }
+
+    #[test]
+    fn what_is_finite_is_counted_and_sized() {
+        let look = |dtype: DType, bytes: &[u8]| {
+            Finiteness::of(&ArraySpec::new(dtype, [(bytes.len() / dtype.host_bytes()) as u64]), bytes)
+        };
+        let mixed = look(DType::F32, &f32s(&[3.0, f32::NAN, -4.0, f32::INFINITY, f32::NAN])).unwrap();
+        assert_eq!((mixed.elements, mixed.finite, mixed.nan), (5, 2, 2));
+        assert!((mixed.rms - 12.5_f64.sqrt()).abs() < 1e-9, "of the two that are finite: {}", mixed.rms);
+        let complex = look(DType::C64, &f32s(&[1.0, f32::NAN, 3.0, 4.0])).unwrap();
+        assert_eq!((complex.elements, complex.finite, complex.nan, complex.rms), (2, 1, 1, 5.0));
+        let none = look(DType::Bf16, &[0x80, 0x7f, 0xc0, 0x7f]).unwrap();
+        assert_eq!((none.elements, none.finite, none.nan, none.rms), (2, 0, 1, 0.0));
+        assert_eq!(
+            (look(DType::S32, &[0xff; 8]), look(DType::Pred, &[1; 8]), look(DType::F32, &[])),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn an_output_of_one_value_matches_none_of_several() {
+        // 1, 2, 3 and -4 in each type, as far as it holds them
+        for (dtype, reference) in [
+            (DType::F32, f32s(&[1.0, 2.0, 3.0, -4.0])),
+            (DType::Bf16, vec![0x80, 0x3f, 0x00, 0x40, 0x40, 0x40, 0x80, 0xc0]),
+            (DType::F16, vec![0x00, 0x3c, 0x00, 0x40, 0x00, 0x42, 0x00, 0xc4]),
+            (DType::F8E4M3Fn, vec![0x38, 0x40, 0x44, 0xc8]),
+            (DType::F8E5M2, vec![0x3c, 0x40, 0x42, 0xc4]),
+            (DType::F4E2M1Fn, vec![0x2, 0x4, 0x5, 0xe]),
+            (DType::F8E8M0Fnu, vec![0x7f, 0x80, 0x81, 0x82]),
+        ] {
+            let width = dtype.host_bytes();
+            let zero = vec![0; reference.len()];
+            assert!(!compare(dtype, &zero, &reference).matches, "{dtype}: zero");
+            for element in reference.chunks(width) {
+                let ours = element.repeat(reference.len() / width);
+                assert!(!compare(dtype, &ours, &reference).matches, "{dtype}: {element:?}");
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::decision::DecisionRules;
 use crate::digest::{Digest, ParseDigestError};
 use crate::search::{Budget, Kind};
 use crate::timer::CacheState;
@@ -281,6 +282,9 @@ pub(super) struct TuneArgs {
     /// Part of the baseline's time that a config must save to replace it
     #[arg(long, value_name = "PART", default_value_t = 0.02, value_parser = part)]
     pub min_improvement: f64,
+    /// A speed-up above this is not believed and nothing is cached: most likely such a program computes something else
+    #[arg(long, value_name = "TIMES", default_value_t = DecisionRules::default().max_speed_up, value_parser = times)]
+    pub max_speed_up: f64,
     /// Measure again what is already known
     #[arg(long)]
     pub force: bool,
@@ -361,6 +365,14 @@ pub(super) fn part(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..1.0).contains(&value) => Ok(value),
         _ => Err("expected a number of at least 0 and below 1, such as 0.02".to_owned()),
+    }
+}
+
+/// A factor of at least one.
+fn times(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value >= 1.0 => Ok(value),
+        _ => Err("expected a number of at least 1, such as 1000".to_owned()),
     }
 }
 

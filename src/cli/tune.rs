@@ -110,7 +110,11 @@ pub(super) fn run(
     drop(planning);
     let options = TuneOptions {
         rounds: args.rounds,
-        rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
+        rules: DecisionRules {
+            min_improvement: args.min_improvement,
+            max_speed_up: args.max_speed_up,
+            ..DecisionRules::default()
+        },
         resolution,
         budget: args.budget.filter(|_| step.is_none()),
         stop_at: args.budget.filter(|_| step.is_some()).and_then(|budget| begin.checked_add(budget)),

@@ -38,6 +38,8 @@ pub enum Outcome {
     Faster,
     /// Nothing does: the baseline stays.
     BaselineKept,
+    /// A candidate is faster by more than is believed: its time is that of other work, or of none.
+    NotBelieved,
     /// Too few paired rounds of the baseline or of every candidate.
     Undecided,
 }
@@ -108,6 +110,11 @@ pub fn judge(
         }
     }
     let beats = |index: usize| field.beats(index, &standing.noise, standing.resolution);
+    let seen = verdicts.get(best).and_then(Option::as_ref).map_or(1.0, |verdict| 1.0 / verdict.ratio);
+    if beats(best) && seen > rules.max_speed_up {
+        let reason = format!("{seen:.0}× the baseline's speed, and more than {}× is not believed", rules.max_speed_up);
+        return Judgement { outcome: Outcome::NotBelieved, winner: baseline, reason, candidates: verdicts, standing };
+    }
     let is_tied = |index: usize| verdicts.get(index).and_then(Option::as_ref).is_some_and(|v| v.tied_with_best);
     let (outcome, winner, reason) = match incumbent {
         Some(incumbent) if incumbent != best && is_tied(incumbent) && beats(incumbent) => {

@@ -2,6 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+/// No choice of blocks and stages is known to gain as much as this. What does mostly computes something else, or nothing, or
+/// runs where the clock does not look.
+const MAX_SPEED_UP: f64 = 1000.0;
+
 /// What a candidate must show to win, or to be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DecisionRules {
@@ -16,10 +20,19 @@ pub struct DecisionRules {
     pub resolution: f64,
     /// A candidate that takes this many times the leader's time is measured no further.
     pub cut_off: f64,
+    /// A speed-up above this is not believed: nothing is decided, and what was seen is said.
+    pub max_speed_up: f64,
 }
 
 impl Default for DecisionRules {
     fn default() -> Self {
-        Self { min_improvement: 0.02, confidence: 0.95, min_rounds: 6, resolution: 0.0, cut_off: 2.0 }
+        Self {
+            min_improvement: 0.02,
+            confidence: 0.95,
+            min_rounds: 6,
+            resolution: 0.0,
+            cut_off: 2.0,
+            max_speed_up: MAX_SPEED_UP,
+        }
     }
 }

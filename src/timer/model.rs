@@ -172,6 +172,8 @@ pub enum FailureKind {
     CustomCall,
     /// Outputs differ from the baseline's.
     WrongOutput,
+    /// The baseline's outputs hold nothing finite: that others equal them proves nothing.
+    NotFinite,
     /// There is no program and this timer cannot build one.
     NoProgram,
     /// The worker could not be started, or the device is not there.
@@ -192,6 +194,7 @@ impl fmt::Display for FailureKind {
             Self::Signature => "signature",
             Self::CustomCall => "custom-call",
             Self::WrongOutput => "wrong-output",
+            Self::NotFinite => "not-finite",
             Self::NoProgram => "no-program",
             Self::Device => "device",
             Self::NoExecutions => "no-executions",

@@ -24,7 +24,7 @@ pub(super) fn entry_of(
     cache_state: CacheState,
     search: Option<String>,
 ) -> Option<Entry> {
-    if judgement.outcome == Outcome::Undecided {
+    if matches!(judgement.outcome, Outcome::NotBelieved | Outcome::Undecided) {
         return None;
     }
     let verdict = |index: usize| judgement.candidates.get(index)?.as_ref();
@@ -94,6 +94,7 @@ pub(super) fn status_of(outcome: Outcome) -> Status {
     match outcome {
         Outcome::Faster => Status::Tuned,
         Outcome::BaselineKept => Status::BaselineKept,
+        Outcome::NotBelieved => Status::NotBelieved,
         Outcome::Undecided => Status::Failed,
     }
 }

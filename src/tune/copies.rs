@@ -14,8 +14,14 @@ use super::rounds::JobRounds;
 use super::{Event, Ledger, Spent, TuneError, TuneOptions};
 
 /// Nobody leaves the race and nothing settles it. The cut-off is finite, since it becomes a time.
-pub(super) const ALL_ROUNDS: DecisionRules =
-    DecisionRules { min_improvement: 0.0, confidence: 1.0, min_rounds: usize::MAX, resolution: 0.0, cut_off: 1e6 };
+pub(super) const ALL_ROUNDS: DecisionRules = DecisionRules {
+    min_improvement: 0.0,
+    confidence: 1.0,
+    min_rounds: usize::MAX,
+    resolution: 0.0,
+    cut_off: 1e6,
+    max_speed_up: f64::INFINITY,
+};
 
 /// What was measured of the copies.
 #[derive(Debug, Default)]

@@ -1,9 +1,12 @@
 //! Candidates that compute something else are out.
 
-use crate::array::{Tolerance, compare_bytes, element_text};
+use crate::array::{Finiteness, Tolerance, compare_bytes, element_text};
 use crate::timer::{Failure, FailureKind, OutputArray};
 
 use super::measure::{Ended, Measuring};
+
+/// Outputs of this size are mostly those of arguments that the operation is not made for.
+const HUGE_RMS: f64 = 1e8;
 
 impl Measuring<'_, '_> {
     /// Takes candidates out whose outputs are not the baseline's.
@@ -27,6 +30,7 @@ impl Measuring<'_, '_> {
             let _ = std::fs::remove_file(&output.path);
         }
         drop(reading);
+        self.look_at(&reference)?;
         for candidate in self.active() {
             if candidate == baseline {
                 continue;
@@ -43,6 +47,59 @@ impl Measuring<'_, '_> {
         }
         Ok(())
     }
+
+    /// Notes what makes the baseline's outputs weak evidence, and ends where they are none.
+    fn look_at(&mut self, reference: &[(OutputArray, Vec<u8>)]) -> Result<(), Ended> {
+        let seen: Vec<(usize, &OutputArray, Finiteness)> = reference
+            .iter()
+            .enumerate()
+            .filter_map(|(index, (output, bytes))| Some((index, output, Finiteness::of(&output.spec, bytes)?)))
+            .collect();
+        if self.compares_programs()
+            && let Some((index, output, found)) = seen.iter().find(|(.., found)| found.finite == 0)
+        {
+            let what = if found.nan == found.elements { "NaN alone" } else { "nothing finite" };
+            let message = format!(
+                "output {index} of the baseline, `{}`, holds {what}, and that another program gives the same proves nothing: \
+                 record the call with the values that it has in use (run it eagerly once, or with `capture_values=True`)",
+                output.spec
+            );
+            return Err(Ended::Failed(Failure::new(FailureKind::NotFinite, message)));
+        }
+        self.rounds.notes.extend(seen.iter().filter_map(|(index, _, found)| weakness(*index, found)));
+        if !seen.is_empty() && seen.iter().all(|(.., found)| found.finite == found.elements && found.rms == 0.0) {
+            self.rounds
+                .notes
+                .push("every output of the baseline is zero, as those of a program that does nothing".into());
+        }
+        Ok(())
+    }
+
+    /// Whether any candidate runs another program than the baseline: copies of one program have nothing to prove.
+    fn compares_programs(&self) -> bool {
+        let program = |candidate: usize| {
+            let program = self.job.candidates.get(candidate).and_then(|candidate| candidate.program.as_ref());
+            program.map(|file| file.program.semantic_digest)
+        };
+        let own = program(self.identity.baseline);
+        let others = self.active().into_iter().filter(|&candidate| candidate != self.identity.baseline);
+        others.map(program).any(|other| other.is_none() || other != own)
+    }
+}
+
+/// Why an output of the baseline is not what an operation gives in use, where it seems so.
+fn weakness(index: usize, found: &Finiteness) -> Option<String> {
+    let Finiteness { elements, finite, nan, rms } = *found;
+    if nan > 0 || finite < elements / 2 {
+        let of = format!("{finite} of the {elements} elements of the baseline's output {index} are finite");
+        return Some(format!("{of}, and others are equal only by being NaN or infinite in the same places"));
+    }
+    (rms > HUGE_RMS).then(|| {
+        format!(
+            "the baseline's output {index} is huge, {rms:.1e} in the root mean square: perhaps the recorded values are not those \
+             that the operation is made for"
+        )
+    })
 }
 
 /// What the first differing output is, in one phrase.

@@ -30,6 +30,8 @@ pub enum Status {
     Cached,
     /// Values that steer control flow are not known: it was not run.
     ValuesUnknown,
+    /// A config is faster by more than is believed: nothing is decided.
+    NotBelieved,
     /// It could not be decided.
     Failed,
     /// The run was ended before it was decided; its samples are kept.
@@ -48,6 +50,7 @@ impl Status {
             Self::BaselineKept => "baseline kept",
             Self::Cached => "cached",
             Self::ValuesUnknown => "values unknown",
+            Self::NotBelieved => "not believed",
             Self::Failed => "failed",
             Self::Interrupted => "interrupted",
             Self::Planned => "planned",

@@ -14,6 +14,8 @@ pub(super) struct JobRounds {
     rounds: Vec<RoundRecord>,
     /// Candidates that are out.
     pub(super) failures: BTreeMap<usize, Failure>,
+    /// What is to be known of the baseline's outputs, as they were compared here.
+    pub(super) notes: Vec<String>,
 }
 
 impl JobRounds {
@@ -23,7 +25,7 @@ impl JobRounds {
             let kind = serde_json::from_value(serde_json::Value::String(failure.kind)).unwrap_or(FailureKind::Execute);
             (failure.candidate, Failure::new(kind, failure.message))
         });
-        Self { rounds: history.rounds, failures: failures.collect() }
+        Self { rounds: history.rounds, failures: failures.collect(), notes: Vec::new() }
     }
 
     /// Whether nothing was measured yet.

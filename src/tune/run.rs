@@ -227,6 +227,7 @@ impl Autotuner<'_, '_> {
             let before = rounds.next_round();
             let measured = self.measure(invocation, &identity, &mut rounds, &mut result.spent);
             result.rounds_measured = rounds.next_round().saturating_sub(before);
+            result.flags.append(&mut rounds.notes);
             match measured {
                 Ok(measured) => result.rounds_measured = measured,
                 Err(Ended::Fatal(error)) => return Err(error),
@@ -252,6 +253,11 @@ impl Autotuner<'_, '_> {
         result.candidates = rows(invocation, &identity, &judgement, &rounds);
         fill_from_judgement(result, &judgement);
         drop(deciding);
+        if judgement.outcome == Outcome::NotBelieved {
+            result.status = Status::NotBelieved;
+            result.reason = not_believed(result);
+            return Ok(None);
+        }
         if let (Outcome::Undecided, Some(budget)) = (judgement.outcome, self.options.budget) {
             let (done, needed) = (judgement.standing.rounds, self.options.rules.min_rounds);
             result.reason = format!("{done} rounds in the budget of {budget:?}, {needed} are needed: allow more time");
@@ -429,6 +435,19 @@ pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> Strin
         }
         (None, None) => "there is nothing to compare".to_owned(),
     }
+}
+
+/// What was seen, why it is no win, and what to do about it.
+fn not_believed(result: &OperationResult) -> String {
+    let measured = result.candidates.iter().filter_map(|row| Some((row.ratio?, row.median_ns?, row)));
+    let Some((ratio, ns, row)) = measured.min_by(|a, b| a.0.total_cmp(&b.0)) else { return result.reason.clone() };
+    format!(
+        "{} takes {ns:.0} ns, {}: most likely its program computes something else, or nothing; look at it, and accept it with \
+         `--max-speed-up {:.0}` if it is right",
+        row.config.to_brief(),
+        result.reason,
+        (2.0 / ratio).ceil()
+    )
 }
 
 /// A snapshot that could not be written costs readers the newest entries until the next one, and this run nothing.

@@ -142,11 +142,50 @@ def test_integers_are_captured_when_eager_and_follow_the_rule_under_jit(tmp_path
         grouped(LHS, RHS, jnp.asarray(SIZES))
     by_name = {a["name"]: a for a in record_of(tmp_path / "eager", GROUPED, "forward")["arguments"]}
     assert array_bytes(tmp_path / "eager", by_name["group_sizes"]["fill"]) == SIZES.tobytes()
-    assert by_name["lhs"]["fill"] == {"kind": "normal", "scale": 1.0}
+    assert by_name["lhs"]["fill"] == {"kind": "uniform", "low": 0.5, "high": 1.5}
     with autotune_lowered.recording(tmp_path / "jit", directions=("forward",)):
         jax.jit(grouped).lower(LHS, RHS, jnp.asarray(SIZES))
     by_name = {a["name"]: a for a in record_of(tmp_path / "jit", GROUPED, "forward")["arguments"]}
     assert by_name["group_sizes"]["fill"] == {"kind": "partition", "total": 64}
+
+
+def test_every_usual_value_is_of_an_argument_that_the_operation_has():
+    import importlib
+    import inspect
+    import pkgutil
+
+    import ejkernel.modules.operations as operations
+    from ejkernel.ops import Kernel
+
+    from autotune_lowered._ejkernel_values import _USUAL
+
+    arguments = {}
+    for found in pkgutil.iter_modules(operations.__path__):
+        module = importlib.import_module(f"{operations.__name__}.{found.name}")
+        for kind in vars(module).values():
+            if isinstance(kind, type) and issubclass(kind, Kernel) and kind.__module__ == module.__name__:
+                arguments[kind().op_id] = set(inspect.signature(kind.run).parameters)
+    for name, usual in _USUAL.items():
+        assert usual.keys() <= arguments[name], name
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_traced_gated_delta_rule_has_decays_that_forget(tmp_path, seen):
+    from ejkernel.modules.operations import gated_delta_rule
+
+    rng = np.random.default_rng(0)
+    query = jnp.asarray(rng.normal(size=(1, 64, 2, 16)).astype(np.float32))
+    beta = jnp.asarray(np.linspace(0.1, 0.2, 128, dtype=np.float32).reshape(1, 64, 2))
+    step = jax.jit(lambda q, beta, decay: gated_delta_rule(q, q, q, beta, decay).sum())
+    with autotune_lowered.recording(tmp_path, directions=("forward",), capture_values=seen) as recorded:
+        step(query, beta, -beta).block_until_ready()
+    (report,) = recorded.report()
+    # the triangular solve in it is a custom call of LAPACK
+    assert report["programs"] == 2 and not report["not_lowered"]
+    fills = {a["name"]: a["fill"] for a in record_of(tmp_path, "gated_delta_rule@v2", "forward")["arguments"]}
+    beta, decay = ((0.1, 0.2), (-0.2, -0.1)) if seen else ((0.0, 1.0), (-1.0, 0.0))
+    assert fills["beta"] == {"kind": "uniform", "low": beta[0], "high": beta[1]}
+    assert fills["decay"] == {"kind": "uniform", "low": decay[0], "high": decay[1]}
 
 
 def test_integers_without_a_rule_are_unknown_under_jit_unless_captured(tmp_path):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pathlib
 import runpy
+import subprocess
+import sys
 
 import pytest
 
@@ -26,3 +30,68 @@ def test_ejkernel_obeys_what_was_tuned_from_a_recording(tmp_path, program, plugi
     assert f"tensor<1x{blocks['q_blocksize']}x4x64xf32>" in seen["text"]
     others = {128, 256} - {blocks["q_blocksize"], blocks["kv_blocksize"]}
     assert not any(f"tensor<1x{other}x4x64xf32>" in seen["text"] for other in others)
+
+
+DELTA_RULE = """
+import importlib, json, sys
+import jax, jax.numpy as jnp
+
+module = importlib.import_module("ejkernel.modules.operations.gated_delta_rule")
+array, gate = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((1, 256, 2, 16), (1, 256, 2)))
+
+def loss(q, k, v, beta, decay):
+    return (module.gated_delta_rule(q, k, v, beta, decay) ** 2).sum()
+
+def lower():
+    return jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2, 3, 4))).lower(array, array, array, gate, gate)
+"""
+
+RECORD = """
+import autotune_lowered
+with autotune_lowered.recording(sys.argv[1]):
+    lowered = lower()
+open(sys.argv[2], "w").write(lowered.as_text(debug_info=True))
+"""
+
+OBEY = """
+seen = []
+module._executor.chooser.on_event = lambda event, **data: seen.append((event, data.get("level"), data["cfg"].chunk_size))
+lower()
+print(json.dumps(seen))
+"""
+
+
+def python(code, *arguments, **environment):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("EJKERNEL_")}
+    command = [sys.executable, "-c", DELTA_RULE + code, *map(str, arguments)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=kept | environment).stdout
+
+
+@pytest.fixture(scope="module")
+def delta_rule(tmp_path_factory):
+    """A train step of the gated delta rule, whose triangular solve is a call of LAPACK: its registry and module."""
+    folder = tmp_path_factory.mktemp("delta-rule")
+    environment = {"EJKERNEL_AUTOTUNE_POLICY": "heuristics", "EJKERNEL_PERSISTENT_CACHE_DIR": str(folder / "none")}
+    python(RECORD, folder / "registry", folder / "module.mlir", **environment)
+    return [folder / "module.mlir", "--registry", folder / "registry", "--rounds", "6", "--format", "json"]
+
+
+def test_a_gated_delta_rule_is_tuned_exported_and_obeyed(tmp_path, run, delta_rule):
+    cache, exported = tmp_path / "cache", tmp_path / "ejkernel"
+    done = run(*delta_rule, "--cache", cache, "--timer", f"jax:{sys.executable}")
+    (operation,) = json.loads(done)["operations"]
+    assert (operation["op_id"], operation["direction"]) == ("gated_delta_rule@v2", "forward-vjp")
+    assert operation["status"] in ("tuned", "baseline-kept"), operation["reason"]
+    # values of its domain: both candidates run, agree, and nothing of their outputs is huge or no number
+    assert [row["status"] for row in operation["candidates"]] == ["measured", "measured"]
+    assert operation.get("flags", []) == []
+    run("cache", "export", "--format", "ejkernel", exported, "--cache", cache)
+    seen = json.loads(python(OBEY, EJKERNEL_PERSISTENT_CACHE_DIR=str(exported)))
+    assert seen[0] == ["cache_hit", "persistent", operation["best"]["config"]["chunk_size"]]
+
+
+def test_a_plugin_without_lapack_points_to_the_timer_that_has_it(tmp_path, run, delta_rule, plugin):
+    done = run(*delta_rule, "--cache", tmp_path, "--plugin", plugin, expected=1)
+    (operation,) = json.loads(done)["operations"]
+    assert (operation["status"], operation["failure"]["kind"]) == ("failed", "custom-call")
+    assert "`lapack_strsm_ffi`: time with `--timer jax`" in operation["reason"]

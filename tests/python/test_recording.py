@@ -291,7 +291,8 @@ def test_fills_follow_the_data(tmp_path):
     # larger than what may be read: the rule for unknown reals
     assert fills["wide"] == {"kind": "normal", "scale": 1.0}
     assert array_bytes(tmp_path, fills["mask"]) == arrays["mask"].tobytes()
-    assert fills["same"] == {"kind": "normal", "scale": 2.5}
+    # others of the same sign
+    assert fills["same"] == {"kind": "uniform", "low": 1.25, "high": 3.75}
     assert fills["decay"] == {"kind": "uniform", "low": 0.25, "high": 0.75}
     assert fills["factor"] == {"kind": "constant", "value": 0.125}
     assert array_bytes(tmp_path, fills["flags"]) == arrays["flags"].tobytes()
@@ -303,6 +304,109 @@ def test_fills_follow_the_data(tmp_path):
     assert (
         fills["wide"]["kind"] == "normal" and abs(fills["wide"]["scale"] - np.sqrt(np.mean(arrays["wide"] ** 2))) < 0.01
     )
+
+
+def wide(config):
+    return lambda *arrays: sum(jnp.sum(array) for array in arrays) * config["block"]
+
+
+def filled(folder, arrays, **more):
+    """The fills of a call with these arrays, and its report."""
+    specs = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in arrays.items()}
+    with autotune_lowered.recording(folder, directions=("forward",)) as recorded:
+        described = call(build=wide, arrays=specs, values=arrays, **more)
+        record_call(autotune_lowered.recording.active(), described)
+    fills = {a["name"]: a["fill"] for a in record_of(folder, "scaled@v1", "forward")["arguments"]}
+    return fills, recorded.report()[0]
+
+
+def test_usual_values_stand_in_where_those_seen_tell_nothing(tmp_path):
+    decay = {"kind": "uniform", "low": -1.0, "high": 0.0}
+    usual = {name: decay for name in ("zeros", "ones", "seen", "unseen", "ruled")}
+    arrays = {name: np.full((8,), value, np.float32) for name, value in (("zeros", 0), ("ones", -1), ("ruled", -1))}
+    arrays |= {"seen": np.linspace(-0.5, -0.25, 8, dtype=np.float32)}
+    specs = {name: jax.ShapeDtypeStruct((8,), np.float32) for name in usual}
+    rule = {"kind": "normal", "scale": 2.0}
+    with autotune_lowered.recording(tmp_path, directions=("forward",)):
+        described = call(build=wide, arrays=specs, values=arrays, usual=usual, fills={"ruled": rule})
+        record_call(autotune_lowered.recording.active(), described)
+    fills = {a["name"]: a["fill"] for a in record_of(tmp_path, "scaled@v1", "forward")["arguments"]}
+    expected = {"zeros": decay, "ones": decay, "unseen": decay, "ruled": rule}
+    assert fills == expected | {"seen": {"kind": "uniform", "low": -0.5, "high": -0.25}}
+
+
+def test_a_range_that_three_digits_do_not_hold_is_kept_whole(tmp_path):
+    value = np.array([1.0001, 1.0002], np.float32)
+    fills, _ = filled(tmp_path, {"x": value})
+    assert fills["x"] == {"kind": "uniform", "low": float(value[0]), "high": float(value[1])}
+
+
+def test_what_is_no_number_is_kept_and_said(tmp_path, caplog):
+    value = np.array([1, np.nan, 2, np.nan], np.float32)
+    fills, report = filled(tmp_path, {"x": value, "mask": np.array([0, -np.inf], np.float32)})
+    assert array_bytes(tmp_path, fills["x"]) == value.tobytes()
+    (note,) = report["notes"]
+    assert note == "`x`: 50.0% of its values are NaN: outputs that follow from them prove nothing"
+    assert note in caplog.text
+
+
+TRACED = {
+    "gate": np.linspace(0.25, 0.75, 20, dtype=np.float32),
+    "decay": np.linspace(-3, -0.5, 7, dtype=np.float32),
+    "both": np.array([-3, 4], np.float32),
+    "narrow": np.array([300, 400], jnp.bfloat16),
+    "complex": np.array([3 + 4j, 0], np.complex64),
+    "factor": np.array(0.125, np.float32),
+    "mask": np.array([0, 0, 0, -np.inf], np.float32),
+    "group_sizes": np.array([3, 1, 4], np.int32),
+    "empty": np.zeros((0, 4), np.float32),
+}
+
+
+@pytest.mark.parametrize("wrap", ["jit", "grad", "scan", "vmap"])
+def test_a_trace_tells_size_and_sign_of_real_arguments(tmp_path, wrap):
+    @autotune_lowered.tunable(op="traced", version=1, space={"block": [1, 2]})
+    def traced(arrays, *, block=1):
+        return sum(jnp.sum(jnp.real(array)) for array in arrays.values()) * block
+
+    def stepped(arrays):
+        return jax.lax.scan(lambda carry, _: (carry + traced(arrays), None), 0.0, None, length=2)[0]
+
+    wrapped = {
+        "jit": lambda: jax.jit(traced)(TRACED),
+        "grad": lambda: jax.jit(jax.grad(traced, allow_int=True))(TRACED),
+        "scan": lambda: jax.jit(stepped)(TRACED),
+        "vmap": lambda: jax.jit(jax.vmap(traced))(jax.tree_util.tree_map(lambda one: jnp.stack([one, one]), TRACED)),
+    }[wrap]
+    with autotune_lowered.recording(tmp_path, directions=("forward",), capture_values=True) as recorded:
+        jax.block_until_ready(wrapped())
+    fills = {a["name"]: a["fill"] for a in record_of(tmp_path, "traced@v1", "forward")["arguments"]}
+    named = {name: fills.pop(f"arrays['{name}']") for name in TRACED}
+    assert not fills
+    assert array_bytes(tmp_path, named.pop("group_sizes")) == TRACED["group_sizes"].tobytes()
+    assert named == {
+        "gate": {"kind": "uniform", "low": 0.25, "high": 0.75},
+        "decay": {"kind": "uniform", "low": -3.0, "high": -0.5},
+        "both": {"kind": "normal", "scale": 3.54},
+        "narrow": {"kind": "uniform", "low": 300.0, "high": 400.0},
+        "complex": {"kind": "normal", "scale": 3.54},
+        "factor": {"kind": "constant", "value": 0.125},
+        "mask": {"kind": "normal", "scale": 1.0},
+        "empty": {"kind": "normal", "scale": 1.0},
+    }
+    (note,) = recorded.report()[0]["notes"]
+    assert note.startswith("`arrays['mask']`: 25.0% of its values are infinite") and "eagerly once" in note
+
+
+def test_a_traced_call_that_never_runs_is_written_without_its_values(tmp_path):
+    @autotune_lowered.tunable(op="traced", version=1, space={"block": [1, 2]})
+    def traced(x, *, block=1):
+        return x.sum() * block
+
+    with autotune_lowered.recording(tmp_path, directions=("forward",), capture_values=True):
+        jax.jit(traced).lower(jax.ShapeDtypeStruct((4,), jnp.float32))
+    (argument,) = record_of(tmp_path, "traced@v1", "forward")["arguments"]
+    assert argument["fill"] == {"kind": "normal", "scale": 1.0}
 
 
 def test_an_exception_in_the_block_loses_nothing(tmp_path):

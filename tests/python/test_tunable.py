@@ -466,7 +466,9 @@ def test_too_many_configs_and_broken_constraints_are_said():
 def recorded(monkeypatch):
     """A stand-in for the recorder: keeps the calls."""
     calls = []
-    recorder = types.SimpleNamespace(wants=lambda op_id, key: all(key != call["call_key"] for call in calls))
+    recorder = types.SimpleNamespace(
+        wants=lambda op_id, key: all(key != call["call_key"] for call in calls), watch=lambda *_: None
+    )
     recording = types.SimpleNamespace(active=lambda: recorder)
     keep = types.SimpleNamespace(RecordedCall=lambda **fields: fields, record_call=lambda _, call: calls.append(call))
     monkeypatch.setitem(sys.modules, "autotune_lowered._recording", recording)

@@ -99,6 +99,30 @@ def test_candidates_are_compiled_ahead_and_each_failure_is_its_own(worker, tmp_p
     assert worker.process.wait(60) == 0
 
 
+def test_a_process_that_only_loads_programs_has_lapack(worker, tmp_path):
+    import numpy as np
+
+    from autotune_lowered._lowering import lower
+
+    rng = np.random.default_rng(0)
+    given = rng.normal(size=(8, 8)).astype(np.float32)
+    (tmp_path / "x.bin").write_bytes(given.tobytes())
+    begin = {"op_id": "inverse@v1", "call_key": "k", "direction": "forward", "scratch": str(tmp_path)}
+    inputs = [{"name": "x", "spec": "f32[8,8]", "path": str(tmp_path / "x.bin"), "donated": False}]
+    assert worker.ask("hello", protocol=1)[1] is None
+    assert worker.ask("begin", **begin, inputs=inputs) == ({}, None)
+    lowered = lower(jax.numpy.linalg.inv, [jax.ShapeDtypeStruct((8, 8), np.float32)], "cpu")
+    assert "lapack_sgetrf_ffi" in lowered.custom_calls
+    (tmp_path / "program").write_bytes(lowered.artifact)
+    program = {"format": "stablehlo-portable", "path": str(tmp_path / "program")}
+    assert worker.ask("load", candidate=0, config={}, program=program)[1] is None
+    answer, error = worker.ask("outputs", candidate=0, folder=str(tmp_path))
+    assert error is None
+    (output,) = answer["outputs"]
+    found = np.fromfile(output["path"], np.float32).reshape(8, 8)
+    np.testing.assert_allclose(found, np.linalg.inv(given.astype(np.float64)), rtol=1e-3, atol=1e-4)
+
+
 def machine(folder):
     """Two cores that share the third level, as sysfs has it."""
     for core in range(2):

@@ -39,7 +39,7 @@ pub(super) fn status_class(status: Status) -> &'static str {
         Status::Tuned => "tuned",
         Status::BaselineKept => "kept",
         Status::Cached => "cached",
-        Status::Failed => "failed",
+        Status::Failed | Status::NotBelieved => "failed",
         _ => "open",
     }
 }

@@ -167,7 +167,8 @@ fn compile_failure(error: &PjrtError) -> Failure {
         Some(target) => Failure::new(
             FailureKind::CustomCall,
             format!(
-                "this plugin has no handler for the custom call `{target}`, and JAX may have one: use `--timer jax` ({message})"
+                "this plugin has no handler for the custom call `{target}`: time with `--timer jax`, whose JAX has those of \
+                 its own kernels and of LAPACK ({message})"
             ),
         ),
         None => Failure::new(FailureKind::Compile, message),
