@@ -1,7 +1,8 @@
 //! What merging caches costs: ten snapshots to one, for three fleets.
 //!
-//! `cargo bench --bench merge [-- --entries N] [--caches N]`. The files are read from the page cache, and what is written is
-//! synced to the disk of the temporary folder, which is timed apart: it says more of the disk than of the program.
+//! `cargo bench --bench merge [-- --entries N] [--caches N] [--mapped]`. The files are read from the page cache, and what is
+//! written is synced to the disk of the temporary folder, which is timed apart: it says more of the disk than of the program.
+//! As in `cache merge` the snapshots are read into memory; `--mapped` maps them.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -48,8 +49,8 @@ fn option(name: &str, default: u64) -> u64 {
 fn main() {
     let (entries, caches) = (option("--entries", 100_000), option("--caches", 10));
     println!("{caches} snapshots of {entries} entries; seconds");
-    println!("| calls | merged entries | bytes | merge | write, synced | both | processor time |");
-    println!("| --- | --: | --: | --: | --: | --: | --: |");
+    println!("| calls | merged entries | bytes | merge | write, synced | both | processor time | peak memory, MB |");
+    println!("| --- | --: | --: | --: | --: | --: | --: | --: |");
     // name, whether each cache has calls of its own, whether each decided by itself
     let fleets = [
         ("the same, decided once", false, false),
@@ -71,9 +72,12 @@ fn main() {
 }
 
 fn time(name: &str, paths: &[PathBuf], out: &Path) {
+    let mapping = if std::env::args().any(|word| word == "--mapped") { Mapping::WhereLocal } else { Mapping::Never };
+    // the peak is counted from here
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let (begin, used) = (Instant::now(), processor_seconds());
     let caches: Vec<Cached> =
-        paths.iter().map(|path| Cached::of_snapshot(Snapshot::open(path, Mapping::WhereLocal).unwrap())).collect();
+        paths.iter().map(|path| Cached::of_snapshot(Snapshot::open(path, mapping).unwrap())).collect();
     let merged = merge(&caches).unwrap();
     let after_merge = begin.elapsed();
     merged.write_snapshot(out).unwrap();
@@ -81,7 +85,15 @@ fn time(name: &str, paths: &[PathBuf], out: &Path) {
     let bytes = std::fs::metadata(out).unwrap().len();
     let seconds = [after_merge, all - after_merge, all].map(|time| format!("{:.2}", time.as_secs_f64()));
     let used = processor_seconds() - used;
-    println!("| {name} | {} | {bytes} | {} | {used:.2} |", merged.len(), seconds.join(" | "));
+    let peak = peak_megabytes();
+    println!("| {name} | {} | {bytes} | {} | {used:.2} | {peak:.0} |", merged.len(), seconds.join(" | "));
+}
+
+/// The most resident memory since it was last reset, mapped pages of files among it.
+fn peak_megabytes() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() * 1024.0 / 1e6
 }
 
 /// What all cores have spent on this process; in hundredths, as Linux counts it.

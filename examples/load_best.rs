@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = DeviceFingerprint { identity, environment: Environment::default() };
 
     // opened once; `refresh` takes what a tuner published since
-    let cache = TieredCache::published(Path::new(folder), Mapping::default(), vec![Box::new(SeedStore::shipped())])?;
+    let cache = TieredCache::published(Path::new(folder), Mapping::WhereLocal, vec![Box::new(SeedStore::shipped())])?;
     match cache.lookup(&device, op, key, None, MatchMode::Exact)? {
         Lookup::Hit(hit) => {
             println!("{} (from the {} tier)", hit.entry.config, hit.tier);

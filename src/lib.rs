@@ -20,6 +20,8 @@ pub mod mapped_file;
 mod outside_file;
 mod printable;
 mod remedy;
+#[cfg(feature = "tuner")]
+mod scratch;
 pub mod stats;
 mod whole_file;
 pub mod wire;

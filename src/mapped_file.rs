@@ -1,6 +1,6 @@
 //! The one function that maps a file: the bytes of an immutable file, mapped where that is safe to rely on.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,18 +14,23 @@ pub struct MappedFile {
 
 #[derive(Debug)]
 enum Bytes {
-    Mapped(memmap2::Mmap),
+    /// With the file, to ask for its length.
+    Mapped(memmap2::Mmap, File),
     Read(Vec<u8>),
 }
 
-/// How a file's bytes are held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// How a file's bytes are held. There is no default: whoever opens a file knows for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mapping {
     /// Mapped on local file systems, read on those of the network, where another machine may change a file in place and
     /// a lost server turns each touch of a page into a fatal signal.
-    #[default]
+    ///
+    /// For processes that live long and share the file's pages. Replace such a file by a rename alone (`mv`,
+    /// `cache snapshot`, `cache pull`), never by a copy over it (`cp`, `rsync --inplace`, `>`): that cuts the file
+    /// under its readers, and the system ends a process that touches a page which is gone (`SIGBUS`).
     WhereLocal,
-    /// Read into memory.
+    /// Read into memory: whatever happens to the file afterwards, the process has the bytes that were there. For all that
+    /// opens a file once and ends.
     Never,
 }
 
@@ -50,35 +55,43 @@ const REMOTE: [u32; 13] = [
 impl MappedFile {
     /// Opens a regular file of at most `limit` bytes.
     ///
-    /// The file must not change while it is open: files that this program maps are renamed into place and never written
-    /// again.
+    /// A file that is mapped must not change while it is open: those that this program makes are renamed into place and
+    /// never written again ([`Mapping::WhereLocal`] says what else is safe).
     ///
     /// # Errors
     /// Where it cannot be read, is no regular file or is longer than `limit`.
     pub fn open(path: &Path, mapping: Mapping, limit: u64) -> io::Result<Self> {
-        // a pipe must not make the open wait
-        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let mut file = File::options().read(true).custom_flags(flags).open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-        }
-        if metadata.len() > limit {
-            let message = format!("{} bytes, where at most {limit} are allowed", metadata.len());
-            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-        }
+        let (mut file, metadata) = open(path, limit)?;
         // an empty file cannot be mapped
         if mapping == Mapping::WhereLocal && metadata.len() > 0 && is_local(&file) {
-            return Ok(Self { bytes: Bytes::Mapped(map(&file)?) });
+            return Ok(Self { bytes: Bytes::Mapped(map(&file)?, file) });
         }
+        // the whole at once: growing would copy a large file several times over
         let mut bytes = Vec::new();
+        bytes.try_reserve_exact(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
         (&mut file).take(limit).read_to_end(&mut bytes)?;
         Ok(Self { bytes: Bytes::Read(bytes) })
     }
 
+    /// The first bytes of such a file, at most so many, and its length.
+    pub(crate) fn start(path: &Path, most: usize, limit: u64) -> io::Result<(Vec<u8>, u64)> {
+        let (file, metadata) = open(path, limit)?;
+        let mut start = Vec::new();
+        file.take(most as u64).read_to_end(&mut start)?;
+        Ok((start, metadata.len()))
+    }
+
     /// Whether the bytes are mapped.
     pub fn is_mapped(&self) -> bool {
-        matches!(self.bytes, Bytes::Mapped(_))
+        matches!(self.bytes, Bytes::Mapped(..))
+    }
+
+    /// Whether all the bytes can still be touched: `false` where the mapped file was cut since.
+    pub fn is_whole(&self) -> bool {
+        match &self.bytes {
+            Bytes::Mapped(map, file) => file.metadata().is_ok_and(|metadata| metadata.len() >= map.len() as u64),
+            Bytes::Read(_) => true,
+        }
     }
 }
 
@@ -87,13 +100,29 @@ impl Deref for MappedFile {
 
     fn deref(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Mapped(map) => map,
+            Bytes::Mapped(map, _) => map,
             Bytes::Read(bytes) => bytes,
         }
     }
 }
 
-fn is_local(file: &File) -> bool {
+fn open(path: &Path, limit: u64) -> io::Result<(File, Metadata)> {
+    // a pipe must not make the open wait
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    if metadata.len() > limit {
+        let message = format!("{} bytes, where at most {limit} are allowed", metadata.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok((file, metadata))
+}
+
+/// Whether a file's bytes are on this machine, so that no other one changes them.
+pub(crate) fn is_local(file: &File) -> bool {
     // the magic number is 32 bits wide, whatever the type of the field is on this machine
     rustix::fs::fstatfs(file).is_ok_and(|stat| !REMOTE.contains(&(stat.f_type as u32)))
 }
@@ -121,6 +150,14 @@ mod tests {
             assert_eq!((&*mapped, &*read, read.is_mapped()), (bytes, bytes, false));
             assert_eq!(mapped.is_mapped(), !bytes.is_empty());
         }
+        let (mapped, read) =
+            [Mapping::WhereLocal, Mapping::Never].map(|how| MappedFile::open(&path, how, 10_000)).into();
+        let (mapped, read) = (mapped.unwrap(), read.unwrap());
+        assert!(mapped.is_whole() && read.is_whole());
+        File::options().write(true).open(&path).unwrap().set_len(9_999).unwrap();
+        assert!(!mapped.is_whole() && read.is_whole());
+        assert_eq!(read.len(), 10_000, "what was read stays");
+        File::options().write(true).open(&path).unwrap().set_len(10_000).unwrap();
         let error = MappedFile::open(&path, Mapping::WhereLocal, 9_999).unwrap_err();
         assert!(error.to_string().contains("at most 9999"), "{error}");
         assert!(MappedFile::open(folder.path(), Mapping::WhereLocal, 1).is_err());

@@ -6,7 +6,9 @@
 mod program;
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use autotune_lowered::cli::exit;
@@ -459,4 +461,83 @@ fn a_path_that_leads_nowhere_is_said_in_one_line_and_nothing_is_written() {
     assert!(!Path::new(&out).exists());
     let verified = place.cache(&["verify", &none]);
     assert!(verified.code == BAD_INPUT && verified.stdout.contains("unreadable"), "{}", verified.stdout);
+}
+
+/// A snapshot that somebody copies over, as `cp` does, is cut first. A command that has it open must not be ended by that.
+#[test]
+fn a_snapshot_that_is_cut_while_it_is_merged_ends_nothing() {
+    let place = Place::new();
+    // of each of these it is said that its snapshot is read, in more bytes than the pipe holds: whoever reads the first of
+    // them knows that the first snapshot is open, and that nothing is merged yet
+    let folders: Vec<String> = (0..40).map(|number| format!("{number}-{}", "x".repeat(200))).collect();
+    let filled = place.folder("filled", &[line("H200", "k1", 1, 10, 100)]);
+    for name in &folders {
+        fs::create_dir(place.path(name)).unwrap();
+        fs::copy(Path::new(&filled).join("best-v1.snapshot"), place.path(name).join("best-v1.snapshot")).unwrap();
+    }
+    let (mut said, saying) = std::io::pipe().unwrap();
+    let holds = rustix::pipe::fcntl_setpipe_size(&saying, 4096).unwrap();
+    assert!(holds < 8000, "{holds}");
+    let mut command = command(&place.path("cache"));
+    command.args(["cache", "merge", "-o", &place.text("merged.snapshot")]);
+    command.args(folders.iter().map(|name| place.path(name))).stderr(saying).stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut first = [0];
+    said.read_exact(&mut first).unwrap();
+    let snapshot = fs::File::options().write(true).open(place.path(&folders[0]).join("best-v1.snapshot")).unwrap();
+    snapshot.set_len(0).unwrap();
+    let mut stderr = String::new();
+    said.read_to_string(&mut stderr).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(0), "{status}: {stderr}");
+    assert_eq!(run(&place.path("merged.snapshot"), &["cache", "ls"]).code, 0);
+    // one that is cut before it is opened is told by name
+    let cut = place.cache(&["merge", &place.text(&folders[0]), &filled, "-o", &place.text("other.snapshot")]);
+    assert_eq!(cut.code, BAD_INPUT, "{}", cut.stderr);
+    assert!(cut.fault().contains("it is no snapshot"), "{}", cut.stderr);
+}
+
+#[test]
+fn ls_reads_a_snapshot_and_says_what_a_folder_takes() {
+    let place = Place::new();
+    let folder = place.folder("folder", &[line("H200", "k1", 1, 10, 100), line("H200", "k2", 2, 10, 100)]);
+    let folder = Path::new(&folder);
+    let snapshot = place.path("best.snapshot");
+    assert_eq!(run(folder, &["cache", "snapshot", snapshot.to_str().unwrap()]).code, 0);
+    // the same entries, and nothing said of a folder
+    assert_eq!(blocks(&snapshot), blocks(folder));
+    let listed = run(&snapshot, &["cache", "ls", "--format", "json"]).json();
+    assert_eq!(listed["entries"][0]["tier"], "snapshot");
+    assert_eq!(listed.get("folder_bytes"), None);
+    let table = run(&snapshot, &["cache", "ls"]);
+    assert_eq!((table.code, table.stderr.as_str()), (0, ""));
+    let other = place.text("other.snapshot");
+    assert_eq!(run(&snapshot, &["cache", "snapshot", &other]).code, 0);
+    assert_eq!(fs::read(&other).unwrap(), fs::read(&snapshot).unwrap());
+    let file = place.lines("no.snapshot", &["{}\n".to_owned()]);
+    let foreign = run(Path::new(&file), &["cache", "ls"]);
+    assert_eq!(foreign.code, CACHE_TROUBLE, "{}", foreign.stderr);
+    assert!(foreign.fault().contains("it is no snapshot"), "{}", foreign.stderr);
+    let tuned = run(&snapshot, &["cache", "rm", "op@v1"]);
+    assert_eq!(tuned.code, CACHE_TROUBLE, "a snapshot is never changed: {}", tuned.stderr);
+
+    fs::create_dir_all(folder.join("executables-v1/deep")).unwrap();
+    fs::write(folder.join("executables-v1/deep/a.exe"), [0; 900]).unwrap();
+    fs::create_dir(folder.join("sled-v1.set-aside-1700000000-0")).unwrap();
+    fs::write(folder.join("sled-v1.set-aside-1700000000-0/db"), [0; 200]).unwrap();
+    fs::write(folder.join("notes.txt"), [0; 30]).unwrap();
+    std::os::unix::fs::symlink(&snapshot, folder.join("link")).unwrap();
+    let taken = run(folder, &["cache", "ls", "--format", "json"]).json()["folder_bytes"].clone();
+    let length = |name: &str| fs::metadata(folder.join(name)).unwrap().len();
+    assert_eq!(
+        (&taken["log"], &taken["snapshot"]),
+        (&json!(length("samples-v1.log")), &json!(length("best-v1.snapshot")))
+    );
+    assert_eq!((&taken["executables"], &taken["set_aside"]), (&json!(900), &json!(200)));
+    assert_eq!(taken["other"], json!(30 + length("lock")));
+    assert!(taken["sled"].as_u64().unwrap() > length("sled-v1.state"));
+    let table = run(folder, &["cache", "ls"]);
+    assert!(table.stderr.contains(" takes ") && table.stderr.contains("executables 900 B"), "{}", table.stderr);
+    assert!(!table.stdout.contains("takes"), "{}", table.stdout);
 }

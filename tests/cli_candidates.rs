@@ -8,6 +8,7 @@ mod program;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use program::*;
 use serde_json::{Value, json};
@@ -83,9 +84,37 @@ impl Place {
 
     /// Tunes with the worker that plays times.
     fn play(&self, mode: &str, more: &[&str]) -> Run {
+        self.tune(&[&["--timer", &self.timer(mode)], more].concat())
+    }
+
+    fn timer(&self, mode: &str) -> String {
         let counter = self.path("processes");
-        let timer = format!("command:python3 '{}' {mode} '{}'", data("worker.py").display(), counter.display());
-        self.tune(&[&["--timer", &timer], more].concat())
+        format!("command:python3 '{}' {mode} '{}'", data("worker.py").display(), counter.display())
+    }
+
+    /// The words of [`play`](Self::play).
+    fn words(&self, mode: &str) -> Vec<String> {
+        let [module, registry] = [data("module.mlir"), self.path("registry")].map(|path| path.display().to_string());
+        let words = [&module, "--registry", &registry, "--format", "json", "--rounds", "8", "--timer"];
+        words.into_iter().map(str::to_owned).chain([self.timer(mode)]).collect()
+    }
+
+    /// The same in a process that is started with this handling of SIGHUP.
+    fn play_with_hang_ups(&self, handling: &str, more: &[&str]) -> Run {
+        let script = "import os, signal, sys; signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1])); \
+                      os.execv(sys.argv[2], sys.argv[2:])";
+        let mut python = std::process::Command::new("python3");
+        python
+            .args(["-c", script, handling, env!("CARGO_BIN_EXE_autotune-lowered")])
+            .args(self.words("none"))
+            .args(more);
+        python.env("AUTOTUNE_LOWERED_CACHE_DIR", self.path("cache")).env_remove("RUST_LOG").stdin(Stdio::null());
+        let output = python.output().unwrap();
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
     }
 
     /// Workers started so far by [`play`](Self::play).
@@ -414,12 +443,17 @@ fn a_cache_that_is_removed_during_a_run_is_not_called_kept() {
 
 #[test]
 fn a_terminated_run_says_what_it_measured_and_goes_on_later() {
+    ["SIGTERM", "SIGHUP", "SIGQUIT"].into_iter().for_each(ended_by);
+}
+
+fn ended_by(signal: &str) {
     let place = Place::new();
-    place.record_played(HOSTILE, &[json!({"ns": 4_000_000, "do": "terminate"}), json!({"ns": 2_000_000})]);
+    place.record_played(HOSTILE, &[json!({"ns": 4_000_000, "do": signal}), json!({"ns": 2_000_000})]);
     place.record_played(STEADY, &[json!({"ns": 4_000_000}), json!({"ns": 2_000_000})]);
     let trace = place.path("run.json");
-    let ended = place.play("none", &["--trace-run", trace.to_str().unwrap()]);
-    assert_eq!(ended.code, i32::from(autotune_lowered::cli::exit::INTERRUPTED), "{}", ended.stderr);
+    // whoever runs the tests may have been started by `nohup`
+    let ended = place.play_with_hang_ups("SIG_DFL", &["--trace-run", trace.to_str().unwrap()]);
+    assert_eq!(ended.code, i32::from(autotune_lowered::cli::exit::INTERRUPTED), "{signal}: {}", ended.stderr);
     let result = ended.json();
     let hostile = operation(&result, HOSTILE);
     assert_eq!(
@@ -440,4 +474,51 @@ fn a_terminated_run_says_what_it_measured_and_goes_on_later() {
     }
     let result = place.play("none", &[]).json();
     assert_eq!(operation(&result, HOSTILE)["rounds_kept"], measured, "{result}");
+}
+
+/// As `nohup` starts it: the end of the terminal is none of its business.
+#[test]
+fn a_run_that_was_told_to_ignore_hang_ups_goes_on() {
+    let place = Place::new();
+    place.record_played(HOSTILE, &[json!({"ns": 4_000_000, "do": "SIGHUP"}), json!({"ns": 2_000_000})]);
+    place.record_played(STEADY, &[json!({"ns": 4_000_000}), json!({"ns": 2_000_000})]);
+    let ran = place.play_with_hang_ups("SIG_IGN", &[]);
+    assert_eq!(ran.code, i32::from(autotune_lowered::cli::exit::ALL_TUNED), "{}", ran.stderr);
+    assert_eq!(operation(&ran.json(), HOSTILE)["status"], "tuned", "{}", ran.stdout);
+}
+
+/// The folder for temporary files is as it was after every run that ends by itself, and after the next one where a run was
+/// killed.
+#[test]
+fn what_a_killed_run_leaves_the_next_one_removes() {
+    let place = Place::new();
+    place.record_played(HOSTILE, &[json!({"ns": 4_000_000, "do": "hang"}), json!({"ns": 2_000_000})]);
+    place.record_played(STEADY, &[json!({"ns": 4_000_000}), json!({"ns": 2_000_000})]);
+    let temporary = place.path("tmp");
+    fs::create_dir_all(temporary.join("autotune-lowered-run-notes")).unwrap();
+    let names = || fs::read_dir(&temporary).unwrap().map(|item| item.unwrap().file_name()).collect::<Vec<_>>();
+    let tune = |words: &[&str]| {
+        let mut command = command(&place.path("cache"));
+        command.args(place.words("none")).args(words).env("TMPDIR", &temporary);
+        command
+    };
+    let mut hanging = tune(&["--only", HOSTILE]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // the inputs are written before anything is measured
+    let has_inputs = || {
+        let folders = fs::read_dir(&temporary).unwrap().map(|item| item.unwrap().path());
+        folders.into_iter().any(|folder| folder.join("input-0.bin").exists())
+    };
+    while !has_inputs() {
+        assert_eq!(hanging.try_wait().unwrap(), None);
+        std::thread::yield_now();
+    }
+    let others = tune(&["--only", STEADY, "--no-persist"]).output().unwrap();
+    assert!(others.status.success(), "{}", String::from_utf8_lossy(&others.stderr));
+    assert!(has_inputs(), "a run that is under way keeps its folder");
+    hanging.kill().unwrap();
+    hanging.wait().unwrap();
+    assert!(has_inputs(), "nothing else would remove it");
+    let next = tune(&["--only", STEADY, "--no-persist"]).output().unwrap();
+    assert!(next.status.success(), "{}", String::from_utf8_lossy(&next.stderr));
+    assert_eq!(names(), ["autotune-lowered-run-notes"], "the user's own folder stays");
 }

@@ -73,7 +73,7 @@ impl Place {
     }
 
     fn entries(&self) -> Value {
-        run(&self.path("cache"), &["cache", "ls", "--format", "json"]).json()
+        run(&self.path("cache"), &["cache", "ls", "--format", "json"]).json()["entries"].clone()
     }
 }
 

@@ -20,6 +20,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("counted", 0),
     ("printable", 0),
     ("remedy", 0),
+    ("scratch", 0),
     ("whole_file", 0),
     ("hlo", 1),
     ("nsys", 1),
@@ -156,5 +157,15 @@ fn unsafe_code_stands_in_the_binding_alone() {
             let (blocks, reasons) = (source.matches("unsafe {").count(), source.matches("// SAFETY:").count());
             assert!(reasons >= blocks, "{}: {blocks} unsafe blocks, {reasons} reasons", path.display());
         }
+    }
+}
+
+/// A file that is mapped and cut ends the process: what reads a snapshot once and ends reads it into memory.
+#[test]
+fn what_ends_soon_maps_no_snapshot() {
+    let rooms = ["cli", "remote", "tune", "gate", "selftest", "report"];
+    for (module, path) in sources().into_iter().filter(|(module, _)| rooms.contains(&module.as_str())) {
+        let source = fs::read_to_string(&path).unwrap();
+        assert!(!source.contains("Mapping::WhereLocal"), "{}: `{module}` maps a file", path.display());
     }
 }

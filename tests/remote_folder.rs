@@ -9,11 +9,12 @@ mod shared;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 
+use autotune_lowered::cache::FolderLock;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::remote::{Address, Pushing, Remote};
 use autotune_lowered::signature::{PrivateKey, Signature, Signatures, Statement};
@@ -113,6 +114,93 @@ fn a_stale_writer_merges_again() {
     let last = push("one", &[entry("c", 1, 1)], false);
     assert_eq!((last.manifest.generation, last.manifest.entries, last.attempts), (3, 3, 1));
     assert_eq!(calls(&folder.path().join("one")).len(), 3);
+}
+
+/// A publisher that is overtaken between storing its snapshot and replacing the manifest: `before` is published by others
+/// before, each with whether it replaces what is there, and `winning` while it waits. It pushes the call `a`. Gives what
+/// lies in the store then, with the digest of what it had stored.
+fn overtaken(before: &[(&[&str], bool)], winning: &[(&[&str], bool)]) -> (Vec<String>, String, Value) {
+    let (loser, store, other) = (Machine::new(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let push = |store: &Path, calls: &[&str], replace| {
+        let entries: Vec<_> = calls.iter().map(|call| entry(call, 1, 1)).collect();
+        let copy = tempfile::tempdir().unwrap();
+        let remote = Remote::open(Address::parse(&url(store)).unwrap()).unwrap();
+        let pushing = Pushing { entries: &entries, key: None, keys: None, replace };
+        remote.push(&copy.path().join("copy"), pushing).unwrap().manifest.digest.to_string()
+    };
+    for (calls, replace) in before {
+        push(store.path(), calls, *replace);
+    }
+    // the winners publish in another folder, which then is put in the place of this one
+    copy_folder(store.path(), other.path());
+    let (tried, tried_in) =
+        (tempfile::tempdir().unwrap(), |digest: &str| format!("snapshots/sha256-{digest}.snapshot"));
+    copy_folder(store.path(), tried.path());
+    let stored = push(tried.path(), &["a"], false);
+    let inode = || fs::metadata(store.path().join(tried_in(&stored))).map(|metadata| metadata.ino()).ok();
+    let inode_before = inode();
+
+    let lock = FolderLock::acquire(store.path()).unwrap();
+    snapshot(&loser.path("a.snapshot"), &[entry("a", 1, 1)]);
+    let words = ["cache", "push", &url(store.path()), &loser.text("a.snapshot")];
+    let mut child = loser.command(&words).stdout(Stdio::null()).spawn().unwrap();
+    // it has stored its snapshot and waits for the lock
+    while inode().is_none() || inode() == inode_before {
+        assert_eq!(child.try_wait().unwrap(), None);
+        std::thread::yield_now();
+    }
+    for (calls, replace) in winning {
+        push(other.path(), calls, *replace);
+    }
+    for item in fs::read_dir(other.path().join("snapshots")).unwrap().map(Result::unwrap) {
+        fs::copy(item.path(), store.path().join("snapshots").join(item.file_name())).unwrap();
+    }
+    fs::copy(other.path().join("manifest-v1.json"), store.path().join("new")).unwrap();
+    fs::rename(store.path().join("new"), store.path().join("manifest-v1.json")).unwrap();
+    drop(lock);
+    assert!(child.wait().unwrap().success());
+    loser.good(&["cache", "pull", &url(store.path()), &loser.text("x.snapshot")]);
+    assert!(calls(&loser.path("x.snapshot")).contains("a"), "what was pushed is there");
+    let mut names: Vec<String> = fs::read_dir(store.path().join("snapshots"))
+        .unwrap()
+        .map(|item| item.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    (names, stored, manifest(store.path()))
+}
+
+/// The snapshot of a lost race goes; one that a manifest named, whoever published it, stays.
+#[test]
+fn only_snapshots_that_nobody_named_are_removed() {
+    let base: (&[&str], bool) = (&["base"], false);
+    let holds = |names: &[String], digest: &str| names.contains(&format!("sha256-{digest}.snapshot"));
+    let in_force = |manifest: &Value| manifest["digest"].as_str().unwrap().to_owned();
+
+    let (names, stored, manifest) = overtaken(&[base], &[(&["b"], false)]);
+    assert_eq!(manifest["generation"], 3);
+    assert!(!holds(&names, &stored) && holds(&names, &in_force(&manifest)), "{names:?}");
+    assert_eq!(names.len(), 3, "each generation's own: {names:?}");
+
+    // the first publication of all, and a winner that replaced everything
+    for (before, winning) in [(&[][..], (&["b"][..], false)), (&[base], (&["b"], true))] {
+        let (names, stored, manifest) = overtaken(before, &[winning]);
+        assert!(!holds(&names, &stored) && holds(&names, &in_force(&manifest)), "{names:?}");
+    }
+
+    // another one had the same entries and was faster
+    let (names, stored, manifest) = overtaken(&[base], &[(&["a"], false)]);
+    assert_eq!((in_force(&manifest), manifest["generation"].clone()), (stored.clone(), json!(2)));
+    assert!(holds(&names, &stored), "{names:?}");
+
+    // the same, and a third one came after it: whoever read the second generation's manifest fetches that snapshot now
+    let (names, stored, manifest) = overtaken(&[base], &[(&["a"], false), (&["b"], false)]);
+    assert_eq!(manifest["generation"], 3);
+    assert!(holds(&names, &stored) && holds(&names, &in_force(&manifest)), "{names:?}");
+
+    // it was published long before, and somebody may still fetch it
+    let (names, stored, manifest) = overtaken(&[(&["a", "base"], false), (&["base"], true)], &[(&["b"], false)]);
+    assert_eq!(manifest["generation"], 4);
+    assert!(holds(&names, &stored) && holds(&names, &in_force(&manifest)), "{names:?}");
 }
 
 #[test]

@@ -250,3 +250,39 @@ fn a_file_larger_than_any_snapshot_is_not_read() {
         assert!(error.contains("17179869185 bytes, where at most 17179869184 are allowed"), "{error}");
     }
 }
+
+/// A copy over a snapshot cuts it first: where it is mapped, a refresh says so instead of calling it unchanged; where it was
+/// read, it stays what it was.
+#[test]
+fn a_refresh_notices_that_the_file_was_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.snapshot");
+    let list = entries(500);
+    write_snapshot(&path, &list).unwrap();
+    let [mapped, read] = [Mapping::WhereLocal, Mapping::Never].map(|how| Snapshot::open(&path, how).unwrap());
+    assert!(mapped.is_mapped() && !read.is_mapped());
+    let bytes = fs::read(&path).unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    // the header stays
+    file.set_len(4096).unwrap();
+    let error = mapped.refreshed().unwrap_err().to_string();
+    assert!(error.contains(&format!("it has 4096 bytes, {} were written", bytes.len())), "{error}");
+    read.verify().unwrap();
+    file.set_len(0).unwrap();
+    assert!(mapped.refreshed().is_err() && read.refreshed().is_err());
+    read.verify().unwrap();
+    // written again, as the second half of a copy does: the same file, whole
+    fs::write(&path, &bytes).unwrap();
+    assert!(mapped.refreshed().unwrap().is_none());
+    mapped.verify().unwrap();
+}
+
+#[test]
+fn a_large_file_that_is_no_snapshot_is_not_read_into_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("huge.snapshot");
+    // without a byte on the disk, and more than a test may have of memory
+    std::fs::File::create(&path).unwrap().set_len(1 << 34).unwrap();
+    let error = Snapshot::open(&path, Mapping::Never).unwrap_err().to_string();
+    assert!(error.contains("it is no snapshot"), "{error}");
+}

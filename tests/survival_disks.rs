@@ -97,7 +97,7 @@ fn a_read_only_folder_is_named_and_still_read() {
     assert!(!refused.fault().contains("free space"), "{}", refused.fault());
     let list = run(&cache, &["cache", "ls", "--format", "json"]);
     assert_eq!(list.json()["entries"].as_array().unwrap().len(), tuning.expected.len(), "{}", list.stderr);
-    let published = TieredCache::published(&cache, Mapping::default(), Vec::new()).unwrap();
+    let published = TieredCache::published(&cache, Mapping::WhereLocal, Vec::new()).unwrap();
     for key in tuning.expected.keys() {
         assert_eq!(published.entry(key).unwrap().unwrap().1, Tier::Snapshot);
     }

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import pathlib
 import re
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._fleet_result import FleetError
 from ._program import Done, run
+from ._scratch import scratch_folder
 
 # an import syncs each entry to the disk
 _LIMIT_S = 120
@@ -32,8 +32,8 @@ class CacheFolder:
         self._path = path
         self._entries: dict[tuple[str, str, str, str], dict[str, Any]] = {}
         self._waiting: list[dict[str, Any]] = []
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder, "entries.json")
+        with scratch_folder() as folder:
+            file = folder / "entries.json"
             done = run(["cache", "export", "--format", "json", str(file), "--cache", str(path)], _LIMIT_S)
             if done.code != 0:
                 raise FleetError(f"the cache `{path}` cannot be read: {done.fault}")
@@ -79,8 +79,8 @@ class CacheFolder:
         return None
 
     def _import(self, entries: Sequence[dict[str, Any]]) -> Done:
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder, "entries.json")
+        with scratch_folder() as folder:
+            file = folder / "entries.json"
             file.write_text(json.dumps({"schema": 1, "entries": list(entries)}))
             return run(["cache", "import", "--format", "json", str(file), "--cache", str(self._path)], _LIMIT_S)
 

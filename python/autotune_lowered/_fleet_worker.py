@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import pathlib
-import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._program import Done, run
+from ._scratch import Scratch
 from ._shipment import digest, unpack
 from ._version import __version__
 
-_PREFIX = "autotune-lowered-fleet-"
-_LOCK = "lock"
-# a folder whose lock is not there yet is being made
-_NEW_S = 3600
 # failures of a device or of a process: elsewhere it may go well
 _RETRY_KINDS = {"crash", "device", "execute", "memory", "protocol", "timeout"}
 # exit codes of the program: trouble with the device, with the (local) cache, ended from outside
@@ -38,7 +31,8 @@ class DeviceWorker:
         """`settings`: `timer`, `options` (more arguments of the main job), and for a shared file system `module`,
         `module_digest` and `registry`."""
         self._settings = settings
-        self._folder = _own_folder()
+        self._scratch = Scratch()
+        self._folder = self._scratch.path
         (self._folder / "tmp").mkdir()
         self._module = pathlib.Path(settings["module"])
         self._registry = pathlib.Path(settings["registry"])
@@ -107,7 +101,7 @@ class DeviceWorker:
 
     def stop(self) -> None:
         """Removes this worker's files."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.remove()
 
     def _main_job(self, words: list[str], limit_s: float) -> Done:
         timer = self._settings["timer"]
@@ -147,37 +141,3 @@ def _result(done: Done) -> dict[str, Any] | None:
     except ValueError:
         return None
     return document if isinstance(document, dict) and "operations" in document else None
-
-
-def _own_folder() -> pathlib.Path:
-    """A folder of this process's own, after removing those of workers that were killed.
-
-    Each folder's owner holds a lock in it for as long as it lives; a process identifier would not do, since containers
-    share folders and not identifiers.
-    """
-    base = pathlib.Path(tempfile.gettempdir())
-    for folder in base.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if folder.stat().st_uid == os.getuid() and not folder.is_symlink() and _is_orphan(folder):
-                shutil.rmtree(folder, ignore_errors=True)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-    # the descriptor is never closed: the lock goes with the process
-    lock = os.open(folder / ".new", os.O_CREAT | os.O_RDWR, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    # under its name only when it is held
-    os.rename(folder / ".new", folder / _LOCK)
-    return folder
-
-
-def _is_orphan(folder: pathlib.Path) -> bool:
-    try:
-        lock = os.open(folder / _LOCK, os.O_RDWR)
-    except FileNotFoundError:
-        return time.time() - folder.stat().st_mtime > _NEW_S
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(lock)
-    return True

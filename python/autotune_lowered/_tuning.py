@@ -8,13 +8,13 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterable
 from typing import Any
 
 from ._program import find_program
 from ._result import AutotuningResult
+from ._scratch import scratch_folder
 
 LOG = logging.getLogger("autotune_lowered")
 
@@ -66,13 +66,13 @@ def autotune_lowered(
     Raises `TuningError` where nothing could be tuned, `ProgramError` without the program.
     """
     words = [find_program()]
-    with tempfile.TemporaryDirectory(prefix="autotune-lowered-") as folder:
+    with scratch_folder() as folder:
         if isinstance(module, str | os.PathLike):
             path = pathlib.Path(module)
         else:
             from .module import dump
 
-            path = dump(module, pathlib.Path(folder) / "module.txt")
+            path = dump(module, folder / "module.txt")
         words += [str(path), "--registry", os.fspath(registry), "--format", "json", "--match", match]
         words += ["--timer", timer if timer is not None else f"jax:{sys.executable}"]
         if cache is not None:

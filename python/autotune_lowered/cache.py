@@ -194,6 +194,10 @@ class Cache:
         not given). `seeds` names a folder of seed files that go before those shipped (`AUTOTUNE_LOWERED_SEEDS`).
         `mapped=False` reads the file instead of mapping it, which happens by itself on network file systems.
 
+        Replace a mapped file by a rename alone, as the tuner, `cache snapshot` and `cache pull` do. A copy over it (`cp`,
+        `rsync --inplace`) cuts the file under its readers, and the system ends them with SIGBUS. Where others may do
+        so, open it with `mapped=False`.
+
         Raises `CacheError` for a damaged file or one of a later version, `SnapshotMismatch` where the digest is another.
         """
         chosen = pathlib.Path(path) if path is not None else default_folder()

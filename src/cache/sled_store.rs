@@ -1,5 +1,6 @@
 //! The persistent tier: a sled database whose folder is trusted only byte for byte.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use crate::digest::{Digest, FieldHasher, SetDigest};
 
 const FOLDER: &str = "sled-v1";
 const STATE_FILE: &str = "sled-v1.state";
+const SET_ASIDE: &str = "sled-v1.set-aside-";
 const TREE: &str = "entries-v1";
 /// Files of one sled folder that are looked at; sled itself makes fewer than ten.
 const MAX_FILES: usize = 10_000;
@@ -338,6 +340,9 @@ impl SledState {
 
     /// The names of the database's folder and of the file that says how it was left.
     pub const NAMES: [&str; 2] = [FOLDER, STATE_FILE];
+
+    /// What the names of databases begin with that were set aside.
+    pub const SET_ASIDE: &str = SET_ASIDE;
 }
 
 fn check_state(root: &Path, folder: &Path) -> State {
@@ -401,17 +406,41 @@ fn wait_until_released(folder: &Path) {
     }
 }
 
-/// Renames a folder out of the way; nothing is deleted.
+/// Renames a folder out of the way. The one that was set aside last is kept, for whoever wants to look into it; those
+/// before it are removed.
 fn set_aside(root: &Path, folder: &Path) -> Result<PathBuf, StoreError> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     for attempt in 0..1000 {
-        let target = root.join(format!("{FOLDER}.set-aside-{seconds}-{attempt}"));
+        let target = root.join(format!("{SET_ASIDE}{seconds}-{attempt}"));
         if fs::symlink_metadata(&target).is_err() {
             fs::rename(folder, &target).map_err(StoreError::io("set aside", folder))?;
+            for item in fs::read_dir(root).into_iter().flatten().flatten() {
+                let is_older = is_set_aside(&item.file_name()) && item.path() != target;
+                // one that stays costs its bytes alone; a link is not followed
+                if is_older && item.file_type().is_ok_and(|kind| kind.is_dir()) && is_of_sled(&item.path()) {
+                    let _ = fs::remove_dir_all(item.path());
+                }
+            }
             return Ok(target);
         }
     }
     Err(StoreError::io("set aside", folder)(io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Whether a folder holds what sled makes and nothing else: what was set aside may be somebody's work.
+fn is_of_sled(folder: &Path) -> bool {
+    let is_own = |name: &OsStr| {
+        matches!(name.as_encoded_bytes(), b"blobs" | b"conf" | b"db") || name.as_encoded_bytes().starts_with(b"snap.")
+    };
+    let items = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    items.is_ok_and(|items| items.iter().all(|item| is_own(&item.file_name())))
+}
+
+/// Whether a name is one that [`set_aside`] gives, and nobody else's that only begins so.
+fn is_set_aside(name: &OsStr) -> bool {
+    let numbers = name.to_str().and_then(|name| name.strip_prefix(SET_ASIDE)?.split_once('-'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(seconds, attempt)| is_number(seconds) && is_number(attempt))
 }
 
 /// Digest of names and contents of all files below a folder, in the names' order, and of what is noted beside them; links are
@@ -494,6 +523,43 @@ mod tests {
         let (_store, condition) = open(root.path());
         let SledCondition::SetAside { moved_to, .. } = condition else { panic!("{condition:?}") };
         assert_eq!(fs::read_to_string(moved_to.join("db")).unwrap(), "somebody's work");
+    }
+
+    #[test]
+    fn of_those_set_aside_the_last_one_is_kept() {
+        let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        // somebody's work, a link, and names that are no name of ours
+        let foreign = root.path().join(format!("{SET_ASIDE}1700000000-0"));
+        fs::create_dir(&foreign).unwrap();
+        fs::write(foreign.join("db"), "x").unwrap();
+        fs::write(foreign.join("thesis.tex"), "somebody's work").unwrap();
+        fs::write(elsewhere.path().join("db"), "x").unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), root.path().join(format!("{SET_ASIDE}1700000000-1"))).unwrap();
+        fs::create_dir(root.path().join(format!("{SET_ASIDE}mine"))).unwrap();
+        let others = names(root.path());
+        let mut last = None;
+        for value in ["a", "b", "c"] {
+            let (store, _) = open(root.path());
+            store.put_texts([("k", value)]).unwrap();
+            store.close().unwrap();
+            let (store, _) = open(root.path());
+            assert_eq!(store.texts().unwrap(), [("k".to_owned(), value.to_owned())]);
+            let (_store, condition) = store.replace("it is tried").unwrap();
+            let SledCondition::SetAside { moved_to, .. } = condition else { panic!("{condition:?}") };
+            last = Some(moved_to);
+        }
+        let mut expected = others;
+        expected.extend([FOLDER.into(), STATE_FILE.into()]);
+        expected.push(last.unwrap().file_name().unwrap().to_owned());
+        expected.sort();
+        assert_eq!(names(root.path()), expected);
+        assert!(elsewhere.path().join("db").is_file() && foreign.join("thesis.tex").is_file());
+    }
+
+    fn names(folder: &Path) -> Vec<std::ffi::OsString> {
+        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|item| item.unwrap().file_name()).collect();
+        names.sort();
+        names
     }
 
     #[test]

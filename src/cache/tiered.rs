@@ -85,6 +85,9 @@ impl TieredCache {
     /// it. Takes no lock and writes nothing: any number of processes do so beside a tuner. What is published later is
     /// seen after a [`refresh`](Self::refresh).
     ///
+    /// A mapped snapshot must be replaced by a rename, as a tuner, `cache snapshot` and `cache pull` do, and never by a copy
+    /// over it ([`Mapping::WhereLocal`] says why). Where you cannot be sure of that, open it with [`Mapping::Never`].
+    ///
     /// # Errors
     /// Where there is a snapshot that cannot be used.
     pub fn published(folder: &Path, mapping: Mapping, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, StoreError> {

@@ -165,7 +165,8 @@ pub(super) struct LabelArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct CacheArgs {
-    /// Cache folder, or URL of a cache that machines share (docs/remote.md) [default: the platform's cache folder]
+    /// Cache folder, or URL of a cache that machines share (docs/remote.md); where nothing is written, a snapshot too
+    /// [default: the platform's cache folder]
     #[arg(long = "cache", value_name = "DIR|URL", env = "AUTOTUNE_LOWERED_CACHE_DIR")]
     pub folder: Option<PathBuf>,
     /// Folder of seed files that go before those shipped: best configs to read, never written

@@ -16,8 +16,8 @@ use crate::device::{DeviceFingerprint, MatchMode};
 use crate::digest::Digest;
 use crate::mapped_file::Mapping;
 use crate::printable::printable_json;
-use crate::report::{Grid, format_ns, format_ratio, write_json};
-use crate::tune::Ledger;
+use crate::report::{Grid, format_bytes, format_ns, format_ratio, write_json};
+use crate::tune::{FolderBytes, Ledger};
 
 use super::args::{CacheArgs, Format, FormatArg, Pin, PluginArgs};
 use super::coverage::CoverageArgs;
@@ -27,6 +27,7 @@ use super::merge::{DiffArgs, MergeArgs};
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
 use super::signature::{KeygenArgs, SignArgs};
+use super::tune::say;
 use super::verify::VerifyArgs;
 use super::{coverage, device, exchange, exit, merge, prune, remote, signature, verify};
 
@@ -48,7 +49,7 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         format: FormatArg,
     },
-    /// List the configs of the cache folder
+    /// List the configs of a cache folder or snapshot, and say what the folder takes
     Ls {
         /// Also those that are shipped as seed files
         #[arg(long)]
@@ -198,12 +199,23 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         CacheCommand::Ls { all, cache, format } => {
             let mut entries = open_for_reading(cache)?.cache().entries()?;
             entries.retain(|(.., tier)| *all || *tier != Tier::Seed);
+            let folder = folder(cache)?;
+            let taken = folder.is_dir().then(|| FolderBytes::of(&folder));
             match format.format {
                 Format::Json => {
                     let rows: Vec<_> = entries.iter().map(|(key, entry, tier)| row_json(key, entry, *tier)).collect();
-                    write_json(out, &json!({"schema": 1, "entries": rows}))?;
+                    let mut document = json!({"schema": 1, "entries": rows});
+                    if let Some(taken) = taken {
+                        document["folder_bytes"] = json!(taken);
+                    }
+                    write_json(out, &document)?;
                 }
-                Format::Table => list(&entries, out)?,
+                Format::Table => {
+                    list(&entries, out)?;
+                    if let Some(taken) = taken {
+                        say(&format!("`{}` takes {}", folder.display(), in_words(&taken)));
+                    }
+                }
             }
         }
         CacheCommand::Rm { op, key, cache } => {
@@ -304,7 +316,7 @@ fn look_up(
         return Ok(pinned(&folder.join(SNAPSHOT_FILE), pin, args)?.lookup(device, op, key, None, mode)?);
     }
     if folder.join(SNAPSHOT_FILE).exists() {
-        let tiers = TieredCache::published(&folder, Mapping::default(), seeds(args));
+        let tiers = TieredCache::published(&folder, Mapping::Never, seeds(args));
         match tiers.and_then(|tiers| tiers.lookup(device, op, key, None, mode)) {
             Ok(found) => return Ok(found),
             Err(error) => tracing::warn!("{error}"),
@@ -315,7 +327,7 @@ fn look_up(
 
 /// The published snapshot, which must be the pinned one, above the seeds.
 fn pinned(path: &Path, pin: Digest, args: &CacheArgs) -> Result<TieredCache, Fault> {
-    let found = path.exists().then(|| Snapshot::open(path, Mapping::default())).transpose()?;
+    let found = path.exists().then(|| Snapshot::open(path, Mapping::Never)).transpose()?;
     match found {
         Some(snapshot) if snapshot.digest() == pin => {
             let mut tiers: Vec<Box<dyn ConfigStore>> = vec![Box::new(SnapshotStore::new(snapshot))];
@@ -329,6 +341,13 @@ fn pinned(path: &Path, pin: Digest, args: &CacheArgs) -> Result<TieredCache, Fau
             Err(Fault::new(exit::CACHE_TROUBLE, what))
         }
     }
+}
+
+/// What a folder takes, and of that each kind of file that there is.
+fn in_words(taken: &FolderBytes) -> String {
+    let kinds = taken.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0);
+    let kinds: Vec<String> = kinds.map(|(kind, bytes)| format!("{kind} {}", format_bytes(bytes))).collect();
+    format!("{}: {}", format_bytes(taken.total()), kinds.join(", "))
 }
 
 fn row_json(key: &CacheKey, entry: &Entry, tier: Tier) -> serde_json::Value {

@@ -16,11 +16,12 @@ use crate::timer::FailureKind;
 use crate::tune::{Autotuner, Event, Spent, TuneOptions};
 
 use super::args::{CacheArgs, CacheStateArg, Format, FormatArg, LimitArgs, MetricArg, PluginArgs, part, seconds};
+use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::plan::PlanArgs;
 use super::progress::Progress;
-use super::tune::{TimerChoice, cancel_flag, nothing_matched, say, start_timer};
-use super::{cache, exit, plan, selftest};
+use super::tune::{TimerChoice, nothing_matched, say, start_timer};
+use super::{cache, device, exit, plan, selftest};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -94,8 +95,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     };
     let cancel = cancel_flag()?;
     let ledger = cache::open_for_reading(&args.cache)?;
-    let scratch = tempfile::tempdir()
-        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
+    let scratch = device::scratch()?;
     let own_folder = ledger.root().filter(|_| ledger.keeps_samples());
     let executables = own_folder.map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
     let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };

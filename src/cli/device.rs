@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::counted::counted;
 use crate::device::DeviceFingerprint;
 use crate::report::{write_json, write_line};
+use crate::scratch::Scratch;
 use crate::timer::Limits;
 use crate::timer::pjrt::{FoundPlugin, PjrtOptions, discover, probe};
 
@@ -127,6 +128,12 @@ pub(super) fn options(args: &PluginArgs, plugin: &FoundPlugin, limits: Limits) -
         metric: None,
         limits,
     })
+}
+
+/// A folder for what this run needs only while it runs.
+pub(super) fn scratch() -> Result<Scratch, Fault> {
+    Scratch::new()
+        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))
 }
 
 /// This program's own file: workers are started from it.

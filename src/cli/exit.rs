@@ -20,7 +20,7 @@ pub const DEVICE_TROUBLE: u8 = 5;
 pub const CACHE_TROUBLE: u8 = 6;
 /// A cached config regressed, is no better than the baseline any more, or fails.
 pub const REGRESSED: u8 = 7;
-/// The run was ended by Ctrl-C; what was decided is committed.
+/// The run was ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; what was decided is committed.
 pub const INTERRUPTED: u8 = 130;
 
 /// The codes and their meanings, for `--help` and the documentation's test.
@@ -33,5 +33,5 @@ pub const TABLE: &[(u8, &str)] = &[
     (DEVICE_TROUBLE, "the plugin, device or worker cannot be used"),
     (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable, full, out of reach or not to be believed"),
     (REGRESSED, "`check`: a cached config regressed, is no longer better than the baseline, or fails"),
-    (INTERRUPTED, "ended by Ctrl-C; what was decided is kept"),
+    (INTERRUPTED, "ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; what was decided is kept"),
 ];

@@ -15,9 +15,9 @@ use crate::stats::quantile;
 use crate::timer::{CacheState, Timer};
 
 use super::args::{CacheStateArg, Format, FormatArg, LimitArgs, PluginArgs};
-use super::exit;
 use super::fault::Fault;
 use super::tune::{TimerChoice, start_timer};
+use super::{device, exit};
 
 #[derive(Debug, Args)]
 pub(super) struct MeasureArgs {
@@ -70,8 +70,7 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     }
     // a file that is no program is known before a device is started
     let program = MeasuredProgram::open(&args.program).map_err(|error| fault(&args.program, error))?;
-    let scratch = tempfile::tempdir()
-        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
+    let scratch = device::scratch()?;
     let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: None };
     let mut timer = start_timer(&choice, scratch.path())?;
     let options = MeasureOptions {

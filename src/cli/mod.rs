@@ -7,6 +7,7 @@ mod candidates;
 mod check;
 mod coverage;
 mod device;
+mod ending;
 mod exchange;
 pub mod exit;
 mod fault;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::cache::{CacheKey, Entry};
 use crate::device::DeviceFingerprint;
-use crate::report::{Grid, write_json};
+use crate::report::{Grid, format_bytes, write_json};
 
 use super::args::{CacheArgs, Format, FormatArg, PluginArgs};
 use super::fault::Fault;
@@ -69,6 +69,10 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         let keys: Vec<CacheKey> = going.iter().map(|(key, _)| key.clone()).collect();
         ledger.remove_all(&keys)?;
         ledger.publish()?;
+        let given_back = ledger.compact()?;
+        if given_back > 0 {
+            tracing::info!("the sample log gave back {}", format_bytes(given_back));
+        }
     }
     match args.format.format {
         Format::Json => {

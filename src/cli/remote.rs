@@ -147,7 +147,7 @@ impl SharedRun {
         tiers.extend(cache::seeds(args));
         let ledger = Ledger::open(&folder, tiers)?;
         if is_published {
-            let snapshot = Snapshot::open(&run.copy, Mapping::default())?;
+            let snapshot = Snapshot::open(&run.copy, Mapping::Never)?;
             adopt(&ledger, &SnapshotStore::new(snapshot))?;
         }
         Ok((run, ledger))
@@ -231,7 +231,7 @@ pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         caches.push(Cached::Entries(ledger.own_entries()?));
     }
     for path in &args.snapshots {
-        let snapshot = Snapshot::open(path, Mapping::default())?;
+        let snapshot = Snapshot::open(path, Mapping::Never)?;
         snapshot.verify()?;
         caches.push(Cached::of_snapshot(snapshot));
     }

@@ -20,10 +20,11 @@ use crate::timer::{CacheState, Timer};
 use crate::tune::CopiesError;
 
 use super::args::{CacheArgs, CacheStateArg, Format, FormatArg, LimitArgs, MetricArg, PluginArgs};
+use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::progress::Progress;
-use super::tune::{TimerChoice, cancel_flag, say, start_timer};
-use super::{cache, exit};
+use super::tune::{TimerChoice, say, start_timer};
+use super::{cache, device, exit};
 
 #[derive(Debug, Args)]
 pub(super) struct SelftestArgs {
@@ -71,8 +72,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
     let folder = cache::folder(&args.cache)?;
     // held to the end: a tuner beside this would be measured along with it
     let lock = FolderLock::acquire(&folder)?;
-    let scratch = tempfile::tempdir()
-        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
+    let scratch = device::scratch()?;
     let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };
     let mut timer = start_timer(&choice, &folder.join("executables-v1"))?;
     let options =

@@ -89,7 +89,7 @@ pub(super) fn sign(args: &SignArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let Some(signer) = signer(args.key.as_deref(), args.sign_command.as_deref(), keys.as_ref())? else {
         return Err(Fault::new(exit::USAGE, "name a private key with `--key`, or a command with `--sign-command`"));
     };
-    let snapshot = Snapshot::open(&args.snapshot, Mapping::default())?;
+    let snapshot = Snapshot::open(&args.snapshot, Mapping::Never)?;
     snapshot.verify()?;
     let name = args.snapshot.display().to_string();
     let mut signatures = match Signatures::read_beside(&args.snapshot) {

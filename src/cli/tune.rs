@@ -2,12 +2,9 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use indicatif::MultiProgress;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::analysis::trace::TraceFormat;
 use crate::analysis::{HloFiles, Summary, SummaryOptions, summarize};
@@ -29,6 +26,7 @@ use crate::tune::{
 };
 
 use super::args::{DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
+use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::profile::trace::{format_of, untold};
 use super::progress::Progress;
@@ -63,6 +61,7 @@ pub(super) fn run(
     let trace = trace.zip(args.trace_run.as_deref()).map(|(trace, path)| TraceFile::at(trace, path)).transpose()?;
     let step = args.profile.as_deref().map(|profile| step(args, profile)).transpose()?;
     let cancel = cancel_flag()?;
+    let scratch = device::scratch()?;
     let opening = tracing::info_span!(target: SPANS, "open the cache").entered();
     // the cache comes first: a locked or broken one is known before a device is started
     let (shared, ledger) = match remote::address(&args.cache)? {
@@ -76,8 +75,6 @@ pub(super) fn run(
         None => (None, cache::open(&args.cache)?),
     };
     drop(opening);
-    let scratch = tempfile::tempdir()
-        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))?;
     let executables = ledger.root().map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
     let starting = tracing::info_span!(target: SPANS, "start the timer").entered();
     let mut timers = start_timers(args, &executables)?;
@@ -219,18 +216,6 @@ fn step(args: &TuneArgs, profile: &Path) -> Result<Summary, Fault> {
         )));
     }
     Ok(summary)
-}
-
-/// Set by the first Ctrl-C or SIGTERM; a second one ends the process at once.
-pub(super) fn cancel_flag() -> Result<Arc<AtomicBool>, Fault> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        let code = i32::from(exit::INTERRUPTED);
-        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|error| Fault::device(format!("cannot watch for signals: {error}")))?;
-    }
-    Ok(flag)
 }
 
 fn limits(args: &LimitArgs) -> Limits {

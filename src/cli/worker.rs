@@ -12,7 +12,7 @@ use crate::timer::conformance;
 use crate::timer::exec::{self, ExecOptions};
 use crate::timer::pjrt::{PjrtWorkerOptions, worker_main};
 
-use super::device::this_program;
+use super::device::{scratch, this_program};
 use super::exit;
 use super::fault::Fault;
 use super::tune::say;
@@ -99,8 +99,7 @@ pub(super) fn run(command: &WorkerCommand) -> ExitCode {
 
 /// Prints each step of the conformance check; a step that failed is device trouble.
 fn check(command: &str) -> Result<u8, Fault> {
-    let folder =
-        tempfile::tempdir().map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}")))?;
+    let folder = scratch()?;
     let worker = crate::timer::WorkerCommand::shell(this_program()?, command);
     let limits = Limits { compile: CHECK_LIMIT, load: CHECK_LIMIT, measure: CHECK_LIMIT, ..Limits::default() };
     let report = conformance::check(&worker, &limits, folder.path()).map_err(Fault::device)?;

@@ -34,6 +34,12 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
     /// Stores a file as an object that is named by its content.
     fn put(&self, name: &str, file: &Path) -> Result<(), Trouble>;
 
+    /// Whether there is an object of this name.
+    fn has(&self, name: &str) -> Result<bool, Trouble>;
+
+    /// Removes an object, if it is there.
+    fn remove(&self, name: &str) -> Result<(), Trouble>;
+
     /// Stores an object where its version is still the expected one, `None` for no object; `false` where it is not.
     fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, Trouble>;
 }

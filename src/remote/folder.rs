@@ -93,6 +93,20 @@ impl Bucket for Folder {
         self.write(name, &mut File::open(file).map_err(trouble)?)
     }
 
+    fn has(&self, name: &str) -> Result<bool, Trouble> {
+        match fs::symlink_metadata(self.path(name)?) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            other => other.map(|_| true).map_err(trouble),
+        }
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Trouble> {
+        match fs::remove_file(self.path(name)?) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(trouble(error)),
+            _ => Ok(()),
+        }
+    }
+
     fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, Trouble> {
         let _lock = self.lock()?;
         let found = self.get(name, MAX_MANIFEST_BYTES, &mut io::sink())?;

@@ -22,7 +22,8 @@
 //! Read the manifest with its version (an ETag, a generation), fetch its snapshot, merge with what is to be published, put
 //! the merged snapshot under its digest, then write the manifest on condition that its version is still that one. Where it
 //! is not, somebody else published: begin again. So nothing that anybody published is lost, and a reader sees either the
-//! old state or the new one, whole.
+//! old state or the new one, whole. A snapshot that lost such a race is removed by whoever put it there, unless a manifest
+//! may have named it.
 //!
 //! # Loading
 //!
@@ -34,6 +35,7 @@ mod address;
 mod bucket;
 mod error;
 mod folder;
+mod lost;
 mod manifest;
 #[cfg(feature = "remote")]
 mod objects;

@@ -167,6 +167,25 @@ impl Bucket for Objects {
         })
     }
 
+    fn has(&self, name: &str) -> Result<bool, Trouble> {
+        self.wait(SMALL_OBJECT, async {
+            match self.store.head(&self.path(name)).await {
+                Ok(_) => Ok(true),
+                Err(Error::NotFound { .. }) => Ok(false),
+                Err(error) => Err(trouble(&error)),
+            }
+        })
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Trouble> {
+        self.wait(SMALL_OBJECT, async {
+            match self.store.delete(&self.path(name)).await {
+                Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+                Err(error) => Err(trouble(&error)),
+            }
+        })
+    }
+
     fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, Trouble> {
         let mode = match expected {
             None => PutMode::Create,

@@ -56,7 +56,7 @@ impl Remote {
         let Ok(modified) = fs::metadata(copy).and_then(|metadata| metadata.modified()) else { return Err(away) };
         // a clock that was set back makes it no older than nothing
         let age = SystemTime::now().duration_since(modified).unwrap_or_default();
-        let Ok(snapshot) = Snapshot::open(copy, Mapping::default()) else { return Err(away) };
+        let Ok(snapshot) = Snapshot::open(copy, Mapping::Never) else { return Err(away) };
         self.refuse_other(snapshot.digest(), trust)?;
         let name = copy.display().to_string();
         let signed_by = trust
@@ -90,7 +90,7 @@ impl Remote {
                 let what = "the manifest names it, and it is not there".to_owned();
                 return Err(RemoteError::Damaged { url: self.address.to_string(), name, what });
             }
-            let known = Snapshot::open(copy, Mapping::default()).ok().filter(|known| {
+            let known = Snapshot::open(copy, Mapping::Never).ok().filter(|known| {
                 // a signature vouches for bytes, so they are all looked at
                 known.digest() == manifest.digest && (keys.is_none() || known.verify().is_ok())
             });
@@ -149,7 +149,7 @@ impl Remote {
         }
         temporary.as_file().sync_all().map_err(io)?;
         {
-            let fetched = Snapshot::open(temporary.path(), Mapping::default());
+            let fetched = Snapshot::open(temporary.path(), Mapping::Never);
             let checked = fetched.and_then(|snapshot| snapshot.verify().map(|()| snapshot.digest()));
             // the error names the temporary file, which is nobody's business
             match checked {
@@ -160,7 +160,7 @@ impl Remote {
         }
         let signed_by = self.signature_for(manifest, copy, keys, true)?;
         temporary.persist(copy).map_err(|error| io(error.error))?;
-        let snapshot = Snapshot::open(copy, Mapping::default())?;
+        let snapshot = Snapshot::open(copy, Mapping::Never)?;
         Ok(Some(Pulled { snapshot, manifest: Some(manifest.clone()), fetched: true, signed_by, stale: None }))
     }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::lost::Lost;
 use super::manifest::{MANIFEST, MAX_SNAPSHOT_BYTES, snapshot_name};
 use super::trust::seen;
 use super::{Manifest, Remote, RemoteError, Trust};
@@ -56,17 +57,21 @@ impl Remote {
         }
         let own_key = pushing.signer.map(Signer::to_public_keys);
         let trusted = pushing.keys.or(own_key.as_ref());
+        let mut lost = Lost::default();
         for attempt in 1..=ATTEMPTS {
-            if let Some(published) = self.try_push(copy, pushing, trusted, attempt)? {
+            if let Some(published) = self.try_push(copy, pushing, trusted, attempt, &mut lost)? {
+                self.remove_lost(lost);
                 return Ok(published);
             }
             // what is replaced must be what was looked at
             if pushing.replace {
+                self.remove_lost(lost);
                 return Err(RemoteError::Busy { url: self.address.to_string(), attempts: 1 });
             }
             let longest = FIRST_PAUSE.saturating_mul(1 << attempt.min(16)).min(LONGEST_PAUSE);
             std::thread::sleep(Duration::from_micros(random_below(longest.as_micros() as u64)));
         }
+        self.remove_lost(lost);
         Err(RemoteError::Busy { url: self.address.to_string(), attempts: ATTEMPTS })
     }
 
@@ -77,6 +82,7 @@ impl Remote {
         pushing: Pushing<'_>,
         trusted: Option<&PublicKeys>,
         attempt: u32,
+        lost: &mut Lost,
     ) -> Result<Option<Published>, RemoteError> {
         let (manifest, version, there) = if pushing.replace {
             let (manifest, version) = self.manifest()?.unzip();
@@ -87,6 +93,7 @@ impl Remote {
                 Some((pulled, version)) => (pulled.manifest, Some(version), Cached::of_snapshot(pulled.snapshot)),
             }
         };
+        lost.see(manifest.as_ref());
         let caches = [there, Cached::Entries(pushing.entries.to_vec())];
         let merged = merge(&caches)?;
         let folder = copy.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -97,7 +104,7 @@ impl Remote {
             .map_err(RemoteError::io("make a folder in", folder))?;
         let file = scratch.path().join("merged.snapshot");
         merged.write_snapshot(&file)?;
-        let snapshot = Snapshot::open(&file, Mapping::default())?;
+        let snapshot = Snapshot::open(&file, Mapping::Never)?;
         let size = fs::metadata(&file).map_err(RemoteError::io("read", &file))?.len();
         if size > MAX_SNAPSHOT_BYTES {
             let what = format!("it would have {size} bytes, at most {MAX_SNAPSHOT_BYTES} are published");
@@ -111,26 +118,35 @@ impl Remote {
             }
         }
         let name = snapshot_name(snapshot.digest());
+        // where that cannot be told, it is nobody's to remove
+        let is_new = known.is_none() && matches!(self.bucket.has(&name), Ok(false));
         if known.is_none() {
             self.bucket.put(&name, &file).map_err(self.trouble(&name))?;
         }
         let was_there = known.is_some();
+        let after = manifest.as_ref().map_or(0, |manifest| manifest.generation);
         let manifest = known.unwrap_or_else(|| {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
             Manifest::after(manifest.as_ref(), seen(copy, trusted).as_ref(), &snapshot, size, now)
         });
         let signature = pushing.signer.map(|signer| signer.sign(manifest.to_statement())).transpose()?;
         if let Some(signature) = &signature {
+            // beside the file too, for whoever has to put both back
+            Signatures::from(signature.clone()).write_beside(&file)?;
             self.add_signature(&format!("{name}.sig"), signature)?;
         }
         if was_there {
             return Ok(Some(Published { manifest, was_there, attempts: attempt }));
         }
         let swapped = self.bucket.swap(MANIFEST, version.as_ref(), &manifest.to_bytes());
+        drop(snapshot);
         if !swapped.map_err(self.trouble(MANIFEST))? {
+            if is_new {
+                lost.add(name, after, (scratch, file));
+            }
             return Ok(None);
         }
-        drop(snapshot);
+        self.keep_there(&name, &file);
         // published is published: a copy that cannot be kept is fetched again
         let beside = signature_path(copy);
         let _ = match &signature {

@@ -23,11 +23,17 @@ pub struct Damage {
 }
 
 /// The bytes of a frame around a JSON text.
-pub(super) fn encode(json: &str) -> Vec<u8> {
-    let mut frame = format!("ATL1 {:08x} {:08x} ", json.len(), crc32fast::hash(json.as_bytes())).into_bytes();
-    frame.extend_from_slice(json.as_bytes());
+pub(super) fn encode(json: impl AsRef<[u8]>) -> Vec<u8> {
+    let json = json.as_ref();
+    let mut frame = format!("ATL1 {:08x} {:08x} ", json.len(), crc32fast::hash(json)).into_bytes();
+    frame.extend_from_slice(json);
     frame.push(b'\n');
     frame
+}
+
+/// How many bytes a frame of so many of JSON has, with its line feed.
+pub(super) fn encoded_bytes(json_bytes: usize) -> u64 {
+    (HEADER_BYTES + json_bytes + 1) as u64
 }
 
 /// The JSON of the frame that starts the bytes, and the bytes behind that JSON; `None` where none starts there.

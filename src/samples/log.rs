@@ -1,17 +1,18 @@
 //! Opening, replaying and appending.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{File, OpenOptions};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::frame::{self, Damage, MAX_FRAME_BYTES};
 use super::{FailureRecord, JobRecord, LogError, Record, RoundRecord, SCHEMA};
-use crate::digest::{Digest, SetDigest};
+use crate::digest::{Digest, FieldHasher, SetDigest};
 
 /// What reading a whole log gave. Rounds stay on disk; only where they stand is kept.
 #[derive(Debug, Default)]
@@ -32,7 +33,24 @@ pub struct Replay {
     pub damage: Vec<Damage>,
     /// Frames that are whole but hold no record known here.
     pub unknown: u64,
-    jobs: HashMap<Digest, Vec<(u64, u32)>>,
+    pub(super) jobs: HashMap<Digest, JobFrames>,
+    /// For each key the job that decided it last, and where.
+    pub(super) deciders: HashMap<String, (Digest, u64)>,
+    /// Every job that decided something.
+    pub(super) decided: HashSet<Digest>,
+    /// The file that was read, where nothing is written to it: another one may take its name.
+    file: Option<File>,
+}
+
+/// Where the records of one job stand that count: none from before it was begun afresh.
+#[derive(Debug, Default)]
+pub(super) struct JobFrames {
+    /// Offset and length of each.
+    pub(super) frames: Vec<(u64, u32)>,
+    /// Digests of what it tunes on which device, and of that device's software; none where the log lost that record.
+    pub(super) measures: Option<(Digest, Digest)>,
+    /// Bytes of its records that no longer count.
+    pub(super) outdated_bytes: u64,
 }
 
 /// Where the log tells of a key, and the value that it has from there on.
@@ -52,24 +70,55 @@ pub struct JobHistory {
 /// A log open for appending. One process at a time: the caller holds the folder's lock.
 #[derive(Debug)]
 pub struct SampleLog {
-    path: PathBuf,
-    file: File,
-    end: u64,
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    pub(super) end: u64,
     // set after a failed write: what it left must not run into the next frame
-    needs_line_feed: bool,
-    replay: Replay,
+    pub(super) needs_line_feed: bool,
+    pub(super) replay: Replay,
 }
 
-/// The part of a record that replaying needs of a frame that belongs to a job.
+/// The part of a record that replaying needs.
 #[derive(Deserialize)]
-struct Envelope {
-    record: String,
-    job: Option<Digest>,
+pub(super) struct Envelope<'a> {
+    pub(super) record: String,
+    pub(super) job: Option<Digest>,
     schema: Option<u32>,
     until: Option<u64>,
     key: Option<String>,
     value: Option<String>,
     committed: Option<SetDigest>,
+    #[serde(default)]
+    fresh: bool,
+    op_id: Option<String>,
+    call_key: Option<String>,
+    #[serde(borrow)]
+    direction: Option<&'a RawValue>,
+    #[serde(borrow)]
+    device: Option<&'a RawValue>,
+}
+
+impl Envelope<'_> {
+    /// Whether the record belongs to a job, and counts for nothing else.
+    pub(super) fn is_of_a_job(&self) -> bool {
+        matches!(self.record.as_str(), "job" | "round" | "failed") && self.job.is_some()
+    }
+
+    /// Digests of what a job tunes on which device, and of that device's software, by the texts that its own digest covers.
+    fn measures(&self) -> Option<(Digest, Digest)> {
+        #[derive(Deserialize)]
+        struct Device<'a> {
+            #[serde(borrow)]
+            identity: &'a RawValue,
+            #[serde(borrow)]
+            environment: &'a RawValue,
+        }
+        let device: Device<'_> = serde_json::from_str(self.device?.get()).ok()?;
+        let mut call = FieldHasher::new("tuned-call");
+        call.field(self.op_id.as_ref()?.as_bytes()).field(self.call_key.as_ref()?.as_bytes());
+        call.field(self.direction?.get().as_bytes()).field(device.identity.get().as_bytes());
+        Some((call.finish(), Digest::of(device.environment.get().as_bytes())))
+    }
 }
 
 impl SampleLog {
@@ -98,10 +147,11 @@ impl SampleLog {
 
     /// Reads a log without opening it for writing; a missing one is empty.
     pub fn read(path: &Path) -> Result<Replay, LogError> {
+        let read_error = |source| LogError::Read { path: path.to_owned(), source };
         match File::open(path) {
-            Ok(file) => Ok(replay(path, &file)?.0),
+            Ok(file) => Ok(Replay { file: Some(file.try_clone().map_err(read_error)?), ..replay(path, &file)?.0 }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Replay::default()),
-            Err(source) => Err(LogError::Read { path: path.to_owned(), source }),
+            Err(source) => Err(read_error(source)),
         }
     }
 
@@ -128,7 +178,7 @@ impl SampleLog {
             return Err(LogError::TooLong { bytes: json.len() });
         }
         let mut bytes = frame::encode(&json);
-        let length = bytes.len() as u32;
+        let length = bytes.len() as u64;
         if self.needs_line_feed {
             bytes.insert(0, b'\n');
         }
@@ -139,15 +189,10 @@ impl SampleLog {
         }
         self.needs_line_feed = false;
         self.end += bytes.len() as u64;
-        let job = match record {
-            Record::Job(job) => Some(job.job),
-            Record::Round(round) => Some(round.job),
-            Record::Failed(failure) => Some(failure.job),
-            _ => None,
-        };
-        if let Some(job) = job {
-            self.replay.jobs.entry(job).or_default().push((self.end - u64::from(length), length));
-        }
+        // what is in the file counts from now on, whether or not the disk has it yet
+        let envelope = serde_json::from_str(&json)
+            .map_err(|error| LogError::Write { path: self.path.clone(), source: error.into() })?;
+        self.replay.take(envelope, self.end - length, json.len());
         Ok(())
     }
 
@@ -156,12 +201,7 @@ impl SampleLog {
         let file = self.file.sync_data().and_then(|()| self.file.metadata());
         let file = file.map_err(|source| LogError::Write { path: self.path.clone(), source })?;
         // a file without a name takes bytes as willingly as one with
-        let named = std::fs::metadata(&self.path);
-        if named.is_ok_and(|named| (named.dev(), named.ino()) == (file.dev(), file.ino())) {
-            Ok(())
-        } else {
-            Err(LogError::Removed { path: self.path.clone() })
-        }
+        if is_at(&self.path, &file) { Ok(()) } else { Err(LogError::Removed { path: self.path.clone() }) }
     }
 
     /// Appends and syncs a decision. Only then may a cache hold it.
@@ -182,14 +222,7 @@ impl SampleLog {
             committed.remove(key.as_bytes(), old.as_bytes());
         }
         committed.insert(key.as_bytes(), value.as_bytes());
-        let at = self.end;
-        self.append(&Record::Decision { job, key: key.to_owned(), value: value.to_owned(), committed })?;
-        // what is in the file counts from now on, whether or not the disk has it yet
-        self.replay.entries.insert(key.to_owned(), value.to_owned());
-        self.replay.committed = committed;
-        self.replay.stated = committed;
-        self.replay.stated_at = Some(at);
-        Ok(())
+        self.append(&Record::Decision { job, key: key.to_owned(), value: value.to_owned(), committed })
     }
 
     /// Appends and syncs a removal; `false` where there is no such entry.
@@ -213,12 +246,7 @@ impl SampleLog {
         };
         let mut committed = self.replay.committed;
         committed.remove(key.as_bytes(), old.as_bytes());
-        let at = self.end;
         self.append(&Record::Removed { key: key.to_owned(), committed })?;
-        self.replay.entries.remove(key);
-        self.replay.committed = committed;
-        self.replay.stated = committed;
-        self.replay.stated_at = Some(at);
         Ok(true)
     }
 
@@ -252,24 +280,17 @@ impl Replay {
     /// Reads what a log, which this is the reading of, holds of one job.
     pub fn history_of(&self, path: &Path, job: Digest) -> Result<JobHistory, LogError> {
         // a log that was missing has nothing to be read
-        if !self.jobs.contains_key(&job) {
-            return Ok(JobHistory::default());
-        }
-        let file = File::open(path).map_err(|source| LogError::Read { path: path.to_owned(), source })?;
-        self.history(path, &file, job)
+        self.file.as_ref().map_or_else(|| Ok(JobHistory::default()), |file| self.history(path, file, job))
     }
 
     fn history(&self, path: &Path, file: &File, job: Digest) -> Result<JobHistory, LogError> {
         let read_error = |source| LogError::Read { path: path.to_owned(), source };
         let mut history = JobHistory::default();
-        for &(offset, length) in self.jobs.get(&job).map(Vec::as_slice).unwrap_or_default() {
+        for &(offset, length) in self.jobs.get(&job).map(|job| job.frames.as_slice()).unwrap_or_default() {
             let mut bytes = vec![0_u8; length as usize];
             file.read_exact_at(&mut bytes, offset).map_err(read_error)?;
             let record = frame::decode(&bytes).and_then(|(json, _)| serde_json::from_slice(json).ok());
             match record {
-                Some(Record::Job(record)) if record.fresh => {
-                    history = JobHistory { job: Some(*record), ..JobHistory::default() };
-                }
                 Some(Record::Job(record)) => history.job = Some(*record),
                 Some(Record::Round(round)) => history.rounds.push(round),
                 Some(Record::Failed(failure)) => history.failures.push(failure),
@@ -280,14 +301,19 @@ impl Replay {
     }
 }
 
-fn replay(path: &Path, file: &File) -> Result<(Replay, u64), LogError> {
+/// Whether a path names the file of these metadata.
+pub(super) fn is_at(path: &Path, file: &Metadata) -> bool {
+    std::fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (file.dev(), file.ino()))
+}
+
+pub(super) fn replay(path: &Path, file: &File) -> Result<(Replay, u64), LogError> {
     let mut replay = Replay::default();
     let read_error = |source| LogError::Read { path: path.to_owned(), source };
     let mut newer = None;
     let mut frames = 0_u64;
     let (end, damage) = frame::read_frames(BufReader::with_capacity(1 << 20, file), |offset, json| {
         frames += 1;
-        let Ok(envelope) = serde_json::from_slice::<Envelope>(json) else {
+        let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(json) else {
             replay.unknown += 1;
             return;
         };
@@ -322,16 +348,26 @@ impl Replay {
         !self.is_consistent() || self.stated_at.is_none() || self.damage.iter().any(behind_last)
     }
 
-    fn take(&mut self, envelope: Envelope, offset: u64, json_bytes: usize) {
+    fn take(&mut self, envelope: Envelope<'_>, offset: u64, json_bytes: usize) {
+        let measures = if envelope.record == "job" { envelope.measures() } else { None };
         match (envelope.record.as_str(), envelope.job, envelope.key, envelope.value) {
             ("log", ..) => {}
             ("noted", ..) => self.noted_until = envelope.until.unwrap_or(0).min(offset),
             ("job" | "round" | "failed", Some(job), ..) => {
-                // header, JSON, line feed; bounded by MAX_FRAME_BYTES
-                let length = u32::try_from(json_bytes + 24).unwrap_or(u32::MAX);
-                self.jobs.entry(job).or_default().push((offset, length));
+                // bounded by MAX_FRAME_BYTES
+                let length = u32::try_from(frame::encoded_bytes(json_bytes)).unwrap_or(u32::MAX);
+                let known = self.jobs.entry(job).or_default();
+                if envelope.record == "job" && envelope.fresh {
+                    known.outdated_bytes += known.frames.drain(..).map(|(_, length)| u64::from(length)).sum::<u64>();
+                }
+                known.frames.push((offset, length));
+                known.measures = measures.or(known.measures);
             }
-            ("decision", _, Some(key), Some(value)) => {
+            ("decision", job, Some(key), Some(value)) => {
+                if let Some(job) = job {
+                    self.decided.insert(job);
+                    self.deciders.insert(key.clone(), (job, offset));
+                }
                 if let Some(old) = self.entries.get(&key) {
                     self.committed.remove(key.as_bytes(), old.as_bytes());
                 }

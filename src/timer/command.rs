@@ -1,6 +1,5 @@
 //! `command:…`: a timer whose worker is any program that speaks the protocol of `docs/worker-protocol.md`.
 
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use super::profiled::{ProfiledRound, default_metric};
 use super::protocol::{LoadParams, ProgramRef, capability};
 use crate::array::ArraySpec;
 use crate::device::{DeviceFingerprint, xla_autotuning};
+use crate::scratch::Scratch;
 
 /// Drives one worker of someone else's.
 pub struct CommandTimer {
@@ -22,7 +22,7 @@ pub struct CommandTimer {
     job: Option<Job>,
     metric: Metric,
     // a worker's script of ours, there as long as it may be started again
-    _script: Option<tempfile::TempPath>,
+    _script: Option<Scratch>,
 }
 
 /// The `jax` worker, which needs nothing but JAX: `python/autotune_lowered/worker.py`.
@@ -48,12 +48,12 @@ impl CommandTimer {
         let failure = |error: std::io::Error| {
             Failure::new(FailureKind::Device, format!("the jax worker's script cannot be written: {error}"))
         };
-        let mut script = tempfile::Builder::new().prefix("jax-worker-").suffix(".py").tempfile().map_err(failure)?;
-        script.write_all(JAX_WORKER.as_bytes()).map_err(failure)?;
-        let script = script.into_temp_path();
-        let command = vec![python.into(), "-u".into(), script.as_os_str().to_owned(), device.to_string().into()];
+        let scratch = Scratch::new().map_err(failure)?;
+        let script = scratch.path().join("jax-worker.py");
+        std::fs::write(&script, JAX_WORKER).map_err(failure)?;
+        let command = vec![python.into(), "-u".into(), script.into_os_string(), device.to_string().into()];
         let worker = WorkerCommand { exe: exe.to_owned(), command, environment: Vec::new() };
-        Self::start_worker("jax".to_owned(), worker, limits, metric, Some(script))
+        Self::start_worker("jax".to_owned(), worker, limits, metric, Some(scratch))
     }
 
     fn start_worker(
@@ -61,7 +61,7 @@ impl CommandTimer {
         worker: WorkerCommand,
         limits: Limits,
         metric: Option<Metric>,
-        script: Option<tempfile::TempPath>,
+        script: Option<Scratch>,
     ) -> Result<Self, Failure> {
         let mut client = WorkerClient::spawn(&worker, &limits)?;
         let hello = client.hello(&limits)?;

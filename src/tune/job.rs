@@ -6,6 +6,7 @@ use crate::cache::CacheKey;
 use crate::device::DeviceFingerprint;
 use crate::digest::{Digest, FieldHasher};
 use crate::registry::{Invocation, Program, Registry, RegistryError};
+use crate::scratch::Scratch;
 use crate::timer::{CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, ProgramFile, Timer};
 
 use super::TuneError;
@@ -112,17 +113,14 @@ pub(super) struct Materialized {
 
 /// A folder with an invocation's inputs, for one job after the other, until it is dropped.
 pub(super) struct Workplace {
-    scratch: tempfile::TempDir,
+    scratch: Scratch,
     inputs: Vec<InputArray>,
 }
 
 impl Workplace {
     /// Writes the inputs. The inner error costs this invocation, the outer one the run.
     pub(super) fn new(invocation: &Invocation, registry: &Registry) -> Result<Result<Self, Failure>, TuneError> {
-        let scratch = tempfile::Builder::new()
-            .prefix("autotune-lowered-")
-            .tempdir()
-            .map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
+        let scratch = Scratch::new().map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
         let mut inputs = Vec::with_capacity(invocation.arguments.len());
         for (index, argument) in invocation.arguments.iter().enumerate() {
             let bytes = match registry.argument_bytes(invocation, index) {

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cache::{
-    CacheKey, ConfigStore, Entry, FolderLock, SNAPSHOT_FILE, StoreError, Tier, TieredCache, write_snapshot,
+    CacheKey, ConfigStore, Entry, FolderLock, SNAPSHOT_FILE, SnapshotStore, StoreError, Tier, TieredCache,
+    write_snapshot,
 };
 use crate::digest::Digest;
+use crate::mapped_file::Mapping;
 use crate::samples::{JobHistory, LogError, Record, Replay, SampleLog};
 
 use super::TuneError;
@@ -64,11 +66,17 @@ impl Ledger {
     }
 
     /// Opens a cache folder for look-ups. Where another process has it, or it cannot be written, the decisions are read
-    /// from the sample log alone, which needs neither lock nor writing; a note says so. A missing folder is empty.
+    /// from the sample log alone, which needs neither lock nor writing; a note says so. A missing folder is empty. In place of
+    /// a folder a snapshot may be named, which is read.
     pub fn open_for_reading(root: &Path, lower: impl Fn() -> Vec<Box<dyn ConfigStore>>) -> Result<Self, TuneError> {
         let log_path = root.join(LOG_FILE);
         if !root.exists() {
             return Ok(Self::in_memory(lower()));
+        }
+        if root.is_file() {
+            let mut tiers = vec![SnapshotStore::at(root, Mapping::Never)?];
+            tiers.extend(lower());
+            return Ok(Self::in_memory(tiers));
         }
         let why = match Self::open(root, lower()) {
             Err(TuneError::Store(error @ (StoreError::Locked { .. } | StoreError::Io { .. }))) => error.to_string(),
@@ -108,7 +116,11 @@ impl Ledger {
 
     fn open_with(root: &Path, lower: Vec<Box<dyn ConfigStore>>, rebuild: bool) -> Result<Self, TuneError> {
         let lock = FolderLock::acquire(root)?;
-        let Mended { log, sled, notes } = mend(root, &lock, rebuild)?;
+        let Mended { mut log, sled, mut notes } = mend(root, &lock, rebuild)?;
+        // sled is open, so that no noted length of the log is in force until it is closed
+        if let Err(error) = log.compact_if_worth() {
+            notes.push(format!("the sample log could not be compacted: {error}"));
+        }
         let log_bytes = Some(sled.log_bytes());
         let mut below: Vec<Box<dyn ConfigStore>> = vec![Box::new(sled)];
         below.extend(lower);
@@ -211,6 +223,11 @@ impl Ledger {
         let published = *self.published.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = published.is_none_or(|(at, cost)| cost < SOON || at.elapsed() >= cost * 10);
         if is_due && self.is_behind.load(Ordering::Acquire) { self.publish().map(drop) } else { Ok(()) }
+    }
+
+    /// Writes the sample log anew without superseded jobs, however little that gives back; gives those bytes.
+    pub fn compact(&self) -> Result<u64, TuneError> {
+        Ok(self.log().map_or(Ok(0), |mut log| log.compact())?)
     }
 
     /// What this folder holds, without the tiers that are shipped.

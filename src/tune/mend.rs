@@ -72,7 +72,7 @@ pub(super) fn mend(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<Mend
 /// What the snapshot holds, if it is whole.
 fn published(path: &Path, notes: &mut Vec<String>) -> Texts {
     let read = || -> Result<Texts, StoreError> {
-        let snapshot = Snapshot::open(path, Mapping::default())?;
+        let snapshot = Snapshot::open(path, Mapping::Never)?;
         snapshot.verify()?;
         let mut texts = Texts::new();
         for record in snapshot.records() {

@@ -117,7 +117,7 @@ fn read_folder(folder: &Path, notes: &mut Vec<String>) -> Result<Cached, StoredE
 }
 
 fn open_snapshot(path: &Path) -> Result<Cached, StoreError> {
-    Ok(Cached::of_snapshot(Snapshot::open(path, Mapping::WhereLocal)?))
+    Ok(Cached::of_snapshot(Snapshot::open(path, Mapping::Never)?))
 }
 
 fn read_log(path: &Path, replay: &Replay, notes: &mut Vec<String>) -> Result<Cached, StoredError> {

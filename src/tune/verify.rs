@@ -12,6 +12,7 @@ use crate::counted::counted;
 use crate::digest::SetDigest;
 use crate::mapped_file::Mapping;
 use crate::samples::SampleLog;
+use crate::scratch::Scratch;
 
 use super::mend::LOG_FILE;
 use super::stored::{StoredError, StoredKind, entries_of, kind_of, log_findings};
@@ -56,7 +57,7 @@ pub fn verify_cache(path: &Path) -> Vec<Verified> {
 
 fn verify_snapshot(path: &Path) -> (Verified, Option<Cached>) {
     let mut found = Verified::new(path, Some(StoredKind::Snapshot));
-    let snapshot = match Snapshot::open(path, Mapping::WhereLocal) {
+    let snapshot = match Snapshot::open(path, Mapping::Never) {
         Ok(snapshot) => snapshot,
         Err(error) => return (found.problem(error), None),
     };
@@ -172,7 +173,7 @@ fn verify_sled(root: &Path, state: SledState, log: Option<SetDigest>) -> Verifie
 /// sled writes into a folder that it opens: only a copy may be opened here.
 fn content_of_copy(root: &Path) -> Result<SetDigest, String> {
     let scratch =
-        tempfile::tempdir().map_err(|error| format!("a copy cannot be made: {error}; free space or set TMPDIR"))?;
+        Scratch::new().map_err(|error| format!("a copy cannot be made: {error}; free space or set TMPDIR"))?;
     let [folder, state] = SledState::NAMES;
     copy_folder(&root.join(folder), &scratch.path().join(folder))
         .and_then(|()| fs::copy(root.join(state), scratch.path().join(state)))

@@ -38,7 +38,7 @@ pub fn snapshot(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> String {
 
 /// The blocks of a snapshot by call.
 pub fn blocks(path: &Path) -> BTreeMap<String, String> {
-    let snapshot = Snapshot::open(path, Mapping::default()).unwrap();
+    let snapshot = Snapshot::open(path, Mapping::WhereLocal).unwrap();
     snapshot.verify().unwrap();
     let entries = SnapshotStore::new(snapshot).entries().unwrap();
     entries.into_iter().map(|(key, entry)| (key.call_key, entry.config.to_brief())).collect()

@@ -88,7 +88,7 @@ impl Header {
     }
 
     /// The header of a file that is this long, or what is wrong with it.
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, HeaderError> {
+    pub(super) fn read(bytes: &[u8], file_bytes: u64) -> Result<Self, HeaderError> {
         let wrong = |what: &str| HeaderError::Damaged(what.to_owned());
         if bytes.first_chunk() != Some(&MAGIC) {
             return Err(HeaderError::Foreign);
@@ -118,12 +118,9 @@ impl Header {
         if header.to_bytes() != *head {
             return Err(wrong("its header is not what was written"));
         }
-        if header.file_length != bytes.len() as u64 {
-            return Err(HeaderError::Damaged(format!(
-                "it has {} bytes, {} were written",
-                bytes.len(),
-                header.file_length
-            )));
+        if header.file_length != file_bytes {
+            let written = header.file_length;
+            return Err(HeaderError::Damaged(format!("it has {file_bytes} bytes, {written} were written")));
         }
         let blocks = u64::from(header.fences.1);
         let fits = |offset: u64, length: u64| {

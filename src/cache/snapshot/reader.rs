@@ -65,14 +65,22 @@ impl Snapshot {
     /// # Errors
     /// Where it cannot be read, is no snapshot, is of a later version, or is damaged.
     pub fn open(path: &Path, mapping: Mapping) -> Result<Self, StoreError> {
-        let bytes =
-            MappedFile::open(path, mapping, MAX_FILE_BYTES).map_err(StoreError::io("open the snapshot", path))?;
         let damaged = |what: &str| StoreError::Snapshot { path: path.to_owned(), what: what.to_owned() };
-        let header = Header::read(&bytes).map_err(|error| match error {
-            HeaderError::Foreign => damaged("it is no snapshot"),
-            HeaderError::Newer(version) => StoreError::NewerSnapshot { path: path.to_owned(), version },
-            HeaderError::Damaged(what) => damaged(&what),
-        })?;
+        let header_of = |bytes: &[u8], file_bytes| {
+            Header::read(bytes, file_bytes).map_err(|error| match error {
+                HeaderError::Foreign => damaged("it is no snapshot"),
+                HeaderError::Newer(version) => StoreError::NewerSnapshot { path: path.to_owned(), version },
+                HeaderError::Damaged(what) => damaged(&what),
+            })
+        };
+        let open_error = || StoreError::io("open the snapshot", path);
+        if mapping == Mapping::Never {
+            // a large file that is no snapshot is not read into memory for that
+            let (start, file_bytes) = MappedFile::start(path, HEADER_BYTES, MAX_FILE_BYTES).map_err(open_error())?;
+            header_of(&start, file_bytes)?;
+        }
+        let bytes = MappedFile::open(path, mapping, MAX_FILE_BYTES).map_err(open_error())?;
+        let header = header_of(&bytes, bytes.len() as u64)?;
         let (offset, length, crc) = header.devices;
         let text = part(&bytes, offset, u64::from(length)).filter(|text| crc32fast::hash(text) == crc);
         let devices: Vec<DeviceIdentity> = text
@@ -88,16 +96,22 @@ impl Snapshot {
     /// The snapshot that stands at the path now; `None` where it is this one still, or where it was taken away.
     ///
     /// # Errors
-    /// As [`open`](Self::open). This snapshot stays what it is.
+    /// As [`open`](Self::open), and where the file that this snapshot maps was cut: by then a look-up in it may end the
+    /// process. Nothing can make mapped bytes stay; replace snapshots by a rename ([`Mapping::WhereLocal`]). Otherwise this
+    /// snapshot stays what it is.
     pub fn refreshed(&self) -> Result<Option<Self>, StoreError> {
         let mapping = if self.is_mapped() { Mapping::WhereLocal } else { Mapping::Never };
         // a pipe must not make the open wait
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        // the mapped header may be gone: a file that was copied over is cut first
+        let own_start = self.header.to_bytes();
         let mut start = [0; HEADER_BYTES];
         match File::options().read(true).custom_flags(flags).open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             // the header holds the digest of everything else
-            Ok(file) if file.read_exact_at(&mut start, 0).is_ok() && self.bytes.starts_with(&start) => return Ok(None),
+            Ok(file) if file.read_exact_at(&mut start, 0).is_ok() && start == own_start && self.bytes.is_whole() => {
+                return Ok(None);
+            }
             _ => {}
         }
         Self::open(&self.path, mapping).map(Some)

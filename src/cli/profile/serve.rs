@@ -7,9 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-
-use crate::cli::exit;
 use crate::cli::fault::Fault;
 
 /// Longest head of a request.
@@ -78,16 +75,6 @@ impl Server {
 
     pub(super) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/", self.port)
-    }
-
-    /// From here on Ctrl-C and SIGTERM end the process with [`exit::FINE`].
-    pub(super) fn end_by_signal(&self) -> Result<(), Fault> {
-        let always = Arc::new(AtomicBool::new(true));
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, i32::from(exit::FINE), Arc::clone(&always))
-                .map_err(|error| Fault::device(format!("cannot watch for signals: {error}")))?;
-        }
-        Ok(())
     }
 
     /// Serves until the process ends.

@@ -8,10 +8,10 @@ use clap::Args;
 use crate::analysis::trace::write_file;
 use crate::analysis::{HloFiles, StacksBy, SummaryOptions, stacks_by, summarize};
 use crate::cli::args::LabelArgs;
-use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::cli::scan::user_labels;
 use crate::cli::tune::say;
+use crate::cli::{ending, exit};
 use crate::profile::Capture;
 use crate::report::{MAX_EVENTS, Timeline, ViewPage, write_view};
 
@@ -78,7 +78,7 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             let mut bytes = Vec::new();
             write_view(&mut bytes, &page)?;
             drop(captures);
-            server.end_by_signal()?;
+            ending::end_with(exit::FINE)?;
             writeln!(out, "{}", server.url())?;
             out.flush()?;
             say("open it in a browser of this machine; Ctrl-C ends");

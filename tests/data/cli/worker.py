@@ -39,10 +39,10 @@ def misbehave(what, request):
         return True
     if what == "remove-cache" and measured[request["params"]["candidate"]] == 6:
         shutil.rmtree(os.environ["AUTOTUNE_LOWERED_CACHE_DIR"])
-    if what == "terminate" and measured[request["params"]["candidate"]] == 14:
+    if what in ("SIGTERM", "SIGHUP", "SIGQUIT") and measured[request["params"]["candidate"]] == 14:
         # the cache's lock file names the process that has it: the tuner
         with open(os.environ["AUTOTUNE_LOWERED_CACHE_DIR"] + "/lock") as file:
-            os.kill(int(file.read().split()[1]), signal.SIGTERM)
+            os.kill(int(file.read().split()[1]), getattr(signal, what))
     return False
 
 

@@ -1,0 +1,79 @@
+//! What a cache folder takes, by what it is for.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::cache::{SNAPSHOT_FILE, SledState};
+
+use super::mend::LOG_FILE;
+
+/// Bytes of the files of a cache folder.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct FolderBytes {
+    /// The sample log.
+    pub log: u64,
+    /// The sled database, and how it was left.
+    pub sled: u64,
+    /// The published snapshot.
+    pub snapshot: u64,
+    /// Compiled programs.
+    pub executables: u64,
+    /// Databases that were set aside.
+    pub set_aside: u64,
+    /// Everything else.
+    pub other: u64,
+}
+
+impl FolderBytes {
+    /// Of a folder; what cannot be read, or lies behind a link, counts nothing.
+    pub fn of(folder: &Path) -> Self {
+        let mut taken = Self::default();
+        for item in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = item.file_name();
+            let name = name.as_bytes();
+            let is = |text: &str| name == text.as_bytes();
+            let kind = match name {
+                _ if is(LOG_FILE) => &mut taken.log,
+                _ if is(SNAPSHOT_FILE) => &mut taken.snapshot,
+                _ if SledState::NAMES.into_iter().any(is) => &mut taken.sled,
+                _ if name.starts_with(SledState::SET_ASIDE.as_bytes()) => &mut taken.set_aside,
+                _ if name.starts_with(b"executables-v") => &mut taken.executables,
+                _ => &mut taken.other,
+            };
+            *kind += bytes_below(&item.path());
+        }
+        taken
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.by_kind().iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Each kind by its name for people.
+    pub fn by_kind(&self) -> [(&'static str, u64); 6] {
+        [
+            ("sample log", self.log),
+            ("sled", self.sled),
+            ("snapshot", self.snapshot),
+            ("executables", self.executables),
+            ("set aside", self.set_aside),
+            ("other files", self.other),
+        ]
+    }
+}
+
+fn bytes_below(path: &Path) -> u64 {
+    let mut open = vec![path.to_owned()];
+    let mut bytes = 0;
+    while let Some(next) = open.pop() {
+        let Ok(metadata) = fs::symlink_metadata(&next) else { continue };
+        if metadata.is_dir() {
+            open.extend(fs::read_dir(&next).into_iter().flatten().flatten().map(|item| item.path()));
+        } else if metadata.is_file() {
+            bytes += metadata.len();
+        }
+    }
+    bytes
+}
