@@ -2,17 +2,17 @@
 //! waits, and no more than a bound is read of it.
 //!
 //! Who named the path decides which links are followed. A user's path may lead through links, because build systems and
-//! data folders are full of them ([`open`]). A file that this program put there itself, under a name of its own, is never
+//! data folders are full of them ([`open`]); what a command works on may be a pipe, too ([`open_input`]). A file that this program put there itself, under a name of its own, is never
 //! a link ([`open_own`]). A path that a worker or a file names must lie inside a given folder, with no link on the way
-//! ([`open_inside`]).
+//! ([`Folder::open_file`]).
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Component, Path};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, fcntl_setfl, openat};
 
 /// Opens a regular file of at most `limit` bytes that the user named; links are followed.
 ///
@@ -22,44 +22,134 @@ pub(crate) fn open(path: &Path, limit: u64) -> io::Result<File> {
     checked(File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?, limit)
 }
 
+/// Reads a regular file of at most `limit` bytes that the user named; links are followed.
+///
+/// # Errors
+/// Where it cannot be opened or read, is not a regular file, or is larger.
+pub(crate) fn bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read(open(path, limit)?, limit)
+}
+
+/// Reads a regular file of at most `limit` bytes of UTF-8 text that the user named; links are followed.
+///
+/// # Errors
+/// Where it cannot be opened or read, is not a regular file, is larger, or is not UTF-8.
+pub(crate) fn text(path: &Path, limit: u64) -> io::Result<String> {
+    read_text(open(path, limit)?, limit)
+}
+
+/// What a user may give a command to work on.
+pub(crate) enum Input {
+    /// A regular file.
+    File(File),
+    /// A pipe that somebody writes to, such as a shell's `<(…)`.
+    Pipe(Box<dyn Read>),
+}
+
+/// Opens what the user gave a command to work on: a regular file of at most `limit` bytes, or a pipe. One that nobody writes
+/// to is an error, since its reader would wait for ever.
+///
+/// # Errors
+/// Where it cannot be opened, is neither, or is larger.
+pub(crate) fn open_input(path: &Path, limit: u64) -> io::Result<Input> {
+    let mut file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    if !file.metadata()?.file_type().is_fifo() {
+        return checked(file, limit).map(Input::File);
+    }
+    let mut first = vec![0];
+    match file.read(&mut first) {
+        Ok(0) => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe that nothing writes into")),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => first.clear(),
+        Err(error) => return Err(error),
+    }
+    fcntl_setfl(&file, OFlags::empty())?;
+    Ok(Input::Pipe(Box::new(io::Cursor::new(first).chain(file))))
+}
+
+/// Reads what the user gave a command to work on, at most `limit` bytes.
+///
+/// # Errors
+/// As [`open_input`], and where it cannot be read.
+pub(crate) fn input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    match open_input(path, limit)? {
+        Input::File(file) => read(file, limit),
+        Input::Pipe(pipe) => read(pipe, limit),
+    }
+}
+
 /// Opens a regular file of at most `limit` bytes that this program once wrote; a link in its place is an error.
 ///
 /// # Errors
 /// Where it cannot be opened, is a link or no regular file, or is larger.
 pub(crate) fn open_own(path: &Path, limit: u64) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let opened = File::options().read(true).custom_flags(flags.bits() as i32).open(path);
-    checked(opened.map_err(name_link)?, limit)
+    checked(open_own_with(File::options().read(true), path)?, limit)
 }
 
-/// Opens a regular file of at most `limit` bytes that another process, or a file, named: `path` is relative to `folder`, or
-/// begins with it, and neither leaves it nor leads through a link. Links on the way to `folder` itself are followed.
+/// Opens a regular file of this program's own in any way; a link in its place is an error.
 ///
 /// # Errors
-/// Where the path lies outside or leads through a link, or the file cannot be opened, is not a regular file, or is larger.
-pub(crate) fn open_inside(folder: &Path, path: &Path, limit: u64) -> io::Result<File> {
-    let inner = if path.is_absolute() { path.strip_prefix(folder).map_err(|_| outside(folder))? } else { path };
-    let names: Vec<&OsStr> = inner
-        .components()
-        .map(|part| if let Component::Normal(name) = part { Ok(name) } else { Err(outside(folder)) })
-        .collect::<io::Result<_>>()?;
-    let (last, folders) = names.split_last().ok_or_else(|| outside(folder))?;
-    let common = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let open_at = |at: &File, name: &OsStr, flags: OFlags| {
-        openat(at, name, common | flags, Mode::empty()).map(File::from).map_err(|error| name_link(error.into()))
-    };
-    let mut at = File::open(folder)?;
-    for name in folders {
-        at = open_at(&at, name, OFlags::DIRECTORY)?;
+/// Where it cannot be opened, or is a link or no regular file.
+pub(crate) fn open_own_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    checked(options.custom_flags(flags.bits() as i32).open(path).map_err(name_link)?, u64::MAX)
+}
+
+/// A folder in which another process, or a file, names files. What it was when it was opened is kept: a link that is put in
+/// its place afterwards leads nowhere else.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    at: File,
+}
+
+impl Folder {
+    /// Opens a folder; links on the way to it are followed.
+    ///
+    /// # Errors
+    /// Where it cannot be opened, or is no folder.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let at = File::options().read(true).custom_flags(OFlags::DIRECTORY.bits() as i32).open(path)?;
+        Ok(Self { path: path.to_owned(), at })
     }
-    checked(open_at(&at, last, OFlags::empty())?, limit)
+
+    /// Opens a regular file of at most `limit` bytes: `path` is relative to the folder, or begins with its path, and neither
+    /// leaves it nor leads through a link.
+    ///
+    /// # Errors
+    /// Where the path lies outside or leads through a link, or the file cannot be opened, is not a regular file, or is larger.
+    pub(crate) fn open_file(&self, path: &Path, limit: u64) -> io::Result<File> {
+        let inner = if path.is_absolute() { path.strip_prefix(&self.path).map_err(|_| self.outside())? } else { path };
+        let mut names = Vec::new();
+        for part in inner.components() {
+            match part {
+                Component::Normal(name) => names.push(name),
+                Component::CurDir => {}
+                _ => return Err(self.outside()),
+            }
+        }
+        let (last, folders) = names.split_last().ok_or_else(|| self.outside())?;
+        let common = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let open_at = |at: &File, name: &OsStr, flags: OFlags| {
+            openat(at, name, common | flags, Mode::empty()).map(File::from).map_err(|error| name_link(error.into()))
+        };
+        let mut inner = None;
+        for name in folders {
+            inner = Some(open_at(inner.as_ref().unwrap_or(&self.at), name, OFlags::DIRECTORY)?);
+        }
+        checked(open_at(inner.as_ref().unwrap_or(&self.at), last, OFlags::empty())?, limit)
+    }
+
+    fn outside(&self) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("it lies outside of `{}`", self.path.display()))
+    }
 }
 
 /// Reads an opened file to its end, at most `limit` bytes: it may have grown since its size was asked.
 ///
 /// # Errors
 /// Where it cannot be read, or is longer.
-pub(crate) fn read(file: File, limit: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read(file: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
@@ -95,10 +185,6 @@ fn too_large(bytes: u64, limit: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it has {bytes} bytes or more, and at most {limit} are read"))
 }
 
-fn outside(folder: &Path) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("it lies outside of `{}`", folder.display()))
-}
-
 /// The system says `ELOOP`, or `ENOTDIR` where a folder was asked for, to a link that it was told not to follow.
 fn name_link(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
@@ -111,6 +197,7 @@ fn name_link(error: io::Error) -> io::Error {
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::Write;
     use std::os::unix::fs::symlink;
 
     /// What stands in for each kind of file that must not be read: its name, and a part of the message.
@@ -141,11 +228,31 @@ mod tests {
         let folder = folder();
         let at = folder.path();
         assert_eq!(read(open(&at.join("file"), 10).unwrap(), 10).unwrap(), b"sound");
-        assert_eq!(read(open(&at.join("link"), 10).unwrap(), 10).unwrap(), b"sound", "a user's links are followed");
+        assert_eq!(bytes(&at.join("link"), 10).unwrap(), b"sound", "a user's links are followed");
+        assert_eq!(text(&at.join("link"), 10).unwrap(), "sound");
+        assert_eq!(input(&at.join("link"), 10).unwrap(), b"sound");
         for (name, why) in REFUSED {
             let error = open(&at.join(name), 10).unwrap_err().to_string();
             assert!(error.contains(why), "{name}: {error}");
         }
+    }
+
+    #[test]
+    fn a_pipe_is_read_while_somebody_writes_to_it() {
+        let folder = folder();
+        let pipe = folder.path().join("fifo");
+        assert!(input(&pipe, 10).unwrap_err().to_string().contains("a pipe that nothing writes into"));
+        for said in ["sound", "eleven char"] {
+            let _reader = File::options().read(true).write(true).open(&pipe).unwrap();
+            let mut writer = File::options().write(true).open(&pipe).unwrap();
+            let opened = open_input(&pipe, 10).unwrap();
+            writer.write_all(said.as_bytes()).unwrap();
+            drop((_reader, writer));
+            let Input::Pipe(pipe) = opened else { panic!("it is a pipe") };
+            let found = read(pipe, 10);
+            assert_eq!(found.is_ok(), said.len() <= 10, "{found:?}");
+        }
+        assert!(input(&folder.path().join("zero"), 10).unwrap_err().to_string().contains("not a regular file"));
     }
 
     #[test]
@@ -164,8 +271,10 @@ mod tests {
         let folder = folder();
         let at = folder.path();
         fs::create_dir(at.join("other")).unwrap();
-        for path in [Path::new("file"), &at.join("file"), Path::new("folder/file"), &at.join("folder/file")] {
-            assert_eq!(read(open_inside(at, path, 10).unwrap(), 10).unwrap().len(), 5, "{}", path.display());
+        let inside = Folder::open(at).unwrap();
+        let paths = ["file", "./file", "folder/file", "folder/./file"];
+        for path in paths.iter().map(PathBuf::from).chain([at.join("file"), at.join("folder/file")]) {
+            assert_eq!(read(inside.open_file(&path, 10).unwrap(), 10).unwrap().len(), 5, "{}", path.display());
         }
         let others = [
             ("../etc/passwd", "outside"),
@@ -176,14 +285,21 @@ mod tests {
             ("link", "symbolic link"),
         ];
         for (path, why) in others.into_iter().chain(REFUSED).filter(|(path, _)| *path != "zero") {
-            let error = open_inside(at, Path::new(path), 10).unwrap_err().to_string();
+            let error = inside.open_file(Path::new(path), 10).unwrap_err().to_string();
             assert!(error.contains(why), "{path}: {error}");
         }
         // a folder that is a link is not gone into, whatever the system calls it
-        assert!(open_inside(at, Path::new("folder-link/file"), 10).is_err());
-        assert!(open_inside(&at.join("other"), &at.join("file"), 10).is_err());
-        let through = at.join("folder-link");
-        assert!(open_inside(&through, Path::new("file"), 10).is_ok(), "the folder itself may be reached by a link");
+        assert!(inside.open_file(Path::new("folder-link/file"), 10).is_err());
+        assert!(Folder::open(&at.join("other")).unwrap().open_file(&at.join("file"), 10).is_err());
+        let through = Folder::open(&at.join("folder-link")).unwrap();
+        assert!(through.open_file(Path::new("file"), 10).is_ok(), "the folder itself may be reached by a link");
+        // it stays the folder that was opened, whatever stands in its place later
+        fs::rename(at.join("other"), at.join("moved")).unwrap();
+        let other = Folder::open(&at.join("moved")).unwrap();
+        fs::remove_dir(at.join("moved")).unwrap();
+        symlink("folder", at.join("moved")).unwrap();
+        assert!(other.open_file(&at.join("moved/file"), 10).is_err());
+        assert!(Folder::open(&at.join("fifo")).is_err());
     }
 
     #[test]

@@ -6,8 +6,11 @@
 mod program;
 
 use std::fs;
-use std::path::Path;
-use std::process::Stdio;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use autotune_lowered::cache::Snapshot;
 use autotune_lowered::cli::exit;
@@ -319,4 +322,168 @@ fn a_stdout_that_cannot_be_written_is_told() {
     assert_eq!(run(gone(), &["scan", &module]), (Some(BAD_INPUT), String::new()));
     assert_eq!(run(gone(), &["--help"]).0, Some(BAD_INPUT));
     assert_eq!(run(Stdio::null(), &["scan", &module]).0, Some(0));
+}
+
+/// What may stand where a file is meant, with the name that it has in the test's folder.
+const NO_FILES: [&str; 6] = ["zero", "fifo", "growing", "folder", "missing", "large"];
+
+fn no_files(folder: &Path) -> PathBuf {
+    let at = folder.join("no-files");
+    fs::create_dir_all(at.join("folder")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", at.join("zero")).unwrap();
+    assert!(Command::new("mkfifo").arg(at.join("fifo")).status().unwrap().success());
+    fs::write(at.join("growing"), [0; 64]).unwrap();
+    fs::File::create(at.join("large")).unwrap().set_len(1 << 40).unwrap();
+    at
+}
+
+/// Runs the program where a read without an end, or without a bound, ends it by a signal; meanwhile a file grows.
+fn run_bounded(place: &Place, growing: &Path, arguments: &[&str]) -> Run {
+    let limits = "ulimit -v 6000000; ulimit -t 50; exec timeout -s KILL 100 \"$@\"";
+    let command = command(&place.0.path().join("cache"));
+    let mut bounded = Command::new("sh");
+    bounded.args(["-c", limits, "sh"]).arg(command.get_program()).args(arguments).stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => bounded.env(name, value),
+            None => bounded.env_remove(name),
+        };
+    }
+    bounded.current_dir(env!("CARGO_MANIFEST_DIR"));
+    let ended = AtomicBool::new(false);
+    let output = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // slower than any reader, and without end
+            let mut file = fs::File::options().append(true).open(growing).unwrap();
+            while !ended.load(Ordering::Relaxed) {
+                file.write_all(&[0; 64]).unwrap();
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        });
+        let output = bounded.output();
+        ended.store(true, Ordering::Relaxed);
+        output.unwrap()
+    });
+    Run {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+#[test]
+fn what_is_no_file_is_told_at_once() {
+    let place = Place::new();
+    let at = no_files(place.0.path());
+    let (module, replay) = (module(), place.replay());
+    let registry = place.0.path().join("registry").display().to_string();
+    let snapshot = place.0.path().join("a.snapshot").display().to_string();
+    let made = place.run(&[&module, "--timer", &replay]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    assert_eq!(place.run(&["cache", "snapshot", &snapshot]).code, 0);
+    let capture = "tests/data/xplane/autotune6x5.xplane.pb.gz";
+    let (names, dump) = (place.file("names.json", "[]"), place.file("dump.npy", ""));
+    fs::create_dir_all(&registry).unwrap();
+    let header = "{\"kind\":\"autotune-lowered-registry\",\"schema\":1}\n";
+    fs::write(Path::new(&registry).join("registry.json"), header).unwrap();
+    // `FILE` stands for what is none
+    let commands = [
+        (format!("FILE --timer {replay}"), BAD_INPUT),
+        ("scan FILE".into(), BAD_INPUT),
+        ("profile summary FILE".into(), BAD_INPUT),
+        ("profile timings FILE".into(), BAD_INPUT),
+        (format!("profile summary {capture} --hlo FILE"), BAD_INPUT),
+        (format!("profile mosaic FILE --names {names} --grid 1,1,1 --block 128,1,1"), BAD_INPUT),
+        (format!("profile mosaic {dump} --names FILE --grid 1,1,1 --block 128,1,1"), BAD_INPUT),
+        ("candidates check FILE".into(), BAD_INPUT),
+        ("report FILE --out /dev/null/none.html".into(), BAD_INPUT),
+        ("bench search FILE".into(), BAD_INPUT),
+        (format!("cache diff FILE {snapshot}"), BAD_INPUT),
+        ("cache verify FILE".into(), BAD_INPUT),
+        ("cache import --format json FILE".into(), BAD_INPUT),
+        ("cache import --format ejkernel FILE".into(), BAD_INPUT),
+        ("cache import --format tokamax FILE".into(), BAD_INPUT),
+        (format!("cache sign {snapshot} --key FILE"), BAD_INPUT),
+        (format!("cache verify {snapshot} --key FILE"), BAD_INPUT),
+        (format!("registry add {registry} FILE"), BAD_INPUT),
+        (format!("{module} --timer replay:FILE"), BAD_INPUT),
+        ("measure FILE --timer command:false".into(), BAD_INPUT),
+        ("measure tests/data/timer/add.mlir --timer pjrt --plugin FILE".into(), DEVICE_TROUBLE),
+    ];
+    // a folder may be meant, and be empty
+    let folders = [("cache verify", 0), ("cache import --format ejkernel", NOTHING_MATCHED)];
+    let folders = folders.into_iter().chain([("cache import --format tokamax", NOTHING_MATCHED)]);
+    let of_folder: Vec<(&str, i32)> = folders.collect();
+    let mut wrong = Vec::new();
+    for (command, code) in &commands {
+        for kind in NO_FILES {
+            let words = command.replace("FILE", &at.join(kind).display().to_string());
+            let words: Vec<&str> = words.split(' ').collect();
+            let run = run_bounded(&place, &at.join("growing"), &words);
+            let other = of_folder.iter().find(|(start, _)| kind == "folder" && command.starts_with(start));
+            let code = other.map_or(*code, |(_, code)| *code);
+            let lines = run.stderr.lines().filter(|line| line.starts_with("autotune-lowered: ")).count();
+            if run.code != code || lines != usize::from(code != 0) || run.stderr.contains("panicked") {
+                wrong.push(format!("{command} {kind}: {} for {code}: {}{}", run.code, run.stdout, run.stderr));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The files of a cache folder are the program's own: in place of one stands nothing else, and a link least of all.
+#[test]
+fn what_is_no_file_of_a_cache_is_told_at_once() {
+    let place = Place::new();
+    let at = no_files(place.0.path());
+    let (module, replay) = (module(), place.replay());
+    let made = place.run(&[&module, "--timer", &replay]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let cache = place.0.path().join("cache");
+    let folder = cache.display().to_string();
+    let through = place.0.path().join("through");
+    std::os::unix::fs::symlink("cache", &through).unwrap();
+    let through = through.display().to_string();
+    assert_eq!(place.run(&["cache", "ls", "--cache", &through]).code, 0, "the folder itself may be reached by a link");
+    let ls = ["cache", "ls", "--cache", &folder];
+    let verify = ["cache", "verify", &folder];
+    let mut wrong = Vec::new();
+    for name in ["samples-v1.log", "sled-v1.state", "lock", "selftest-v1.json"] {
+        let (own, kept) = (cache.join(name), place.0.path().join("kept"));
+        let was_there = fs::rename(&own, &kept).is_ok();
+        let link = was_there.then_some("link");
+        for kind in ["zero", "fifo", "growing", "folder", "large"].into_iter().chain(link) {
+            // a log may have any size: it is read a record at a time
+            if (name, kind) == ("samples-v1.log", "large") {
+                continue;
+            }
+            let target = if kind == "link" { kept.clone() } else { at.join(kind) };
+            let links = ["zero", "growing", "link"].contains(&kind);
+            match kind {
+                "fifo" => assert!(Command::new("mkfifo").arg(&own).status().unwrap().success()),
+                "folder" => fs::create_dir(&own).unwrap(),
+                "large" => fs::File::create(&own).unwrap().set_len(1 << 40).unwrap(),
+                _ => std::os::unix::fs::symlink(&target, &own).unwrap(),
+            }
+            for command in [&ls[..], &verify[..], &[&module, "--timer", &replay, "--cache", &folder][..]] {
+                let run = run_bounded(&place, &at.join("growing"), command);
+                let said = format!("{}{}", run.stdout, run.stderr);
+                // the first to see it says so; what can be mended is, and needs no lock to be looked at
+                let is_due = links && command[1] == "ls" && !name.starts_with("selftest");
+                let tells_link = !is_due || said.contains("it is a symbolic link");
+                if ![0, 1, BAD_INPUT, CACHE_TROUBLE].contains(&run.code) || said.contains("panicked") || !tells_link {
+                    wrong.push(format!("{name} {kind} {}: {}: {said}", command[1], run.code));
+                }
+            }
+            match kind {
+                _ if fs::symlink_metadata(&own).is_err() => {}
+                "folder" => fs::remove_dir_all(&own).unwrap(),
+                _ => fs::remove_file(&own).unwrap(),
+            }
+        }
+        if was_there {
+            fs::rename(&kept, &own).unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

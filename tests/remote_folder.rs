@@ -125,7 +125,7 @@ fn overtaken(before: &[(&[&str], bool)], winning: &[(&[&str], bool)]) -> (Vec<St
         let entries: Vec<_> = calls.iter().map(|call| entry(call, 1, 1)).collect();
         let copy = tempfile::tempdir().unwrap();
         let remote = Remote::open(Address::parse(&url(store)).unwrap()).unwrap();
-        let pushing = Pushing { entries: &entries, key: None, keys: None, replace };
+        let pushing = Pushing { entries: &entries, signer: None, keys: None, replace };
         remote.push(&copy.path().join("copy"), pushing).unwrap().manifest.digest.to_string()
     };
     for (calls, replace) in before {
@@ -330,7 +330,10 @@ fn what_is_not_what_was_published_is_refused() {
     fs::File::create(&manifest_path).unwrap().set_len(1 << 30).unwrap();
     refused(&["manifest-v1.json", "1073741824 bytes"]);
     fs::remove_file(&manifest_path).unwrap();
-    symlink("/etc/passwd", &manifest_path).unwrap();
+    // a file of the test's own, which has a size and a content whatever the machine
+    let elsewhere = manifest_path.with_file_name("elsewhere");
+    fs::write(&elsewhere, "somebody's").unwrap();
+    symlink(&elsewhere, &manifest_path).unwrap();
     refused(&["link"]);
     fs::remove_file(&manifest_path).unwrap();
     // the snapshot

@@ -2,16 +2,26 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "support/executable.rs"]
+mod executable;
+#[path = "support/program.rs"]
+mod program;
+
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use autotune_lowered::registry::Direction;
+use autotune_lowered::digest::Digest;
+use autotune_lowered::registry::{Direction, Program, ProgramFormat};
 use autotune_lowered::timer::conformance::{Outcome, check};
+use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
 use autotune_lowered::timer::{
-    CacheState, CommandTimer, FailureKind, InputArray, Job, JobCandidate, Limits, Source, Timer, WorkerCommand,
+    CacheState, CommandTimer, FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Source, Timer,
+    WorkerCommand,
 };
+use executable::write_executable;
 
 const EXE: &str = env!("CARGO_BIN_EXE_autotune-lowered");
 
@@ -406,4 +416,217 @@ fn the_conformance_test_can_fail() {
         .map(|step| step.name)
         .collect();
     assert_eq!(failed, ["`shutdown` is answered and ends the worker", "closing its stdin ends the worker"]);
+}
+
+/// What is wrong with a path that a hostile worker answers, and a part of what the tuner says to it.
+const TRICKS: [(&str, &str); 14] = [
+    ("outside", "it lies outside of `"),
+    ("relative", "it lies outside of `"),
+    ("dots", "it lies outside of `"),
+    ("device", "it lies outside of `"),
+    ("folder-itself", "it lies outside of `"),
+    ("missing", "No such file or directory"),
+    ("swapped", "No such file or directory"),
+    ("link-folder", "Not a directory"),
+    ("link", "it is a symbolic link"),
+    ("link-zero", "it is a symbolic link"),
+    ("fifo", "it is not a regular file"),
+    ("folder", "is a directory"),
+    ("large", "at most"),
+    ("growing", ""),
+];
+
+fn hostile(kind: &str, trick: &str, victim: &Path) -> String {
+    format!("python3 {} {kind} {trick} {}", data("hostile_worker.py").display(), victim.display())
+}
+
+/// A folder that is no affair of any worker: a file, a folder with a file, and a link.
+fn victim(folder: &Path) -> PathBuf {
+    let victim = folder.join("victim");
+    fs::create_dir_all(victim.join("deep")).unwrap();
+    fs::write(victim.join("secret.bin"), [7; 16]).unwrap();
+    fs::write(victim.join("deep/file"), "sound").unwrap();
+    std::os::unix::fs::symlink("secret.bin", victim.join("link")).unwrap();
+    victim
+}
+
+/// Everything in a folder that a change of it would show: names, inodes, modes, times, contents.
+fn snapshot(folder: &Path) -> Vec<String> {
+    let mut open = vec![folder.to_owned()];
+    let mut found = Vec::new();
+    while let Some(path) = open.pop() {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let content = match metadata.file_type() {
+            kind if kind.is_dir() => {
+                open.extend(fs::read_dir(&path).unwrap().map(|item| item.unwrap().path()));
+                String::new()
+            }
+            kind if kind.is_symlink() => fs::read_link(&path).unwrap().display().to_string(),
+            _ => format!("{:?}", fs::read(&path).unwrap()),
+        };
+        let (inode, mode, links) = (metadata.ino(), metadata.mode(), metadata.nlink());
+        let changed = (metadata.mtime(), metadata.mtime_nsec());
+        found.push(format!("{} {inode} {mode:o} {links} {changed:?} {content}", path.display()));
+    }
+    found.sort();
+    found
+}
+
+/// Plays each trick, and shows that nothing of the victim changed and nothing is left of the job.
+fn each_trick(kind: &str, play: impl Fn(&Path, &str) -> Option<String>) {
+    for (trick, expected) in TRICKS {
+        let folder = tempfile::tempdir().unwrap();
+        let victim = victim(folder.path());
+        let before = snapshot(&victim);
+        let scratch = folder.path().join("scratch");
+        fs::create_dir(&scratch).unwrap();
+        let failure = play(&scratch, &hostile(kind, trick, &victim));
+        assert_eq!(snapshot(&victim), before, "{kind} {trick}");
+        match failure {
+            Some(message) => {
+                // a compile worker answers no path: nothing lies at the one that was asked for
+                let is_elsewhere = kind == "executable" && (expected.starts_with("it lies") || trick == "link-folder");
+                let expected = if is_elsewhere { "No such file or directory" } else { expected };
+                assert!(message.contains(expected) && !message.contains('\n'), "{kind} {trick}: {message}");
+            }
+            // as much of it as there was at first
+            None => assert_eq!((kind, trick), ("executable", "growing")),
+        }
+        let left: Vec<_> = fs::read_dir(&scratch).unwrap().map(|item| item.unwrap().path()).collect();
+        let ours = left.iter().filter(|path| !fs::symlink_metadata(path).unwrap().is_symlink());
+        assert_eq!(ours.count(), 0, "{kind} {trick}: {left:?}");
+        drop(fs::remove_dir_all(&scratch));
+        assert_eq!(snapshot(&victim), before, "{kind} {trick}: when the scratch folder went");
+    }
+}
+
+#[test]
+fn an_answered_output_is_opened_in_its_folder_alone() {
+    each_trick("outputs", |scratch, command| {
+        let mut timer = CommandTimer::start(Path::new(EXE), command, limits(), None).unwrap();
+        timer.begin(&job(scratch, &["{\"i\":0}", "{\"i\":1}"])).unwrap();
+        timer.prepare(0).unwrap();
+        timer.prepare(1).unwrap();
+        let failure = timer.outputs(1).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Protocol, "{failure}");
+        assert!(failure.message.starts_with("the worker's output `"), "{failure}");
+        // another candidate goes on
+        timer.restart(&[1]).unwrap();
+        assert_eq!(timer.outputs(0).unwrap()[0].read().unwrap(), [0; 16]);
+        assert_eq!(timer.measure(0, 1).unwrap(), [100]);
+        timer.end();
+        Some(failure.message)
+    });
+}
+
+#[test]
+fn an_answered_profile_is_opened_in_its_folder_alone() {
+    each_trick("profile", |scratch, command| {
+        let mut timer = CommandTimer::start(Path::new(EXE), command, limits(), None).unwrap();
+        timer.begin(&job(scratch, &["{\"i\":0}", "{\"i\":1}"])).unwrap();
+        timer.prepare(0).unwrap();
+        timer.prepare(1).unwrap();
+        let failure = timer.measure_round(&[(1, 1)]).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Protocol, "{failure}");
+        assert!(failure.message.starts_with("the worker's profile `"), "{failure}");
+        timer.restart(&[1]).unwrap();
+        // its profile is read, and holds nothing
+        let failure_of_other = timer.measure_round(&[(0, 1)]).unwrap_err();
+        assert!(failure_of_other.message.contains("holds 0 executions"), "{failure_of_other}");
+        timer.end();
+        Some(failure.message)
+    });
+}
+
+#[test]
+fn what_a_compile_worker_left_is_opened_in_its_folder_alone() {
+    each_trick("executable", |scratch, command| {
+        // it stands in for `worker pjrt`, whatever the plugin
+        let exe = scratch.parent().unwrap().join("exe");
+        let script = format!("#!/bin/sh\nif [ $2 = exec ]; then exec {EXE} \"$@\"; fi\nexec {command}\n");
+        write_executable(&exe, &script);
+        let options = PjrtOptions {
+            exe,
+            plugin: data("add.mlir"),
+            device: 0,
+            client_options: Vec::new(),
+            xla_flags: None,
+            metric: None,
+            executables: scratch.parent().unwrap().join("executables"),
+            compile_jobs: Some(1),
+            limits: limits(),
+        };
+        let mut timer = PjrtTimer::start(&options).unwrap();
+        let mut job = job(scratch, &["{\"i\":0}", "{\"i\":1}"]);
+        for (index, candidate) in job.candidates.iter_mut().enumerate() {
+            let digest = Digest::of(&[index as u8]);
+            let program = Program {
+                format: ProgramFormat::StablehloText,
+                digest,
+                semantic_digest: digest,
+                custom_calls: Vec::new(),
+            };
+            candidate.program = Some(ProgramFile { path: data("add.mlir"), program });
+        }
+        timer.begin(&job).unwrap();
+        // where there is no path to answer, what is at the path that was asked for is what counts
+        let failure = timer.prepare(1).err();
+        if let Some(failure) = &failure {
+            assert_eq!(failure.kind, FailureKind::Compile, "{failure}");
+        }
+        timer.prepare(0).unwrap();
+        assert_eq!(timer.measure(0, 1).unwrap(), [100]);
+        timer.end();
+        failure.map(|failure| failure.message)
+    });
+}
+
+#[test]
+fn a_hostile_answer_costs_its_candidate_and_the_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let victim = victim(folder.path());
+    let before = snapshot(&victim);
+    for (trick, expected) in TRICKS.into_iter().filter(|(trick, _)| ["outside", "fifo", "swapped"].contains(trick)) {
+        let cache = folder.path().join(trick);
+        let module = program::module();
+        let timer = format!("command:{}", hostile("outputs", trick, &victim));
+        let words = ["--timer", &timer, "--format", "json", "--only", "blocked_matmul@v1:4a92df18023cfca8"];
+        let run = program::run(&cache, &[&[module.as_str()][..], &words].concat());
+        assert_eq!(snapshot(&victim), before, "{trick}");
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let result = run.json();
+        let candidates = result["operations"][0]["candidates"].as_array().unwrap();
+        for (index, candidate) in candidates.iter().enumerate() {
+            let failure = &candidate["failure"];
+            let message = failure["message"].as_str().unwrap_or_default();
+            assert_eq!(failure["kind"] == "protocol", index == 1, "{trick}: {candidate}");
+            assert!(index != 1 || message.contains(expected), "{trick}: {message}");
+            assert_eq!(candidate["status"], if index == 1 { "failed" } else { "measured" }, "{trick}: {candidate}");
+        }
+    }
+}
+
+/// What a `measure` writes once its worker runs is new: a link that the worker put there is not written through.
+#[test]
+fn inputs_are_not_written_through_a_worker_s_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let victim = victim(folder.path());
+    let before = snapshot(&victim);
+    let timer = format!("command:{}", hostile("profile", "measured", &victim));
+    let run = program::run(folder.path(), &["measure", "tests/data/timer/add.mlir", "--timer", &timer]);
+    assert_eq!(snapshot(&victim), before);
+    assert!(run.code != 0 && run.fault().contains("argument-0.bin"), "{}", run.stderr);
+}
+
+/// A worker has long to end by itself once it is asked to; one that never said hello has not.
+#[test]
+fn a_worker_that_is_none_is_told_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let supervisor = folder.path().join("supervisor");
+    let worker = format!("tr '\\0' ' ' < /proc/$PPID/cmdline > {}; yes", supervisor.display());
+    let report = check(&WorkerCommand::shell(EXE, &worker), &Limits::default(), folder.path()).unwrap();
+    assert!(matches!(&report.steps[0].outcome, Outcome::Failed(why) if why.contains("`y`")), "{report}");
+    assert!(matches!(&report.steps[1].outcome, Outcome::Skipped(_)) && report.steps.len() == 2, "{report}");
+    let words = fs::read_to_string(&supervisor).unwrap();
+    assert!(words.contains(" --grace-ms 500 "), "{words}");
 }

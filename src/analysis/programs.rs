@@ -1,12 +1,12 @@
 //! The HLO of the programs that a capture ran: from `/host:metadata`, from files, from a folder that XLA dumped.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::hlo::{HloModule, ModuleForm, ScanError, read_plain, read_program};
+use crate::outside_file;
 use crate::profile::{Plane, StatValue, XSpace, module_name};
 use crate::remedy::remedy;
 
@@ -126,9 +126,7 @@ impl HloFiles {
 fn read(path: &Path, most: u64) -> Result<Vec<u8>, HloFileError> {
     let place = path.display().to_string();
     let unreadable = |source| HloFileError::Unreadable { place: place.clone(), source };
-    let file = File::open(path).map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    let bytes = outside_file::input(path, most).map_err(unreadable)?;
     let bytes = read_plain(bytes, most, &place)?;
     Ok(bytes)
 }

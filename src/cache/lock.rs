@@ -2,12 +2,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 
 use super::StoreError;
+use crate::outside_file;
 use crate::printable::printable;
 
 /// Held while a process has a cache folder open. The system drops it with the process, however that ends.
@@ -30,7 +31,7 @@ impl FolderLock {
         // what is written here must not go through a link to a file elsewhere
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(&path).map_err(open_error)?;
+        let mut file = outside_file::open_own_with(&mut options, &path).map_err(open_error)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -53,7 +54,7 @@ impl FolderLock {
     pub fn holder(folder: &Path) -> Option<String> {
         let path = folder.join("lock");
         let mut text = Vec::new();
-        let file = File::open(&path).ok()?;
+        let file = outside_file::open_own(&path, u64::MAX).ok()?;
         let inode = file.metadata().ok()?.ino();
         file.take(MAX_HOLDER_BYTES).read_to_end(&mut text).ok()?;
         let text = String::from_utf8_lossy(&text);

@@ -11,9 +11,8 @@
 //! `provenance` is optional. Files lie in any depth below the folder and end in `.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +22,7 @@ use super::{CacheKey, ConfigStore, Entry, StoreError, Tier};
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
 use crate::label::Direction;
+use crate::outside_file;
 use crate::whole_file::write_whole;
 
 const SCHEMA: u32 = 1;
@@ -113,23 +113,9 @@ fn read_op_id(path: &Path) -> Option<String> {
     serde_json::from_str::<SeedFile>(&read_text(path).ok()?).ok().map(|file| file.op_id)
 }
 
-/// The text of a regular file of at most so many bytes as a seed file may have.
+/// The text of a seed file.
 fn read_text(path: &Path) -> io::Result<String> {
-    // a pipe would be waited for
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    let mut text = String::new();
-    // taken, since the file may have grown after its size was asked
-    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        let message = format!("{} bytes are more than a seed file may have", metadata.len());
-        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-    }
-    Ok(text)
+    outside_file::text(path, MAX_FILE_BYTES)
 }
 
 /// Takes over the entries of a file that is there, but for the calls that are written anew.

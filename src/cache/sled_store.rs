@@ -1,7 +1,7 @@
 //! The persistent tier: a sled database whose folder is trusted only byte for byte.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +12,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{CacheKey, ConfigStore, Entry, StoreError, Tier};
 use crate::digest::{Digest, FieldHasher, SetDigest};
+use crate::outside_file;
+use crate::whole_file::write_whole;
 
 const FOLDER: &str = "sled-v1";
 const STATE_FILE: &str = "sled-v1.state";
@@ -345,15 +347,16 @@ impl SledState {
     pub const SET_ASIDE: &str = SET_ASIDE;
 }
 
+/// More than a state can say.
+const MAX_STATE_BYTES: u64 = 100;
+
 fn check_state(root: &Path, folder: &Path) -> State {
     if folder.is_symlink() {
         return State::Wrong("it is a link".to_owned());
     }
     let path = root.join(STATE_FILE);
-    let state = match fs::metadata(&path).and_then(|metadata| match metadata.len() {
-        0..=100 => fs::read_to_string(&path),
-        _ => Err(io::ErrorKind::InvalidData.into()),
-    }) {
+    let read = outside_file::open_own(&path, MAX_STATE_BYTES);
+    let state = match read.and_then(|file| outside_file::read_text(file, MAX_STATE_BYTES)) {
         Ok(state) => state,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return State::Wrong("not a folder of this program".to_owned());
@@ -382,22 +385,13 @@ fn check_state(root: &Path, folder: &Path) -> State {
 
 fn write_state(root: &Path, state: &str) -> Result<(), StoreError> {
     let path = root.join(STATE_FILE);
-    let write = || -> io::Result<()> {
-        // the folder is locked: there is no second writer of this name
-        let unfinished = root.join(format!(".tmp-{STATE_FILE}"));
-        let mut file = File::create(&unfinished)?;
-        file.write_all(state.as_bytes())?;
-        file.sync_data()?;
-        fs::rename(&unfinished, &path)?;
-        File::open(root)?.sync_all()
-    };
-    write().map_err(StoreError::io("write", &path))
+    write_whole(&path, |file| file.write_all(state.as_bytes())).map_err(StoreError::io("write", &path))
 }
 
 /// sled's own threads may hold the database a moment longer than the last handle. Until they let go its bytes are not final,
 /// and it cannot be opened again. One that never lets go is found by whoever opens it.
 fn wait_until_released(folder: &Path) {
-    let Ok(database) = File::open(folder.join("db")) else { return };
+    let Ok(database) = outside_file::open_own(&folder.join("db"), u64::MAX) else { return };
     for _ in 0..RELEASE_TRIES {
         match flock(&database, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(RELEASE_WAIT),
@@ -469,7 +463,7 @@ fn digest_of_folder(folder: &Path, log_bytes: Option<u64>) -> io::Result<Digest>
     for path in files {
         let name = path.strip_prefix(folder).unwrap_or(&path);
         hasher.field(name.as_os_str().as_encoded_bytes());
-        hasher.field(Digest::of_reader(File::open(&path)?)?.as_bytes());
+        hasher.field(Digest::of_reader(outside_file::open_own(&path, u64::MAX)?)?.as_bytes());
     }
     if let Some(bytes) = log_bytes {
         hasher.field(&bytes.to_le_bytes());

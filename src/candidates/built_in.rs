@@ -1,13 +1,9 @@
 //! The spaces that come with the program, and a folder that overrides them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use super::{CandidateSpace, SpaceError};
-
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Every file of `candidates/`, by its name.
 const FILES: &[(&str, &str)] = &[
@@ -43,22 +39,15 @@ impl Spaces {
     /// Adds every `*.json` of a folder, in place of the spaces of the same operations. A file that is not good is
     /// left out and its error given; the others are taken.
     pub fn override_from(&mut self, folder: &Path) -> Vec<SpaceError> {
-        let place = |file: &Path, error: std::io::Error| SpaceError {
-            file: file.display().to_string(),
-            line: 1,
-            column: 1,
-            message: error.to_string(),
-        };
         let mut files = match std::fs::read_dir(folder) {
             Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect::<Vec<_>>(),
-            Err(error) => return vec![place(folder, error)],
+            Err(error) => return vec![SpaceError::unreadable(folder.display().to_string(), &error)],
         };
         files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
         files.sort();
         let mut errors = Vec::new();
         for file in files {
-            let parsed = read(&file).map_err(|error| place(&file, error));
-            match parsed.and_then(|text| CandidateSpace::parse(&file.display().to_string(), &text)) {
+            match CandidateSpace::open(&file) {
                 Ok(space) => self.insert(space),
                 Err(error) => errors.push(error),
             }
@@ -75,19 +64,6 @@ impl Spaces {
     pub fn iter(&self) -> impl Iterator<Item = &CandidateSpace> {
         self.spaces.values()
     }
-}
-
-fn read(file: &Path) -> std::io::Result<String> {
-    let wrong = |message: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, message.to_owned());
-    if !std::fs::metadata(file)?.is_file() {
-        return Err(wrong("it is not a regular file"));
-    }
-    let mut text = String::new();
-    File::open(file)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(wrong("it is larger than 1 MiB"));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! A search space as its file describes it, checked.
 
+use std::io;
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
 use super::expression::Expression;
@@ -7,7 +10,12 @@ use super::file::{File, Head};
 use super::locate::{Step, line_and_column, offset};
 use crate::config::{Config, canonical_json};
 use crate::digest::{Digest, FieldHasher};
+use crate::outside_file;
 use crate::printable::printable;
+use crate::remedy::remedy;
+
+/// Largest file of a space.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 const SCHEMA: u64 = 1;
 const MAX_PARAMETERS: usize = 64;
@@ -50,7 +58,26 @@ pub(super) struct Constraint {
     pub(super) after: usize,
 }
 
+impl SpaceError {
+    /// A file or folder that cannot be read.
+    pub(super) fn unreadable(file: String, error: &io::Error) -> Self {
+        Self { file, line: 1, column: 1, message: format!("cannot be read: {error}{}", remedy(error)) }
+    }
+}
+
 impl CandidateSpace {
+    /// Reads a space from a file of at most 1 MiB.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, and as of [`parse`](Self::parse).
+    pub fn open(file: &Path) -> Result<Self, SpaceError> {
+        let name = file.display().to_string();
+        match outside_file::text(file, MAX_FILE_BYTES) {
+            Ok(text) => Self::parse(&name, &text),
+            Err(error) => Err(SpaceError::unreadable(name, &error)),
+        }
+    }
+
     /// Reads a space from its text; `file` is what errors call it.
     ///
     /// # Errors

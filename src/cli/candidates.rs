@@ -43,8 +43,6 @@ pub(super) struct SpacesArg {
     pub format: FormatArg,
 }
 
-/// Longest search space's file.
-const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Configs printed of one space.
 const MAX_SHOWN: usize = 100_000;
 
@@ -73,13 +71,7 @@ pub(super) fn run(command: &CandidatesCommand, out: &mut dyn Write) -> Result<u8
             show(space, format.format, out)
         }
         CandidatesCommand::Check { file } => {
-            let cannot = |reason: String| Fault::input(format!("cannot read `{}`: {reason}", file.display()));
-            let size = std::fs::metadata(file).map_err(|error| cannot(error.to_string()))?.len();
-            if size > MAX_FILE_BYTES {
-                return Err(cannot(format!("{size} bytes are more than a search space may have")));
-            }
-            let text = std::fs::read_to_string(file).map_err(|error| cannot(error.to_string()))?;
-            let space = CandidateSpace::parse(&file.display().to_string(), &text).map_err(Fault::input)?;
+            let space = CandidateSpace::open(file).map_err(Fault::input)?;
             write_line(out, format_args!("{}: at most {}", space.op(), counted(space.count_bound(), "config")))?;
             Ok(exit::FINE)
         }

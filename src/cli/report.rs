@@ -1,9 +1,10 @@
 //! `--report` and `report`: a run as a page.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crate::outside_file;
 use crate::remedy::remedy;
 use crate::report::{HtmlReport, write_html};
 use crate::tune::{AutotuningResult, stored_results};
@@ -43,18 +44,7 @@ pub(super) fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 fn read_document(path: &Path) -> Result<AutotuningResult, Fault> {
     let unread =
         |error: io::Error| Fault::input(format!("cannot read `{}`: {error}{}", path.display(), remedy(&error)));
-    let file = File::open(path).map_err(unread)?;
-    if !file.metadata().map_err(unread)?.is_file() {
-        return Err(Fault::input(format!("`{}` is neither a cache folder nor a file", path.display())));
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut bytes).map_err(unread)?;
-    if bytes.len() as u64 > MAX_DOCUMENT_BYTES {
-        return Err(Fault::input(format!(
-            "`{}` is larger than the {MAX_DOCUMENT_BYTES} bytes that are read",
-            path.display()
-        )));
-    }
+    let bytes = outside_file::input(path, MAX_DOCUMENT_BYTES).map_err(unread)?;
     serde_json::from_slice(&bytes).map_err(|error| {
         let message = format!("`{}` is no result of a run: {error}; write one with `--format json`", path.display());
         Fault::input(message)

@@ -11,6 +11,7 @@ use super::detect::{self, Content};
 use super::error::{ScanError, ScanErrorKind};
 use super::found::{Diagnosis, FoundLabel, ModuleForm, Scan};
 use super::scan::{ScanOptions, scan_path};
+use crate::outside_file;
 
 const MAX_FILES: usize = 100_000;
 const MAX_LISTED: usize = 12;
@@ -90,7 +91,7 @@ fn candidate(path: &Path) -> Option<Candidate> {
     use std::io::Read as _;
     let file_name = path.file_name()?.to_string_lossy().into_owned();
     let mut head = Vec::new();
-    std::fs::File::open(path).ok()?.take(detect::HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
+    outside_file::open(path, u64::MAX).ok()?.take(detect::HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
     let form = match detect::detect(&head).ok()? {
         Content::Module(form) => Some(form),
         Content::Gzip | Content::Zstd => None,

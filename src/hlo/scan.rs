@@ -1,6 +1,5 @@
 //! One entry for every form: detect, decompress, search, read the structure, diagnose.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -23,6 +22,7 @@ use super::tally::Tally;
 use super::user_label::UserLabels;
 use crate::digest::Digest;
 use crate::label::{Evidence, Label};
+use crate::outside_file::{self, Input};
 
 /// Modules up to this size are held in memory whole, for call sites and the digest.
 pub(crate) const STRUCTURE_BYTES: u64 = 1 << 28;
@@ -47,26 +47,27 @@ impl Scan {
 pub fn scan_path(path: impl AsRef<Path>, options: &ScanOptions) -> Result<Scan, ScanError> {
     let path = path.as_ref();
     let place = path.display().to_string();
-    let opened = std::fs::metadata(path).and_then(|metadata| {
-        if metadata.is_dir() { Ok((metadata, None)) } else { File::open(path).map(|file| (metadata, Some(file))) }
-    });
-    let (metadata, file) = opened.map_err(|error| {
+    if path.is_dir() {
+        return dump::scan(path, options);
+    }
+    // its length is no matter: it is read in blocks
+    let opened = outside_file::open_input(path, u64::MAX).map_err(|error| {
         match error.kind() {
             io::ErrorKind::NotFound => ScanErrorKind::Missing,
             _ => ScanErrorKind::Unreadable(error),
         }
         .at(&place)
     })?;
-    let Some(file) = file else { return dump::scan(path, options) };
-    if !metadata.is_file() {
-        return scan_reader(file, &place, options);
-    }
+    let file = match opened {
+        Input::File(file) => file,
+        Input::Pipe(pipe) => return scan_reader(pipe, &place, options),
+    };
     let source = FileSource::new(file).map_err(|error| ScanErrorKind::Unreadable(error).at(&place))?;
     let mut scan = scan_source(&source, options).map_err(|kind| kind.at(&place))?;
     let known = scan.digest;
     let digest = || match known {
         Some(digest) => Ok(digest),
-        None => Digest::of_reader(File::open(path)?),
+        None => Digest::of_reader(outside_file::open(path, u64::MAX)?),
     };
     match side_file::read(path, digest) {
         Side::None => {}

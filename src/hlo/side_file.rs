@@ -18,6 +18,7 @@ use super::found::{CallSite, Diagnosis, FoundLabel};
 use crate::array::ArraySpec;
 use crate::digest::Digest;
 use crate::label::{Evidence, Label};
+use crate::outside_file;
 
 const MAX_BYTES: u64 = 1 << 26;
 
@@ -67,17 +68,16 @@ pub(crate) enum Side {
 /// Reads the side file of `module`, whose digest is asked for only where there is one.
 pub(crate) fn read(module: &Path, digest: impl FnOnce() -> std::io::Result<Digest>) -> Side {
     let path = path_for(module);
-    let Ok(metadata) = std::fs::metadata(&path) else { return Side::None };
+    if std::fs::metadata(&path).is_err() {
+        return Side::None;
+    }
     let unusable = |code: &str, why: String| {
         Side::Unusable(Diagnosis {
             code: code.to_owned(),
             message: format!("the side file `{}` {why}", path.display()),
         })
     };
-    if !metadata.is_file() || metadata.len() > MAX_BYTES {
-        return unusable("side-file-unreadable", format!("is no file of at most {MAX_BYTES} bytes; it was not used"));
-    }
-    let text = match std::fs::read_to_string(&path) {
+    let text = match outside_file::text(&path, MAX_BYTES) {
         Ok(text) => text,
         Err(error) => return unusable("side-file-unreadable", format!("cannot be read ({error}); it was not used")),
     };

@@ -146,8 +146,10 @@ mod tests {
             (&Made::File(given.path().join("1.bin")), &given.path().join("1.bin"))
         );
         std::fs::write(given.path().join("1.bin"), [7; 9]).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let error = make(&specs, Some(given.path()), false, scratch.path()).unwrap_err();
         assert!(error.is_of_input() && error.to_string().contains("9 bytes are not argument 1, s32[2]"), "{error}");
+        let scratch = tempfile::tempdir().unwrap();
         let error = make(&specs, Some(&given.path().join("none")), false, scratch.path()).unwrap_err();
         assert!(error.is_of_input() && error.to_string().contains("cannot be read"), "{error}");
     }

@@ -1,12 +1,13 @@
 //! The program, from its file to what a worker takes.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::error::MeasureError;
 use crate::digest::Digest;
 use crate::hlo::{ModuleForm, read_program};
+use crate::outside_file;
 use crate::registry::{Program, ProgramFormat};
 use crate::timer::ProgramFile;
 
@@ -27,7 +28,8 @@ pub struct MeasuredProgram {
 impl MeasuredProgram {
     /// Reads StableHLO, as text or bytecode, or a serialized `HloModuleProto` or `HloProto`.
     pub fn open(path: &Path) -> Result<Self, MeasureError> {
-        let bytes = read_whole(path, MAX_PROGRAM_BYTES)
+        let bytes = outside_file::open(path, MAX_PROGRAM_BYTES)
+            .and_then(|file| outside_file::read(file, MAX_PROGRAM_BYTES))
             .map_err(|source| MeasureError::Unreadable { path: path.to_owned(), source })?;
         let program = read_program(&bytes, &path.display().to_string())?;
         if program.partitions > 1 {
@@ -67,22 +69,7 @@ impl MeasuredProgram {
 }
 
 pub(super) fn write_file(path: &PathBuf, bytes: &[u8]) -> Result<(), MeasureError> {
-    std::fs::write(path, bytes).map_err(|source| MeasureError::Scratch { path: path.clone(), source })
-}
-
-/// A regular file within a bound: a pipe might never end.
-fn read_whole(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let metadata = std::fs::metadata(path)?;
-    if metadata.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if !metadata.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit {
-        return Err(io::Error::other(format!("more than the {} MiB that a program may have", limit >> 20)));
-    }
-    Ok(bytes)
+    // a worker that runs already may have put something in its place: it must be new
+    let written = File::create_new(path).and_then(|mut file| file.write_all(bytes));
+    written.map_err(|source| MeasureError::Scratch { path: path.clone(), source })
 }

@@ -100,6 +100,9 @@ const CONTROL: &str = "module @control {
 /// Whether a profile of this timer shows kernels at all.
 fn control(timer: &mut dyn Timer, scratch: &Path) -> Result<(), Failure> {
     let of_scratch = |error: MeasureError| Failure::new(FailureKind::Device, error.to_string());
+    let scratch = tempfile::tempdir_in(scratch)
+        .map_err(|source| of_scratch(MeasureError::Scratch { path: scratch.to_owned(), source }))?;
+    let scratch = scratch.path();
     let file = MeasuredProgram::of_text(CONTROL).write(scratch, "control").map_err(of_scratch)?;
     // what was prepared is not wanted again
     timer.end();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use zip::ZipArchive;
 
 use super::error::{NsysError, NsysErrorKind};
+use crate::outside_file;
 
 /// Most bytes of one file, as it is stored and as it is expanded.
 const MAX_BYTES: u64 = 4 << 30;
@@ -31,7 +32,7 @@ impl Archive {
             list(path, "", MAX_DEPTH, &mut names).map_err(|error| at(error.into()))?;
             return Ok(Self::Folder { path: path.to_owned(), names });
         }
-        let file = File::open(path).map_err(|error| at(error.into()))?;
+        let file = outside_file::open(path, u64::MAX).map_err(|error| at(error.into()))?;
         let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| at(NsysErrorKind::Zip(error.to_string())))?;
         let names = zip.file_names().take(MAX_FILES).filter_map(Result::ok).map(|name| name.into_owned()).collect();
         Ok(Self::Zip { path: path.to_owned(), zip: Box::new(zip), names })
@@ -69,7 +70,8 @@ impl Archive {
         };
         match self {
             Self::Folder { path, .. } => {
-                let file = File::open(path.join(name)).map_err(|error| NsysErrorKind::from(error).at(place.clone()))?;
+                let file = outside_file::open(&path.join(name), MAX_BYTES);
+                let file = file.map_err(|error| NsysErrorKind::from(error).at(place.clone()))?;
                 read(&mut BufReader::new(file))
             }
             Self::Zip { zip, .. } => {

@@ -14,6 +14,7 @@ use rayon::prelude::*;
 
 use super::error::{ProfileError, ProfileErrorKind};
 use super::space::XSpace;
+use crate::outside_file::{self, Input};
 
 /// Most bytes of one XSpace. Protobuf libraries write no message beyond 2 GiB.
 pub const MAX_SPACE_BYTES: u64 = 4 << 30;
@@ -105,16 +106,15 @@ pub(super) fn captures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn read_file(path: &Path) -> Result<Bytes, ProfileErrorKind> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_dir() {
-        return Err(ProfileErrorKind::NoCapture);
-    }
-    // a pipe or a file of /proc has no length to go by
-    if !metadata.is_file() || metadata.len() == 0 {
+    let file = match outside_file::open_input(path, u64::MAX)? {
+        Input::File(file) => file,
+        Input::Pipe(pipe) => return plain(read_stream(pipe, MAX_SPACE_BYTES)?),
+    };
+    let length = file.metadata()?.len();
+    // a file of /proc has no length to go by
+    if length == 0 {
         return plain(read_stream(file, MAX_SPACE_BYTES)?);
     }
-    let length = metadata.len();
     if length > MAX_SPACE_BYTES {
         return Err(ProfileErrorKind::TooLarge { limit: MAX_SPACE_BYTES });
     }

@@ -8,12 +8,13 @@ use serde::Deserialize;
 
 use super::{
     Argument, Candidate, Direction, Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, Registry, RegistryError,
-    RegistryWriter, Target, custom_calls, disk, semantic_digest,
+    RegistryWriter, Target, custom_calls, semantic_digest,
 };
 use crate::array::{ArraySpec, Fill, MAX_ARRAY_BYTES};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
+use crate::outside_file;
 
 const MAX_DESCRIPTION_BYTES: u64 = 16 << 20;
 
@@ -72,7 +73,7 @@ impl Registry {
     /// Where the description or a file that it names is not good, with the place; nothing refers to what was stored then.
     pub fn add_described(&mut self, file: &Path) -> Result<PathBuf, RegistryError> {
         let wrong = |message: String| RegistryError::Description { path: file.to_owned(), message };
-        let bytes = disk::read_bounded(file, MAX_DESCRIPTION_BYTES)
+        let bytes = outside_file::bytes(file, MAX_DESCRIPTION_BYTES)
             .map_err(|source| RegistryError::Io { path: file.to_owned(), source })?;
         let described: Description = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
         let folder = file.parent().unwrap_or(Path::new(""));
@@ -157,7 +158,7 @@ impl RegistryWriter {
 }
 
 fn read(path: &Path, limit: u64) -> Result<Vec<u8>, RegistryError> {
-    disk::read_bounded(path, limit).map_err(|source| RegistryError::Io { path: path.to_owned(), source })
+    outside_file::bytes(path, limit).map_err(|source| RegistryError::Io { path: path.to_owned(), source })
 }
 
 /// The format of a program, from its content.

@@ -1,38 +1,12 @@
-//! Reads that are bounded and checked, writes that are whole or not there.
+//! Writes that are whole or not there.
 
 use crate::whole_file;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Largest program that is read.
 pub const MAX_PROGRAM_BYTES: u64 = 1 << 30;
-
-/// Opens a regular file of at most `limit` bytes; anything else is an error, and a pipe does not make it wait.
-pub(super) fn open_bounded(path: &Path, limit: u64) -> io::Result<File> {
-    let file = File::options().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    if metadata.len() > limit {
-        let message = format!("{} bytes, where at most {limit} are allowed", metadata.len());
-        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-    }
-    Ok(file)
-}
-
-/// The bytes of a regular file of at most `limit` bytes.
-pub(super) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    // taken again, since the file may have grown after its size was asked
-    open_bounded(path, limit)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {limit} bytes")));
-    }
-    Ok(bytes)
-}
 
 /// Writes a file so that a reader, or a crash, sees all of it or none: temporary name, sync, rename, sync of the folder.
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::{
-    Change, Invocation, MAX_PROGRAM_BYTES, Problem, ProblemKind, Program, RegistryError, RegistryWriter, disk, merge,
-    record,
+    Change, Invocation, MAX_PROGRAM_BYTES, Problem, ProblemKind, Program, RegistryError, RegistryWriter, merge, record,
 };
 use crate::array::{Fill, MAX_ARRAY_BYTES, argument_seed, generate};
 use crate::digest::Digest;
+use crate::outside_file;
 
 /// A registry's folder and the invocations in it.
 #[derive(Debug)]
@@ -205,7 +205,7 @@ pub(super) fn visible_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn read_checked(path: PathBuf, limit: u64, digest: Digest) -> Result<Vec<u8>, RegistryError> {
-    let bytes = match disk::read_bounded(&path, limit) {
+    let bytes = match outside_file::bytes(&path, limit) {
         Ok(bytes) => bytes,
         Err(source) => return Err(RegistryError::Io { path, source }),
     };
@@ -218,7 +218,7 @@ fn read_checked(path: PathBuf, limit: u64, digest: Digest) -> Result<Vec<u8>, Re
 /// Whether a file has a digest, in constant memory.
 pub(super) fn check_file(path: &Path, limit: u64, digest: Digest) -> Result<(), RegistryError> {
     let io = |source| RegistryError::Io { path: path.to_owned(), source };
-    let file = disk::open_bounded(path, limit).map_err(io)?;
+    let file = outside_file::open(path, limit).map_err(io)?;
     match Digest::of_reader(file).map_err(io)? {
         found if found == digest => Ok(()),
         found => Err(RegistryError::Digest { path: path.to_owned(), found }),

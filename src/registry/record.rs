@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Invocation, ProblemKind, SCHEMA, disk};
+use super::{Invocation, ProblemKind, SCHEMA};
 use crate::digest::Digest;
+use crate::outside_file;
 
 /// Largest record that is read.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
@@ -65,7 +66,7 @@ pub(super) fn read(path: &Path) -> Result<Record, (ProblemKind, String)> {
         return Err((ProblemKind::Name, message));
     };
     let bytes =
-        disk::read_bounded(path, MAX_RECORD_BYTES).map_err(|error| (ProblemKind::Unreadable, error.to_string()))?;
+        outside_file::bytes(path, MAX_RECORD_BYTES).map_err(|error| (ProblemKind::Unreadable, error.to_string()))?;
     if Digest::of(&bytes) != content {
         let message =
             "its bytes do not have the digest in its name: half-written or changed; record it again".to_owned();

@@ -9,6 +9,7 @@ use super::folder::check_file;
 use super::{Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, RegistryError, disk, record};
 use crate::array::{Fill, MAX_ARRAY_BYTES};
 use crate::digest::Digest;
+use crate::outside_file;
 
 /// The schema that this version reads and writes.
 pub const SCHEMA: u32 = 1;
@@ -139,7 +140,7 @@ fn put(
 
 fn check_header(root: &Path) -> Result<(), RegistryError> {
     let path = root.join("registry.json");
-    let bytes = match disk::read_bounded(&path, 1 << 16) {
+    let bytes = match outside_file::bytes(&path, 1 << 16) {
         Ok(bytes) => bytes,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Err(RegistryError::Missing(root.to_owned()));

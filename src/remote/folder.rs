@@ -1,8 +1,7 @@
 //! `file://`: a folder that machines share.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use super::manifest::MAX_MANIFEST_BYTES;
 use super::push::random_below;
 use crate::cache::{FolderLock, StoreError};
 use crate::digest::Digest;
+use crate::outside_file;
 use crate::whole_file::write_whole;
 
 /// How long others may hold the folder's lock; each holds it for one small file.
@@ -38,19 +38,10 @@ impl Folder {
     }
 
     fn read(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, Trouble> {
-        // neither a pipe, which would be waited for, nor a link out of the folder
-        let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits().cast_signed();
-        let file = match File::options().read(true).custom_flags(flags).open(self.path(name)?) {
+        let file = match outside_file::open_own(&self.path(name)?, limit) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(trouble)?,
         };
-        let metadata = file.metadata().map_err(trouble)?;
-        if !metadata.is_file() {
-            return Err(Trouble::Damaged("it is not a regular file".to_owned()));
-        }
-        if metadata.len() > limit {
-            return Err(too_large(metadata.len(), limit));
-        }
         let copied = io::copy(&mut file.take(limit + 1), out).map_err(trouble)?;
         if copied > limit { Err(too_large(copied, limit)) } else { Ok(Some(Version::default())) }
     }
@@ -90,7 +81,7 @@ impl Bucket for Folder {
     }
 
     fn put(&self, name: &str, file: &Path) -> Result<(), Trouble> {
-        self.write(name, &mut File::open(file).map_err(trouble)?)
+        self.write(name, &mut outside_file::open(file, u64::MAX).map_err(trouble)?)
     }
 
     fn has(&self, name: &str) -> Result<bool, Trouble> {
@@ -128,10 +119,11 @@ pub(super) fn too_large(size: u64, limit: u64) -> Trouble {
 
 fn trouble(error: io::Error) -> Trouble {
     match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Trouble::Refused(error.to_string()),
-        _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
-            Trouble::Refused("it is a link".to_owned())
+        // the last is a link, or anything else but a regular file
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::InvalidInput => {
+            Trouble::Refused(error.to_string())
         }
+        io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory => Trouble::Damaged(error.to_string()),
         _ => Trouble::Away(error.to_string()),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::error::Error as _;
 use std::fmt;
-use std::fs::File;
 use std::future::Future;
 use std::io::{Read, Write};
 use std::path::Path as FilePath;
@@ -25,6 +24,7 @@ use super::address::{BucketKind, Place};
 use super::bucket::{Bucket, Trouble, Version};
 use super::folder::too_large;
 use super::{Address, RemoteError};
+use crate::outside_file;
 use crate::printable::printable;
 
 /// How long a connection may take to be made, and a server to say nothing.
@@ -142,7 +142,7 @@ impl Bucket for Objects {
 
     fn put(&self, name: &str, file: &FilePath) -> Result<(), Trouble> {
         let here = |error: std::io::Error| Trouble::Damaged(format!("cannot read `{}`: {error}", file.display()));
-        let mut source = File::open(file).map_err(here)?;
+        let mut source = outside_file::open(file, u64::MAX).map_err(here)?;
         let size = source.metadata().map_err(here)?.len();
         let time = SMALL_OBJECT + Duration::from_secs(size / SLOWEST_BYTES_PER_SECOND);
         let path = self.path(name);

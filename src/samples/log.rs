@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{BufReader, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::frame::{self, Damage, MAX_FRAME_BYTES};
 use super::{FailureRecord, JobRecord, LogError, Record, RoundRecord, SCHEMA};
 use crate::digest::{Digest, FieldHasher, SetDigest};
+use crate::outside_file;
 
 /// What reading a whole log gave. Rounds stay on disk; only where they stand is kept.
 #[derive(Debug, Default)]
@@ -128,8 +128,8 @@ impl SampleLog {
         let write_error = |source| LogError::Write { path: path.to_owned(), source };
         // what is appended here must not go through a link to a file elsewhere
         let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        let file = options.open(path).map_err(write_error)?;
+        options.read(true).append(true).create(true);
+        let file = outside_file::open_own_with(&mut options, path).map_err(write_error)?;
         let (replay, end) = replay(path, &file)?;
         let needs_line_feed = end > 0 && {
             let mut last = [0_u8; 1];
@@ -148,11 +148,18 @@ impl SampleLog {
     /// Reads a log without opening it for writing; a missing one is empty.
     pub fn read(path: &Path) -> Result<Replay, LogError> {
         let read_error = |source| LogError::Read { path: path.to_owned(), source };
-        match File::open(path) {
+        match outside_file::open_own(path, u64::MAX) {
             Ok(file) => Ok(Replay { file: Some(file.try_clone().map_err(read_error)?), ..replay(path, &file)?.0 }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Replay::default()),
             Err(source) => Err(read_error(source)),
         }
+    }
+
+    /// Reads a log that the user named: links that lead to it are followed.
+    pub fn read_named(path: &Path) -> Result<Replay, LogError> {
+        let file = outside_file::open(path, u64::MAX);
+        let file = file.map_err(|source| LogError::Read { path: path.to_owned(), source })?;
+        Ok(replay(path, &file)?.0)
     }
 
     /// What the log held when it was opened, with what was appended since.
@@ -253,7 +260,7 @@ impl SampleLog {
     /// Every decision of these keys that the log holds, each with its place, oldest first; a removal has no value.
     pub fn decisions_of(&self, keys: &BTreeSet<&str>) -> Result<BTreeMap<String, Vec<Told>>, LogError> {
         let read_error = |source| LogError::Read { path: self.path.clone(), source };
-        let file = File::open(&self.path).map_err(read_error)?;
+        let file = outside_file::open_own(&self.path, u64::MAX).map_err(read_error)?;
         let mut told: BTreeMap<String, Vec<Told>> = BTreeMap::new();
         frame::read_frames(BufReader::with_capacity(1 << 20, file), |offset, json| {
             match serde_json::from_slice(json) {

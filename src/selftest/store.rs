@@ -1,7 +1,6 @@
 //! The figures of a cache folder: one small file of JSON.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +10,7 @@ use crate::cache::{FolderLock, StoreError};
 use crate::decision::Resolution;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
+use crate::outside_file;
 use crate::printable::printable;
 use crate::timer::{CacheState, Timer};
 use crate::whole_file::write_whole;
@@ -157,15 +157,7 @@ impl Stored {
 
 fn read(path: &Path) -> io::Result<Vec<OfSetting>> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    // a pipe might never end
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(wrong("it is no regular file".to_owned()));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(wrong(format!("it is larger than {} MiB", MAX_BYTES >> 20)));
-    }
+    let bytes = outside_file::read(outside_file::open_own(path, MAX_BYTES)?, MAX_BYTES)?;
     #[derive(Deserialize)]
     struct Version {
         schema: u32,

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
 use super::SignatureError;
+use crate::outside_file;
 
 const PRIVATE: &str = "autotune-lowered-private-key-v1";
 const PUBLIC: &str = "autotune-lowered-public-key-v1";
@@ -118,20 +119,9 @@ fn read_text(path: &Path) -> Result<(String, u32), SignatureError> {
 
 /// The bytes of a regular file of at most `limit` bytes, and its mode.
 pub(super) fn read_plain(path: &Path, limit: u64) -> io::Result<(Vec<u8>, u32)> {
-    // a pipe must not make it wait
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit {
-        let message = format!("{} bytes are more than the {limit} that are read", metadata.len().max(limit + 1));
-        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-    }
-    Ok((bytes, metadata.permissions().mode()))
+    let file = outside_file::open(path, limit)?;
+    let mode = file.metadata()?.permissions().mode();
+    Ok((outside_file::read(file, limit)?, mode))
 }
 
 /// Writes a file that is not there yet, whole.

@@ -1,19 +1,24 @@
 //! A measuring worker with what it has to know again after a restart: the part that all process timers share.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use super::SPANS;
+use super::answers::{AnswerFolder, OutputArray, private_folder};
 use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::cut_off::{CutOff, Limit, Waiting};
-use super::model::{CacheState, Failure, FailureKind, InputArray, Job, OutputArray, Source, means, runs_of_batches};
+use super::model::{CacheState, Failure, FailureKind, InputArray, Job, Source, means, runs_of_batches};
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, Measured, Outputs, Profiled, Signature, capability,
-    one_line,
+    BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, Measured, OutputRef, Outputs, Profiled, Signature,
+    capability, one_line,
 };
-use crate::array::{ArraySpec, MAX_ARRAY_BYTES};
+use crate::array::ArraySpec;
+use crate::remedy::remedy;
 
 /// One measuring worker after the other, with the job and the candidates that each of them must hold.
 pub(crate) struct Bench {
@@ -23,6 +28,8 @@ pub(crate) struct Bench {
     hello: Hello,
     epoch: u32,
     begin: Option<BeginParams>,
+    /// The folder for the worker's own files.
+    own_files: Option<TempDir>,
     inputs: Vec<InputArray>,
     prepared: BTreeMap<usize, LoadParams>,
     /// Why a candidate that was prepared is not loaded in this epoch.
@@ -41,6 +48,7 @@ impl Bench {
             hello,
             epoch: 1,
             begin: None,
+            own_files: None,
             inputs: Vec::new(),
             prepared: BTreeMap::new(),
             missing: BTreeMap::new(),
@@ -65,6 +73,7 @@ impl Bench {
 
     pub(crate) fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         self.check_caches(job.cache_state)?;
+        let own_files = private_folder(&job.scratch).map_err(|error| no_folder(&job.scratch, error))?;
         let params = BeginParams {
             op_id: job.op_id.clone(),
             call_key: job.call_key.clone(),
@@ -72,7 +81,7 @@ impl Bench {
             inputs: job.inputs.iter().map(Input::from).collect(),
             recipe: job.recipe.clone(),
             cache_state: job.cache_state,
-            scratch: job.scratch.clone(),
+            scratch: own_files.path().to_owned(),
         };
         self.prepared.clear();
         self.missing.clear();
@@ -80,6 +89,8 @@ impl Bench {
         self.cut_off = CutOff::of(job);
         self.inputs.clone_from(&job.inputs);
         self.begin = Some(params.clone());
+        // those of the job before stay until the worker has ended it
+        let _before = self.own_files.replace(own_files);
         let limit = self.limits.load;
         self.client()?.request::<serde_json::Value>(Call::Begin(params), limit).map(drop)
     }
@@ -174,11 +185,11 @@ impl Bench {
         Ok(measured.samples_ns)
     }
 
-    /// Runs candidates under one profile.
+    /// Runs candidates under one profile, which the worker writes into a folder in `scratch`.
     pub(crate) fn profile_round(
         &mut self,
         launches: &[(usize, u32)],
-        folder: PathBuf,
+        scratch: &Path,
     ) -> Result<ProfiledRound, Failure> {
         if !self.hello.can(capability::PROFILE) {
             return Err(Failure::new(FailureKind::Device, "the worker gives no profiles"));
@@ -188,7 +199,8 @@ impl Bench {
         }
         let limit = self.limit(Waiting::Round { runs: launches.iter().map(|&(_, runs)| u64::from(runs)).sum() });
         let asked = launches.iter().map(|&(candidate, runs)| Launch { candidate, runs }).collect();
-        let call = Call::MeasureRound { launches: asked, folder };
+        let folder = AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?;
+        let call = Call::MeasureRound { launches: asked, folder: folder.path().to_owned() };
         let running = tracing::debug_span!(target: SPANS, "run under the profiler").entered();
         let profiled: Result<Profiled, Failure> = self.client()?.request(call, limit.time);
         drop(running);
@@ -196,16 +208,23 @@ impl Bench {
         // a round begins when nothing is compiled any more
         self.ahead.clear();
         let _span = tracing::debug_span!(target: SPANS, "read the profile").entered();
-        ProfiledRound::read(&profiled, launches)
+        ProfiledRound::read(&folder, &profiled, launches)
     }
 
-    pub(crate) fn outputs(&mut self, candidate: usize, folder: PathBuf) -> Result<Vec<OutputArray>, Failure> {
+    /// Runs a candidate once; its outputs are in a folder in `scratch`.
+    pub(crate) fn outputs(&mut self, candidate: usize, scratch: &Path) -> Result<Vec<OutputArray>, Failure> {
         self.check_loaded(candidate)?;
         let limit = self.limit(Waiting::Outputs);
-        let call = Call::Outputs { candidate, folder: folder.clone() };
+        let folder = Arc::new(AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?);
+        let call = Call::Outputs { candidate, folder: folder.path().to_owned() };
         let outputs: Result<Outputs, Failure> = self.client()?.request(call, limit.time);
         let outputs = outputs.map_err(|failure| limit.explain(failure))?;
-        outputs.outputs.into_iter().map(|output| check_output(output.into(), &folder)).collect()
+        let check = |output: OutputRef| {
+            let shown = output.path.display().to_string();
+            OutputArray::answered(output.spec, output.path, &folder)
+                .map_err(|error| Failure::new(FailureKind::Protocol, format!("the worker's output `{shown}`: {error}")))
+        };
+        outputs.outputs.into_iter().map(check).collect()
     }
 
     fn check_loaded(&self, candidate: usize) -> Result<(), Failure> {
@@ -291,6 +310,7 @@ impl Bench {
         {
             self.client = None;
         }
+        self.own_files = None;
     }
 
     /// Starts a worker if the last job left none; the new one is told nothing of that job, which may have been its end.
@@ -331,48 +351,16 @@ pub(crate) fn check_signature(signature: &Signature, inputs: &[InputArray]) -> R
     Ok(())
 }
 
-/// The tuner reads an output whole and removes it: it must be a file of the folder that was named, and a true one.
-fn check_output(output: OutputArray, folder: &Path) -> Result<OutputArray, Failure> {
-    let wrong = |what: String| Failure::new(FailureKind::Protocol, format!("output {}: {what}", output.path.display()));
-    let parent = output.path.parent().and_then(|parent| parent.canonicalize().ok());
-    if parent.is_none() || parent != folder.canonicalize().ok() {
-        return Err(wrong(format!("not in the folder `{}`", folder.display())));
-    }
-    let metadata =
-        std::fs::symlink_metadata(&output.path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    if !metadata.is_file() {
-        return Err(wrong("not a regular file".to_owned()));
-    }
-    let size = metadata.len();
-    if output.spec.host_bytes().is_some_and(|bytes| bytes > MAX_ARRAY_BYTES) {
-        return Err(wrong(format!("larger than {} GiB", MAX_ARRAY_BYTES >> 30)));
-    }
-    if output.spec.host_bytes() != Some(size) {
-        return Err(wrong(format!("{size} bytes are not an array {}", output.spec)));
-    }
-    Ok(output)
+/// No candidate is to blame where a worker cannot be given a place to write.
+fn no_folder(scratch: &Path, error: std::io::Error) -> Failure {
+    let message = format!("cannot make a folder in `{}`: {error}{}", scratch.display(), remedy(&error));
+    Failure::new(FailureKind::Device, message)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_output_is_a_true_file_of_the_named_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let inside = folder.path().join("out.bin");
-        std::fs::write(&inside, [0; 8]).unwrap();
-        std::os::unix::fs::symlink("/dev/zero", folder.path().join("endless")).unwrap();
-        let check = |path: &Path, spec: &str| {
-            let output = OutputArray { spec: spec.parse().unwrap(), path: path.to_owned() };
-            check_output(output, folder.path()).map_err(|failure| failure.message)
-        };
-        assert!(check(&inside, "f32[2]").is_ok());
-        assert!(check(&inside, "f32[3]").unwrap_err().contains("8 bytes"));
-        assert!(check(Path::new("/dev/zero"), "f32[0]").unwrap_err().contains("not in the folder"));
-        assert!(check(&folder.path().join("sub/../out.bin"), "f32[2]").unwrap_err().contains("not in the folder"));
-        assert!(check(&folder.path().join("endless"), "f32[0]").unwrap_err().contains("not a regular file"));
-    }
+    use std::path::PathBuf;
 
     #[test]
     fn a_mismatch_names_the_argument() {

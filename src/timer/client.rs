@@ -438,6 +438,11 @@ impl WorkerClient {
     /// Closes the worker's stdin and waits for its end; the exit code, or `None` when it had to be killed.
     pub(crate) fn close_and_wait(&mut self, limit: Duration) -> Option<i32> {
         self.stdin = None;
+        self.wait(limit)
+    }
+
+    /// Waits for the worker's end; the exit code, or `None` when it had to be killed.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Option<i32> {
         let since = Instant::now();
         while since.elapsed() < limit {
             self.drain_stderr();

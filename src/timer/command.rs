@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::answers::OutputArray;
 use super::bench::Bench;
 use super::client::{Limits, WorkerClient, WorkerCommand};
-use super::model::{
-    Failure, FailureKind, Job, JobCandidate, Metric, OutputArray, Prepared, Source, Timer, means, runs_of_batches,
-};
+use super::model::{Failure, FailureKind, Job, JobCandidate, Metric, Prepared, Source, Timer, means, runs_of_batches};
 use super::profiled::{ProfiledRound, default_metric};
 use super::protocol::{LoadParams, ProgramRef, capability};
 use crate::array::ArraySpec;
@@ -191,12 +190,12 @@ impl Timer for CommandTimer {
 
     fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {
         let folder = scratch(&self.job)?;
-        self.bench.profile_round(launches, folder)
+        self.bench.profile_round(launches, &folder)
     }
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
         let folder = scratch(&self.job)?;
-        self.bench.outputs(candidate, folder)
+        self.bench.outputs(candidate, &folder)
     }
 
     fn epoch(&self) -> u32 {

@@ -3,16 +3,19 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
+use super::answers::{AnswerFolder, OutputArray, private_folder};
 use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::model::{CacheState, Failure, FailureKind, Metric, Source};
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, MAX_LINE_BYTES, Measured, Outputs, PROTOCOL_VERSION,
-    Profiled, ProgramRef, Response, capability,
+    BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, MAX_LINE_BYTES, Measured, OutputRef, Outputs,
+    PROTOCOL_VERSION, Profiled, ProgramRef, Response, capability,
 };
 use crate::config::Config;
 use crate::printable::printable;
@@ -84,10 +87,8 @@ pub fn check(command: &WorkerCommand, limits: &Limits, folder: &Path) -> Result<
         Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", folder.display()))
     })?;
     let mut trial = Trial { steps: Vec::new() };
-    // the supervisor would end the worker by force before the worker's own time is up
-    let limits = Limits { grace: limits.grace.max(end_limit(limits) * 2), ..limits.clone() };
-    let mut client = WorkerClient::spawn(command, &limits)?;
-    let hello = client.hello(&limits);
+    let mut client = WorkerClient::spawn(command, limits)?;
+    let hello = client.hello(limits);
     let answered = hello.as_ref().map(drop).map_err(ToString::to_string);
     trial.step("`hello` is answered with version, name, source and devices", answered);
     let hello = match hello {
@@ -97,9 +98,9 @@ pub fn check(command: &WorkerCommand, limits: &Limits, folder: &Path) -> Result<
             return Ok(Report { steps: trial.steps });
         }
     };
-    trial.robustness(&mut client, &limits);
-    trial.job(&mut client, &limits, &files, &hello);
-    trial.endings(client, command, &limits)?;
+    trial.robustness(&mut client, limits);
+    trial.job(&mut client, limits, &files, &hello);
+    trial.endings(client, command, limits)?;
     Ok(Report { steps: trial.steps })
 }
 
@@ -108,6 +109,7 @@ struct TrialFiles {
     b: PathBuf,
     program: PathBuf,
     folder: PathBuf,
+    own_files: TempDir,
 }
 
 impl TrialFiles {
@@ -118,12 +120,20 @@ impl TrialFiles {
             b: folder.join("b.bin"),
             program: folder.join("add.mlir"),
             folder: folder.to_owned(),
+            own_files: private_folder(folder)?,
         };
         let bytes = |values: [f32; 4]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
         fs::write(&files.a, bytes([1.0, 2.0, 3.0, 4.0]))?;
         fs::write(&files.b, bytes([10.0, 20.0, 30.0, 40.0]))?;
         fs::write(&files.program, PROGRAM)?;
         Ok(files)
+    }
+
+    fn answer_folder(&self) -> Result<AnswerFolder, Failure> {
+        AnswerFolder::make(&self.folder).map_err(|error| {
+            let message = format!("cannot make a folder in `{}`: {error}", self.folder.display());
+            Failure::new(FailureKind::Device, message)
+        })
     }
 }
 
@@ -223,12 +233,10 @@ impl Trial {
             self.step("`measure` gives one sample for each `batch`", batches);
             self.step("a `batch` that is cut short is refused", refused(client, |client| asked(client, 7)));
         }
-        let outputs =
-            client.request::<Outputs>(Call::Outputs { candidate: 7, folder: files.folder.clone() }, limits.measure);
-        let outputs = outputs.map_err(|failure| failure.to_string());
+        let written = outputs(client, limits, files);
         self.step(
             "`outputs` writes dense arrays of the sizes that it tells",
-            outputs.and_then(|outputs| expect_outputs(&outputs, can_build)),
+            written.and_then(|outputs| expect_outputs(&outputs, can_build)),
         );
         let ended = client.request::<Value>(Call::End {}, limits.load).map(drop);
         self.step("`end` ends the job", ended);
@@ -268,10 +276,14 @@ impl Trial {
         self.step("stdout carries answers alone, and `hello` may come again", hello);
         let shut = client.request::<Value>(Call::Shutdown {}, limits.load).map(drop);
         let shut = shut.map_err(|failure| failure.to_string());
-        let ends = |client: &mut WorkerClient| ends(client, end_limit(limits));
-        self.step("`shutdown` is answered and ends the worker", shut.and_then(|()| ends(&mut client)));
+        let limit = end_limit(limits);
+        self.step("`shutdown` is answered and ends the worker", shut.and_then(|()| ended(client.wait(limit), limit)));
+        drop(client);
+        // the supervisor would end the worker by force before the worker's own time is up
+        let limits = &Limits { grace: limits.grace.max(limit * 2), ..limits.clone() };
         let mut client = WorkerClient::spawn(command, limits)?;
-        let closed = client.hello(limits).map_err(|failure| failure.to_string()).and_then(|_| ends(&mut client));
+        let greeted = client.hello(limits).map_err(|failure| failure.to_string());
+        let closed = greeted.and_then(|_| ended(client.close_and_wait(limit), limit));
         self.step("closing its stdin ends the worker", closed);
         Ok(())
     }
@@ -294,7 +306,7 @@ fn begin(
         inputs: vec![input("a", &files.a, false)?, input("b", &files.b, true)?],
         recipe: None,
         cache_state,
-        scratch: files.folder.clone(),
+        scratch: files.own_files.path().to_owned(),
     };
     client.request::<Value>(Call::Begin(params), limits.load).map(drop)
 }
@@ -338,9 +350,10 @@ fn measure(
 ) -> Result<Vec<u64>, Failure> {
     if profiles {
         let launches = vec![Launch { candidate: 7, runs }];
-        let call = Call::MeasureRound { launches, folder: files.folder.clone() };
+        let folder = files.answer_folder()?;
+        let call = Call::MeasureRound { launches, folder: folder.path().to_owned() };
         let profiled: Profiled = client.request(call, limits.measure)?;
-        let round = ProfiledRound::read(&profiled, &[(7, runs)])?;
+        let round = ProfiledRound::read(&folder, &profiled, &[(7, runs)])?;
         return Ok(round.durations(Metric::Span).pop().unwrap_or_default());
     }
     let measured: Measured = client.request(Call::Measure { candidate: 7, runs, batch: 1 }, limits.measure)?;
@@ -352,8 +365,8 @@ fn end_limit(limits: &Limits) -> Duration {
     END_LIMIT.min(limits.load)
 }
 
-fn ends(client: &mut WorkerClient, limit: Duration) -> Result<(), String> {
-    match client.close_and_wait(limit) {
+fn ended(code: Option<i32>, limit: Duration) -> Result<(), String> {
+    match code {
         Some(0) => Ok(()),
         Some(code) => Err(format!("it ended with exit code {code}")),
         None => Err(format!("it still ran after {limit:?}")),
@@ -371,20 +384,26 @@ fn expect_error(line: &[u8], id: Option<u64>) -> Result<(), String> {
     Ok(())
 }
 
-fn expect_outputs(outputs: &Outputs, can_build: bool) -> Result<(), String> {
-    for output in &outputs.outputs {
-        let bytes = fs::metadata(&output.path).map_err(|error| format!("{}: {error}", output.path.display()))?.len();
-        if output.spec.host_bytes() != Some(bytes) {
-            return Err(format!("{bytes} bytes are not an array {}", output.spec));
-        }
-    }
+/// What the trial's candidate computes.
+fn outputs(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles) -> Result<Vec<OutputArray>, String> {
+    let folder = Arc::new(files.answer_folder().map_err(|failure| failure.to_string())?);
+    let call = Call::Outputs { candidate: 7, folder: folder.path().to_owned() };
+    let outputs: Outputs = client.request(call, limits.measure).map_err(|failure| failure.to_string())?;
+    let answered = |output: OutputRef| {
+        let shown = output.path.display().to_string();
+        OutputArray::answered(output.spec, output.path, &folder).map_err(|error| format!("{shown}: {error}"))
+    };
+    outputs.outputs.into_iter().map(answered).collect()
+}
+
+fn expect_outputs(outputs: &[OutputArray], can_build: bool) -> Result<(), String> {
     if can_build {
         return Ok(());
     }
-    let [output] = outputs.outputs.as_slice() else {
-        return Err(format!("{} outputs of a program that has one", outputs.outputs.len()));
+    let [output] = outputs else {
+        return Err(format!("{} outputs of a program that has one", outputs.len()));
     };
-    let bytes = fs::read(&output.path).map_err(|error| format!("{}: {error}", output.path.display()))?;
+    let bytes = output.read().map_err(|error| format!("{}: {error}", output.path.display()))?;
     let expected: Vec<u8> = [11.0_f32, 22.0, 33.0, 44.0].iter().flat_map(|value| value.to_le_bytes()).collect();
     if output.spec.to_string() == "f32[4]" && bytes == expected {
         Ok(())

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::model::{Failure, Job, Metric, OutputArray, Prepared, Source, Timer};
+use super::answers::OutputArray;
+use super::model::{Failure, Job, Metric, Prepared, Source, Timer};
 use super::phases::{Phase, Phases, now_ns};
 use super::profiled::ProfiledRound;
 use crate::array::ArraySpec;
@@ -61,21 +62,21 @@ impl FollowingTimer {
         if !is_due {
             return;
         }
-        let Some(source) = round.file() else { return };
+        let Some(source) = round.bytes() else { return };
         let plane = self.phases.plane(round, launches);
         if plane.is_none() && !std::mem::replace(&mut self.has_warned_of_clock, true) {
             tracing::warn!(
                 "the profiles that are kept do not say when they were taken: they hold no phases of the run"
             );
         }
-        if let Err(error) = self.keep(source, &plane.unwrap_or_default())
+        if let Err(error) = source.and_then(|source| self.keep(source, &plane.unwrap_or_default()))
             && !std::mem::replace(&mut self.has_warned, true)
         {
             tracing::warn!("a profile could not be kept in `{}`: {error}; the run goes on", self.runs.display());
         }
     }
 
-    fn keep(&mut self, source: &Path, plane: &[u8]) -> io::Result<()> {
+    fn keep(&mut self, mut source: impl Read, plane: &[u8]) -> io::Result<()> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // names sort by time, which is how readers find the newest run
         let run = self.runs.join(format!("tune-{}-{:06}-{}", since.as_nanos(), self.candidates, self.of_job));
@@ -83,7 +84,7 @@ impl FollowingTimer {
         let path = run.join(format!("{}.xplane.pb", host()));
         // a capture's planes are fields of one message: one more follows them
         let written = write_whole(&path, |file| {
-            io::copy(&mut fs::File::open(source)?, file)?;
+            io::copy(&mut source, file)?;
             file.write_all(plane)
         });
         if let Err(error) = written {

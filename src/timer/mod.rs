@@ -1,5 +1,6 @@
 //! Timers: a candidate and its inputs in, samples out. What can crash runs in worker processes.
 
+mod answers;
 mod bench;
 mod client;
 #[cfg(feature = "pjrt")]
@@ -24,12 +25,12 @@ pub(crate) mod subscriber;
 /// compiled beside them. A span's field `title` is what to call it, and `track` names a row of its own.
 pub const SPANS: &str = "autotune_lowered::run";
 
+pub use answers::OutputArray;
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;
 pub use following::FollowingTimer;
 pub use model::{
-    CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, Metric, OutputArray, Prepared, ProgramFile,
-    Source, Timer,
+    CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, Metric, Prepared, ProgramFile, Source, Timer,
 };
 pub(crate) use phases::PHASES_PLANE;
 pub use profiled::ProfiledRound;

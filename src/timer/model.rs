@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::answers::OutputArray;
 use super::profiled::ProfiledRound;
 use super::protocol::MAX_RUNS;
 use crate::array::ArraySpec;
@@ -108,15 +109,6 @@ pub struct InputArray {
     pub path: PathBuf,
     /// Given anew before every run, outside the timed region.
     pub donated: bool,
-}
-
-/// One output array, as a worker left it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutputArray {
-    /// Element type and dimensions.
-    pub spec: ArraySpec,
-    /// Its file of dense little-endian bytes.
-    pub path: PathBuf,
 }
 
 /// One candidate of a job.
@@ -336,7 +328,7 @@ pub trait Timer: Send {
         Err(Failure::new(FailureKind::Device, format!("the timer `{}` takes no profiles", self.name())))
     }
 
-    /// Runs a loaded candidate once and leaves its outputs as files in the job's scratch folder.
+    /// Runs a loaded candidate once. Its outputs are files in the job's scratch folder, there as long as the result is.
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure>;
 
     /// Counts the measuring workers started so far; samples of different epochs are never paired.

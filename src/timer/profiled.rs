@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
 
-use tempfile::TempPath;
-
+use super::answers::AnswerFolder;
 use super::model::{Failure, FailureKind, Metric};
 use super::partitions::{NoRuns, Run, runs};
 use super::protocol::Profiled;
+use crate::outside_file;
 use crate::profile::{DeviceTime, Execution, Finding, Layout, XSpace, executions, executions_of_runs};
 
 /// Largest profile of one round that is read.
@@ -37,17 +38,23 @@ pub struct ProfiledRound {
     times: DeviceTime,
     clock: Option<ProfileClock>,
     module_name: Option<String>,
-    /// The XSpace as the worker left it, there as long as this is.
-    file: Option<TempPath>,
+    /// The XSpace as the worker left it; its name need not be there any more.
+    file: Option<File>,
     /// For each launch its runs.
     launches: Vec<Vec<Run>>,
 }
 
 impl ProfiledRound {
-    /// Reads a worker's profile and finds every launch in it. The file is removed with the round.
-    pub(crate) fn read(profiled: &Profiled, launches: &[(usize, u32)]) -> Result<Self, Failure> {
-        let file = TempPath::try_from_path(&profiled.profile).map_err(|error| failure(&profiled.profile, error))?;
-        let round = Self::of(&read(&file)?, profiled.module_name.as_deref(), launches)?;
+    /// Reads the profile that a worker wrote into a folder, and finds every launch in it.
+    pub(crate) fn read(folder: &AnswerFolder, profiled: &Profiled, launches: &[(usize, u32)]) -> Result<Self, Failure> {
+        let failed = |reason: &dyn Display| {
+            let message = format!("the worker's profile `{}`: {reason}", profiled.profile.display());
+            Failure::new(FailureKind::Protocol, message)
+        };
+        let file = folder.open(&profiled.profile, MAX_PROFILE_BYTES).map_err(|error| failed(&error))?;
+        let bytes = file.try_clone().and_then(|file| outside_file::read(file, MAX_PROFILE_BYTES));
+        let space = XSpace::from_bytes(bytes.map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
+        let round = Self::of(&space, profiled.module_name.as_deref(), launches)?;
         round.check_devices(profiled.devices.as_deref())?;
         Ok(Self { file: Some(file), ..round })
     }
@@ -96,9 +103,11 @@ impl ProfiledRound {
         self.clock
     }
 
-    /// The XSpace that the worker left; `None` for a round that was not read from a worker's file.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
+    /// The bytes of the XSpace that the worker left; `None` for a round that was not read from a worker's file.
+    pub(crate) fn bytes(&self) -> Option<io::Result<io::Take<&File>>> {
+        let mut file = self.file.as_ref()?;
+        // whoever writes to it still must not fill a disk
+        Some(file.rewind().map(|()| file.take(MAX_PROFILE_BYTES)))
     }
 
     /// Names of the candidates' modules, with `{candidate}` for their numbers; `None` where they are told by order.
@@ -158,19 +167,6 @@ pub(crate) fn slowest_ns<'a>(executions: impl IntoIterator<Item = &'a Execution>
 fn duration_ns(execution: &Execution, metric: Metric) -> u64 {
     let ps = if metric == Metric::Busy { execution.busy_ps } else { execution.span_ps };
     ps.saturating_add(500) / 1000
-}
-
-fn failure(path: &Path, reason: impl Display) -> Failure {
-    Failure::new(FailureKind::Protocol, format!("the worker's profile `{}`: {reason}", path.display()))
-}
-
-fn read(path: &Path) -> Result<XSpace, Failure> {
-    let size = std::fs::metadata(path).map_err(|error| failure(path, error))?.len();
-    if size > MAX_PROFILE_BYTES {
-        return Err(failure(path, format!("{size} bytes are more than a round's profile may have")));
-    }
-    let bytes = std::fs::read(path).map_err(|error| failure(path, error))?;
-    XSpace::from_bytes(bytes).map_err(|error| failure(path, error))
 }
 
 /// What the profile itself says that may explain a launch that is not in it.
@@ -286,6 +282,7 @@ fn check_programs(times: &DeviceTime, launches: &[(usize, u32)], found: &[Vec<Ru
 mod tests {
     use super::*;
     use serde_json::Value;
+    use std::path::Path;
 
     /// A real trace of six functions run five times each, and what an independent program computed for it.
     #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::model::{CacheState, Failure, FailureKind, InputArray, OutputArray, Source};
+use super::model::{CacheState, Failure, FailureKind, InputArray, Source};
 use crate::array::ArraySpec;
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
@@ -65,14 +65,14 @@ pub enum Call {
     MeasureRound {
         /// What to launch, in this order.
         launches: Vec<Launch>,
-        /// Where to write the profile.
+        /// Where to write the profile: a folder of this request's own.
         folder: PathBuf,
     },
     /// Runs a candidate once and writes its outputs. Answered by [`Outputs`].
     Outputs {
         /// Index of the candidate.
         candidate: usize,
-        /// Where to write.
+        /// Where to write: a folder of this request's own.
         folder: PathBuf,
     },
     /// Ends the job. Answered by an empty object.
@@ -126,7 +126,7 @@ pub struct BeginParams {
     /// What every timed run finds in the caches; `cold` is for workers with the capability `cold-caches`.
     #[serde(default, skip_serializing_if = "CacheState::is_warm")]
     pub cache_state: CacheState,
-    /// A folder for the worker's own files, private to the job.
+    /// A folder for the worker's own files, and for nothing else, until the job ends.
     pub scratch: PathBuf,
 }
 
@@ -314,7 +314,7 @@ pub struct Launch {
 /// The answer to `measure-round`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profiled {
-    /// An XSpace that holds every launch.
+    /// An XSpace that holds every launch, in the folder that was handed out.
     pub profile: PathBuf,
     /// The modules' name in it, with `{candidate}` for the candidate's number. Without it executions are told apart by
     /// the order in which they started.
@@ -337,14 +337,8 @@ pub struct Outputs {
 pub struct OutputRef {
     /// Element type and dimensions.
     pub spec: ArraySpec,
-    /// File of dense little-endian bytes.
+    /// File of dense little-endian bytes, in the folder that was handed out.
     pub path: PathBuf,
-}
-
-impl From<OutputRef> for OutputArray {
-    fn from(output: OutputRef) -> Self {
-        Self { spec: output.spec, path: output.path }
-    }
 }
 
 /// A line from a worker: a result or an error, never both.

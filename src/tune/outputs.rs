@@ -1,6 +1,6 @@
 //! Candidates that compute something else are out.
 
-use crate::array::{Finiteness, Tolerance, compare_bytes, element_text};
+use crate::array::{ArraySpec, Finiteness, Tolerance, compare_bytes, element_text};
 use crate::timer::{Failure, FailureKind, OutputArray};
 
 use super::measure::{Ended, Measuring};
@@ -17,18 +17,15 @@ impl Measuring<'_, '_> {
             Some(outputs) => outputs,
             None => return Err(self.baseline_failed()),
         };
-        let reference: Vec<(OutputArray, Vec<u8>)> = reference
+        // where the baseline's files had room a candidate's have it too: none is blamed for a full disk
+        let reference: Vec<(ArraySpec, Vec<u8>)> = reference
             .into_iter()
-            .map(|output| std::fs::read(&output.path).map(|bytes| (output, bytes)))
+            .map(|output| output.read().map(|bytes| (output.spec, bytes)))
             .collect::<Result<_, _>>()
             .map_err(|error| {
                 let message = format!("the baseline's outputs cannot be read: {error}");
                 Ended::Failed(Failure::new(FailureKind::Device, message))
             })?;
-        // where the baseline's files had room a candidate's have it too: none is blamed for a full disk
-        for (output, _) in &reference {
-            let _ = std::fs::remove_file(&output.path);
-        }
         drop(reading);
         self.look_at(&reference)?;
         for candidate in self.active() {
@@ -41,28 +38,24 @@ impl Measuring<'_, '_> {
             if let Some(difference) = first_difference(&outputs, &reference) {
                 self.fail(candidate, Failure::new(FailureKind::WrongOutput, difference))?;
             }
-            for output in outputs {
-                let _ = std::fs::remove_file(output.path);
-            }
         }
         Ok(())
     }
 
     /// Notes what makes the baseline's outputs weak evidence, and ends where they are none.
-    fn look_at(&mut self, reference: &[(OutputArray, Vec<u8>)]) -> Result<(), Ended> {
-        let seen: Vec<(usize, &OutputArray, Finiteness)> = reference
+    fn look_at(&mut self, reference: &[(ArraySpec, Vec<u8>)]) -> Result<(), Ended> {
+        let seen: Vec<(usize, &ArraySpec, Finiteness)> = reference
             .iter()
             .enumerate()
-            .filter_map(|(index, (output, bytes))| Some((index, output, Finiteness::of(&output.spec, bytes)?)))
+            .filter_map(|(index, (spec, bytes))| Some((index, spec, Finiteness::of(spec, bytes)?)))
             .collect();
         if self.compares_programs()
-            && let Some((index, output, found)) = seen.iter().find(|(.., found)| found.finite == 0)
+            && let Some((index, spec, found)) = seen.iter().find(|(.., found)| found.finite == 0)
         {
             let what = if found.nan == found.elements { "NaN alone" } else { "nothing finite" };
             let message = format!(
-                "output {index} of the baseline, `{}`, holds {what}, and that another program gives the same proves nothing: \
-                 record the call with the values that it has in use (run it eagerly once, or with `capture_values=True`)",
-                output.spec
+                "output {index} of the baseline, `{spec}`, holds {what}, and that another program gives the same proves nothing: \
+                 record the call with the values that it has in use (run it eagerly once, or with `capture_values=True`)"
             );
             return Err(Ended::Failed(Failure::new(FailureKind::NotFinite, message)));
         }
@@ -103,15 +96,15 @@ fn weakness(index: usize, found: &Finiteness) -> Option<String> {
 }
 
 /// What the first differing output is, in one phrase.
-fn first_difference(outputs: &[OutputArray], reference: &[(OutputArray, Vec<u8>)]) -> Option<String> {
+fn first_difference(outputs: &[OutputArray], reference: &[(ArraySpec, Vec<u8>)]) -> Option<String> {
     if outputs.len() != reference.len() {
         return Some(format!("{} outputs, the baseline has {}", outputs.len(), reference.len()));
     }
     outputs.iter().zip(reference).enumerate().find_map(|(index, (output, (expected, reference)))| {
-        if output.spec != expected.spec {
-            return Some(format!("output {index} is `{}`, the baseline's is `{}`", output.spec, expected.spec));
+        if output.spec != *expected {
+            return Some(format!("output {index} is `{}`, the baseline's is `{expected}`", output.spec));
         }
-        let bytes = match std::fs::read(&output.path) {
+        let bytes = match output.read() {
             Ok(bytes) => bytes,
             Err(error) => return Some(format!("output {index} cannot be read: {error}")),
         };

@@ -1,6 +1,5 @@
 //! A cache at a path, of whatever kind: read, and left as it is.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use crate::cache::{
 };
 use crate::counted::counted;
 use crate::mapped_file::Mapping;
+use crate::outside_file;
 use crate::samples::{Damage, LogError, Replay, SampleLog};
 
 use super::mend::LOG_FILE;
@@ -92,7 +92,7 @@ pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
     let mut notes = Vec::new();
     let (kind, cached) = match kind_of(path)? {
         StoredKind::Folder => (StoredKind::Folder, read_folder(path, &mut notes)?),
-        StoredKind::SampleLog => (StoredKind::SampleLog, read_log(path, &SampleLog::read(path)?, &mut notes)?),
+        StoredKind::SampleLog => (StoredKind::SampleLog, read_log(path, &SampleLog::read_named(path)?, &mut notes)?),
         StoredKind::Snapshot => (StoredKind::Snapshot, open_snapshot(path)?),
         kind => (kind, Cached::Entries(import_json(path)?)),
     };
@@ -175,12 +175,11 @@ pub(super) fn kind_of(path: &Path) -> Result<StoredKind, StoredError> {
     if metadata.is_dir() {
         return Ok(StoredKind::Folder);
     }
-    // a pipe would be waited for
     if !metadata.is_file() {
         return Err(StoredError::Unknown(path.to_owned()));
     }
     let mut start = Vec::new();
-    File::open(path).map_err(io)?.take(8).read_to_end(&mut start).map_err(io)?;
+    outside_file::open(path, u64::MAX).map_err(io)?.take(8).read_to_end(&mut start).map_err(io)?;
     let named = |extension: &str| path.extension().is_some_and(|found| found == extension);
     match start.as_slice() {
         start if start == Snapshot::MAGIC || named("snapshot") => Ok(StoredKind::Snapshot),

@@ -11,7 +11,7 @@ use crate::cache::{diff, import_json};
 use crate::counted::counted;
 use crate::digest::SetDigest;
 use crate::mapped_file::Mapping;
-use crate::samples::SampleLog;
+use crate::samples::{LogError, Replay, SampleLog};
 use crate::scratch::Scratch;
 
 use super::mend::LOG_FILE;
@@ -50,7 +50,7 @@ pub fn verify_cache(path: &Path) -> Vec<Verified> {
         Err(error) => vec![Verified::new(path, None).problem(error)],
         Ok(StoredKind::Folder) => verify_folder(path),
         Ok(StoredKind::Snapshot) => vec![verify_snapshot(path).0],
-        Ok(StoredKind::SampleLog) => vec![verify_log(path).0],
+        Ok(StoredKind::SampleLog) => vec![verify_log(path, SampleLog::read_named(path)).0],
         Ok(_) => vec![verify_json(path)],
     }
 }
@@ -74,9 +74,9 @@ fn verify_snapshot(path: &Path) -> (Verified, Option<Cached>) {
 
 type LogContent = Option<(Vec<(CacheKey, Arc<Entry>)>, SetDigest)>;
 
-fn verify_log(path: &Path) -> (Verified, LogContent) {
+fn verify_log(path: &Path, read: Result<Replay, LogError>) -> (Verified, LogContent) {
     let mut found = Verified::new(path, Some(StoredKind::SampleLog));
-    let replay = match SampleLog::read(path) {
+    let replay = match read {
         Ok(replay) => replay,
         Err(error) => return (found.problem(error), None),
     };
@@ -113,7 +113,7 @@ fn verify_folder(root: &Path) -> Vec<Verified> {
     let mut all = Vec::new();
     let mut content = None;
     if log_path.exists() {
-        let (found, log) = verify_log(&log_path);
+        let (found, log) = verify_log(&log_path, SampleLog::read(&log_path));
         content = log;
         all.push(found);
     }

@@ -122,11 +122,12 @@ impl Timer for FormulaTimer {
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
         let begin = processor_time();
         let config = self.call(candidate, "outputs")?;
-        let path = self.job.as_ref().unwrap().scratch.join(format!("out-{candidate}"));
         let value: f32 = if (self.is_wrong)(&config) { 2.0 } else { 1.0 };
-        std::fs::write(&path, value.to_le_bytes().repeat(4)).unwrap();
+        let scratch = &self.job.as_ref().unwrap().scratch;
+        let bytes = value.to_le_bytes().repeat(4);
+        let output = OutputArray::write("f32[4]".parse().unwrap(), &bytes, scratch).unwrap();
         self.spent.fetch_add((processor_time() - begin).as_nanos() as u64, Ordering::Relaxed);
-        Ok(vec![OutputArray { spec: "f32[4]".parse().unwrap(), path }])
+        Ok(vec![output])
     }
 
     fn epoch(&self) -> u32 {

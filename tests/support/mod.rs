@@ -156,9 +156,10 @@ impl Timer for ScriptedTimer {
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
         self.call(candidate, "outputs")?;
-        let path = self.job.as_ref().unwrap().scratch.join(format!("out-{candidate}"));
-        std::fs::write(&path, self.outputs[candidate].to_le_bytes().repeat(4)).unwrap();
-        Ok(vec![OutputArray { spec: "f32[4]".parse().unwrap(), path }])
+        let scratch = &self.job.as_ref().unwrap().scratch;
+        let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
+        let output = OutputArray::write("f32[4]".parse().unwrap(), &bytes, scratch).unwrap();
+        Ok(vec![output])
     }
 
     fn epoch(&self) -> u32 {

@@ -17,14 +17,6 @@ pub enum MosaicError {
         /// Why.
         source: io::Error,
     },
-    /// The file holds more than is read.
-    #[error("`{}` has more than {limit} bytes, more than any dump or its names; check what it is", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Most bytes read.
-        limit: u64,
-    },
     /// The file is no array of 32-bit integers as NumPy writes it.
     #[error("`{}` {what}; save the buffer with `numpy.save`, as uint32", path.display())]
     NotWords {

@@ -1,13 +1,12 @@
 //! How large a buffer is, as `ProfilerSpec` counts it, and what the numbers of names mean.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::error::MosaicError;
+use crate::outside_file;
 
 /// Words of a trace's header.
 pub(super) const HEADER: u64 = 3;
@@ -120,13 +119,7 @@ impl ProfilerSpec {
 
 /// Reads a file to its end, up to a limit.
 pub(super) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, MosaicError> {
-    let unreadable = |source| MosaicError::Unreadable { path: path.to_owned(), source };
-    let mut bytes = Vec::new();
-    File::open(path).map_err(unreadable)?.take(limit + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > limit {
-        return Err(MosaicError::TooLarge { path: path.to_owned(), limit });
-    }
-    Ok(bytes)
+    outside_file::input(path, limit).map_err(|source| MosaicError::Unreadable { path: path.to_owned(), source })
 }
 
 /// Reads names: `spec.interned_names` as JSON (names to numbers), or a list of the names by number.

@@ -14,11 +14,12 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::ExchangeError;
-use super::file::{io_error, read_bounded};
+use super::file::io_error;
 use crate::cache::{CacheKey, Entry};
 use crate::config::Config;
 use crate::device::DeviceIdentity;
 use crate::label::{Direction, split_op_id};
+use crate::outside_file;
 use crate::whole_file::write_whole;
 
 /// Largest file that is read.
@@ -84,7 +85,7 @@ impl EjkernelFields {
     /// Where the file cannot be read or is something else.
     pub fn read(path: &Path) -> Result<Self, ExchangeError> {
         let wrong = |what: String| ExchangeError::NotFields { path: path.to_owned(), what };
-        let text = read_bounded(path, MAX_FILE_BYTES, "ejkernel")?;
+        let text = outside_file::bytes(path, MAX_FILE_BYTES).map_err(io_error("read", path))?;
         let read: Self = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
         // the names become paths: none may lead out of the folder that is written to
         let is_plain = |file: &str| Path::new(file).file_name().is_some_and(|name| name == file);
@@ -297,7 +298,7 @@ fn known(given: &Map<String, Value>, fields: &BTreeMap<String, Field>, within: &
 
 fn read(path: &Path) -> Result<Map<String, Value>, ExchangeError> {
     let foreign = |what: String| ExchangeError::Foreign { peer: "ejkernel", path: path.to_owned(), what };
-    let text = read_bounded(path, MAX_FILE_BYTES, "ejkernel")?;
+    let text = outside_file::bytes(path, MAX_FILE_BYTES).map_err(io_error("read", path))?;
     match serde_json::from_slice(&text) {
         Ok(Value::Object(content)) => Ok(content),
         Ok(_) => Err(foreign("it holds no JSON object".to_owned())),

@@ -21,6 +21,7 @@ use super::ExchangeError;
 use crate::cache::{CacheKey, Entry};
 use crate::device::DeviceIdentity;
 use crate::label::Direction;
+use crate::outside_file;
 use crate::whole_file::write_whole;
 
 const SCHEMA: u64 = 1;
@@ -144,11 +145,7 @@ pub fn import_json(path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeE
 pub fn import_json_as(form: JsonForm, path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeError> {
     let wrong = |what: String| ExchangeError::NotEntries { path: path.to_owned(), what };
     let io = |source| ExchangeError::Io { action: "read", path: path.to_owned(), source };
-    let size = fs::metadata(path).map_err(io)?.len();
-    if size > MAX_FILE_BYTES {
-        return Err(wrong(format!("{size} bytes are more than the {MAX_FILE_BYTES} that are read")));
-    }
-    let text = fs::read_to_string(path).map_err(io)?;
+    let text = outside_file::text(path, MAX_FILE_BYTES).map_err(io)?;
     if form == JsonForm::Lines {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         return lines

@@ -1,6 +1,5 @@
 //! `bench search`: simulated searches on recorded spaces, scored.
 
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use serde::Serialize;
 use crate::cli::args::Format;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
+use crate::outside_file;
 use crate::remedy::remedy;
 use crate::report::{Grid, write_json};
 use crate::search::{Kind, Outcome, Plan, Recorded, Scale, Simulated, analytic, read, simulate, start};
@@ -105,6 +105,9 @@ pub(in crate::cli) fn run(command: &BenchCommand, out: &mut dyn Write) -> Result
     Ok(exit::FINE)
 }
 
+/// Most bytes of a recorded space's file, compressed or not.
+const MAX_SPACE_BYTES: u64 = 1 << 30;
+
 fn benches(args: &SearchArgs) -> Result<Vec<Bench>, Fault> {
     let mut benches = Vec::new();
     let simulated: Vec<_> = analytic().iter().map(|space| Path::new(space.name)).collect();
@@ -115,8 +118,9 @@ fn benches(args: &SearchArgs) -> Result<Vec<Bench>, Fault> {
         let recorded = match own {
             Some(space) => space.recorded().map_err(|error| cannot(&error))?,
             None => {
-                let file = File::open(path).map_err(|error| cannot(&format!("{error}{}", remedy(&error))))?;
-                read(file).map_err(|error| cannot(&error))?
+                let bytes = outside_file::input(path, MAX_SPACE_BYTES);
+                let bytes = bytes.map_err(|error| cannot(&format!("{error}{}", remedy(&error))))?;
+                read(bytes.as_slice()).map_err(|error| cannot(&error))?
             }
         };
         let scale = Scale::new(recorded.times(), args.cut_off).map_err(|error| cannot(&error))?;

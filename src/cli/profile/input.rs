@@ -1,12 +1,12 @@
 //! What a profile is: XSpaces, or captures of nsys-jax.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::analysis::HloFiles;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
+use crate::outside_file;
 use crate::profile::Capture;
 
 use super::read_spaces;
@@ -52,8 +52,7 @@ pub(super) fn is_nsys(path: &Path) -> bool {
     }
     let mut magic = [0; 4];
     path != Path::new("-")
-        && path.is_file()
-        && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && outside_file::open(path, u64::MAX).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
         && magic == *b"PK\x03\x04"
 }
 

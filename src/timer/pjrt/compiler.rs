@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 
 use super::compilers::{Compiler, Stop};
-use super::store::{ExecutableKey, ExecutableStore, Kept};
+use super::store::{ExecutableKey, ExecutableStore, Kept, MAX_EXECUTABLE_BYTES};
 use crate::config::Config;
 use crate::timer::SPANS;
+use crate::timer::answers::AnswerFolder;
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::model::{Failure, FailureKind};
 use crate::timer::protocol::{Call, CompileParams, Compiled, ExecutableRef, ProgramRef};
@@ -21,8 +22,8 @@ pub(super) struct CompileTask {
     pub(super) config: Config,
     pub(super) program: ProgramRef,
     pub(super) key: ExecutableKey,
-    /// Where the worker writes the executable, before it is kept.
-    pub(super) payload: PathBuf,
+    /// The job's scratch folder, in which the worker writes the executable before it is kept.
+    pub(super) scratch: PathBuf,
 }
 
 /// What came of it.
@@ -58,25 +59,31 @@ impl Compiler for CompileWorker {
     }
 
     fn compile(&mut self, task: &CompileTask) -> Result<CompiledTask, Failure> {
-        let CompileTask { candidate, operation, config, program, key, payload } = task.clone();
+        let CompileTask { candidate, operation, config, program, key, scratch } = task.clone();
+        let folder = AnswerFolder::make(&scratch).map_err(|error| {
+            let message = format!("cannot make a folder in `{}`: {error}", scratch.display());
+            Failure::new(FailureKind::Device, message)
+        })?;
+        let path = folder.path().join("executable");
         let title = format_args!("compile candidate {candidate}");
         let config = config.as_str();
         let _span = tracing::debug_span!(target: SPANS, "compile", %title, operation, config).entered();
-        let call = Call::Compile(CompileParams { candidate, program, executable: payload.clone() });
+        let call = Call::Compile(CompileParams { candidate, program, executable: path.clone() });
         let compiled: Compiled = self.client.request(call, self.limits.compile)?;
         let Compiled { compile_ns, cpu_ns, serialized, signature } = compiled;
         if !serialized {
             return Ok(CompiledTask { kept: None, compile_ns, cpu_ns });
         }
-        let kept = match self.store.keep(&key, &payload, signature.clone()) {
-            Ok(kept) => {
-                let _ = std::fs::remove_file(&payload);
-                kept
-            }
+        let payload = folder.open(&path, MAX_EXECUTABLE_BYTES).map_err(|error| {
+            Failure::new(FailureKind::Protocol, format!("the compile worker's `{}`: {error}", path.display()))
+        })?;
+        let kept = match self.store.keep(&key, payload, signature.clone()) {
+            Ok(kept) => kept,
             Err(error) => {
                 // a full or missing folder costs the next run a compilation, and this one nothing
                 tracing::warn!("the executable of candidate {candidate} was not kept: {error}");
-                Kept { executable: ExecutableRef { path: payload, offset: 0 }, signature }
+                folder.leave();
+                Kept { executable: ExecutableRef { path, offset: 0 }, signature }
             }
         };
         Ok(CompiledTask { kept: Some(kept), compile_ns, cpu_ns })

@@ -1,12 +1,12 @@
 //! Device fingerprints: what a client tells of its devices, and what the machine tells of itself.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::Path;
 
 use super::plugin::{Client, DeviceDescription, PjrtError};
 use crate::device::{DeviceFingerprint, DeviceIdentity, Environment, xla_autotuning};
+use crate::outside_file;
 
 /// The fingerprint of every device of a client. The plugin's digest is left to who started the worker.
 pub(super) fn fingerprints(client: &Client, plugin: &Path) -> Result<Vec<DeviceFingerprint>, PjrtError> {
@@ -121,9 +121,7 @@ fn xla_flags() -> Vec<String> {
     if text.trim_start().is_empty() || text.trim_start().starts_with('-') {
         return by_name(&text);
     }
-    let mut inside = String::new();
-    let read = File::open(&text).and_then(|file| file.take(MAX_FLAGS_BYTES).read_to_string(&mut inside));
-    by_name(if read.is_ok() { &inside } else { &text })
+    by_name(&outside_file::text(Path::new(&text), MAX_FLAGS_BYTES).unwrap_or(text))
 }
 
 /// Sorted by name; of one flag the last value counts, so that their order stays.

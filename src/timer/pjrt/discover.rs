@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::outside_file;
 use crate::timer::model::{Failure, FailureKind};
 
 /// Longest that a `python3` may take to tell where its packages are.
@@ -180,7 +181,7 @@ fn library_of(package: &Path) -> Option<PathBuf> {
 /// Whether a file holds the entry point's name, read in blocks that overlap by the name's length.
 fn names_the_entry_point(path: &Path) -> bool {
     const NAME: &[u8] = b"GetPjrtApi\0";
-    let Ok(mut file) = File::open(path) else { return false };
+    let Ok(mut file) = outside_file::open(path, u64::MAX) else { return false };
     let finder = memchr::memmem::Finder::new(NAME);
     let mut block = vec![0_u8; 1 << 20];
     let mut kept = 0;

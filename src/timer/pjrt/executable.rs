@@ -13,6 +13,7 @@ use super::ffi::{
 };
 use super::plugin::{Buffer, Client, PjrtError, call, data_of};
 use crate::array::{ArraySpec, DType};
+use crate::outside_file;
 
 /// Largest optimized program that is asked for its signature; real ones are far below.
 const MAX_PROGRAM_BYTES: usize = 1 << 30;
@@ -312,10 +313,6 @@ impl<'a> Call<'a> {
 
 /// Reads a whole file, no longer than `limit` bytes.
 pub(super) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, PjrtError> {
-    let wrong = |what: String| PjrtError::local(format!("{}: {what}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| wrong(format!("cannot be read: {error}")))?.len();
-    if size > limit {
-        return Err(wrong(format!("{size} bytes are more than the {limit} allowed")));
-    }
-    std::fs::read(path).map_err(|error| wrong(format!("cannot be read: {error}")))
+    let read = outside_file::open(path, limit).and_then(|file| outside_file::read(file, limit));
+    read.map_err(|error| PjrtError::local(format!("{}: cannot be read: {error}", path.display())))
 }

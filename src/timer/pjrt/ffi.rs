@@ -6,6 +6,10 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
+/// What a plugin writes for a `bool` of C. A Rust `bool` of another byte than 0 and 1 would be undefined behaviour: whatever is
+/// not 0 is true.
+pub(super) type CBool = u8;
+
 /// A handle that only the plugin can look into.
 macro_rules! opaque {
     ($($name:ident),+) => { $( #[repr(C)] pub(super) struct $name { _private: [u8; 0] } )+ };
@@ -53,7 +57,7 @@ arguments! {
     }
     ErrorCodeArgs { error: *const RawError = ptr::null(), code: c_int = 0 }
     EventArgs { event: *mut RawEvent = ptr::null_mut() }
-    EventReadyArgs { event: *mut RawEvent = ptr::null_mut(), is_ready: bool = false }
+    EventReadyArgs { event: *mut RawEvent = ptr::null_mut(), is_ready: CBool = 0 }
     ClientCreateArgs {
         create_options: *const NamedValue = ptr::null(),
         num_options: usize = 0,
@@ -221,7 +225,7 @@ pub(super) union NamedValueUnion {
     pub(super) string: *const c_char,
     pub(super) int64: i64,
     pub(super) float: f32,
-    pub(super) boolean: bool,
+    pub(super) boolean: CBool,
 }
 
 /// The API's function table up to the last function in use; a plugin's own may be shorter or longer.

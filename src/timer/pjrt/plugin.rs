@@ -186,7 +186,7 @@ impl Plugin {
             let mut arguments = EventReadyArgs::new();
             arguments.event = event;
             // SAFETY: the event is alive: who awaits it afterwards destroys it.
-            if unsafe { call!(self, event_is_ready, &mut arguments) }.is_err() || arguments.is_ready {
+            if unsafe { call!(self, event_is_ready, &mut arguments) }.is_err() || arguments.is_ready != 0 {
                 return;
             }
             std::hint::spin_loop();
@@ -318,15 +318,8 @@ impl Client {
             if call!(plugin, device_description_attributes, &mut attributes).is_ok() && !attributes.attributes.is_null()
             {
                 for value in std::slice::from_raw_parts(attributes.attributes, attributes.num_attributes) {
-                    let name = text_of(value.name, value.name_size);
-                    let text = match value.kind {
-                        named_value_kind::STRING => text_of(value.value.string, value.value_size),
-                        named_value_kind::INT64 => value.value.int64.to_string(),
-                        named_value_kind::FLOAT => value.value.float.to_string(),
-                        named_value_kind::BOOL => value.value.boolean.to_string(),
-                        _ => continue,
-                    };
-                    pairs.push((name, text));
+                    let text = text_of_value(value);
+                    pairs.extend(text.map(|text| (text_of(value.name, value.name_size), text)));
                 }
             }
             Ok(DeviceDescription { id: i64::from(id.id), kind: text_of(kind.text, kind.text_size), attributes: pairs })
@@ -340,6 +333,23 @@ impl Drop for Client {
         arguments.client = self.raw;
         // SAFETY: everything that lives in the client holds an `Rc` of it, thus is gone.
         let _ = unsafe { call!(self.plugin, client_destroy, &mut arguments) };
+    }
+}
+
+/// What an attribute says; `None` where its kind is not known.
+///
+/// # Safety
+/// The arm that `kind` names was written, and a text is as long as `value_size` says.
+unsafe fn text_of_value(value: &NamedValue) -> Option<String> {
+    // SAFETY: each arm is read where the kind says that it was written.
+    unsafe {
+        match value.kind {
+            named_value_kind::STRING => Some(text_of(value.value.string, value.value_size)),
+            named_value_kind::INT64 => Some(value.value.int64.to_string()),
+            named_value_kind::FLOAT => Some(value.value.float.to_string()),
+            named_value_kind::BOOL => Some((value.value.boolean != 0).to_string()),
+            _ => None,
+        }
     }
 }
 
@@ -364,7 +374,7 @@ fn named_value(name: &str, value: &OptionValue) -> NamedValue {
         }
         OptionValue::Bool(boolean) => {
             named.kind = named_value_kind::BOOL;
-            named.value = NamedValueUnion { boolean: *boolean };
+            named.value = NamedValueUnion { boolean: u8::from(*boolean) };
         }
     }
     named
@@ -388,4 +398,22 @@ impl Drop for Buffer {
 /// An untyped pointer to a slice's first element.
 pub(super) fn data_of(bytes: &[u8]) -> *const c_void {
     bytes.as_ptr().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_byte_a_plugin_writes_is_a_boolean() {
+        for (byte, expected) in [(0, "false"), (1, "true"), (2, "true"), (255, "true")] {
+            let mut value = named_value("coherent", &OptionValue::Bool(false));
+            value.value = NamedValueUnion { boolean: byte };
+            // SAFETY: the kind is that of the arm.
+            assert_eq!(unsafe { text_of_value(&value) }.as_deref(), Some(expected), "{byte}");
+        }
+        let value = named_value("coherent", &OptionValue::Bool(true));
+        // SAFETY: the kind is that of the arm.
+        assert_eq!(unsafe { text_of_value(&value) }.as_deref(), Some("true"));
+    }
 }

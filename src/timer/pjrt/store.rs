@@ -21,10 +21,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, FieldHasher};
+use crate::outside_file;
 use crate::timer::protocol::{ExecutableRef, Signature};
 
 const MAGIC: &[u8; 8] = b"ATLEXE1\n";
 const MAX_HEADER_BYTES: u32 = 1 << 20;
+/// Largest serialized executable that is read.
+pub(super) const MAX_EXECUTABLE_BYTES: u64 = 4 << 30;
 
 /// What an executable depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,10 +98,16 @@ impl ExecutableStore {
         Some(Kept { executable: ExecutableRef { path, offset }, signature: header.signature })
     }
 
-    /// Takes over what the compile worker wrote to `payload`.
-    pub(super) fn keep(&self, key: &ExecutableKey, payload: &Path, signature: Option<Signature>) -> io::Result<Kept> {
-        let payload_bytes = fs::metadata(payload)?.len();
-        let payload_digest = Digest::of_reader(File::open(payload)?)?;
+    /// Takes over what a compile worker wrote.
+    pub(super) fn keep(
+        &self,
+        key: &ExecutableKey,
+        mut payload: File,
+        signature: Option<Signature>,
+    ) -> io::Result<Kept> {
+        let payload_bytes = payload.metadata()?.len();
+        let payload_digest = Digest::of_reader(Read::by_ref(&mut payload).take(payload_bytes))?;
+        payload.rewind()?;
         let header = serde_json::to_vec(&Header { payload_digest, payload_bytes, signature: signature.clone() })?;
         let length = u32::try_from(header.len()).ok().filter(|&length| length <= MAX_HEADER_BYTES);
         let length = length.ok_or_else(|| io::Error::other("a signature too long to keep"))?;
@@ -108,7 +117,7 @@ impl ExecutableStore {
         file.write_all(Digest::of(&header).as_bytes())?;
         file.write_all(&header)?;
         let offset = file.stream_position()?;
-        io::copy(&mut File::open(payload)?, &mut file)?;
+        io::copy(&mut payload.take(payload_bytes), &mut file)?;
         let path = self.path(key);
         file.persist(&path).map_err(|error| error.error)?;
         Ok(Kept { executable: ExecutableRef { path, offset }, signature })
@@ -117,7 +126,7 @@ impl ExecutableStore {
 
 fn read_header(path: &Path) -> io::Result<(Header, u64)> {
     let wrong = || io::Error::from(io::ErrorKind::InvalidData);
-    let mut file = File::open(path)?;
+    let mut file = outside_file::open_own(path, MAX_EXECUTABLE_BYTES.saturating_add(u64::from(MAX_HEADER_BYTES) + 44))?;
     let (mut magic, mut length, mut digest) = ([0_u8; 8], [0_u8; 4], [0_u8; 32]);
     file.read_exact(&mut magic)?;
     file.read_exact(&mut length)?;
@@ -133,7 +142,7 @@ fn read_header(path: &Path) -> io::Result<(Header, u64)> {
     }
     let header: Header = serde_json::from_slice(&header)?;
     let offset = (magic.len() + size_of::<u32>() + digest.len()) as u64 + u64::from(length);
-    if fs::metadata(path)?.len() != offset.saturating_add(header.payload_bytes) {
+    if file.metadata()?.len() != offset.saturating_add(header.payload_bytes) {
         return Err(wrong());
     }
     file.seek(SeekFrom::Start(offset))?;
@@ -167,7 +176,7 @@ mod tests {
         let payload = folder.path().join("payload");
         fs::write(&payload, b"machine code").unwrap();
         let signature = Some(Signature { parameters: vec!["f32[2]".parse().unwrap()] });
-        store.keep(&key(), &payload, signature.clone()).unwrap();
+        store.keep(&key(), File::open(&payload).unwrap(), signature.clone()).unwrap();
         let kept = store.find(&key()).unwrap();
         assert_eq!(kept.signature, signature);
         let bytes = fs::read(&kept.executable.path).unwrap();
@@ -192,7 +201,7 @@ mod tests {
         let store = ExecutableStore::open(folder.path()).unwrap();
         let payload = folder.path().join("payload");
         fs::write(&payload, b"machine code").unwrap();
-        let kept = store.keep(&key(), &payload, None).unwrap();
+        let kept = store.keep(&key(), File::open(&payload).unwrap(), None).unwrap();
         let sound = fs::read(&kept.executable.path).unwrap();
         for at in 0..sound.len() {
             let mut flipped = sound.clone();

@@ -1,7 +1,6 @@
 //! The `pjrt` timer: expendable workers compile side by side, another one loads every executable and measures. Nothing is
 //! measured while anything is compiled.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,11 +13,13 @@ use super::store::{ExecutableKey, ExecutableStore, Kept};
 use crate::array::ArraySpec;
 use crate::device::{DeviceFingerprint, xla_measures};
 use crate::digest::Digest;
+use crate::outside_file;
+use crate::timer::answers::OutputArray;
 use crate::timer::bench::{Bench, check_signature};
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::command::{find, scratch};
 use crate::timer::model::{
-    Failure, FailureKind, Job, Metric, OutputArray, Prepared, ProgramFile, Source, Timer, means, runs_of_batches,
+    Failure, FailureKind, Job, Metric, Prepared, ProgramFile, Source, Timer, means, runs_of_batches,
 };
 use crate::timer::profiled::{ProfiledRound, default_metric};
 use crate::timer::protocol::{Hello, LoadParams, ProgramRef, capability};
@@ -167,10 +168,10 @@ impl PjrtTimer {
     }
 
     fn task(&self, candidate: usize, program: &ProgramFile, key: ExecutableKey) -> Result<CompileTask, Failure> {
-        let payload = scratch(&self.job)?.join(format!("candidate-{candidate}.exe"));
+        let scratch = scratch(&self.job)?;
         let config = find(&self.job, candidate)?.config.clone();
         let operation = self.job.as_ref().map(|job| format!("{}:{}", job.op_id, job.call_key)).unwrap_or_default();
-        Ok(CompileTask { candidate, operation, config, program: program_ref(program), key, payload })
+        Ok(CompileTask { candidate, operation, config, program: program_ref(program), key, scratch })
     }
 
     /// Compiles in a worker that dies alone: what was expected is under way already.
@@ -246,7 +247,7 @@ fn program_ref(program: &ProgramFile) -> ProgramRef {
 
 /// SHA-256 of the plugin's file.
 fn digest_of_plugin(plugin: &Path) -> Result<Digest, Failure> {
-    let digest = File::open(plugin).and_then(Digest::of_reader);
+    let digest = outside_file::open(plugin, u64::MAX).and_then(Digest::of_reader);
     digest.map_err(|error| {
         Failure::new(FailureKind::Device, format!("{}: the plugin cannot be read: {error}", plugin.display()))
     })
@@ -448,13 +449,13 @@ impl Timer for PjrtTimer {
         }
         let folder = scratch(&self.job)?;
         self.quiet();
-        self.bench.profile_round(launches, folder)
+        self.bench.profile_round(launches, &folder)
     }
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
         let folder = scratch(&self.job)?;
         self.quiet();
-        self.bench.outputs(candidate, folder)
+        self.bench.outputs(candidate, &folder)
     }
 
     fn epoch(&self) -> u32 {

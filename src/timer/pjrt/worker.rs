@@ -15,6 +15,7 @@ use super::plugin::{Client, PjrtError, Plugin, one_line};
 use super::probe::probe;
 use super::profiler::Profiler;
 use super::signature::read_signature;
+use super::store::MAX_EXECUTABLE_BYTES;
 use super::timer::HOST_CLOCK;
 use crate::hlo::{Program, read_program};
 use crate::registry::ProgramFormat;
@@ -29,8 +30,6 @@ use crate::timer::subscriber::named;
 
 /// Largest program that is read.
 const MAX_PROGRAM_BYTES: u64 = 1 << 30;
-/// Largest serialized executable that is read.
-const MAX_EXECUTABLE_BYTES: u64 = 4 << 30;
 
 /// What `worker pjrt` was told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use super::calls::{Calls, Method, RecordedFailure};
 use super::index::{self, Functions, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
 use super::json_file::wrong;
 use crate::device::DeviceFingerprint;
-use crate::timer::model::{Failure, FailureKind, Job, Metric, OutputArray, Prepared, Source, Timer};
+use crate::timer::answers::OutputArray;
+use crate::timer::model::{Failure, FailureKind, Job, Metric, Prepared, Source, Timer};
 use crate::timer::profiled::ProfiledRound;
 use crate::whole_file::write_whole;
 
@@ -89,8 +90,9 @@ impl KeepingTimer {
         let of_invocation = format!("{number:03}-{}", plain(&invocation.op_id));
         let name = format!("{of_invocation}/{:04}.xplane.pb.gz", invocation.profiles.len());
         let path = self.folder.join(&name);
-        let source = round.file().ok_or_else(|| Failure::new(FailureKind::Device, "the round left no profile"))?;
-        let copied = fs::create_dir_all(self.folder.join(of_invocation)).and_then(|()| compress(source, &path));
+        let source = round.bytes().ok_or_else(|| Failure::new(FailureKind::Device, "the round left no profile"))?;
+        let made = fs::create_dir_all(self.folder.join(of_invocation));
+        let copied = made.and(source).and_then(|source| compress(source, &path));
         copied.map_err(|error| not_kept(&path, &error))?;
         invocation.module_name = module_name;
         let round = TakenRound { profile: Some(name), failure: None, launches: launches.to_vec() };
@@ -145,8 +147,8 @@ fn plain(op_id: &str) -> String {
     op_id.chars().take(64).map(|c| if is_plain(&c) { c } else { '_' }).collect()
 }
 
-fn compress(source: &Path, path: &Path) -> io::Result<()> {
-    let mut source = BufReader::new(fs::File::open(source)?);
+fn compress(source: impl Read, path: &Path) -> io::Result<()> {
+    let mut source = BufReader::new(source);
     write_whole(path, |file| {
         let mut encoder = GzEncoder::new(io::BufWriter::new(file), Compression::fast());
         io::copy(&mut source, &mut encoder)?;

@@ -11,7 +11,8 @@ use super::calls::{Calls, Method};
 use super::index::{IndexedInvocation, NUMBER, ProfileIndex, TakenProfile, TakenRound, check_real, inside};
 use crate::device::DeviceFingerprint;
 use crate::profile::{DeviceTime, XSpace, capture_files, executions};
-use crate::timer::model::{Failure, FailureKind, Job, Metric, OutputArray, Prepared, Source, Timer};
+use crate::timer::answers::OutputArray;
+use crate::timer::model::{Failure, FailureKind, Job, Metric, Prepared, Source, Timer};
 use crate::timer::partitions::by_run_id;
 use crate::timer::profiled::{ProfiledRound, default_metric, slowest_ns};
 

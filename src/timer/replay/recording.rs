@@ -32,7 +32,6 @@
 //! * `outputs` are dense little-endian bytes in hexadecimal digits; none unless told.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -43,8 +42,9 @@ use crate::array::ArraySpec;
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::registry::Direction;
+use crate::timer::answers::OutputArray;
 use crate::timer::command::{find, scratch};
-use crate::timer::model::{Failure, FailureKind, Job, OutputArray, Prepared, Source, Timer};
+use crate::timer::model::{Failure, FailureKind, Job, Prepared, Source, Timer};
 
 /// The schema that this program reads.
 const SCHEMA: u32 = 1;
@@ -242,11 +242,11 @@ impl Timer for ReplayTimer {
                     let message = format!("output {index} of {} is not an array {}", recorded.config, output.spec);
                     Failure::new(FailureKind::Execute, message)
                 })?;
-            let path = folder.join(format!("output-{candidate}-{index}.bin"));
-            fs::write(&path, bytes).map_err(|error| {
-                Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", path.display()))
-            })?;
-            outputs.push(OutputArray { spec: output.spec.clone(), path });
+            let written = OutputArray::write(output.spec.clone(), &bytes, &folder);
+            outputs.push(written.map_err(|error| {
+                let message = format!("cannot write output {index} in `{}`: {error}", folder.display());
+                Failure::new(FailureKind::Device, message)
+            })?);
         }
         Ok(outputs)
     }
@@ -284,6 +284,7 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::timer::model::{CacheState, JobCandidate};
+    use std::fs;
 
     const RECORDING: &str = r#"{
         "schema": 1,

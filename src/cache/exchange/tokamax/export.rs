@@ -13,12 +13,13 @@ use super::classes::{file_stem_of, folder_of};
 use super::measured::median;
 use super::{DEVICE_KIND, FORMAT, MAX_FILE_BYTES, TOKAMAX};
 use crate::cache::exchange::ExchangeError;
-use crate::cache::exchange::file::{io_error, read_bounded};
+use crate::cache::exchange::file::io_error;
 use crate::cache::exchange::json_text::{Members, canonical, compact, indented, quoted};
 use crate::cache::{CacheKey, Entry};
 use crate::config::Config;
 use crate::hlo::tokamax_label;
 use crate::label::Direction;
+use crate::outside_file;
 use crate::whole_file::write_whole;
 
 /// Tokamax takes no null for a time that it wants, and cannot read back a NaN that it wrote. No time is negative: this
@@ -314,7 +315,7 @@ fn databases(
 
 fn read(path: &Path) -> Result<Calls, ExchangeError> {
     let foreign = |what: String| ExchangeError::Foreign { peer: TOKAMAX, path: path.to_owned(), what };
-    let bytes = read_bounded(path, MAX_FILE_BYTES, TOKAMAX)?;
+    let bytes = outside_file::bytes(path, MAX_FILE_BYTES).map_err(io_error("read", path))?;
     let mut calls = Calls::default();
     if bytes.trim_ascii().is_empty() {
         return Ok(calls);

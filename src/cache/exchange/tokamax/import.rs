@@ -13,12 +13,13 @@ use super::classes::{class_of, folder_of, platform_of, version};
 use super::measured::fastest;
 use super::{DEVICE_KIND, FORMAT, MAX_CALL_BYTES, MAX_FILE_BYTES, MAX_RECORDS, TOKAMAX};
 use crate::cache::exchange::ExchangeError;
-use crate::cache::exchange::file::{io_error, read_bounded};
+use crate::cache::exchange::file::io_error;
 use crate::cache::exchange::json_text::{Members, canonical, compact, quoted};
 use crate::cache::{CacheKey, Entry, Peer, PeerRecord};
 use crate::device::DeviceIdentity;
 use crate::hlo::tokamax_label;
 use crate::label::Direction;
+use crate::outside_file;
 
 /// Most files that are looked at below one folder.
 const MAX_FILES: usize = 10_000;
@@ -105,7 +106,7 @@ struct Import<'a> {
 impl Import<'_> {
     fn file(&mut self, path: &Path) -> Result<(), ExchangeError> {
         let foreign = |what: String| ExchangeError::Foreign { peer: TOKAMAX, path: path.to_owned(), what };
-        let bytes = read_bounded(path, MAX_FILE_BYTES, TOKAMAX)?;
+        let bytes = outside_file::bytes(path, MAX_FILE_BYTES).map_err(io_error("read", path))?;
         let text = std::str::from_utf8(&bytes).map_err(|error| foreign(error.to_string()))?;
         // Tokamax ships such files: no data of that operation
         if text.trim().is_empty() {

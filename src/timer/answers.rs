@@ -1,0 +1,154 @@
+//! What workers write. Each request that lets a worker write hands out a folder of its own, and what the worker answers is
+//! opened in that folder alone. Its removal takes whatever the worker left there; nothing else is removed on its word.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use crate::array::{ArraySpec, MAX_ARRAY_BYTES};
+use crate::outside_file::{self, Folder};
+
+/// A folder for the files of one answer, there as long as this is.
+#[derive(Debug)]
+pub(crate) struct AnswerFolder {
+    folder: TempDir,
+    opened: Folder,
+}
+
+impl AnswerFolder {
+    /// Makes an empty folder that is this user's alone.
+    pub(crate) fn make(scratch: &Path) -> io::Result<Self> {
+        // with no link in its path a worker that resolves it answers the same one
+        let scratch = scratch.canonicalize()?;
+        let folder = private_folder(&scratch)?;
+        let opened = Folder::open(folder.path())?;
+        Ok(Self { folder, opened })
+    }
+
+    /// Where the worker is to write.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Opens what a worker answered that it wrote.
+    pub(crate) fn open(&self, answered: &Path, limit: u64) -> io::Result<File> {
+        self.opened.open_file(answered, limit).map_err(|error| {
+            let message =
+                format!("{error}; a worker writes into the folder that the request names, and answers that path");
+            io::Error::new(error.kind(), message)
+        })
+    }
+
+    /// Leaves the folder where it is, for whoever removes what is around it.
+    pub(crate) fn leave(self) {
+        let _ = self.folder.keep();
+    }
+}
+
+/// An empty folder in `scratch` that is this user's alone.
+pub(crate) fn private_folder(scratch: &Path) -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix("worker-").permissions(Permissions::from_mode(0o700)).tempdir_in(scratch)
+}
+
+/// One output array, as a worker left it.
+#[derive(Debug, Clone)]
+pub struct OutputArray {
+    /// Element type and dimensions.
+    pub spec: ArraySpec,
+    /// Its file of dense little-endian bytes, which is there as long as this is.
+    pub path: PathBuf,
+    folder: Arc<AnswerFolder>,
+}
+
+impl OutputArray {
+    /// An output that a timer writes itself.
+    ///
+    /// # Errors
+    /// Where it cannot be written in `scratch`.
+    pub fn write(spec: ArraySpec, bytes: &[u8], scratch: &Path) -> io::Result<Self> {
+        let folder = Arc::new(AnswerFolder::make(scratch)?);
+        let path = folder.path().join("output.bin");
+        fs::write(&path, bytes)?;
+        Ok(Self { spec, path, folder })
+    }
+
+    /// What a worker answered that it wrote: a regular file of the folder, as large as its array.
+    pub(super) fn answered(spec: ArraySpec, path: PathBuf, folder: &Arc<AnswerFolder>) -> io::Result<Self> {
+        let output = Self { spec, path, folder: Arc::clone(folder) };
+        output.open().map(|_| output)
+    }
+
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// Where the file is not there any more, or is not what it was.
+    pub fn read(&self) -> io::Result<Vec<u8>> {
+        let (file, bytes) = self.open()?;
+        let read = outside_file::read(file, bytes)?;
+        if read.len() as u64 == bytes { Ok(read) } else { Err(self.other_size(read.len() as u64)) }
+    }
+
+    /// The file and its size.
+    fn open(&self) -> io::Result<(File, u64)> {
+        let file = self.folder.open(&self.path, MAX_ARRAY_BYTES)?;
+        let bytes = file.metadata()?.len();
+        if self.spec.host_bytes() == Some(bytes) { Ok((file, bytes)) } else { Err(self.other_size(bytes)) }
+    }
+
+    fn other_size(&self, bytes: u64) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{bytes} bytes are not an array {}", self.spec))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    #[test]
+    fn a_folder_is_private_and_goes_with_what_was_left_in_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let outside = scratch.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("file"), b"sound").unwrap();
+        let through = scratch.path().join("through");
+        symlink(".", &through).unwrap();
+        let folder = AnswerFolder::make(&through).unwrap();
+        let path = folder.path().to_owned();
+        assert_eq!(path, path.canonicalize().unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        fs::create_dir(path.join("deep")).unwrap();
+        fs::write(path.join("deep/file"), b"sound").unwrap();
+        symlink(&outside, path.join("link")).unwrap();
+        assert!(folder.open(Path::new("deep/file"), 5).is_ok());
+        let error = folder.open(&outside.join("file"), 5).unwrap_err().to_string();
+        assert!(error.contains("outside") && error.contains("a worker writes into the folder"), "{error}");
+        assert!(folder.open(Path::new("link/file"), 5).is_err());
+        drop(folder);
+        assert!(!path.exists());
+        assert_eq!(fs::read(outside.join("file")).unwrap(), b"sound");
+    }
+
+    #[test]
+    fn an_output_is_as_large_as_its_array() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = Arc::new(AnswerFolder::make(scratch.path()).unwrap());
+        let path = folder.path().join("out.bin");
+        fs::write(&path, [1; 8]).unwrap();
+        let answered = |spec: &str| OutputArray::answered(spec.parse().unwrap(), path.clone(), &folder);
+        let error = answered("f32[3]").unwrap_err().to_string();
+        assert_eq!(error, "8 bytes are not an array f32[3]");
+        let output = answered("f32[2]").unwrap();
+        assert_eq!(output.read().unwrap(), [1; 8]);
+        // what was looked at need not be what is read
+        fs::write(&path, [1; 9]).unwrap();
+        assert_eq!(output.read().unwrap_err().to_string(), "9 bytes are not an array f32[2]");
+        fs::remove_file(&path).unwrap();
+        symlink("/dev/zero", &path).unwrap();
+        assert!(output.read().unwrap_err().to_string().contains("symbolic link"));
+    }
+}
