@@ -1,6 +1,6 @@
 //! What caches survive, in numbers: `docs/reliability.md` holds what this prints.
 //!
-//! `cargo bench --bench survival [-- --kills 500 --readers 64 --seconds 60 --flips all|NUMBER --seed 6]`; what is named in the
+//! `cargo bench --bench survival [-- --kills 500 --workers 200 --readers 64 --seconds 60 --flips all|NUMBER --seed 6]`; what is named in the
 //! arguments alone is run, all of it in its long form without any.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
@@ -9,7 +9,7 @@
 mod survival;
 
 use survival::flips::{Beside, Extent, Whole, is_log, is_sled, is_snapshot};
-use survival::{kills, readers};
+use survival::{kills, readers, workers};
 
 fn main() {
     if readers::serve_if_asked() {
@@ -25,6 +25,9 @@ fn main() {
     let seed = number("--seed", 6).unwrap_or(6);
     if let Some(count) = number("--kills", 500) {
         print_kills(count, seed);
+    }
+    if let Some(count) = number("--workers", 200) {
+        print_workers(count, seed);
     }
     if number("--readers", 64).is_some() || number("--seconds", 60).is_some() {
         let count = number("--readers", 64).unwrap_or(64);
@@ -45,6 +48,23 @@ fn print_kills(count: u64, seed: u64) {
     );
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     println!("| {} | {} | {} | {} | 0 | 0 | 0 |\n", seen.kills, seen.in_between, seen.folders, seen.reported);
+}
+
+fn print_workers(count: u64, seed: u64) {
+    println!(
+        "| timer | runs | killed | of these | measuring worker started again | operations failed, candidates out, other results |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- |");
+    let print = |timer: &str, seen: &workers::Killed| {
+        let victims: Vec<String> = seen.victims.iter().map(|(kind, count)| format!("{count} × {kind}")).collect();
+        println!("| {timer} | {} | {} | {} | {} | 0 |", seen.runs, seen.kills(), victims.join(", "), seen.restarts);
+    };
+    println!("| `command:`, one run for each request | {} | | | | 0 |", workers::run_every_request(1));
+    print("`command:`, played times", &workers::run_played(count, seed));
+    if let Some(seen) = workers::run_real(count, seed) {
+        print("`pjrt`", &seen);
+    }
+    println!();
 }
 
 fn print_readers(count: u64, seconds: u64) {

@@ -12,6 +12,7 @@
 
 pub mod array;
 pub mod config;
+#[cfg(feature = "tuner")]
 mod counted;
 pub mod device;
 pub mod digest;

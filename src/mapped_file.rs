@@ -121,7 +121,7 @@ fn open(path: &Path, limit: u64) -> io::Result<(File, Metadata)> {
     Ok((file, metadata))
 }
 
-/// Whether a file's bytes are on this machine, so that no other one changes them.
+/// Whether no other machine holds the bytes of an open file or folder.
 pub(crate) fn is_local(file: &File) -> bool {
     // the magic number is 32 bits wide, whatever the type of the field is on this machine
     rustix::fs::fstatfs(file).is_ok_and(|stat| !REMOTE.contains(&(stat.f_type as u32)))

@@ -2,9 +2,9 @@
 //! waits, and no more than a bound is read of it.
 //!
 //! Who named the path decides which links are followed. A user's path may lead through links, because build systems and
-//! data folders are full of them ([`open`]); what a command works on may be a pipe, too ([`open_input`]). A file that this program put there itself, under a name of its own, is never
-//! a link ([`open_own`]). A path that a worker or a file names must lie inside a given folder, with no link on the way
-//! ([`Folder::open_file`]).
+//! data folders are full of them ([`open`]); what a command works on may be a pipe, too ([`open_input`]). A file that this
+//! program put there itself, under a name of its own, is never a link ([`open_own`]). A path that a worker or a file names
+//! must lie inside a given folder, with no link on the way ([`Folder::open_file`]).
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -71,6 +71,7 @@ pub(crate) fn open_input(path: &Path, limit: u64) -> io::Result<Input> {
 ///
 /// # Errors
 /// As [`open_input`], and where it cannot be read.
+#[cfg_attr(not(feature = "tuner"), allow(dead_code, reason = "only what measures reads these"))]
 pub(crate) fn input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     match open_input(path, limit)? {
         Input::File(file) => read(file, limit),
@@ -97,12 +98,14 @@ pub(crate) fn open_own_with(options: &mut OpenOptions, path: &Path) -> io::Resul
 
 /// A folder in which another process, or a file, names files. What it was when it was opened is kept: a link that is put in
 /// its place afterwards leads nowhere else.
+#[cfg_attr(not(feature = "tuner"), allow(dead_code, reason = "only what measures reads these"))]
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
     at: File,
 }
 
+#[cfg_attr(not(feature = "tuner"), allow(dead_code, reason = "only what measures reads these"))]
 impl Folder {
     /// Opens a folder; links on the way to it are followed.
     ///

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use autotune_lowered::cli::exit;
 use autotune_lowered::tune::Ledger;
@@ -307,6 +307,54 @@ fn pruning_removes_what_all_conditions_hold_of() {
 }
 
 #[test]
+fn kept_executables_are_bounded_by_prune_and_by_a_run() {
+    let place = Place::new();
+    let cache = place.path("cache");
+    let folder = cache.join("executables-v2");
+    fs::create_dir_all(&folder).unwrap();
+    let put = |digit: &str, kib: usize, days: u64| {
+        let path = folder.join(format!("{}.exe", digit.repeat(64)));
+        fs::write(&path, vec![0; kib << 10]).unwrap();
+        let used = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
+        fs::File::open(&path).unwrap().set_modified(used).unwrap();
+    };
+    put("a", 800, 0);
+    put("b", 800, 1);
+    put("c", 1, 40);
+    let exist = || ["a", "b", "c"].map(|digit| folder.join(format!("{}.exe", digit.repeat(64))).exists());
+    let words = ["prune", "--executables"];
+    let said = place.cache(&[&words[..], &["--dry-run"]].concat());
+    let expected = "would remove 0\nkept executables: would remove 1 (1.02 kB), 2 stay (1.64 MB)\n";
+    assert_eq!((said.code, said.stdout.as_str(), exist()), (0, expected, [true; 3]), "{}", said.stderr);
+    let note = folder.join(".open-elsewhere-Abc123");
+    fs::write(&note, b"").unwrap();
+    let said = place.cache(&words);
+    assert!(said.stdout.ends_with("nothing of them can go: the host `elsewhere` has it open\n"), "{}", said.stdout);
+    assert_eq!(exist(), [true; 3]);
+    fs::remove_file(note).unwrap();
+    let bounded = |mib: &str, words: &[&str]| {
+        let mut command = command(&cache);
+        let output = command.env("AUTOTUNE_LOWERED_EXECUTABLES_MIB", mib).args(words).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let json = ["cache", "prune", "--executables", "--format", "json"];
+    let (code, _, stderr) = bounded("much", &json);
+    assert_eq!((code, exist()), (Some(USAGE), [true; 3]));
+    assert!(stderr.contains("a number of MiB is expected"), "{stderr}");
+    let (_, stdout, _) = bounded("1", &json);
+    let done: Value = serde_json::from_str(&stdout).unwrap();
+    let expected = json!({"kept": 1, "kept_bytes": 800 << 10, "removed": 2, "removed_bytes": 801 << 10});
+    assert_eq!((&done["executables"], exist()), (&expected, [true, false, false]));
+    // and without being asked: by whatever tunes in this folder
+    let registry = example().join("registry").display().to_string();
+    let replay = place.path("replay.json");
+    write_replay(Path::new(&registry), &replay);
+    let timer = format!("replay:{}", replay.display());
+    let (code, _, stderr) = bounded("0", &[&module(), "--registry", &registry, "--timer", &timer]);
+    assert_eq!((code, exist()), (Some(0), [false; 3]), "{stderr}");
+}
+
+#[test]
 fn what_was_decided_under_other_software_is_pruned() {
     let Some(plugin) = plugin() else { return };
     let place = Place::new();
@@ -522,8 +570,8 @@ fn ls_reads_a_snapshot_and_says_what_a_folder_takes() {
     let tuned = run(&snapshot, &["cache", "rm", "op@v1"]);
     assert_eq!(tuned.code, CACHE_TROUBLE, "a snapshot is never changed: {}", tuned.stderr);
 
-    fs::create_dir_all(folder.join("executables-v1/deep")).unwrap();
-    fs::write(folder.join("executables-v1/deep/a.exe"), [0; 900]).unwrap();
+    fs::create_dir_all(folder.join("executables-v2/deep")).unwrap();
+    fs::write(folder.join("executables-v2/deep/a.exe"), [0; 900]).unwrap();
     fs::create_dir(folder.join("sled-v1.set-aside-1700000000-0")).unwrap();
     fs::write(folder.join("sled-v1.set-aside-1700000000-0/db"), [0; 200]).unwrap();
     fs::write(folder.join("notes.txt"), [0; 30]).unwrap();

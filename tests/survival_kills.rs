@@ -1,4 +1,7 @@
-//! Tuning runs that are killed: nothing that was reported is lost, nothing is torn, and the next run completes.
+//! Tuning runs that are killed, and runs whose workers are: nothing that was reported is lost, nothing is torn, nothing that
+//! somebody killed once is held against a program.
+//!
+//! `cargo bench --bench survival` kills ten times as many.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -16,7 +19,6 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::label::Direction;
 use autotune_lowered::samples::{CandidateSamples, FailureRecord, JobRecord, Record, RoundRecord, SampleLog};
 
-/// `cargo bench --bench survival` does ten times as many.
 #[test]
 fn fifty_killed_runs_lose_nothing() {
     let seen = survival::kills::run(50, 6);
@@ -139,4 +141,25 @@ fn prune_compacts_whatever_it_gives_back() {
     fs::write(root.join("sled-v1.state"), "open\n").unwrap();
     let listed = survival::program::run(&root, &["cache", "ls", "--format", "json"]).json();
     assert_eq!(listed["entries"], serde_json::json!([]));
+}
+
+#[test]
+fn a_worker_that_is_killed_at_any_request_costs_nothing() {
+    // an odd step, so that it is the worker's turn as often as its supervisor's
+    let runs = survival::workers::run_every_request(3);
+    assert!(runs >= 12, "{runs}");
+}
+
+#[test]
+fn killed_workers_change_no_result() {
+    let seen = survival::workers::run_played(15, 6);
+    assert_eq!(seen.kills(), 15);
+    assert!(seen.restarts >= 1 && seen.victims.len() == 2, "{seen:?}");
+}
+
+#[test]
+fn killed_workers_of_a_plugin_change_no_result() {
+    if let Some(seen) = survival::workers::run_real(6, 6) {
+        assert_eq!(seen.kills(), 6);
+    }
 }

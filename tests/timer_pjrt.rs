@@ -210,8 +210,8 @@ fn a_flipped_byte_in_a_kept_executable_is_compiled_again() {
         timer.begin(&job).unwrap();
         timer.prepare(0).unwrap();
         timer.end();
-        let folder = place.folder.path().join("executables/executables-v1");
-        let kept: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let folder = place.folder.path().join("executables/executables-v2");
+        let kept = kept_in(&folder);
         assert_eq!(kept.len(), 1, "{kept:?}");
         let mut bytes = fs::read(&kept[0]).unwrap();
         let middle = bytes.len() / 2;
@@ -224,6 +224,73 @@ fn a_flipped_byte_in_a_kept_executable_is_compiled_again() {
         timer.end();
         timer.begin(&job).unwrap();
         assert!(timer.prepare(0).unwrap().reused, "the file was made good");
+    }
+}
+
+/// The executables in a store's folder.
+fn kept_in(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "exe")).collect()
+}
+
+/// Two programs of one signature, kept; gives the files by candidate.
+fn two_kept(place: &Place, plugin: &Path) -> (PjrtTimer, Job, Vec<PathBuf>) {
+    let inputs =
+        vec![place.input("a", "f32[4]", &f32s(&[5.0; 4]), false), place.input("b", "f32[4]", &f32s(&[2.0; 4]), false)];
+    let mut job = place.job(&["add.mlir", "add.mlir"], inputs);
+    distinct(&mut job, place.folder.path());
+    let file = job.candidates[1].program.as_mut().unwrap();
+    let text = fs::read_to_string(&file.path).unwrap().replace("stablehlo.add", "stablehlo.subtract");
+    fs::write(&file.path, &text).unwrap();
+    file.program.digest = Digest::of(text.as_bytes());
+    let mut timer = PjrtTimer::start(&place.options(plugin)).unwrap();
+    timer.begin(&job).unwrap();
+    let folder = place.folder.path().join("executables/executables-v2");
+    timer.prepare(0).unwrap();
+    let mut files = kept_in(&folder);
+    timer.prepare(1).unwrap();
+    files.extend(kept_in(&folder).into_iter().filter(|path| !files.contains(path)).collect::<Vec<_>>());
+    assert_eq!(files.len(), 2, "{files:?}");
+    (timer, job, files)
+}
+
+fn output_of(timer: &mut PjrtTimer, candidate: usize) -> Vec<u8> {
+    fs::read(&timer.outputs(candidate).unwrap()[0].path).unwrap()
+}
+
+#[test]
+fn exchanged_executables_are_not_believed() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let (mut timer, job, files) = two_kept(&place, &plugin);
+        timer.end();
+        let aside = place.folder.path().join("aside");
+        for (from, to) in [(&files[0], &aside), (&files[1], &files[0]), (&aside, &files[1])] {
+            fs::rename(from, to).unwrap();
+        }
+        timer.begin(&job).unwrap();
+        for (candidate, value) in [(0, 7.0), (1, 3.0)] {
+            assert!(!timer.prepare(candidate).unwrap().reused, "{candidate}");
+            assert_eq!(output_of(&mut timer, candidate), f32s(&[value; 4]), "{candidate}");
+        }
+        timer.end();
+        timer.begin(&job).unwrap();
+        assert!((0..2).all(|candidate| timer.prepare(candidate).unwrap().reused), "both were made good");
+    }
+}
+
+#[test]
+fn an_executable_that_changes_or_goes_after_it_was_found_is_not_run() {
+    for plugin in plugins() {
+        let place = Place::new();
+        let (mut timer, _, files) = two_kept(&place, &plugin);
+        // what a restarted worker loads was found long ago
+        fs::copy(&files[1], &files[0]).unwrap();
+        fs::remove_file(&files[1]).unwrap();
+        timer.restart(&[]).unwrap();
+        assert_eq!(output_of(&mut timer, 0), f32s(&[7.0; 4]));
+        assert_eq!(output_of(&mut timer, 1), f32s(&[3.0; 4]));
+        assert_eq!(timer.epoch(), 2);
     }
 }
 
@@ -503,7 +570,7 @@ fn one_that_kills_its_compiler_among_expected_ones_fails_alone() {
         timer.end();
         // ended with most of it not begun
         fs::remove_dir_all(&options.executables).unwrap();
-        fs::create_dir_all(options.executables.join("executables-v1")).unwrap();
+        fs::create_dir_all(options.executables.join("executables-v2")).unwrap();
         timer.begin(&job).unwrap();
         timer.expect(&[0, 1, 3, 4, 5]).unwrap();
         timer.end();
@@ -607,6 +674,51 @@ fn a_compile_worker_that_does_not_start_leaves_its_programs_to_the_others() {
     }
 }
 
+/// A program in the place of this one whose workers are killed by someone else, the first `kills` of them: as they start, or
+/// where a line that they are sent holds `word`.
+fn killed(folder: &Path, word: &str, kills: usize) -> PathBuf {
+    let (path, mark) = (folder.join("killed"), folder.join("kill"));
+    let real = env!("CARGO_BIN_EXE_autotune-lowered");
+    let marks: Vec<String> = (0..kills).map(|kill| format!("mkdir '{}'-{kill} 2>/dev/null", mark.display())).collect();
+    // what is killed must not pass the line on before its supervisor has ended all of the group
+    let kill = format!("if {}; then kill -9 $$; sleep 1000; fi", marks.join(" || "));
+    let at_start = if word.is_empty() { kill.as_str() } else { "" };
+    let hear = format!("case $line in *'{word}'*) {kill};; esac; printf '%s\\n' \"$line\"");
+    let script = format!(
+        "#!/bin/sh\nif [ $2 = exec ]; then exec {real} \"$@\"; fi\n{at_start}\n{{ while IFS= read -r line; do {hear}; done; }} | {real} \"$@\"\n"
+    );
+    write_executable(&path, &script);
+    path
+}
+
+#[test]
+fn one_kill_from_outside_costs_no_program_and_two_are_told() {
+    for plugin in plugins().into_iter().take(1) {
+        // at its start the measuring worker is the first one; each later word is that of one method
+        for (word, kills) in [("", 1), ("\"hello\"", 1), ("\"begin\"", 1), ("\"compile\"", 1), ("\"compile\"", 2)] {
+            let place = Place::new();
+            let exe = killed(place.folder.path(), word, kills);
+            let options = PjrtOptions { exe, compile_jobs: Some(1), ..place.options(&plugin) };
+            let mut timer = PjrtTimer::start(&options).unwrap();
+            assert_eq!(timer.notes().iter().filter(|note| note.contains("broke the worker")).count(), 0, "{word}");
+            let inputs = vec![place.input("x", "f32[1024]", &f32s(&[1.0; 1024]), false)];
+            timer.begin(&place.job(&["idle.mlir"], inputs)).unwrap();
+            let prepared = timer.prepare(0);
+            if kills == 1 {
+                prepared.unwrap();
+                assert_eq!(timer.measure(0, 2).unwrap().len(), 2, "{word}");
+            } else {
+                let failure = prepared.unwrap_err();
+                assert_eq!(failure.kind, FailureKind::Compile);
+                assert!(
+                    failure.message.starts_with("crash: twice, in fresh workers: the worker died of SIGKILL"),
+                    "{failure}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_no_plugin_is_said_in_one_line() {
     let place = Place::new();
@@ -693,8 +805,8 @@ fn a_plugin_that_cannot_serialize_compiles_where_it_measures() {
             assert_eq!(timer.prepare(1).unwrap_err().kind, FailureKind::CustomCall);
             timer.restart(&[]).unwrap();
             assert_eq!(fs::read(&timer.outputs(0).unwrap()[0].path).unwrap(), f32s(&[3.0; 4]));
-            let folder = place.folder.path().join("executables/executables-v1");
-            assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "nothing to keep");
+            let folder = place.folder.path().join("executables/executables-v2");
+            assert_eq!(kept_in(&folder), [] as [PathBuf; 0], "nothing to keep");
             timer.end();
             let mut wrong = inputs();
             wrong[1].spec = spec("s32[4]");

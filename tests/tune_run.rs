@@ -7,6 +7,7 @@ mod support;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{ConfigStore, SNAPSHOT_FILE, Snapshot, SnapshotStore};
+use autotune_lowered::digest::Digest;
 use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::registry::{Invocation, Registry, Target};
 use autotune_lowered::report::write_result;
@@ -144,6 +145,44 @@ fn what_broke_the_worker_is_known_even_where_no_other_can_be_started() {
         let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2), "{method}");
         assert!(timer.restarts.is_empty(), "{method}: it was tried again");
+    }
+}
+
+/// Versions before this one wrote down one kill of a compile worker as the program's failure.
+#[test]
+fn what_older_versions_held_against_a_killed_program_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let timer = || ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+    for (message, is_believed) in [
+        ("crash: the worker died of SIGKILL during `compile`", false),
+        ("crash: the worker's supervisor was killed during `compile`", false),
+        ("crash: the worker died of SIGSEGV during `compile`", true),
+        ("crash: twice, in fresh workers: the worker died of SIGKILL during `compile`", true),
+    ] {
+        let cache = folder.path().join(Digest::of(message.as_bytes()).to_short());
+        let failing = |at: usize| {
+            timer().with_script(move |candidate, method, _| match (candidate, method) {
+                (found, "prepare") if found == at => Err(Failure::new(FailureKind::Compile, message)),
+                _ => Ok(()),
+            })
+        };
+        // nothing was measured without it
+        let ledger = Ledger::open(&cache.join("baseline"), vec![]).unwrap();
+        let result = tune(&registry, &invocation, &mut failing(0), &ledger, &options(), None).unwrap();
+        assert_eq!(result.operations[0].status, Status::Failed);
+        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
+        let expected = if is_believed { Status::Failed } else { Status::Tuned };
+        assert_eq!(result.operations[0].status, expected, "{message}");
+        // and what is measured after all stays believed
+        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
+        let expected = if is_believed { Status::Failed } else { Status::Cached };
+        assert_eq!(result.operations[0].status, expected, "{message}");
+        // others were measured without it: it has no times that could be compared with theirs
+        let ledger = Ledger::open(&cache.join("other"), vec![]).unwrap();
+        tune(&registry, &invocation, &mut failing(1), &ledger, &options(), None).unwrap();
+        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
+        assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2), "{message}");
     }
 }
 

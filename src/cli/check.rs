@@ -21,7 +21,7 @@ use super::fault::Fault;
 use super::plan::PlanArgs;
 use super::progress::Progress;
 use super::tune::{TimerChoice, nothing_matched, say, start_timer};
-use super::{cache, device, exit, plan, selftest};
+use super::{cache, device, executables, exit, plan, selftest};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -96,8 +96,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let cancel = cancel_flag()?;
     let ledger = cache::open_for_reading(&args.cache)?;
     let scratch = device::scratch()?;
-    let own_folder = ledger.root().filter(|_| ledger.keeps_samples());
-    let executables = own_folder.map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
+    let executables = executables::folder_for(&ledger, scratch.path())?;
     let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };
     let mut timer = start_timer(&choice, &executables)?;
     if timer.has_one_job_a_call() {

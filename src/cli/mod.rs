@@ -9,6 +9,7 @@ mod coverage;
 mod device;
 mod ending;
 mod exchange;
+mod executables;
 pub mod exit;
 mod fault;
 mod logging;

@@ -9,14 +9,15 @@ use serde_json::json;
 use crate::cache::{CacheKey, Entry};
 use crate::device::DeviceFingerprint;
 use crate::report::{Grid, format_bytes, write_json};
+use crate::timer::pjrt::{BoundExecutables, bound_executables};
 
 use super::args::{CacheArgs, Format, FormatArg, PluginArgs};
 use super::fault::Fault;
-use super::{cache, device, exit};
+use super::{cache, device, executables, exit};
 
 /// Arguments of `cache prune`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("which").args(["older_than", "only_for", "stale"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("which").args(["older_than", "only_for", "stale", "executables"]).required(true).multiple(true))]
 pub(super) struct PruneArgs {
     /// Only what was decided longer ago: a number with `m`, `h`, `d` or `w` (minutes to weeks), such as `90d`
     #[arg(long, value_name = "AGE", value_parser = age)]
@@ -27,6 +28,10 @@ pub(super) struct PruneArgs {
     /// Only what was decided for this device under other software than the present one
     #[arg(long)]
     pub stale: bool,
+    /// Only kept executables go, those beyond their bounds: the least recently used ones above 2 GiB
+    /// (`AUTOTUNE_LOWERED_EXECUTABLES_MIB`), and what was not used for 30 days. Without this they go beside the entries
+    #[arg(long, conflicts_with_all = ["older_than", "only_for", "stale"])]
+    pub executables: bool,
     /// Only say what would go
     #[arg(long)]
     pub dry_run: bool,
@@ -57,10 +62,12 @@ fn age(text: &str) -> Result<Duration, String> {
 /// Removes what all given conditions hold of.
 pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let here = if args.stale { Some(device::chosen(&args.plugin)?) } else { None };
+    let bounds = executables::bounds()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let ledger = if args.dry_run { cache::open_for_reading(&args.cache)? } else { cache::open(&args.cache)? };
     let mut going: Vec<(CacheKey, String)> = Vec::new();
-    for (key, entry) in ledger.own_entries()? {
+    let entries = if args.executables { Vec::new() } else { ledger.own_entries()? };
+    for (key, entry) in entries {
         if let Some(why) = why_pruned(args, here.as_ref(), now, &key, &entry) {
             going.push((key, why));
         }
@@ -74,6 +81,12 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             tracing::info!("the sample log gave back {}", format_bytes(given_back));
         }
     }
+    let executables = match ledger.root() {
+        Some(root) => bound_executables(root, &bounds, args.dry_run).map_err(|error| {
+            Fault::new(exit::CACHE_TROUBLE, format!("`{}`: kept executables: {error}", root.display()))
+        })?,
+        None => BoundExecutables::default(),
+    };
     match args.format.format {
         Format::Json => {
             let rows: Vec<_> = going
@@ -83,7 +96,10 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
                            "device": key.device, "reason": why})
                 })
                 .collect();
-            write_json(out, &json!({"schema": 1, "removed": rows, "dry_run": args.dry_run}))?;
+            write_json(
+                out,
+                &json!({"schema": 1, "removed": rows, "executables": executables, "dry_run": args.dry_run}),
+            )?;
         }
         Format::Table => {
             let mut grid = Grid::new(&["operation", "direction", "device", "reason"]);
@@ -94,7 +110,16 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             if !grid.is_empty() {
                 grid.write(out)?;
             }
-            writeln!(out, "{} {}", if args.dry_run { "would remove" } else { "removed" }, going.len())?;
+            let removed = if args.dry_run { "would remove" } else { "removed" };
+            writeln!(out, "{removed} {}", going.len())?;
+            if args.executables || executables.removed > 0 {
+                let BoundExecutables { kept, kept_bytes, removed: gone, removed_bytes, left_alone } = &executables;
+                let (gone_size, kept_size) = (format_bytes(*removed_bytes), format_bytes(*kept_bytes));
+                writeln!(out, "kept executables: {removed} {gone} ({gone_size}), {kept} stay ({kept_size})")?;
+                if let Some(why) = left_alone {
+                    writeln!(out, "nothing of them can go: {why}")?;
+                }
+            }
         }
     }
     // nothing to prune is what a nightly run hopes for

@@ -24,7 +24,7 @@ use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::progress::Progress;
 use super::tune::{TimerChoice, say, start_timer};
-use super::{cache, device, exit};
+use super::{cache, device, executables, exit};
 
 #[derive(Debug, Args)]
 pub(super) struct SelftestArgs {
@@ -74,7 +74,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
     let lock = FolderLock::acquire(&folder)?;
     let scratch = device::scratch()?;
     let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };
-    let mut timer = start_timer(&choice, &folder.join("executables-v1"))?;
+    let mut timer = start_timer(&choice, &executables::within_bounds(&folder)?)?;
     let options =
         SelftestOptions { copies: args.copies as usize, rounds: args.rounds, cache_state: args.cache_state.into() };
     let mut progress = Progress::new(bars.clone());

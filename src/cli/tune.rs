@@ -32,7 +32,7 @@ use super::profile::trace::{format_of, untold};
 use super::progress::Progress;
 use super::remote::SharedRun;
 use super::report::{ReportFile, check_writable};
-use super::{RunTrace, cache, candidates, device, exit, plan, profile, remote, scan, selftest};
+use super::{RunTrace, cache, candidates, device, executables, exit, plan, profile, remote, scan, selftest};
 
 /// Tunes a module and prints the result.
 pub(super) fn run(
@@ -75,7 +75,7 @@ pub(super) fn run(
         None => (None, cache::open(&args.cache)?),
     };
     drop(opening);
-    let executables = ledger.root().map_or_else(|| scratch.path().to_owned(), |root| root.join("executables-v1"));
+    let executables = executables::folder_for(&ledger, scratch.path())?;
     let starting = tracing::info_span!(target: SPANS, "start the timer").entered();
     let mut timers = start_timers(args, &executables)?;
     drop(starting);

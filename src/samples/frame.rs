@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_costs_one_frame_at_most_and_is_seen() {
-        let log: Vec<u8> = ["{\"a\":1}", "{\"b\":22}", "{\"c\":333}"].iter().flat_map(|json| encode(json)).collect();
+        let log: Vec<u8> = ["{\"a\":1}", "{\"b\":22}", "{\"c\":333}"].iter().flat_map(encode).collect();
         assert_eq!(frames_of(&log).0.len(), 3);
         for index in 0..log.len() {
             for bit in 0..8 {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn every_cut_keeps_the_frames_before_it() {
-        let log: Vec<u8> = ["{\"a\":1}", "{\"b\":22}"].iter().flat_map(|json| encode(json)).collect();
+        let log: Vec<u8> = ["{\"a\":1}", "{\"b\":22}"].iter().flat_map(encode).collect();
         let first = encode("{\"a\":1}").len();
         for cut in 0..log.len() {
             let (frames, damage) = frames_of(&log[..cut]);

@@ -92,7 +92,12 @@ impl Bench {
         // those of the job before stay until the worker has ended it
         let _before = self.own_files.replace(own_files);
         let limit = self.limits.load;
-        self.client()?.request::<serde_json::Value>(Call::Begin(params), limit).map(drop)
+        let begun = self.client()?.request::<serde_json::Value>(Call::Begin(params), limit);
+        match begun {
+            // that it died after the job before, or of a signal, says nothing of this one
+            Err(_) if self.client.as_ref().is_some_and(WorkerClient::was_killed) => self.restart(&[]),
+            begun => begun.map(drop),
+        }
     }
 
     /// A worker that knows nothing of caches would measure warm ones and nobody would know.
@@ -132,8 +137,7 @@ impl Bench {
     /// Loads a candidate, and from now on after each restart.
     pub(crate) fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
         let candidate = params.candidate;
-        // without an executable the worker compiles
-        let limit = if params.executable.is_some() { self.limits.load } else { self.limits.compile };
+        let limit = self.limit_of_load(&params);
         let loaded: Loaded = self.client()?.request(Call::Load(params.clone()), limit)?;
         if let Some(signature) = &loaded.signature {
             check_signature(signature, &self.inputs)?;
@@ -142,6 +146,11 @@ impl Bench {
         self.ahead.remove(&candidate);
         self.prepared.insert(candidate, params);
         Ok(loaded)
+    }
+
+    /// Without an executable the worker compiles.
+    fn limit_of_load(&self, params: &LoadParams) -> Duration {
+        if params.executable.is_some() { self.limits.load } else { self.limits.compile }
     }
 
     /// What a program takes, whatever the job's inputs are; the candidate is not prepared by it.
@@ -243,7 +252,7 @@ impl Bench {
             .ok_or_else(|| Failure::new(FailureKind::Device, "the worker is gone: it must be restarted"))
     }
 
-    /// Another worker with the same job. A candidate that breaks the worker as it is loaded is left out of the
+    /// Another worker with the same job. A candidate that breaks two workers as it is loaded is left out of the
     /// epoch with its reason, and the worker is started once more: one candidate never costs the others.
     pub(crate) fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
         self.missing.clear();
@@ -252,24 +261,39 @@ impl Bench {
             let message = format!("candidate {candidate} was left out when the worker was restarted");
             self.missing.insert(candidate, Failure::new(FailureKind::NoProgram, message));
         }
+        let mut forgiven = BTreeSet::new();
         while let Some((candidate, failure)) = self.restart_once()? {
-            self.missing.insert(candidate, failure);
+            // only a death may have come from outside: a time-out would cost as much again
+            if failure.kind != FailureKind::Crash || !forgiven.insert(candidate) {
+                self.missing.insert(candidate, failure);
+            }
         }
         Ok(())
     }
 
-    /// The candidate that broke the worker and how, if one did.
-    fn restart_once(&mut self) -> Result<Option<(usize, Failure)>, Failure> {
-        self.client = None;
-        self.epoch += 1;
-        let mut client = WorkerClient::spawn(&self.command, &self.limits)?;
-        let hello = client.hello(&self.limits)?;
+    /// A fresh worker of the same kind that has begun the job, if there is one. One that a signal ends at that is started
+    /// once more.
+    fn fresh_worker(&self) -> Result<WorkerClient, Failure> {
+        let mut forgiven = false;
+        loop {
+            let (mut client, hello) = WorkerClient::start(&self.command, &self.limits)?;
+            self.check_same(&hello)?;
+            let Some(begin) = self.begin.clone() else { return Ok(client) };
+            match client.request::<serde_json::Value>(Call::Begin(begin), self.limits.load) {
+                Ok(_) => return Ok(client),
+                Err(_) if client.was_killed() && !forgiven => forgiven = true,
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// Durations of two devices, or by two clocks, must never meet in one decision.
+    fn check_same(&self, hello: &Hello) -> Result<(), Failure> {
         let device = |hello: &Hello| hello.devices.get(hello.device).map(|device| device.identity.clone());
-        if device(&hello) != device(&self.hello) {
+        if device(hello) != device(&self.hello) {
             return Err(Failure::new(FailureKind::Device, "the restarted worker runs on another device"));
         }
         if hello.source != self.hello.source || hello.can(capability::PROFILE) != self.hello.can(capability::PROFILE) {
-            // durations by two clocks must never meet in one decision
             let message = format!(
                 "the restarted worker times by {}, the one before it by {}{}",
                 hello.source,
@@ -278,15 +302,27 @@ impl Bench {
             );
             return Err(Failure::new(FailureKind::Device, message));
         }
-        if let Some(begin) = self.begin.clone() {
-            client.request::<serde_json::Value>(Call::Begin(begin), self.limits.load)?;
-        }
+        Ok(())
+    }
+
+    /// The candidate that broke the worker and how, if one did.
+    fn restart_once(&mut self) -> Result<Option<(usize, Failure)>, Failure> {
+        self.client = None;
+        self.epoch += 1;
+        let mut client = self.fresh_worker()?;
         for (&candidate, params) in &self.prepared {
             if self.missing.contains_key(&candidate) {
                 continue;
             }
-            let limit = if params.executable.is_some() { self.limits.load } else { self.limits.compile };
-            if let Err(failure) = client.request::<Loaded>(Call::Load(params.clone()), limit) {
+            let mut loaded = client.request::<Loaded>(Call::Load(params.clone()), self.limit_of_load(params));
+            if params.executable.is_some() && loaded.as_ref().is_err_and(|failure| failure.kind == FailureKind::Compile)
+            {
+                // its file went away, or is another one by now: the program is there still
+                let params = LoadParams { executable: None, ..params.clone() };
+                let limit = self.limit_of_load(&params);
+                loaded = client.request(Call::Load(params), limit);
+            }
+            if let Err(failure) = loaded {
                 if failure.needs_restart() {
                     return Ok(Some((candidate, failure)));
                 }

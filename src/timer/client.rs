@@ -162,10 +162,23 @@ pub struct WorkerClient {
     tail: Tail,
     next_id: u64,
     gone: bool,
+    killed: bool,
     grace: Duration,
 }
 
 impl WorkerClient {
+    /// Starts a worker and asks who is there. One that a signal ended meanwhile is started once more, since anybody may
+    /// have sent it.
+    pub(crate) fn start(command: &WorkerCommand, limits: &Limits) -> Result<(Self, Hello), Failure> {
+        let mut client = Self::spawn(command, limits)?;
+        let mut hello = client.hello(limits);
+        if hello.is_err() && client.was_killed() {
+            client = Self::spawn(command, limits)?;
+            hello = client.hello(limits);
+        }
+        hello.map(|hello| (client, hello))
+    }
+
     /// Starts the process; nothing is said yet.
     pub fn spawn(command: &WorkerCommand, limits: &Limits) -> Result<Self, Failure> {
         let options = ExecOptions {
@@ -203,6 +216,7 @@ impl WorkerClient {
             tail: Tail::default(),
             next_id: 1,
             gone: false,
+            killed: false,
             grace: limits.grace,
         };
         nonblocking.map_err(|error| cannot(format!("a worker's pipes: {error}")))?;
@@ -381,6 +395,7 @@ impl WorkerClient {
             }
         };
         self.drain_stderr();
+        self.killed = code.is_none_or(|code| code > i32::from(EXIT_SIGNAL_BASE));
         let (kind, message) = match code {
             Some(code) if code == i32::from(EXIT_MEMORY) => {
                 (FailureKind::Memory, format!("the worker outgrew its memory limit during `{what}`"))
@@ -413,6 +428,12 @@ impl WorkerClient {
     /// Whether the process has ended, or was ended.
     pub fn is_gone(&self) -> bool {
         self.gone
+    }
+
+    /// Whether a signal ended the worker or its supervisor in the middle of a request, and no limit of ours was the reason:
+    /// it crashed, or somebody killed it (the system does where memory is short). Which of the two, nothing tells.
+    pub(crate) fn was_killed(&self) -> bool {
+        self.killed
     }
 
     /// A handle of the supervisor's process, which never means another one: to end it from another thread.

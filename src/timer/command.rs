@@ -62,8 +62,7 @@ impl CommandTimer {
         metric: Option<Metric>,
         script: Option<Scratch>,
     ) -> Result<Self, Failure> {
-        let mut client = WorkerClient::spawn(&worker, &limits)?;
-        let hello = client.hello(&limits)?;
+        let (client, hello) = WorkerClient::start(&worker, &limits)?;
         let device = hello.devices.get(hello.device).cloned();
         let mut device = device.ok_or_else(|| Failure::new(FailureKind::Device, "the worker shows no device"))?;
         if script.is_some() {

@@ -10,6 +10,7 @@ use super::model::{CacheState, Failure, FailureKind, InputArray, Source};
 use crate::array::ArraySpec;
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
+use crate::digest::Digest;
 use crate::printable::printable;
 use crate::registry::{Direction, ProgramFormat};
 
@@ -166,6 +167,9 @@ pub struct ExecutableRef {
     pub path: PathBuf,
     /// Where the executable starts in it; it goes to the file's end.
     pub offset: u64,
+    /// SHA-256 of the executable: what is read now must be what was found then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
 }
 
 /// Parameters of `compile`.

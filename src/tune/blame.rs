@@ -36,7 +36,7 @@ impl Measuring<'_, '_> {
             let _span = self.span_of(candidate);
             self.try_twice(candidate, |timer| timer.measure(candidate, 1))?;
         }
-        // a round that fails although each candidate runs is given one more try, as a candidate is
+        // a round that fails although each candidate runs is given one more try, as a candidate is: two in a row are no chance
         if self.rounds.failures.len() == failed_before && std::mem::replace(&mut self.round_forgiven, true) {
             return Err(Ended::Failed(failure));
         }
@@ -97,10 +97,20 @@ impl Measuring<'_, '_> {
         failed.and(restarted)
     }
 
+    /// One run, to see that the fresh worker is sound. A death in it is forgiven once, as a candidate's is.
     fn run_baseline(&mut self) -> Result<(), Ended> {
         let baseline = self.identity.baseline;
-        let _span = self.span_of(baseline);
-        self.timer.measure(baseline, 1).map(drop).map_err(|failure| {
+        let span = self.span_of(baseline);
+        let mut measured = self.timer.measure(baseline, 1);
+        drop(span);
+        if let Err(failure) = &measured
+            && failure.kind == FailureKind::Crash
+        {
+            self.restart(failure.clone())?;
+            let _span = self.span_of(baseline);
+            measured = self.timer.measure(baseline, 1);
+        }
+        measured.map(drop).map_err(|failure| {
             let message = format!("the baseline fails in a fresh worker too: {}", failure.message);
             Ended::Failed(Failure::new(failure.kind, message))
         })

@@ -103,7 +103,7 @@ pub(super) struct Measuring<'a, 'e> {
     pub(super) rounds: &'a mut JobRounds,
     /// Candidates that had their second chance: one that breaks a worker now and then is out, however fast it is.
     pub(super) forgiven: BTreeSet<usize>,
-    /// Whether a round without a culprit was tried again before.
+    /// Whether the round before failed without a culprit.
     pub(super) round_forgiven: bool,
     /// Whether there are as many rounds as asked for and no more, whatever is settled.
     pub(super) is_exact: bool,
@@ -201,6 +201,7 @@ impl Measuring<'_, '_> {
             }
             match fault {
                 None => {
+                    self.round_forgiven = false;
                     measured += 1;
                     let done = self.rounds.count();
                     (self.on_event)(Event::Round { done, of: self.options.rounds, contenders: active.len() });

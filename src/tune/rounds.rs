@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::decision::Round;
-use crate::samples::{CandidateSamples, JobHistory, RoundRecord};
+use crate::samples::{CandidateSamples, FailureRecord, JobHistory, RoundRecord};
 use crate::timer::{Failure, FailureKind};
 
 use super::job::JobIdentity;
@@ -20,12 +20,22 @@ pub(super) struct JobRounds {
 
 impl JobRounds {
     /// What the log holds. Rounds that were cut short by a failure stay: their pairs are as good as any.
+    ///
+    /// Older versions blamed a program for one compile worker that somebody killed. That is not believed, unless all rounds
+    /// were measured without it: then it has none that could be compared.
     pub(super) fn from_history(history: JobHistory) -> Self {
-        let failures = history.failures.into_iter().map(|failure| {
+        let rounds = history.rounds;
+        let is_missing = |candidate| {
+            let mut samples = rounds.iter().flat_map(|round| &round.samples);
+            !rounds.is_empty() && samples.all(|sample| sample.candidate != candidate)
+        };
+        let believed = |failure: &FailureRecord| !is_one_kill(failure) || is_missing(failure.candidate);
+        let failures = history.failures.into_iter().filter(believed).map(|failure| {
             let kind = serde_json::from_value(serde_json::Value::String(failure.kind)).unwrap_or(FailureKind::Execute);
             (failure.candidate, Failure::new(kind, failure.message))
         });
-        Self { rounds: history.rounds, failures: failures.collect(), notes: Vec::new() }
+        let failures = failures.collect();
+        Self { rounds, failures, notes: Vec::new() }
     }
 
     /// Whether nothing was measured yet.
@@ -87,6 +97,14 @@ impl JobRounds {
         };
         self.rounds.iter().map(to_round).collect()
     }
+}
+
+/// Whether a failure is that of one compile worker that a signal from outside ended, by the words of older versions: the
+/// present ones write none down before the second.
+fn is_one_kill(failure: &FailureRecord) -> bool {
+    let killed = ["the worker died of SIGKILL", "the worker died of SIGTERM", "the worker's supervisor was killed"];
+    let message = failure.message.strip_prefix("crash: ").filter(|_| failure.kind == FailureKind::Compile.to_string());
+    message.is_some_and(|message| killed.iter().any(|words| message.starts_with(words)))
 }
 
 fn fastest(sample: &CandidateSamples) -> Option<f64> {

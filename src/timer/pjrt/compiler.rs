@@ -83,7 +83,7 @@ impl Compiler for CompileWorker {
                 // a full or missing folder costs the next run a compilation, and this one nothing
                 tracing::warn!("the executable of candidate {candidate} was not kept: {error}");
                 folder.leave();
-                Kept { executable: ExecutableRef { path, offset: 0 }, signature }
+                Kept { executable: ExecutableRef { path, offset: 0, digest: None }, signature }
             }
         };
         Ok(CompiledTask { kept: Some(kept), compile_ns, cpu_ns })
@@ -91,6 +91,10 @@ impl Compiler for CompileWorker {
 
     fn is_gone(&self) -> bool {
         self.client.is_gone()
+    }
+
+    fn was_killed(&self) -> bool {
+        self.client.was_killed()
     }
 
     fn stop(&self) -> Option<Stop> {

@@ -3,7 +3,8 @@
 //! Programs are begun in the order in which they were handed in, save that one somebody waits for comes next. While the
 //! pool is held nothing is begun: a compilation takes cores, or the device, away from whatever is measured.
 //!
-//! A worker stays from program to program and from job to job. One that dies takes its program along and nothing else.
+//! A worker stays from program to program and from job to job. One that dies takes its program along and nothing else, and
+//! that only where a second fresh one died of it too: a signal may have come from anyone.
 //! A worker may be started by one thread and ended by another: its supervisor watches the process that it was started
 //! by, not the thread, and sets the parent-death signal from its own only thread.
 
@@ -30,6 +31,8 @@ pub(super) trait Compiler: Send + 'static {
     fn compile(&mut self, task: &Self::Task) -> Result<Self::Output, Failure>;
     /// Whether it is of no more use.
     fn is_gone(&self) -> bool;
+    /// Whether a signal ended it, nobody knows whose.
+    fn was_killed(&self) -> bool;
     /// How it is ended while it compiles.
     fn stop(&self) -> Option<Stop>;
 }
@@ -158,44 +161,56 @@ impl<C: Compiler> Shared<C> {
     }
 
     fn attempt(&self, hand: usize, round: u64, idle: Option<C>, task: &C::Task) -> Attempt<C> {
-        let used = idle.is_some();
-        let mut compiler = match idle.map_or_else(|| self.begin(hand, round), |one| Ok(Some(one))) {
-            Ok(Some(compiler)) => compiler,
-            Ok(None) => return Attempt::Dropped,
-            Err(failure) => return Attempt::NotStarted(failure),
-        };
-        if !self.may_stop(hand, round, &compiler) {
-            return Attempt::Dropped;
-        }
-        let outcome = compiler.compile(task);
-        // one that had compiled before may have died of that: a program is blamed for what it does to a fresh one
-        let died = compiler.is_gone() && outcome.as_ref().is_err_and(is_death);
-        let once_more = used && died && self.lock().wants(round);
-        if !once_more {
-            return Attempt::Ended(compiler, outcome);
-        }
-        drop(compiler);
-        match self.begin(hand, round) {
-            Ok(Some(mut compiler)) => {
-                let outcome = compiler.compile(task);
-                Attempt::Ended(compiler, outcome)
+        let mut ready = idle;
+        // fresh ones that died of this program
+        let mut deaths = 0;
+        loop {
+            let used = ready.is_some();
+            let mut compiler = match ready.take().map_or_else(|| self.begin(hand, round), |one| Ok(Some(one))) {
+                Ok(Some(compiler)) => compiler,
+                Ok(None) => return Attempt::Dropped,
+                Err(failure) => return Attempt::NotStarted(failure),
+            };
+            if !self.may_stop(hand, round, &compiler) {
+                return Attempt::Dropped;
             }
-            Ok(None) => Attempt::Dropped,
-            Err(failure) => Attempt::NotStarted(failure),
+            let mut outcome = compiler.compile(task);
+            let once_more = match &mut outcome {
+                Err(failure) if compiler.is_gone() && used => {
+                    // one that had compiled before may have died of that
+                    is_death(failure)
+                }
+                Err(failure) if compiler.is_gone() && failure.kind == FailureKind::Crash => {
+                    deaths += 1;
+                    if deaths == 2 {
+                        failure.message.insert_str(0, TWICE);
+                    }
+                    deaths < 2
+                }
+                _ => false,
+            };
+            if !once_more || !self.lock().wants(round) {
+                return Attempt::Ended(compiler, outcome);
+            }
         }
     }
 
-    /// A fresh compiler; `None` where its program is not wanted any more.
+    /// A fresh compiler; `None` where its program is not wanted any more. One that a signal ends before it is ready is
+    /// started once more.
     fn begin(&self, hand: usize, round: u64) -> Result<Option<C>, Failure> {
-        let mut compiler = (self.start)()?;
-        if !self.may_stop(hand, round, &compiler) {
-            return Ok(None);
-        }
-        match compiler.greet() {
-            Ok(()) => Ok(Some(compiler)),
-            // ended by us
-            Err(_) if !self.lock().wants(round) => Ok(None),
-            Err(failure) => Err(failure),
+        let mut forgiven = false;
+        loop {
+            let mut compiler = (self.start)()?;
+            if !self.may_stop(hand, round, &compiler) {
+                return Ok(None);
+            }
+            match compiler.greet() {
+                Ok(()) => return Ok(Some(compiler)),
+                // ended by us
+                Err(_) if !self.lock().wants(round) => return Ok(None),
+                Err(_) if compiler.was_killed() && !forgiven => forgiven = true,
+                Err(failure) => return Err(failure),
+            }
         }
     }
 
@@ -209,6 +224,9 @@ impl<C: Compiler> Shared<C> {
         state.wants(round)
     }
 }
+
+/// How the reason begins for which a program is blamed: one death alone is nobody's fault.
+const TWICE: &str = "twice, in fresh workers: ";
 
 /// A time-out is no death: another one would cost as much again.
 fn is_death(failure: &Failure) -> bool {

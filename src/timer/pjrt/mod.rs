@@ -26,5 +26,6 @@ mod timer;
 mod worker;
 
 pub use discover::{FoundPlugin, discover};
+pub use store::{BoundExecutables, ExecutableBounds, bound_executables};
 pub use timer::{HOST_CLOCK, PjrtOptions, PjrtTimer, probe};
 pub use worker::{PjrtWorkerOptions, worker_main};

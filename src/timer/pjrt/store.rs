@@ -1,49 +1,78 @@
 //! Serialized executables, kept from run to run: a compilation costs a hundred times a load.
 //!
-//! A folder `executables-v1` of files named by their key. Format of a file:
+//! A folder `executables-v2` of files that are named by their key's digest. Format of a file:
 //!
 //! | bytes | what |
 //! | --- | --- |
-//! | 8 | `ATLEXE1\n` |
+//! | 8 | `ATLEXE2\n` |
 //! | 4 | length of the header, little endian |
 //! | 32 | SHA-256 of the header |
-//! | header | JSON: `{"payload_digest": SHA-256, "payload_bytes": n, "signature": …}` |
+//! | header | JSON: `{"key": {…}, "payload_digest": SHA-256, "payload_bytes": n, "signature": …}` |
 //! | payload | what the plugin gave, to the file's end |
 //!
-//! A file is written under another name and renamed. Whatever is not as described, a flipped byte included, is no file: the
-//! program is compiled again. Nothing here is worth more than the time to make it, so nothing is synced: what a power cut
-//! leaves of a file has not the digest of its header.
+//! Every field of the key stands in the header and is compared: a file under another one's name is no file. A file is
+//! written under another name and renamed. Whatever is not as described, a flipped byte included, is no file either: the
+//! program is compiled again. Between finding a file and loading it the file may be replaced, therefore the worker that
+//! loads it is told the payload's digest and compares what it has read. Nothing here is worth more than the time to make it,
+//! so nothing is synced: what a power cut leaves of a file has not the digest of its header.
+//!
+//! The folder is kept within bounds by [`bound_executables`].
 
+mod bounds;
+mod users;
+
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use self::users::User;
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
 use crate::timer::protocol::{ExecutableRef, Signature};
 
-const MAGIC: &[u8; 8] = b"ATLEXE1\n";
+pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables};
+
+const FOLDER: &str = "executables-v2";
+const MAGIC: &[u8; 8] = b"ATLEXE2\n";
 const MAX_HEADER_BYTES: u32 = 1 << 20;
 /// Largest serialized executable that is read.
 pub(super) const MAX_EXECUTABLE_BYTES: u64 = 4 << 30;
+/// A use is noted no more often than this, in the file's time of modification.
+const NOTED_EVERY: Duration = Duration::from_secs(3600);
 
 /// What an executable depends on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ExecutableKey {
     pub(super) program: Digest,
-    pub(super) format: &'static str,
+    pub(super) format: String,
+    /// As the plugin takes them.
     pub(super) compile_options: Vec<u8>,
     pub(super) plugin: Digest,
+    /// Identity of the device that it was compiled on.
     pub(super) device: String,
     pub(super) device_index: usize,
     pub(super) cpu_features: String,
     pub(super) xla_flags: Vec<String>,
+    /// What it was compiled for where no device was there, as the plugin was told it: a topology's name, or the text of a
+    /// target's config.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) target: Option<String>,
+    /// Name and version of a compiler that the plugin runs and does not bring along, such as `ptxas`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) toolchain: Option<String>,
+    /// What overrides options of the compiler for this program alone, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) overrides: BTreeMap<String, String>,
 }
 
 impl ExecutableKey {
     fn to_digest(&self) -> Digest {
+        // the label stays as long as a key of before means the same
         let mut hasher = FieldHasher::new("pjrt-executable-v1");
         hasher
             .field(self.program.as_bytes())
@@ -56,12 +85,22 @@ impl ExecutableKey {
         for flag in &self.xla_flags {
             hasher.field(flag.as_bytes());
         }
+        // what is not the default comes after the flags, behind a name that no flag can have
+        for (name, value) in [("\0target", &self.target), ("\0toolchain", &self.toolchain)] {
+            if let Some(value) = value {
+                hasher.field(name.as_bytes()).field(value.as_bytes());
+            }
+        }
+        for (name, value) in &self.overrides {
+            hasher.field(b"\0override").field(name.as_bytes()).field(value.as_bytes());
+        }
         hasher.finish()
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Header {
+    key: ExecutableKey,
     payload_digest: Digest,
     payload_bytes: u64,
     signature: Option<Signature>,
@@ -74,17 +113,21 @@ pub(super) struct Kept {
     pub(super) signature: Option<Signature>,
 }
 
-/// The folder.
+/// The folder, open as long as this lives.
 #[derive(Debug, Clone)]
 pub(super) struct ExecutableStore {
     folder: PathBuf,
+    _user: Option<Arc<User>>,
 }
 
 impl ExecutableStore {
+    /// Opens the store in a folder, or makes both.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
-        let folder = folder.join("executables-v1");
+        let folder = folder.join(FOLDER);
         fs::create_dir_all(&folder)?;
-        Ok(Self { folder })
+        // without a note the folder is of use all the same
+        let user = User::note(&folder).ok().map(Arc::new);
+        Ok(Self { folder, _user: user })
     }
 
     fn path(&self, key: &ExecutableKey) -> PathBuf {
@@ -94,8 +137,9 @@ impl ExecutableStore {
     /// The executable of a key, its checksum verified; `None` where there is no sound one.
     pub(super) fn find(&self, key: &ExecutableKey) -> Option<Kept> {
         let path = self.path(key);
-        let (header, offset) = read_header(&path).ok()?;
-        Some(Kept { executable: ExecutableRef { path, offset }, signature: header.signature })
+        let (header, offset) = read_header(&path, key).ok()?;
+        let executable = ExecutableRef { path, offset, digest: Some(header.payload_digest) };
+        Some(Kept { executable, signature: header.signature })
     }
 
     /// Takes over what a compile worker wrote.
@@ -108,7 +152,8 @@ impl ExecutableStore {
         let payload_bytes = payload.metadata()?.len();
         let payload_digest = Digest::of_reader(Read::by_ref(&mut payload).take(payload_bytes))?;
         payload.rewind()?;
-        let header = serde_json::to_vec(&Header { payload_digest, payload_bytes, signature: signature.clone() })?;
+        let header = Header { key: key.clone(), payload_digest, payload_bytes, signature: signature.clone() };
+        let header = serde_json::to_vec(&header)?;
         let length = u32::try_from(header.len()).ok().filter(|&length| length <= MAX_HEADER_BYTES);
         let length = length.ok_or_else(|| io::Error::other("a signature too long to keep"))?;
         let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.folder)?;
@@ -120,13 +165,15 @@ impl ExecutableStore {
         io::copy(&mut payload.take(payload_bytes), &mut file)?;
         let path = self.path(key);
         file.persist(&path).map_err(|error| error.error)?;
-        Ok(Kept { executable: ExecutableRef { path, offset }, signature })
+        Ok(Kept { executable: ExecutableRef { path, offset, digest: Some(payload_digest) }, signature })
     }
 }
 
-fn read_header(path: &Path) -> io::Result<(Header, u64)> {
+/// The header of a sound file of this key, and where its payload begins. The use is noted.
+fn read_header(path: &Path, key: &ExecutableKey) -> io::Result<(Header, u64)> {
     let wrong = || io::Error::from(io::ErrorKind::InvalidData);
     let mut file = outside_file::open_own(path, MAX_EXECUTABLE_BYTES.saturating_add(u64::from(MAX_HEADER_BYTES) + 44))?;
+    let metadata = file.metadata()?;
     let (mut magic, mut length, mut digest) = ([0_u8; 8], [0_u8; 4], [0_u8; 32]);
     file.read_exact(&mut magic)?;
     file.read_exact(&mut length)?;
@@ -142,12 +189,17 @@ fn read_header(path: &Path) -> io::Result<(Header, u64)> {
     }
     let header: Header = serde_json::from_slice(&header)?;
     let offset = (magic.len() + size_of::<u32>() + digest.len()) as u64 + u64::from(length);
-    if file.metadata()?.len() != offset.saturating_add(header.payload_bytes) {
+    if header.key != *key || metadata.len() != offset.saturating_add(header.payload_bytes) {
         return Err(wrong());
     }
     file.seek(SeekFrom::Start(offset))?;
-    if Digest::of_reader(file)? != header.payload_digest {
+    if Digest::of_reader(Read::by_ref(&mut file).take(header.payload_bytes))? != header.payload_digest {
         return Err(wrong());
+    }
+    let now = SystemTime::now();
+    if metadata.modified().is_ok_and(|noted| now.duration_since(noted).is_ok_and(|since| since > NOTED_EVERY)) {
+        // a use that cannot be noted costs a compilation one day
+        let _ = file.set_modified(now);
     }
     Ok((header, offset))
 }
@@ -159,14 +211,24 @@ mod tests {
     fn key() -> ExecutableKey {
         ExecutableKey {
             program: Digest::of(b"program"),
-            format: "mlir",
+            format: "mlir".into(),
             compile_options: vec![1, 2],
             plugin: Digest::of(b"plugin"),
             device: "cpu:cpu".into(),
             device_index: 0,
             cpu_features: "avx2 fma".into(),
             xla_flags: Vec::new(),
+            target: None,
+            toolchain: None,
+            overrides: BTreeMap::new(),
         }
+    }
+
+    #[test]
+    fn a_key_of_before_has_the_name_of_before() {
+        // worked out by hand, from the fields that there were before: length and bytes of each
+        let key = ExecutableKey { xla_flags: vec!["--xla_a=1".into(), "--xla_b".into()], ..key() };
+        assert_eq!(key.to_digest().to_string(), "410750283afb9aacb68c138058cff2e8cf31fc8b31174b4e3aff6af44028d727");
     }
 
     #[test]
@@ -183,16 +245,56 @@ mod tests {
         assert_eq!(&bytes[usize::try_from(kept.executable.offset).unwrap()..], b"machine code");
         for other in [
             ExecutableKey { program: Digest::of(b"other"), ..key() },
-            ExecutableKey { format: "hlo", ..key() },
+            ExecutableKey { format: "hlo".into(), ..key() },
             ExecutableKey { compile_options: vec![1], ..key() },
             ExecutableKey { plugin: Digest::of(b"other"), ..key() },
             ExecutableKey { device: "cuda:H200".into(), ..key() },
             ExecutableKey { device_index: 1, ..key() },
             ExecutableKey { cpu_features: "avx2".into(), ..key() },
             ExecutableKey { xla_flags: vec!["--a".into()], ..key() },
+            ExecutableKey { target: Some("v5e:2x2".into()), ..key() },
+            ExecutableKey { toolchain: Some("v5e:2x2".into()), ..key() },
+            ExecutableKey { overrides: BTreeMap::from([("xla_a".into(), "1".into())]), ..key() },
         ] {
             assert_eq!(store.find(&other), None, "{other:?}");
+            // nor is it believed under the other one's name
+            fs::copy(&kept.executable.path, store.path(&other)).unwrap();
+            assert_eq!(store.find(&other), None, "{other:?}");
+            fs::remove_file(store.path(&other)).unwrap();
         }
+        assert_eq!(store.find(&key()).unwrap(), kept);
+    }
+
+    #[test]
+    fn the_store_reads_no_link_and_waits_for_no_pipe() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = ExecutableStore::open(folder.path()).unwrap();
+        let payload = folder.path().join("payload");
+        fs::write(&payload, b"machine code").unwrap();
+        let path = store.keep(&key(), File::open(&payload).unwrap(), None).unwrap().executable.path;
+        let elsewhere = folder.path().join("elsewhere");
+        fs::rename(&path, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        assert_eq!(store.find(&key()), None);
+        fs::remove_file(&path).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        assert_eq!(store.find(&key()), None);
+    }
+
+    #[test]
+    fn a_use_is_noted() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = ExecutableStore::open(folder.path()).unwrap();
+        let payload = folder.path().join("payload");
+        fs::write(&payload, b"machine code").unwrap();
+        let path = store.keep(&key(), File::open(&payload).unwrap(), None).unwrap().executable.path;
+        let long_ago = SystemTime::now() - 2 * NOTED_EVERY;
+        File::open(&path).unwrap().set_modified(long_ago).unwrap();
+        let modified = || fs::metadata(&path).unwrap().modified().unwrap();
+        assert_eq!(store.find(&ExecutableKey { device_index: 1, ..key() }), None);
+        assert_eq!(modified(), long_ago);
+        store.find(&key()).unwrap();
+        assert!(modified() > long_ago + NOTED_EVERY);
     }
 
     #[test]

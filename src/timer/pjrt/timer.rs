@@ -1,6 +1,7 @@
 //! The `pjrt` timer: expendable workers compile side by side, another one loads every executable and measures. Nothing is
 //! measured while anything is compiled.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub struct PjrtOptions {
     /// What of an execution is its duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's
     /// profiler; the device time of a profile where there is one unless told.
     pub metric: Option<Metric>,
-    /// Folder of the kept executables.
+    /// Folder in which the kept executables have theirs.
     pub executables: PathBuf,
     /// How many programs are compiled at once. Unless told: one for each core, eight at most, on a CPU, and on a GPU where
     /// XLA's own autotuning measures nothing as it compiles; else one, since such measurements would disturb each other.
@@ -157,13 +158,16 @@ impl PjrtTimer {
     fn key(&self, program: &ProgramFile) -> ExecutableKey {
         ExecutableKey {
             program: program.program.digest,
-            format: program.program.format.pjrt_format(),
+            format: program.program.format.pjrt_format().to_owned(),
             compile_options: compile_options(None),
             plugin: self.plugin_digest,
             device: self.device.identity.to_string(),
             device_index: self.device_index,
             cpu_features: cpu_features(),
             xla_flags: self.device.environment.xla_flags.clone(),
+            target: None,
+            toolchain: None,
+            overrides: BTreeMap::new(),
         }
     }
 
@@ -291,6 +295,7 @@ fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, H
     let mut command = options.command();
     let mut flags = options.flags();
     let mut notes = Vec::new();
+    let mut forgiven = None;
     loop {
         let mut client = WorkerClient::spawn(&command, limits)?;
         match client.hello(limits) {
@@ -301,6 +306,11 @@ fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, H
             Err(failure) => {
                 // each turn takes a flag away, thus there are not many
                 let Some((left, gone)) = without_fatal(&flags, &client.stderr()) else {
+                    // the same once more before the profiler is taken for the reason: anybody may have sent the signal
+                    if client.was_killed() && forgiven.as_ref() != Some(&command) {
+                        forgiven = Some(command.clone());
+                        continue;
+                    }
                     let quiet = without_profiler(&command);
                     if !client.is_gone() || quiet == command {
                         return Err(failure);

@@ -17,6 +17,7 @@ use super::profiler::Profiler;
 use super::signature::read_signature;
 use super::store::MAX_EXECUTABLE_BYTES;
 use super::timer::HOST_CLOCK;
+use crate::digest::Digest;
 use crate::hlo::{Program, read_program};
 use crate::registry::ProgramFormat;
 use crate::timer::clock::resolution_ns;
@@ -244,7 +245,13 @@ impl Worker for PjrtWorker {
                 let executable = bytes
                     .get(start..)
                     .ok_or_else(|| PjrtError::local("an offset beyond the executable's file"))
-                    .and_then(|bytes| Executable::deserialize(&opened.client, bytes))
+                    .and_then(|bytes| match file.digest {
+                        // the plugin would run whatever code it is given
+                        Some(digest) if Digest::of(bytes) != digest => {
+                            Err(PjrtError::local("the executable's file is not the one that was found"))
+                        }
+                        _ => Executable::deserialize(&opened.client, bytes),
+                    })
                     .map_err(|error| compile_failure(&error))?;
                 (executable, Loaded::default())
             }

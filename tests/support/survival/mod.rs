@@ -8,7 +8,9 @@ pub mod program;
 pub mod flips;
 pub mod kills;
 pub mod readers;
+pub mod real;
 pub mod tuning;
+pub mod workers;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

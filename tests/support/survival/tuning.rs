@@ -109,6 +109,19 @@ impl Tuning {
             .to_vec()
     }
 
+    /// A run whose worker plays the same times; one operation of it where that is named. The arguments are the worker's.
+    pub fn played_command(&self, cache: &Path, arguments: &str, only: &str) -> Command {
+        let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/played_worker.py");
+        let mut command = program::command(cache);
+        command.arg(self.path("module.mlir")).arg("--registry").arg(self.path("registry"));
+        command.arg("--timer").arg(format!("command:python3 {} {arguments}", worker.display()));
+        if !only.is_empty() {
+            command.args(["--only", only]);
+        }
+        command.args(["--rounds", "8", "--format", "json"]);
+        command
+    }
+
     pub fn command(&self, cache: &Path) -> Command {
         let mut command = program::command(cache);
         command.args(self.words());

@@ -12,6 +12,8 @@ enum Does {
     Dies,
     /// Dies of the programs before it.
     DiesWhenUsed,
+    /// Is killed by someone else, the first time.
+    KilledOnce,
     /// Waits for the gate.
     Waits,
     /// Waits for its end.
@@ -25,6 +27,8 @@ enum Does {
 struct World {
     begun: Mutex<Vec<Does>>,
     starts: AtomicUsize,
+    /// Those that are killed before they are ready, by their numbers.
+    killed_early: Vec<usize>,
     at_once: Mutex<usize>,
     gate: Mutex<bool>,
     changed: Condvar,
@@ -47,6 +51,7 @@ impl World {
 
 struct Fake {
     world: Arc<World>,
+    number: usize,
     compiled: usize,
     gone: bool,
     ended: Arc<(Mutex<bool>, Condvar)>,
@@ -57,7 +62,8 @@ impl Compiler for Fake {
     type Output = ();
 
     fn greet(&mut self) -> Result<(), Failure> {
-        Ok(())
+        self.gone = self.world.killed_early.contains(&self.number);
+        if self.gone { Err(Failure::new(FailureKind::Device, "died of SIGKILL")) } else { Ok(()) }
     }
 
     fn compile(&mut self, task: &Does) -> Result<(), Failure> {
@@ -73,6 +79,8 @@ impl Compiler for Fake {
             Does::Refused => Err(Failure::new(FailureKind::Compile, "refused")),
             Does::Panics => panic!("as a test has it"),
             Does::Dies => crash(self),
+            Does::KilledOnce if world.begun().iter().filter(|begun| *begun == task).count() == 1 => crash(self),
+            Does::KilledOnce => Ok(()),
             Does::DiesWhenUsed if self.compiled > 1 => crash(self),
             Does::DiesWhenUsed => Ok(()),
             Does::Waits => {
@@ -99,6 +107,10 @@ impl Compiler for Fake {
         self.gone
     }
 
+    fn was_killed(&self) -> bool {
+        self.gone
+    }
+
     fn stop(&self) -> Option<Stop> {
         let ended = Arc::clone(&self.ended);
         Some(Box::new(move || {
@@ -110,14 +122,18 @@ impl Compiler for Fake {
 
 /// A pool whose compilers start, save those of the given numbers.
 fn pool(jobs: usize, unstartable: &'static [usize]) -> (Arc<World>, Compilers<Fake>) {
-    let world = Arc::new(World::default());
+    pool_in(World::default(), jobs, unstartable)
+}
+
+fn pool_in(world: World, jobs: usize, unstartable: &'static [usize]) -> (Arc<World>, Compilers<Fake>) {
+    let world = Arc::new(world);
     let inside = Arc::clone(&world);
     let compilers = Compilers::new(jobs, move || {
         let number = inside.starts.fetch_add(1, Ordering::Relaxed);
         if unstartable.contains(&number) {
             return Err(Failure::new(FailureKind::Device, format!("no start {number}")));
         }
-        Ok(Fake { world: Arc::clone(&inside), compiled: 0, gone: false, ended: Arc::default() })
+        Ok(Fake { world: Arc::clone(&inside), number, compiled: 0, gone: false, ended: Arc::default() })
     });
     (world, compilers)
 }
@@ -166,11 +182,34 @@ fn a_program_that_kills_its_compiler_fails_alone() {
     let (world, mut pool) = pool(1, &[]);
     let tasks = [Does::Fine, Does::Dies, Does::Fine, Does::DiesWhenUsed, Does::Fine];
     pool.submit(tasks.into_iter().enumerate()).unwrap();
-    let failed: Vec<usize> = (0..tasks.len()).filter(|&candidate| pool.take(candidate).unwrap().is_err()).collect();
-    assert_eq!(failed, [1]);
-    // the first; two that died of the second program; one that died of use; the last
-    assert_eq!(world.starts(), 4);
-    assert_eq!(world.begun().iter().filter(|task| **task == Does::Dies).count(), 2, "blamed by a fresh one");
+    let failures: Vec<(usize, Failure)> =
+        (0..tasks.len()).filter_map(|candidate| Some((candidate, pool.take(candidate).unwrap().err()?))).collect();
+    assert_eq!(failures, [(1, Failure::new(FailureKind::Crash, format!("{TWICE}died")))]);
+    // the first; two more that died of the second program; one that died of use; the last
+    assert_eq!(world.starts(), 5);
+    assert_eq!(world.begun().iter().filter(|task| **task == Does::Dies).count(), 3, "blamed by two fresh ones");
+}
+
+#[test]
+fn one_kill_is_no_programs_fault() {
+    let (world, mut pool) = pool(1, &[]);
+    pool.submit([(0, Does::KilledOnce), (1, Does::Fine)]).unwrap();
+    pool.take(0).unwrap().unwrap();
+    pool.take(1).unwrap().unwrap();
+    assert_eq!(world.starts(), 2);
+    assert_eq!(world.begun(), [Does::KilledOnce, Does::KilledOnce, Does::Fine]);
+}
+
+#[test]
+fn one_that_is_killed_before_it_is_ready_is_started_once_more() {
+    let (world, mut pool) = pool_in(World { killed_early: vec![0], ..World::default() }, 1, &[]);
+    pool.submit([(0, Does::Fine)]).unwrap();
+    pool.take(0).unwrap().unwrap();
+    assert_eq!(world.starts(), 2);
+    let (world, mut pool) = pool_in(World { killed_early: vec![0, 1], ..World::default() }, 1, &[]);
+    pool.submit([(0, Does::Fine)]).unwrap();
+    assert_eq!(pool.take(0).unwrap().unwrap_err().kind, FailureKind::Device);
+    assert_eq!(world.starts(), 2);
 }
 
 #[test]

@@ -1,0 +1,297 @@
+//! What is kept of the executables: the least recently used go first, beyond a size and an age.
+//!
+//! Nothing is removed on a file system of the network, in a folder that another host has open, or in one that is another
+//! user's or a link: there a tuner that this process knows nothing of may be about to load what looks unused.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
+
+use super::FOLDER;
+use super::users::other_host;
+use crate::mapped_file::is_local;
+
+/// The folder of versions that did not compare keys; nothing reads it any more.
+const OLD_FOLDER: &str = "executables-v1";
+/// What a killed run left half-written is this old at least.
+const UNFINISHED_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExecutableBounds {
+    /// Bytes of all kept executables together.
+    pub bytes: u64,
+    /// The longest time without a use.
+    pub unused_for: Duration,
+}
+
+impl Default for ExecutableBounds {
+    fn default() -> Self {
+        Self { bytes: 2 << 30, unused_for: Duration::from_secs(30 * 24 * 3600) }
+    }
+}
+
+/// What became of the kept executables of a cache folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct BoundExecutables {
+    /// Files that stay.
+    pub kept: u64,
+    /// Their bytes.
+    pub kept_bytes: u64,
+    /// Files that went, or would.
+    pub removed: u64,
+    /// Their bytes.
+    pub removed_bytes: u64,
+    /// Why nothing could go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_alone: Option<String>,
+}
+
+/// Removes what is beyond the bounds from a cache folder's kept executables, and the folder of older versions. With
+/// `dry_run` nothing goes and what would is counted.
+///
+/// # Errors
+/// Where the folder, or a file in it, cannot be looked at.
+pub fn bound_executables(cache: &Path, bounds: &ExecutableBounds, dry_run: bool) -> io::Result<BoundExecutables> {
+    let mut found = BoundExecutables::default();
+    if let Some(folder) = open_folder(CWD, &cache.join(FOLDER))? {
+        bound(&folder, is_local(&folder), bounds, dry_run, &mut found)?;
+    }
+    if found.left_alone.is_none()
+        && let Some(old) = open_folder(CWD, &cache.join(OLD_FOLDER))?
+    {
+        remove_old(&old, dry_run, &mut found)?;
+        if !dry_run {
+            // with something else in it, it stays
+            let _ = fs::remove_dir(cache.join(OLD_FOLDER));
+        }
+    }
+    Ok(found)
+}
+
+/// A folder, which is none where a link stands in its place.
+fn open_folder(at: impl rustix::fd::AsFd, path: &Path) -> io::Result<Option<File>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(at, path, flags, Mode::empty()) {
+        Ok(folder) => Ok(Some(File::from(folder))),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Something in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) name: CString,
+    pub(super) bytes: u64,
+    pub(super) modified: SystemTime,
+}
+
+impl Item {
+    fn is_executable(&self) -> bool {
+        let name = self.name.to_bytes().strip_suffix(b".exe");
+        name.is_some_and(|name| name.len() == 64 && name.iter().all(u8::is_ascii_hexdigit))
+    }
+
+    fn is_unfinished(&self) -> bool {
+        self.name.to_bytes().starts_with(b".new-")
+    }
+
+    fn unused_for(&self) -> Duration {
+        SystemTime::now().duration_since(self.modified).unwrap_or_default()
+    }
+}
+
+/// The regular files of an open folder.
+pub(super) fn items(folder: &File) -> io::Result<Vec<Item>> {
+    let mut items = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let name = entry?.file_name().to_owned();
+        // one that went meanwhile is none
+        let Ok(stat) = statat(folder, &*name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            let since = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+            let modified = SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH);
+            items.push(Item { name, bytes: u64::try_from(stat.st_size).unwrap_or(0), modified });
+        }
+    }
+    Ok(items)
+}
+
+fn bound(
+    folder: &File,
+    is_local: bool,
+    bounds: &ExecutableBounds,
+    dry_run: bool,
+    found: &mut BoundExecutables,
+) -> io::Result<()> {
+    let mut items = items(folder)?;
+    items.retain(|item| item.is_executable() || item.is_unfinished());
+    // by name where the times are the same, so that what goes does not depend on the folder's order
+    items.sort_by(|one, other| (one.modified, &one.name).cmp(&(other.modified, &other.name)));
+    let mut left = items.iter().fold(0, |sum: u64, item| sum.saturating_add(item.bytes));
+    found.left_alone = match why_not(folder, is_local)? {
+        Some(why) => Some(why),
+        None => other_host(folder, dry_run)?.map(|host| format!("the host `{host}` has it open")),
+    };
+    for item in items {
+        let goes = if item.is_unfinished() {
+            item.unused_for() > UNFINISHED_AFTER
+        } else {
+            left > bounds.bytes || item.unused_for() > bounds.unused_for
+        };
+        if found.left_alone.is_none() && goes {
+            left = left.saturating_sub(item.bytes);
+            remove(folder, &item, dry_run, found)?;
+        } else {
+            found.kept += 1;
+            found.kept_bytes = found.kept_bytes.saturating_add(item.bytes);
+        }
+    }
+    Ok(())
+}
+
+/// Why nothing may be removed from a folder, whoever has it open.
+fn why_not(folder: &File, is_local: bool) -> io::Result<Option<String>> {
+    let owner = rustix::fs::fstat(folder)?.st_uid;
+    Ok(if !is_local {
+        Some("it lies on a file system of the network".to_owned())
+    } else if owner != rustix::process::geteuid().as_raw() {
+        Some("it belongs to another user".to_owned())
+    } else {
+        None
+    })
+}
+
+fn remove(folder: &File, item: &Item, dry_run: bool, found: &mut BoundExecutables) -> io::Result<()> {
+    match if dry_run { Ok(()) } else { unlinkat(folder, &*item.name, AtFlags::empty()) } {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    found.removed += 1;
+    found.removed_bytes = found.removed_bytes.saturating_add(item.bytes);
+    Ok(())
+}
+
+/// Empties the folder of older versions, which lay in a folder of the same name.
+fn remove_old(old: &File, dry_run: bool, found: &mut BoundExecutables) -> io::Result<()> {
+    if why_not(old, is_local(old))?.is_some() {
+        return Ok(());
+    }
+    let inner = open_folder(old, Path::new(OLD_FOLDER))?;
+    for folder in inner.iter().chain([old]) {
+        for item in items(folder)?.iter().filter(|item| item.is_executable() || item.is_unfinished()) {
+            remove(folder, item, dry_run, found)?;
+        }
+    }
+    if inner.is_some() && !dry_run {
+        let _ = unlinkat(old, OLD_FOLDER, AtFlags::REMOVEDIR);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// A kept executable of so many bytes that was used so long ago.
+    fn put(folder: &Path, digit: char, bytes: usize, unused_for: Duration) {
+        let path = folder.join(format!("{}.exe", digit.to_string().repeat(64)));
+        fs::write(&path, vec![0; bytes]).unwrap();
+        File::open(&path).unwrap().set_modified(SystemTime::now() - unused_for).unwrap();
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|item| item.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names.iter().map(|name| name.trim_end_matches(".exe").chars().take(8).collect()).collect()
+    }
+
+    fn bounds(bytes: u64, hours: u32) -> ExecutableBounds {
+        ExecutableBounds { bytes, unused_for: HOUR * hours }
+    }
+
+    #[test]
+    fn the_least_recently_used_go_first_and_what_is_too_old_goes_in_any_case() {
+        let cache = tempfile::tempdir().unwrap();
+        let folder = cache.path().join(FOLDER);
+        assert_eq!(bound_executables(cache.path(), &bounds(0, 0), false).unwrap(), BoundExecutables::default());
+        fs::create_dir(&folder).unwrap();
+        for (digit, hours) in [('a', 3), ('b', 1), ('c', 9), ('d', 2)] {
+            put(&folder, digit, 100, HOUR * hours);
+        }
+        fs::write(folder.join("notes.txt"), b"not ours").unwrap();
+        symlink("notes.txt", folder.join(format!("{}.exe", "e".repeat(64)))).unwrap();
+        let would = bound_executables(cache.path(), &bounds(250, 5), true).unwrap();
+        let did = bound_executables(cache.path(), &bounds(250, 5), false).unwrap();
+        assert_eq!(would, did);
+        assert_eq!((did.removed, did.removed_bytes, did.kept, did.kept_bytes), (2, 200, 2, 200));
+        assert_eq!(names(&folder), ["bbbbbbbb", "dddddddd", "eeeeeeee", "notes.tx"]);
+        let all = bound_executables(cache.path(), &bounds(0, 100), false).unwrap();
+        assert_eq!((all.removed, all.kept), (2, 0));
+        assert_eq!(names(&folder), ["eeeeeeee", "notes.tx"], "what is not ours stays, and a link");
+    }
+
+    #[test]
+    fn what_others_may_be_using_is_left_alone() {
+        let cache = tempfile::tempdir().unwrap();
+        let folder = cache.path().join(FOLDER);
+        fs::create_dir(&folder).unwrap();
+        put(&folder, 'a', 100, HOUR * 9);
+        let mut found = BoundExecutables::default();
+        bound(&File::open(&folder).unwrap(), false, &bounds(0, 0), false, &mut found).unwrap();
+        assert!(found.left_alone.unwrap().contains("network"));
+        assert_eq!((found.removed, found.kept), (0, 1));
+        let note = folder.join(".open-elsewhere-Abc123");
+        fs::write(&note, b"").unwrap();
+        // nor is the folder of older versions touched
+        let old = cache.path().join(OLD_FOLDER);
+        fs::create_dir(&old).unwrap();
+        put(&old, 'b', 100, HOUR);
+        let found = bound_executables(cache.path(), &bounds(0, 0), false).unwrap();
+        assert!(found.left_alone.unwrap().contains("`elsewhere`"));
+        assert_eq!((found.removed, names(&old)), (0, vec!["bbbbbbbb".to_owned()]));
+        fs::remove_file(note).unwrap();
+        // a folder that is a link is nobody's
+        let moved = cache.path().join("moved");
+        fs::rename(&folder, &moved).unwrap();
+        symlink(&moved, &folder).unwrap();
+        let found = bound_executables(cache.path(), &bounds(0, 0), false).unwrap();
+        assert_eq!((found.removed, names(&moved)), (1, vec!["aaaaaaaa".to_owned()]), "the old one's alone");
+    }
+
+    #[test]
+    fn the_folder_of_older_versions_goes_and_nothing_that_it_leads_to() {
+        let cache = tempfile::tempdir().unwrap();
+        let old = cache.path().join(OLD_FOLDER);
+        fs::create_dir_all(old.join(OLD_FOLDER)).unwrap();
+        put(&old.join(OLD_FOLDER), 'a', 100, HOUR);
+        put(&old, 'b', 50, HOUR);
+        let would = bound_executables(cache.path(), &ExecutableBounds::default(), true).unwrap();
+        assert!(old.exists());
+        let did = bound_executables(cache.path(), &ExecutableBounds::default(), false).unwrap();
+        assert_eq!((did.removed, did.removed_bytes), (2, 150));
+        assert_eq!(would, did);
+        assert!(!old.exists());
+        let elsewhere = cache.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        put(&elsewhere, 'a', 100, HOUR);
+        symlink(&elsewhere, &old).unwrap();
+        bound_executables(cache.path(), &ExecutableBounds::default(), false).unwrap();
+        assert_eq!(names(&elsewhere), ["aaaaaaaa"]);
+        fs::remove_file(&old).unwrap();
+        fs::create_dir(&old).unwrap();
+        symlink(&elsewhere, old.join(OLD_FOLDER)).unwrap();
+        bound_executables(cache.path(), &ExecutableBounds::default(), false).unwrap();
+        assert_eq!(names(&elsewhere), ["aaaaaaaa"]);
+        assert!(old.exists(), "something that is not ours lies in it");
+    }
+}

@@ -1,0 +1,106 @@
+//! A module of a few operations that a plugin compiles and runs: each has one candidate that is far faster than the others.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use autotune_lowered::timer::pjrt::discover;
+use serde_json::json;
+
+use super::program;
+
+pub const OPERATIONS: usize = 6;
+const KEY: &str = "0123456789abcdef";
+/// Turns of the loops of an operation's candidates, of which the first is the baseline.
+const TURNS: [u64; 3] = [2400, 600, 1800];
+
+/// Registry and module.
+pub struct Real {
+    folder: tempfile::TempDir,
+    plugin: PathBuf,
+}
+
+/// The same result after so many turns, one or many: nothing but the time differs.
+fn program(turns: u64, op: usize) -> String {
+    format!(
+        r#"module @m {{
+  func.func public @main(%x: tensor<4096xf32>) -> tensor<4096xf32> {{
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %r:2 = stablehlo.while(%i = %zero, %v = %x) : tensor<i32>, tensor<4096xf32>
+    cond {{
+      %turns = stablehlo.constant dense<{turns}> : tensor<i32>
+      %more = stablehlo.compare LT, %i, %turns, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %more : tensor<i1>
+    }} do {{
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %next = stablehlo.add %i, %one : tensor<i32>
+      %least = stablehlo.constant dense<-{op}.5> : tensor<4096xf32>
+      %w = stablehlo.maximum %v, %least : tensor<4096xf32>
+      stablehlo.return %next, %w : tensor<i32>, tensor<4096xf32>
+    }}
+    return %r#1 : tensor<4096xf32>
+  }}
+}}
+"#
+    )
+}
+
+impl Real {
+    /// `None`, and said so, where there is no plugin.
+    pub fn new() -> Option<Self> {
+        let plugin = match std::env::var_os("AUTOTUNE_LOWERED_TEST_PLUGIN") {
+            Some(paths) => std::env::split_paths(&paths).next(),
+            None => discover(None, None).ok().and_then(|found| found.into_iter().next()).map(|found| found.path),
+        };
+        let Some(plugin) = plugin else {
+            eprintln!("skipped: no PJRT plugin");
+            return None;
+        };
+        let real = Self { folder: tempfile::tempdir().unwrap(), plugin };
+        let (mut module, mut body) = (String::from("#at = loc(\"model.py\":7:3)\n"), String::new());
+        for op in 0..OPERATIONS {
+            writeln!(module, "#op{op} = loc(\"jit(step)/ejkernel_ops#op{op}@v1:{KEY}/add\"(#at))").unwrap();
+            writeln!(body, "    %{op} = stablehlo.add %arg0, %arg0 : tensor<4096xf32> loc(#op{op})").unwrap();
+            let rows: Vec<_> = (0..TURNS.len())
+                .map(|candidate| {
+                    let path = real.path(&format!("op{op}-{candidate}.mlir"));
+                    fs::write(&path, program(TURNS[candidate], op)).unwrap();
+                    json!({"config": {"turns": TURNS[candidate]}, "program_file": path})
+                })
+                .collect();
+            let description = json!({
+                "target": {"platform": "cpu"}, "op_id": format!("op{op}@v1"), "call_key": KEY, "baseline": {"turns": TURNS[0]},
+                "candidates": rows,
+                "arguments": [{"name": "x", "spec": "f32[4096]", "fill": {"kind": "normal", "scale": 1.0}}],
+            });
+            let file = real.path(&format!("op{op}.json"));
+            fs::write(&file, description.to_string()).unwrap();
+            let words =
+                ["registry", "add", real.path("registry").to_str().unwrap(), file.to_str().unwrap()].map(str::to_owned);
+            let added = program::command(&real.path("nowhere")).args(words).output().unwrap();
+            assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        }
+        writeln!(module, "module @jit_step {{").unwrap();
+        writeln!(module, "  func.func public @main(%arg0: tensor<4096xf32>) -> tensor<4096xf32> {{").unwrap();
+        writeln!(module, "{body}    return %0 : tensor<4096xf32> loc(#at)\n  }} loc(#at)\n}} loc(#at)").unwrap();
+        fs::write(real.path("module.mlir"), module).unwrap();
+        Some(real)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn command(&self, cache: &Path) -> Command {
+        let mut command = program::command(cache);
+        command.arg(self.path("module.mlir")).arg("--registry").arg(self.path("registry"));
+        command.arg("--plugin").arg(&self.plugin).args(["--rounds", "8", "--compile-jobs", "2", "--format", "json"]);
+        command
+    }
+
+    /// The config of each operation's fastest candidate.
+    pub fn fastest() -> serde_json::Value {
+        json!({"turns": TURNS[1]})
+    }
+}
