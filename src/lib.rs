@@ -11,6 +11,7 @@
 )]
 
 pub mod array;
+pub mod batch;
 pub mod config;
 #[cfg(feature = "tuner")]
 mod counted;

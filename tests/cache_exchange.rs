@@ -235,3 +235,37 @@ fn the_fields_of_another_ejkernel_decide_where_they_are_given() {
         assert!(message.contains(expected) && message.contains("fields.json"), "{message}");
     }
 }
+
+#[test]
+fn of_the_batches_of_a_call_the_unmapped_one_leaves_and_it_is_said() {
+    let mapped = |block: u64, variant: &str, direction| {
+        let (key, entry) = pair("attention@v0", direction, "2", &json!({ "block_q": block }));
+        (CacheKey { call_key: format!("{}{variant}", key.call_key), ..key }, entry)
+    };
+    let (forward, both) = (Direction::Forward, Direction::ForwardVjp);
+    let export = |entries: &[(CacheKey, Arc<Entry>)]| {
+        let folder = tempfile::tempdir().unwrap();
+        let export = export_ejkernel(folder.path(), entries, None, None).unwrap();
+        let content = value(&folder.path().join("attention.json"));
+        let ((name, config), 1) = (content.as_object().unwrap().iter().next().unwrap(), export.written) else {
+            panic!()
+        };
+        // ejkernel's own key, whatever was measured
+        assert!(name.ends_with("|attention@v0|fecadd86b926e7e8"), "{name}");
+        (config["block_q"].as_u64().unwrap(), export.other_batch)
+    };
+    let all = [
+        mapped(8, "~8-00000001", both),
+        mapped(1, "", forward),
+        mapped(32, "~8x4-00000002", forward),
+        mapped(33, "~8x4-00000002", both),
+    ];
+    let call = "`attention@v0:fecadd86b926e7e8` has what was measured";
+    let others = "not what was measured under `vmap` of 8 or under `vmap` of 8x4";
+    assert_eq!(export(&all), (1, vec![format!("{call} unmapped, {others}")]));
+    let without = [all[0].clone(), all[2].clone(), all[3].clone()];
+    let other = "not what was measured under `vmap` of 8";
+    assert_eq!(export(&without), (33, vec![format!("{call} under `vmap` of 8x4, {other}")]));
+    assert_eq!(export(&all[..1]), (8, vec![format!("{call} under `vmap` of 8")]));
+    assert_eq!(export(&all[1..2]), (1, vec![]));
+}

@@ -452,6 +452,7 @@ fn record(root: &Path, stamp: Option<&Value>) {
         target: Target::Platform("cpu".into()),
         op_id: ATTENTION.into(),
         call_key: "227e7ed20221d18e".into(),
+        batch: Vec::new(),
         direction: Direction::Forward,
         arguments: ["q", "k", "v"].map(argument).to_vec(),
         static_arguments: recipe.into_iter().collect(),

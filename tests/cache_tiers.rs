@@ -7,10 +7,12 @@ mod support;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, MemoryStore, SeedStore, SledStore, Tier, TieredCache,
+    CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, MemoryStore, SeedStore, SledStore, Snapshot, SnapshotStore,
+    Tier, TieredCache, write_snapshot,
 };
 use autotune_lowered::device::{DeviceFingerprint, MatchMode};
 use autotune_lowered::label::Direction;
+use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::tune::AutotuningResult;
 use support::{config, device};
 
@@ -112,4 +114,83 @@ fn each_miss_has_its_reason() {
     cache.put(&key(&device(), Direction::Forward), &entry(1)).unwrap();
     assert!(reason("op@v1", "z").contains("another call key"), "{}", reason("op@v1", "z"));
     assert!(reason("op@v2", "k").contains("other versions only: op@v1"));
+}
+
+/// What a look-up finds in each kind of store, alone, that holds these keys of one call, each with its place as the
+/// config.
+fn found_in_every_store(device: &DeviceFingerprint, keys: &[&str], asked: &str, mode: MatchMode) -> (u64, Vec<String>) {
+    let entries: Vec<_> = keys
+        .iter()
+        .zip(0..)
+        .map(|(call_key, block)| {
+            (CacheKey { call_key: (*call_key).into(), ..key(device, Direction::Forward) }, entry(block))
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let (sled, _) = SledStore::open(folder.path(), false).unwrap();
+    sled.put_all(&entries).unwrap();
+    let memory = MemoryStore::default();
+    memory.put_all(&entries).unwrap();
+    let mut seeds = SeedStore::default();
+    for (key, entry) in &entries {
+        let text = serde_json::json!({"schema": 1, "op_id": key.op_id, "device": key.device, "entries":
+            [{"call_key": key.call_key, "direction": "forward", "config": entry.config}]});
+        seeds.add_text(&text.to_string()).unwrap();
+    }
+    let snapshot = folder.path().join("all.snapshot");
+    write_snapshot(&snapshot, &entries).unwrap();
+    let snapshot = Snapshot::open(&snapshot, Mapping::Never).unwrap();
+    snapshot.verify().unwrap();
+    let stores: [Box<dyn ConfigStore>; 4] =
+        [Box::new(sled), Box::new(memory), Box::new(seeds), Box::new(SnapshotStore::new(snapshot))];
+    let found = stores.map(|store| {
+        let cache = TieredCache::new(vec![store]);
+        match cache.lookup(&self::device(), "op@v1", asked, None, mode).unwrap() {
+            Lookup::Hit(hit) => {
+                let flags = hit.flags.iter().map(|flag| format!("{:?}: {}", flag.kind, flag.detail));
+                (hit.entry.config.as_map()["block"].as_u64().unwrap(), flags.collect())
+            }
+            Lookup::Miss(reason) => panic!("{reason}"),
+        }
+    });
+    assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
+    let [one, ..] = found;
+    one
+}
+
+#[test]
+fn a_call_that_is_mapped_otherwise_is_taken_with_a_flag() {
+    let (four, eight, many) = ("k~4-00000001", "k~8-00000002", "k~8x4-00000003");
+    let look = |keys: &[&str], asked| found_in_every_store(&device(), keys, asked, MatchMode::Exact);
+    // its own, whatever else there is
+    for (place, asked) in ["k", four, eight, many].into_iter().enumerate() {
+        assert_eq!(look(&["k", four, eight, many], asked), (place as u64, vec![]));
+    }
+    // the unmapped one stands for all others, then the one of the most calls
+    let flag = |text: &str| vec![format!("OtherBatch: {text}")];
+    assert_eq!(look(&[eight, "k"], four), (1, flag("measured unmapped, asked for under `vmap` of 4")));
+    assert_eq!(look(&[four, many, eight], "k"), (1, flag("measured under `vmap` of 8x4, asked for unmapped")));
+    assert_eq!(look(&[eight], four), (0, flag("measured under `vmap` of 8, asked for under `vmap` of 4")));
+    // keys that only begin alike are other calls
+    let cache = TieredCache::new(vec![]);
+    for other in ["kk", "k~4", "k0~4-00000001"] {
+        cache.put(&CacheKey { call_key: other.into(), ..key(&device(), Direction::Forward) }, &entry(1)).unwrap();
+    }
+    assert!(matches!(self::look(&cache, MatchMode::Exact), Lookup::Miss(_)));
+}
+
+#[test]
+fn this_devices_other_batch_goes_before_another_devices_own() {
+    let mut other = device();
+    other.identity.hardware.insert("cpu_model".into(), "another".into());
+    let (flags, kinds) = (
+        found_in_every_store(&other, &["k"], "k~4-00000001", MatchMode::Kind).1,
+        ["OtherDevice", "OtherBatch", "StaleEnvironment"],
+    );
+    assert!(flags.len() == 2 && flags.iter().zip(kinds).all(|(flag, kind)| flag.starts_with(kind)), "{flags:?}");
+    let cache = TieredCache::new(vec![]);
+    let mapped = CacheKey { call_key: "k~4-00000001".into(), ..key(&device(), Direction::Forward) };
+    cache.put(&mapped, &entry(1)).unwrap();
+    cache.put(&key(&other, Direction::Forward), &entry(2)).unwrap();
+    assert_eq!(hit(&cache, MatchMode::Kind).entry, entry(1));
 }

@@ -411,7 +411,7 @@ fn what_is_no_file_is_told_at_once() {
         ("measure tests/data/timer/add.mlir --timer pjrt --plugin FILE".into(), DEVICE_TROUBLE),
     ];
     // a folder may be meant, and be empty
-    let folders = [("cache verify", 0), ("cache import --format ejkernel", NOTHING_MATCHED)];
+    let folders = [("cache import --format ejkernel", NOTHING_MATCHED)];
     let folders = folders.into_iter().chain([("cache import --format tokamax", NOTHING_MATCHED)]);
     let of_folder: Vec<(&str, i32)> = folders.collect();
     let mut wrong = Vec::new();

@@ -261,7 +261,7 @@ fn an_unknown_custom_call_stops_its_operation_and_says_what_to_do() {
         let hostile = operation(&result, HOSTILE);
         assert_eq!(hostile["status"], "failed");
         let reason = hostile["reason"].as_str().unwrap();
-        assert!(reason.contains("`no_such_kernel`") && reason.contains("command:"), "{reason}");
+        assert!(reason.contains("`no_such_kernel`") && reason.contains("`--timer jax`"), "{reason}");
         assert_eq!(operation(&result, STEADY)["status"], steady);
     }
 }

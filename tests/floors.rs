@@ -13,6 +13,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("digest", 0),
     ("config", 0),
     ("array", 0),
+    ("batch", 0),
     ("stats", 0),
     ("wire", 0),
     ("mapped_file", 0),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use autotune_lowered::array::{ArraySpec, Fill};
+use autotune_lowered::batch::{BatchAxis, variant_of};
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceIdentity, MatchMode};
 use autotune_lowered::hlo::{CallSite, FoundLabel, ModuleForm, Scan};
@@ -40,6 +41,7 @@ fn invocation(op_id: &str, key: &str, direction: Direction, target: Target, spec
         target,
         op_id: op_id.into(),
         call_key: key.into(),
+        batch: Vec::new(),
         direction,
         arguments,
         static_arguments: BTreeMap::new(),
@@ -68,6 +70,7 @@ fn label(op_id: &str, key: Option<&str>, evidence: Evidence) -> FoundLabel {
         occurrences: 1,
         line: Some(1),
         backward: false,
+        mapped: false,
         call_sites: Vec::new(),
         arguments: None,
     }
@@ -249,4 +252,44 @@ fn the_devices_own_recording_comes_before_its_platforms() {
     };
     assert_eq!(target("A"), own.target);
     assert_eq!(target("B"), general.target);
+}
+
+#[test]
+fn a_label_stands_for_its_own_batch_or_where_it_names_none_for_all() {
+    let mapped = |key: &str, size: u64| {
+        let batch = vec![BatchAxis { axes: BTreeMap::from([("x0".to_owned(), 0)]), size }];
+        let spec = format!("f32[{size},4]");
+        let plain = invocation("op@v1", key, Direction::Forward, platform(), &[&spec]);
+        Invocation { call_key: format!("{key}~{}", variant_of(&batch).unwrap()), batch, ..plain }
+    };
+    let (four, eight, alone) = (mapped("k1", 4), mapped("k1", 8), mapped("k2", 4));
+    let (_folder, registry) = registry(&[
+        invocation("op@v1", "k1", Direction::Forward, platform(), &["f32[4]"]),
+        four.clone(),
+        eight.clone(),
+        alone.clone(),
+        invocation("op@v1", "k3", Direction::Forward, platform(), &["f32[4]"]),
+    ]);
+    let found = |label: FoundLabel| {
+        let found = match_labels(&scan(vec![label]), &registry, &cpu("A"), MatchMode::Exact, ByName::Few);
+        assert_eq!(found.missed, []);
+        let shown = found.matched.iter().map(|m| (m.invocation.call_key.clone(), m.flags.join("; ")));
+        shown.collect::<Vec<_>>()
+    };
+    let exact = |key: &str| label("op@v1", Some(key), Evidence::Exact);
+    let under_vmap = |key: &str| FoundLabel { mapped: true, ..exact(key) };
+    let unflagged = |key: &str| (key.to_owned(), String::new());
+    // ejkernel's labels know no `vmap`: whatever was recorded is tuned
+    let all = [unflagged("k1"), unflagged(&eight.call_key), unflagged(&four.call_key)];
+    assert_eq!(found(exact("k1")), all);
+    assert_eq!(found(under_vmap("k1")), all);
+    // those of tunable functions name theirs
+    assert_eq!(found(under_vmap(&four.call_key)), [unflagged(&four.call_key)]);
+    // what only another batch is recorded for is flagged
+    let other = |key: &str, text: &str| [(key.to_owned(), format!("other batch: recorded {text}"))];
+    let nine = format!("{}~9-00000000", "k1");
+    assert_eq!(found(under_vmap(&nine)), other("k1", "unmapped, the module runs it under `vmap` of 9"));
+    assert_eq!(found(under_vmap("k2")), [unflagged(&alone.call_key)]);
+    assert_eq!(found(exact("k2")), other(&alone.call_key, "under `vmap` of 4, the module shows no `vmap` around it"));
+    assert_eq!(found(under_vmap("k3")), other("k3", "unmapped, the module runs it under `vmap`; record it again"));
 }

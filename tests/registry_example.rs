@@ -90,6 +90,7 @@ fn labels_of(text: &str) -> Vec<FoundLabel> {
         occurrences: 1,
         line: None,
         backward: true,
+        mapped: false,
         call_sites: Vec::new(),
         arguments: None,
     };

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use autotune_lowered::array::{ArraySpec, DType, Fill};
+use autotune_lowered::batch::{BatchAxis, variant_of};
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceIdentity, MatchMode};
 use autotune_lowered::digest::Digest;
@@ -43,6 +44,7 @@ fn invocation(registry: &Registry, key: &str, at: u64, blocks: &[u32], program: 
         target: Target::Platform("cpu".into()),
         op_id: "odd op/../name@v1".into(),
         call_key: key.into(),
+        batch: Vec::new(),
         direction: Direction::Forward,
         arguments: vec![Argument {
             name: "x".into(),
@@ -500,5 +502,44 @@ fn two_recorders_at_once_lose_nothing() {
         let mut blocks: Vec<_> = call.candidates.iter().map(|candidate| candidate.config.to_brief()).collect();
         blocks.sort();
         assert_eq!(blocks, ["block=100", "block=101", "block=4"], "{}", call.call_key);
+    }
+}
+
+#[test]
+fn the_axes_of_a_mapped_call_are_those_of_its_key_and_arguments() {
+    let (folder, mut registry) = fresh();
+    let axis = |size, place| BatchAxis { axes: BTreeMap::from([("x".to_owned(), place)]), size };
+    let plain = invocation(&registry, "k", 1, &[1, 2], program_of);
+    let mapped = |batch: Vec<BatchAxis>, dims: &[u64]| {
+        let mut mapped = plain.clone();
+        mapped.call_key = format!("k~{}", variant_of(&batch).unwrap());
+        mapped.arguments[0].spec = ArraySpec::new(DType::F32, dims);
+        mapped.batch = batch;
+        mapped
+    };
+    // the outer `vmap` of 3 maps the last of what the inner one, of 2, leaves
+    let good = mapped(vec![axis(3, 2), axis(2, 0)], &[2, 4, 3]);
+    let path = registry.add(&good).unwrap();
+    registry.add(&plain).unwrap();
+    let read = Registry::open(folder.path().join("new/registry")).unwrap();
+    assert_eq!(read.problems(), []);
+    // two calls, not two recordings of one
+    assert_eq!(read.invocations().len(), 2);
+    assert!(read.invocations().iter().any(|invocation| **invocation == good));
+    assert_eq!(read.select("k").len(), 2);
+    assert_eq!(read.select(&good.call_key).len(), 1);
+    let record: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let axes = serde_json::json!([{"axes": {"x": 2}, "size": 3}, {"axes": {"x": 0}, "size": 2}]);
+    assert_eq!(record["invocation"]["batch"], axes);
+    let unnamed = Invocation { call_key: "k".into(), ..good.clone() };
+    let deep = mapped((0..17).map(|_| axis(1, 0)).collect(), &[1; 17]);
+    for (bad, expected) in [
+        (unnamed, "which `k` does not name"),
+        (mapped(vec![axis(3, 0), axis(2, 0)], &[2, 4, 3]), "has no axis of 3 at 0"),
+        (mapped(vec![axis(3, 3)], &[2, 4, 3]), "has no axis of 3 at 3"),
+        (deep, "17 axes are more than the 16"),
+    ] {
+        let error = registry.add(&bad).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
     }
 }

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._arguments import LARGEST_CONSTANT
+from ._batching import Batch, mapped, whole_spec
 from ._describe import counted, describe, one_line, spec_text
 from ._exercise import parameters_of, spelled
 from ._fills import UNKNOWN, is_real
 from ._lowering import Lowered, cotangents_of, lower, lower_taking_all, restricted, with_vjp
 
 if TYPE_CHECKING:
+    from ._meshed import OnMesh
     from ._recording import Recorder
 
 LOG = logging.getLogger("autotune_lowered")
@@ -36,9 +38,10 @@ class RecordedCall:
     op_id: str
     """Operation and version: `name@vN`."""
     call_key: str
-    """Key of the call's arguments, as the label has it."""
+    """Key of the call's arguments, as the label has it; with the axes of `batch`, see `_batching.variant_key`."""
     arrays: Mapping[str, Any]
-    """The array arguments in the programs' order: a `jax.ShapeDtypeStruct` by name."""
+    """The array arguments in the programs' order: a `jax.ShapeDtypeStruct` by name, as the call sees them under
+    `vmap`."""
     static: Mapping[str, Any]
     """The other arguments, of any type."""
     baseline: Config | Callable[[str], Config]
@@ -53,7 +56,8 @@ class RecordedCall:
     """What real values are drawn from where the call's own are not known or tell nothing, by argument: where the operation is
     defined, and stable."""
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """The call's own arrays where they were concrete, by argument. Tracers are ignored and never kept."""
+    """The call's own arrays, whole under `vmap`, where they were concrete, by argument. Tracers are ignored and never
+    kept."""
     refuse: Callable[[Config, str], str | None] | None = None
     """Why a config cannot be lowered in this process for a platform; `None` where it can be tried."""
     recipe: Mapping[str, Any] | None = None
@@ -61,10 +65,22 @@ class RecordedCall:
     an exported result names the call by."""
     notes: tuple[str, ...] = ()
     """What the reader of the report should know of this call."""
-    sharding: Any = None
-    """Where all arrays lie, for programs of several devices whose arrays are parts."""
+    batch: Batch = ()
+    """The `vmap`s around the call, the outermost first. What `build` gives is mapped by them."""
+    mesh: OnMesh | None = None
+    """Where the call talks over a mesh's axes: what `build` gives, mapped, runs on each device with its parts."""
     devices: int = 1
-    """How many devices the programs may be meant for."""
+    """How many devices the programs may be meant for, without `mesh`."""
+
+    def whole_specs(self) -> dict[str, Any]:
+        """What the programs take: the arrays with the axes of `batch` and the parts of `mesh`."""
+        specs = {name: whole_spec(name, spec, self.batch) for name, spec in self.arrays.items()}
+        return specs if self.mesh is None else {name: self.mesh.spec(spec) for name, spec in specs.items()}
+
+    def program(self, config: Config) -> Callable[..., Any]:
+        """What runs under a config: a function of whole arrays."""
+        function = mapped(self.build(config), list(self.arrays), self.batch)
+        return function if self.mesh is None else self.mesh.wrap(function)
 
     def baseline_on(self, platform: str) -> Config:
         """The config in use without tuning on a platform."""
@@ -111,10 +127,11 @@ class _Record:
         self.direction = direction
         self.recorder = recorder
         self.names = list(call.arrays)
-        self.specs = list(call.arrays.values())
+        self.specs = list(call.whole_specs().values())
         self.fills = dict(fills)
         self.unknown = dict(unknown)
-        self.place = {"sharding": call.sharding, "devices": call.devices}
+        on = call.mesh
+        self.place = {"devices": call.devices} if on is None else {"sharding": on.sharding, "devices": on.devices}
 
     def store(self) -> dict[str, Any] | None:
         report = {
@@ -123,11 +140,13 @@ class _Record:
             "direction": self.direction,
             "platform": self.platform,
         }
+        if self.call.batch:
+            report["batch"] = [axis.to_json() for axis in self.call.batch]
         try:
             # both may read the call's static arguments in ways that only the operation knows
             baseline, configs = self.call.baseline_on(self.platform), self.call.configs_on(self.platform)
             self._take_constants(baseline)
-            spelled_specs = {name: spec_text(spec) for name, spec in self.call.arrays.items()}
+            spelled_specs = {name: spec_text(spec) for name, spec in zip(self.names, self.specs, strict=True)}
         except Exception as error:
             return report | self._given_up(f"its candidates cannot be listed: {one_line(error)}")
         if self.direction == FORWARD_VJP:
@@ -152,11 +171,13 @@ class _Record:
         """Makes integers constants of the program where the operation must see their values, as it saw the call's own."""
         import jax
 
+        mapped_names = {name for axis in self.call.batch for name in axis.places}
         # as they are: what is numpy's may be traced on the way
         values = {
             name: value
             for name, value in self.call.values.items()
-            if not is_real(value.dtype) and value.nbytes <= LARGEST_CONSTANT
+            # a mapped argument shows its values to no operation
+            if not is_real(value.dtype) and value.nbytes <= LARGEST_CONSTANT and name not in mapped_names
         }
         if not values or (self.call.refuse is not None and self.call.refuse(baseline, self.platform) is not None):
             return
@@ -171,17 +192,18 @@ class _Record:
 
             return of_the_others
 
-        arrays = {name: spec for name, spec in self.call.arrays.items() if name not in values}
         try:
-            jax.eval_shape(build(baseline), *self.specs)
+            jax.eval_shape(self.call.program(baseline), *self.specs)
         except Exception:
+            arrays = {name: spec for name, spec in self.call.arrays.items() if name not in values}
+            static = dict(self.call.static) | values
+            call = dataclasses.replace(self.call, arrays=arrays, build=build_with, static=static)
+            specs = call.whole_specs()
             try:
-                jax.eval_shape(build_with(baseline), *arrays.values())
+                jax.eval_shape(call.program(baseline), *specs.values())
             except Exception:
                 return  # the reason is told where it is lowered
-            static = dict(self.call.static) | values
-            self.call = dataclasses.replace(self.call, arrays=arrays, build=build_with, static=static)
-            self.names, self.specs = list(arrays), list(arrays.values())
+            self.call, self.names, self.specs = call, list(specs), list(specs.values())
 
     def _undifferentiable(self, candidates: list[_Candidate], baseline: Config) -> str | None:
         """Why no program has this direction, where that is so whatever the config."""
@@ -202,7 +224,7 @@ class _Record:
         return {"not_recorded": reason}
 
     def _add_cotangents(self, baseline: Config) -> dict[str, str]:
-        cotangents = cotangents_of(self.call.build(baseline), self.specs)
+        cotangents = cotangents_of(self.call.program(baseline), self.specs)
         names = ["output_cotangent"]
         if len(cotangents) > 1:
             names = [f"output_cotangent_{index}" for index in range(len(cotangents))]
@@ -212,7 +234,7 @@ class _Record:
         return {name: spec_text(spec) for name, spec in zip(names, cotangents, strict=True)}
 
     def _function(self, config: Config) -> Callable[..., Any]:
-        function = self.call.build(config)
+        function = self.call.program(config)
         return function if self.direction == FORWARD else with_vjp(function, self.specs[: len(self.call.arrays)])
 
     def _lower(self, config: Config) -> _Candidate:
@@ -261,6 +283,8 @@ class _Record:
             static["values_unknown"] = unknown
         if self.call.recipe is not None:
             static["recipe"] = dict(self.call.recipe)
+            if self.call.batch:
+                static["recipe"]["batch"] = [axis.to_recipe() for axis in self.call.batch]
         invocation = {
             "target": self.recorder.target(self.platform),
             "op_id": self.call.op_id,
@@ -271,6 +295,8 @@ class _Record:
             "baseline": baseline,
             "candidates": [self._stored(candidate) for candidate in candidates],
         }
+        if self.call.batch:
+            invocation["batch"] = [axis.to_json() for axis in self.call.batch]
         return self.recorder.add(invocation)
 
     def _stored(self, candidate: _Candidate) -> dict[str, Any]:

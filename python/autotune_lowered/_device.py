@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+import logging
 from typing import Any
 
+from ._batching import unmapped_key
 from .cache import Device
+
+_LOG = logging.getLogger("autotune_lowered")
 
 
 def device(jax_device: Any = None) -> Device:
@@ -37,8 +41,23 @@ def best_of_default_cache(op_id: str, call_key: str) -> dict[str, Any] | None:
     """What tunable functions ask below all overlays, unless `use_cache` says otherwise."""
     from .cache import current_cache
 
-    entry = current_cache().get(device(), op_id, call_key)
-    return None if entry is None else entry.config
+    return _config_of(current_cache().get(device(), op_id, call_key), call_key)
+
+
+_told: set[tuple[str, str, str]] = set()
+
+
+def _config_of(entry: Any, call_key: str) -> dict[str, Any] | None:
+    """An entry's config; that it was measured under other `vmap`s than the call's is said once."""
+    if entry is None:
+        return None
+    for kind, detail in entry.flags:
+        if kind == "other-batch" and (entry.op_id, call_key, detail) not in _told:
+            _told.add((entry.op_id, call_key, detail))
+            # a key without `vmap` may stand in a body that is mapped as a whole, and then the entry may be its own
+            level = logging.WARNING if unmapped_key(call_key) != call_key else logging.INFO
+            _LOG.log(level, "%s:%s takes the config of another batch: %s", entry.op_id, call_key, detail)
+    return entry.config
 
 
 def use_cache(cache: Any = None, *, match: str = "exact") -> None:
@@ -56,7 +75,6 @@ def use_cache(cache: Any = None, *, match: str = "exact") -> None:
     opened = cache if isinstance(cache, Cache) else Cache.open(cache)
 
     def look_up(op_id: str, call_key: str) -> dict[str, Any] | None:
-        entry = opened.get(device(), op_id, call_key, match=match)
-        return None if entry is None else entry.config
+        return _config_of(opened.get(device(), op_id, call_key, match=match), call_key)
 
     _in_force.set_lookup(look_up, version=f"{opened.digest} {match}")

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from ._arguments import Leaf, Unrecordable, fill, holds_leaf, is_tracer, split
+from ._batching import Batch, UnknownAxes, seen, variant_key, whole_arrays, whole_values
 from ._calls import RecordedCall
 from ._describe import one_line
 from ._ejkernel_config import config_from_json, config_to_json
@@ -103,17 +104,41 @@ def _on_call(own: Callable[..., None] | None, device: str, op_id: str, call_key:
     from ._recording import active
 
     recorder = active()
-    if recorder is None or is_lowering() or not recorder.wants(op_id, call_key):
+    if recorder is None or is_lowering():
         return
     try:
-        watch = functools.partial(recorder.watch, op_id, call_key)
-        recorder.record(describe_call(op_id, call_key, kernel, args, kwargs, watch))
+        arrays, batch = _traced_arrays(kernel, args, kwargs)
+        # ejkernel's key knows no `vmap`
+        own_key, call_key = call_key, variant_key(call_key, batch)
+        if recorder.wants(op_id, call_key):
+            watch = functools.partial(recorder.watch, op_id, call_key)
+            recorder.record(describe_call(op_id, own_key, kernel, args, kwargs, watch, batch))
+        # ejkernel goes on with its own arrays: what listens is never used
+        recorder.listen(op_id, call_key, arrays)
     except Unrecordable as reason:
         recorder.skipped(op_id, call_key, str(reason))
     except OSError as error:
         LOG.error("%s %s: %s", op_id, call_key, error)
     except Exception as error:
         recorder.skipped(op_id, call_key, one_line(error))
+
+
+def _traced_arrays(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], Batch]:
+    """The arrays of a call of which some are traced, else none, and the `vmap`s around it."""
+    import jax
+
+    if not any(map(is_tracer, jax.tree_util.tree_leaves((tuple(args), dict(kwargs))))):
+        return {}, ()
+    arrays, _ = split(_named(kernel, args, kwargs))
+    try:
+        return arrays, seen(arrays)
+    except (UnknownAxes, AttributeError) as error:  # attributes: of tracers, which are JAX's own affair
+        LOG.warning("a call of `%s` under `vmap` counts as unmapped: %s", kernel.op_id, error)
+        return arrays, ()
+
+
+def _named(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(zip(_positional_names(kernel, len(args)), args, strict=True)) | dict(kwargs)
 
 
 def describe_call(
@@ -123,10 +148,12 @@ def describe_call(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     watch: Callable[[Mapping[str, Any]], None] | None = None,
+    batch: Batch = (),
 ) -> RecordedCall:
     """The neutral description of a call of an ejkernel `Kernel` with prepared arguments; keeps no tracer.
 
-    `watch` is given the arrays and tracers by name. Raises `Unrecordable` with the reason.
+    `call_key` is ejkernel's, `batch` the `vmap`s around the call. `watch` is given the whole arrays and tracers by name.
+    Raises `Unrecordable` with the reason.
     """
     from ejkernel.ops import Invocation
 
@@ -134,11 +161,11 @@ def describe_call(
         raise Unrecordable(
             'ejkernel stamps no label on a call with `method="shard_map"`, so nothing could be matched to it'
         )
-    named = dict(zip(_positional_names(kernel, len(args)), args, strict=True)) | dict(kwargs)
+    named = _named(kernel, args, kwargs)
     arrays, template = split(named)
     specs = {name: _spec(name, value) for name, value in arrays.items()}
     if watch is not None:
-        watch(arrays)
+        watch(whole_arrays(arrays, batch))
 
     def restore(values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         whole = {name: fill(held, values) for name, held in template.items()}
@@ -146,7 +173,7 @@ def describe_call(
         return tuple(whole.pop(name) for name in positional), whole
 
     operation = Operation(kernel, restore, specs, template.get("platform"))
-    recipe, notes = None, _notes(arrays.values())
+    recipe, notes = None, _notes(arrays.values(), batch)
     try:
         recipe = recipe_of_ejkernel(kernel, list(named)[: len(args)], template, specs, Leaf)
     except NoRecipe as reason:
@@ -154,7 +181,7 @@ def describe_call(
     static = {name: held for name, held in template.items() if not holds_leaf(held)}
     return RecordedCall(
         op_id=op_id,
-        call_key=call_key,
+        call_key=variant_key(call_key, batch),
         arrays=specs,
         static=static,
         baseline=operation.baseline,
@@ -162,10 +189,11 @@ def describe_call(
         build=operation.build,
         fills=rules_of(kernel.op_id, specs),
         usual=usual_of(kernel.op_id, specs, static),
-        values={name: value for name, value in arrays.items() if not is_tracer(value)},
+        values=whole_values(arrays, batch),
         refuse=operation.refuse,
         recipe=recipe,
         notes=notes,
+        batch=batch,
     )
 
 
@@ -275,11 +303,14 @@ def _spec(name: str, value: Any) -> Any:
     return jax.ShapeDtypeStruct(value.shape, value.dtype)
 
 
-def _notes(values: typing.Iterable[Any]) -> tuple[str, ...]:
+def _notes(values: typing.Iterable[Any], batch: Batch) -> tuple[str, ...]:
     values = list(values)
     notes = []
-    if any(type(value).__name__ == "BatchTracer" for value in values):
-        notes.append("called under `vmap`: recorded with the unbatched shapes that its key stands for")
+    if batch:
+        sizes = " in ".join(str(axis.size) for axis in reversed(batch))
+        notes.append(
+            f"called under `vmap` of {sizes}: recorded as a variant of the call that ejkernel's key stands for"
+        )
     devices = max((len(_devices(value)) for value in values), default=1)
     if devices > 1:
         notes.append(f"its arrays lie on {devices} devices: recorded for one, with the global shapes")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import _trace_key
+from . import _batching, _trace_key
 
 Config = dict[str, Any]
 Lookup = Callable[[str, str], "Config | None"]
@@ -56,12 +56,21 @@ def best_config(op_id: str, call_key: str) -> Config | None:
 
 
 def overlaid(op_id: str, call_key: str) -> Config | None:
-    """The config that this thread's overlays have for a call; `None` where none has one."""
+    """The config that this thread's overlays have for a call; `None` where none has one.
+
+    Of one overlay, what it has for the call under its own `vmap`s, else unmapped, else under the `vmap` of the most
+    calls."""
     for configs in _state().overlays:
-        config = configs.get((op_id, call_key))
+        config = configs.get((op_id, call_key)) or _of_other_batch(configs, op_id, call_key)
         if config is not None:
             return dict(config)
     return None
+
+
+def _of_other_batch(configs: Mapping[tuple[str, str], Config], op_id: str, call_key: str) -> Config | None:
+    own = _batching.unmapped_key(call_key)
+    keys = [key for op, key in configs if op == op_id and _batching.unmapped_key(key) == own]
+    return configs[op_id, min(keys, key=_batching.preference)] if keys else None
 
 
 def config_to_trace(op_id: str, call_key: str) -> Config | None:

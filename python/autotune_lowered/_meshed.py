@@ -35,8 +35,8 @@ def mesh_over(axes: set[str]) -> OnMesh:
     missing = sorted(axes - sizes.keys())
     if missing:
         raise Unrecordable(
-            f"it talks over the axis `{missing[0]}`, which is none of a `shard_map` that this JAX tells of (an axis of `vmap`, or a "
-            "JAX before 0.7): leave the collective outside of the tunable function"
+            f"it talks over the axis `{missing[0]}`, which is none of a `shard_map` that this JAX tells of (an axis of a `vmap` that a "
+            "`jit` or `scan` hides from it, or a JAX before 0.7): leave the collective outside of the tunable function"
         )
     return OnMesh(jax.sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes)))
 
@@ -59,6 +59,12 @@ class OnMesh:
         import jax
 
         return jax.ShapeDtypeStruct((self.devices, *spec.shape), spec.dtype)
+
+    def parts(self, value: Any) -> Any:
+        """All devices' parts of an array that each of them has alike."""
+        import numpy as np
+
+        return np.broadcast_to(np.asarray(value), (self.devices, *value.shape))
 
     def wrap(self, function: Function) -> Function:
         """The function of one device's arrays as one of all devices'."""

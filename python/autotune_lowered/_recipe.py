@@ -1,8 +1,8 @@
 """Recipes: how a worker on the device builds the programs that the recorder could not lower where it was.
 
 A recipe is JSON. `{"kind": "ejkernel", …}` names a kernel class of ejkernel, its state and the call's arguments;
-`{"kind": "tokamax", "bound": …}` is the JSON of Tokamax's own `BoundArguments`. A recipe names classes of these two libraries
-alone: what a registry says must not decide what else is imported.
+`{"kind": "tokamax", "bound": …}` is the JSON of Tokamax's own `BoundArguments`. `batch` holds the `vmap`s around the
+call. A recipe names classes of these two libraries alone: what a registry says must not decide what else is imported.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ._batching import from_recipe, mapped, whole_spec
 from ._describe import spec_text
 
 _LONGEST = 64 << 10
@@ -135,8 +136,9 @@ def build(
     from ._lowering import lower_taking_all, restricted, with_vjp
 
     function, arrays = _function_of(recipe, config)
-    specs = [spec_from_text(text) for text in arrays.values()]
-    names = list(arrays)
+    names, batch = list(arrays), from_recipe(recipe.get("batch", ()))
+    function = mapped(function, names, batch)
+    specs = [whole_spec(name, spec_from_text(text), batch) for name, text in arrays.items()]
     if direction != FORWARD:
         function = with_vjp(function, specs)
         cotangents = [name for name in inputs if name not in arrays]

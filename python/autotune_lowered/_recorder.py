@@ -20,6 +20,7 @@ from ._version import __version__
 LOG = logging.getLogger("autotune_lowered")
 
 MAX_ARRAY_BYTES = 64 << 20
+MAYBE_MAPPED = "a `vmap` stands around the body that it is in and was not seen to map it: recorded as it was traced"
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "rocm", "tpu": "tpu"}
 
 _RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
@@ -63,6 +64,11 @@ class Recorder:
         self._awaited: dict[tuple[str, str], set[str]] = {}
         self._reports: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self._notes: list[dict[str, Any]] = []
+        # calls by which more may come to be known after their trace, and those that were called as they were traced
+        self._traced: dict[tuple[str, str], Any] = {}
+        self._as_traced: set[tuple[str, str]] = set()
+        # those around whose body a `vmap` stands that did not map them yet
+        self._maybe_mapped: set[tuple[str, str]] = set()
         _RECORDERS.add(self)
         _follow_forks(self)
 
@@ -90,22 +96,74 @@ class Recorder:
 
     def record(self, call: Any) -> None:
         """Record one call, see `record_call`."""
-        key = (call.op_id, call.call_key)
-        with self._lock:
-            if not self._seen.get(key, True):
-                return
-            awaited = self._awaited_of(key, call)
-            fills, unknown, warnings = self._fills_of(call)
-            if key in self._seen and (unknown or awaited):
-                return  # seen before, and nothing more is known now
-            self._seen[key] = bool(unknown or awaited)
-            self._pending[key] = (_warned(self._with_asked_candidates(call), warnings), fills, unknown)
-        if trace_state_is_clean():
+        if self._keep(call) and trace_state_is_clean():
             try:
                 self.flush(final=False)
             except OSError as error:
                 # it stays pending: the program goes on, and the recording's end tries again and raises
                 LOG.error("%s %s is not written yet: %s", call.op_id, call.call_key, error)
+
+    def _keep(self, call: Any) -> bool:
+        """Holds a call until it is lowered; `False` where it is known already."""
+        key = (call.op_id, call.call_key)
+        with self._lock:
+            if not self._seen.get(key, True):
+                return False
+            awaited = self._awaited_of(key, call)
+            fills, unknown, warnings = self._fills_of(call)
+            if key in self._seen and (unknown or awaited):
+                return False  # seen before, and nothing more is known now
+            self._seen[key] = bool(unknown or awaited)
+            self._pending[key] = (_warned(self._with_asked_candidates(call), warnings), fills, unknown)
+            self._traced[key] = dataclasses.replace(call, values={})
+            return True
+
+    def listen(self, op_id: str, call_key: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """The arrays of a recorded call, to be used in their stead: where the body that it stands in is mapped later,
+        what runs is recorded as a variant."""
+        from . import _batching_later
+
+        key = (op_id, call_key)
+        inside = _batching_later.is_inside_mapped_body(arrays)
+        with self._lock:
+            (self._maybe_mapped if inside else self._as_traced).add(key)
+            if key not in self._traced:
+                return dict(arrays)
+        # JAX keeps traces, and with them what is called here, for longer than a recording
+        recorder = weakref.ref(self)
+
+        def tell(now: Any, before: Any) -> None:
+            alive = recorder()
+            if alive is not None:
+                alive._mapped_later(key, inside, now, before)
+
+        return _batching_later.listen(arrays, tell)
+
+    def _mapped_later(self, key: tuple[str, str], inside: bool, now: Any, before: Any) -> None:
+        """A body with a call in it was mapped: `now` and `before` are the axes, those included that the call saw
+        itself."""
+        from ._batching import unmapped_key, variant_key
+        from ._recording import active
+
+        with self._lock:
+            call = self._traced.get(key)
+            if call is None or active() is not self or is_lowering():
+                return
+            own = len(call.batch)
+            if len(now) <= own:
+                return
+            self._maybe_mapped.discard(key)
+
+            def variant(axes: Any) -> tuple[str, Any]:
+                batch = (*axes[: len(axes) - own], *call.batch)
+                return variant_key(unmapped_key(call.call_key), batch), batch
+
+            # what was mapped does not run by itself
+            mapped = (key[0], variant(before)[0]) if len(before) > own else key
+            if (mapped != key or inside) and mapped not in self._as_traced and self._pending.pop(mapped, None):
+                del self._seen[mapped]
+            call_key, batch = variant(now)
+            self._keep(dataclasses.replace(call, call_key=call_key, batch=batch))
 
     def skipped(self, op_id: str, call_key: str, reason: str) -> None:
         """Note a call that cannot be recorded, once, with the reason."""
@@ -150,8 +208,10 @@ class Recorder:
 
         fills, unknown, warnings = {}, {}, {}
         for name, spec in call.arrays.items():
-            rule, usual = call.fills.get(name), call.usual.get(name)
-            found = fill_of(spec, call.values.get(name), rule, usual, self.writer, self.max_array_bytes)
+            value = call.values.get(name)
+            if value is not None and call.mesh is not None:
+                value = call.mesh.parts(value)
+            found = fill_of(spec, value, *_rules_of(call, name), self.writer, self.max_array_bytes)
             fills[name], warnings[name] = found.fill, found.warning
             if found.unknown is not None:
                 unknown[name] = found.unknown
@@ -173,6 +233,8 @@ class Recorder:
                 if (awaited or unknown and self.capture_values) and not final:
                     self._pending[key] = (call, fills, unknown)
                     continue
+                if key in self._maybe_mapped - self._as_traced:
+                    call = dataclasses.replace(call, notes=(*call.notes, MAYBE_MAPPED))
                 try:
                     self._reports[key] = self._store(call, fills, unknown)
                 except OSError as error:
@@ -209,16 +271,17 @@ class Recorder:
             values = self._captured.pop(key, {})
             if values and key in self._awaited:
                 self._awaited[key] -= values.keys()
-        warnings = {}
+        warnings, specs = {}, call.whole_specs()
         for name, value in values.items():
-            spec = call.arrays[name]
-            if not is_real(spec.dtype):
+            if not is_real(specs[name].dtype):
                 if name in unknown:
-                    fills[name] = captured(value, self.writer)
+                    # of a mesh's devices, the first that told stands for all
+                    fills[name] = captured(value if call.mesh is None else call.mesh.parts(value), self.writer)
                     del unknown[name]
             elif name in awaited:
-                seen = Observed.of_traced(spec, value)
-                fills[name] = call.fills.get(name) or seen.fill(call.usual.get(name))
+                rule, usual = _rules_of(call, name)
+                seen = Observed.of_traced(specs[name], value)
+                fills[name] = rule or seen.fill(usual)
                 warnings[name] = seen.warning(is_kept=False)
         return _warned(call, warnings), awaited - values.keys()
 
@@ -247,6 +310,9 @@ class Recorder:
         self._awaited.clear()
         self._reports.clear()
         self._notes.clear()
+        self._traced.clear()
+        self._as_traced.clear()
+        self._maybe_mapped.clear()
 
     def finish_quietly(self) -> None:
         """Write what is pending at the end of a process, where nobody is left to catch an error."""
@@ -256,6 +322,17 @@ class Recorder:
             from ._describe import counted
 
             LOG.error("%s could not be recorded: %s", counted(len(self._pending), "call"), error)
+
+
+def _rules_of(call: Any, name: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The rule of a whole argument, and what is usual for it."""
+    from ._batching import rule_of_whole
+
+    ndim = len(call.arrays[name].shape)
+    rule, usual = (
+        given and rule_of_whole(name, given, ndim, call.batch) for given in (call.fills.get(name), call.usual.get(name))
+    )
+    return rule, usual
 
 
 def _warned(call: Any, warnings: Mapping[str, str | None]) -> Any:

@@ -35,7 +35,7 @@ class recording:
     The recording holds for all threads of the process, and of two that are nested the inner one records. A function that
     was jitted and called before is traced again inside, in this thread (older JAX than 0.7.2: all its caches are cleared).
     Each call is recorded forward, and forward with its vector-Jacobian product where it has one: whether a traced call is going to
-    be differentiated cannot always be told. Under `vmap` an operation sees, and the record holds, unbatched arrays.
+    be differentiated cannot always be told. Of a call under `vmap` the mapped program is recorded.
 
     Arguments:
         folder: The registry, made where there is none.

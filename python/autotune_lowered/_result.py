@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from . import _in_force
+from . import _batching, _in_force
 from ._printable import printable
 from .cache import Device
 
@@ -161,9 +161,11 @@ def _ejkernel_overlay(configs: Mapping[tuple[str, str], dict[str, Any]]) -> Iter
     from ._ejkernel_config import config_from_json
 
     kinds = _config_classes()
+    # its keys know no `vmap`: the preferred variant of a call comes last
+    preferred = sorted(configs.items(), key=lambda item: _batching.preference(item[0][1]), reverse=True)
     mapping = {
-        (device_fingerprint(), op_id, key): config_from_json(kinds[op_id], config)
-        for (op_id, key), config in configs.items()
+        (device_fingerprint(), op_id, _batching.unmapped_key(key)): config_from_json(kinds[op_id], config)
+        for (op_id, key), config in preferred
         if op_id in kinds
     }
     if not mapping:

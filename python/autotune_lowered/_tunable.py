@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from . import _in_force
+from ._batching import Batch, UnknownAxes, mapped, seen, variant_key, whole_arrays, whole_spec, whole_values
 from ._call_key import Undescribable, call_key, describe, is_array
 from ._search_space import Config, Constraint, SearchSpace
 
@@ -36,11 +37,13 @@ class Call:
     arrays: dict[str, Any]
     static: dict[str, Any]
     fill: Callable[[Sequence[Any]], dict[str, Any]]
+    batch: Batch
+    """The `vmap`s around it, as far as its arrays show them."""
 
     @property
     def key(self) -> str:
-        """The call key, 16 hexadecimal digits."""
-        return call_key(self.arrays, self.static)
+        """The call key, 16 hexadecimal digits; under `vmap` with the axes."""
+        return variant_key(call_key(self.arrays, self.static), self.batch)
 
 
 class Tunable:
@@ -111,7 +114,8 @@ class Tunable:
         return self._split(bound)
 
     def call_key(self, *args: Any, **kwargs: Any) -> str:
-        """The key of a call; arrays may be `jax.ShapeDtypeStruct`."""
+        """The key of a call; arrays may be `jax.ShapeDtypeStruct`. Inside of `vmap` it is that of the mapped
+        variant."""
         return self.call(*args, **kwargs).key
 
     def _split(self, bound: inspect.BoundArguments) -> Call:
@@ -151,7 +155,14 @@ class Tunable:
                 filled[name] = jax.tree_util.tree_unflatten(structure, leaves)
             return filled
 
-        return Call(bound, arrays, static, fill)
+        return Call(bound, arrays, static, fill, self._batch(arrays))
+
+    def _batch(self, arrays: Mapping[str, Any]) -> Batch:
+        try:
+            return seen(arrays)
+        except (UnknownAxes, AttributeError) as error:  # attributes: of tracers, which are JAX's own affair
+            self._warn_once("vmap", f"a call of `{self.op}` under `vmap` counts as unmapped: {error}")
+            return ()
 
     def _describe(self, name: str, value: Any) -> Any:
         from ._arguments import holds_tracer
@@ -208,38 +219,38 @@ class Tunable:
             call = self._split(bound)
         except Undescribable as error:
             reason = f"{error}; such calls run with the default and are not tuned"
-            recorder = self._recorder("")
+            recorder = _recorder()
             if recorder is not None:
                 recorder.skipped(self.op_id, "", reason)
             else:
                 self._warn_once("", reason)
             return self.function(*args, **kwargs)
         key = call.key
-        self._record(call, key)
+        bound.arguments.update(call.fill(list(self._record(call, key).values())))
         # no `@`, at which HLO cuts names
         with _jax().named_scope(f"ejkernel_ops#{self.op}.v{self.version}:{key}"):
             return self.function(*bound.args, **(bound.kwargs | self.config_for(key)))
 
-    def _recorder(self, key: str) -> Any | None:
-        """The recorder that still wants a call, if there is one."""
-        # not imported: nothing records
-        recording = sys.modules.get("autotune_lowered._recording")
-        recorder = recording.active() if recording is not None else None
-        if recorder is None or getattr(_lowering_candidates, "now", False) or not recorder.wants(self.op_id, key):
-            return None
-        return recorder
-
-    def _record(self, call: Call, key: str) -> None:
-        recorder = self._recorder(key)
+    def _record(self, call: Call, key: str) -> Mapping[str, Any]:
+        """Records a call where something records; gives the arrays that it is to go on with."""
+        recorder = _recorder()
         if recorder is None:
-            return
+            return call.arrays
+        if recorder.wants(self.op_id, key):
+            self._record_with(recorder, call, key)
+        return recorder.listen(self.op_id, key, call.arrays)
+
+    def _record_with(self, recorder: Any, call: Call, key: str) -> None:
         from ._arguments import Unrecordable
         from ._calls import record_call
 
         try:
-            record_call(recorder, self._recorded(call, key))
+            recorded = self._recorded(call, key)
         except Unrecordable as reason:
             recorder.skipped(self.op_id, key, str(reason))
+            return
+        recorder.watch(self.op_id, key, whole_arrays(call.arrays, call.batch))
+        record_call(recorder, recorded)
 
     def _recorded(self, call: Call, key: str) -> Any:
         """The call without anything that a trace owns. Raises `Unrecordable`."""
@@ -249,11 +260,9 @@ class Tunable:
         from ._keys import data_of, implementation_of, keys_from, spec_of_data
         from ._meshed import axes_used, mesh_over
 
-        recorder.watch(self.op_id, key, call.arrays)
         jax = _jax()
         specs = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in call.arrays.items()}
-        values = {name: array for name, array in call.arrays.items() if not isinstance(array, jax.core.Tracer)}
-        fills = self._fills(specs)
+        values, fills = whole_values(call.arrays, call.batch), self._fills(specs)
         # the call itself holds tracers: what outlives it is its static part, and how arrays go in again
         fill, holds_arrays = call.fill, call.fill([None] * len(specs)).keys()
         static = {name: value for name, value in call.bound.arguments.items() if name not in holds_arrays}
@@ -283,16 +292,8 @@ class Tunable:
 
             return candidate
 
-        devices, sharding, built = _devices_of(call.bound.arguments.values()), None, build
-        axes = axes_used(build(self.default), list(recorded.values()))
-        if axes:
-            mesh = mesh_over(axes)
-            recorded = {name: mesh.spec(spec) for name, spec in recorded.items()}
-            devices, sharding = mesh.devices, mesh.sharding
-
-            def built(config: Config) -> Callable[..., Any]:
-                return mesh.wrap(build(config))
-
+        whole = [whole_spec(name, spec, call.batch) for name, spec in recorded.items()]
+        axes = axes_used(mapped(build(self.default), list(recorded), call.batch), whole)
         return RecordedCall(
             op_id=self.op_id,
             call_key=key,
@@ -300,11 +301,12 @@ class Tunable:
             static=call.static,
             baseline=dict(self.default),
             configs=lambda platform: self.space.configs(specs),
-            build=built,
+            build=build,
             fills=fills,
             values=values,
-            sharding=sharding,
-            devices=devices,
+            batch=call.batch,
+            mesh=mesh_over(axes) if axes else None,
+            devices=_devices_of(call.bound.arguments.values()),
         )
 
     def _fills(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -337,8 +339,9 @@ def tunable(
 
     Of the other arguments, leaves with a shape and a dtype are arrays of any shape; the rest, and all of
     `static_argnames`, is static and becomes part of the call key. `static_key` gives what identifies a static argument that
-    has no spelling of its own, by parameter: `{"self": lambda self: (self.heads, self.causal)}` for a method. Each call is stamped with its label. Under `vmap` the
-    function sees shapes without the mapped axis, under `shard_map` those of one device, and so does the key.
+    has no spelling of its own, by parameter: `{"self": lambda self: (self.heads, self.causal)}` for a method. Each call is
+    stamped with its label. Under `vmap` the function sees shapes without the mapped axis, and the key has the axis beside
+    them; under `shard_map` it sees those of one device.
 
     At trace time the config in force for the call is taken, else the default; a compiled call costs nothing. A function
     that is jitted around this one is traced again when what is in force changes. A caller that gives a tuned parameter
@@ -373,6 +376,13 @@ def _devices_of(arguments: Iterable[Any]) -> int:
     """How many devices a program is for that is given meshes as arguments."""
     sharding = _jax().sharding
     return max((value.size for value in arguments if isinstance(value, sharding.Mesh)), default=1)
+
+
+def _recorder() -> Any | None:
+    """The recorder that listens to calls, unless they are those of candidates."""
+    # not imported: nothing records
+    recording = sys.modules.get("autotune_lowered._recording")
+    return recording.active() if recording is not None and not getattr(_lowering_candidates, "now", False) else None
 
 
 def _jax() -> Any:

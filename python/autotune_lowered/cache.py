@@ -53,7 +53,7 @@ class Entry:
         self.tier = tier
         """Where it was found: `overlay`, `memory`, `snapshot` or `seed`."""
         self.flags = flags
-        """What to know before using it: kind (`stale-environment`, `other-device`) and detail."""
+        """What to know before using it: kind (`stale-environment`, `other-device`, `other-batch`) and detail."""
         self._config = config
         self._provenance = provenance
         self._device = device

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::batch::BatchAxis;
 use crate::config::Config;
 use crate::device::Environment;
 use crate::digest::Digest;
@@ -70,6 +71,9 @@ pub struct Provenance {
     /// What every timed run found in the caches: `cold`, or absent for warm ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_state: Option<String>,
+    /// The `vmap`s around the call that was measured, the outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub batch: Vec<BatchAxis>,
     /// The software that it was measured under.
     pub environment: Environment,
     /// The config in use without tuning.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
+use crate::batch::{is_same_call, own_key};
 use crate::device::DeviceIdentity;
 use crate::label::Direction;
 
@@ -19,10 +20,11 @@ pub struct CacheKey {
     pub device: DeviceIdentity,
 }
 
-/// The hash by which stores find the entries of a call: XXH3-64 of the call key, seeded with that of the operation. Part of the
-/// snapshot's format. It is not made to withstand those who look for collisions: keys are compared whole.
+/// The hash by which stores find the entries of a call, its variants under `vmap` among them: XXH3-64 of the call's own
+/// key, seeded with that of the operation. Part of the snapshot's format. It is not made to withstand those who look
+/// for collisions: keys are compared whole.
 pub(super) fn hash_of_call(op_id: &str, call_key: &str) -> u64 {
-    XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(op_id.as_bytes()), call_key.as_bytes())
+    XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(op_id.as_bytes()), own_key(call_key).as_bytes())
 }
 
 /// The first eight bytes as a number that compares as they do; a missing one is less than any.
@@ -47,12 +49,17 @@ impl CacheKey {
         Some(Self { op_id, call_key, direction, device })
     }
 
-    /// What every key of one operation and call begins with.
+    /// What every key of one operation and call begins with, mapped by `vmap` or not; those of other calls may too.
     pub fn prefix(op_id: &str, call_key: &str) -> String {
-        let mut text = serde_json::to_string(&(op_id, call_key)).unwrap_or_default();
-        text.pop();
-        text.push(',');
+        let mut text = serde_json::to_string(&(op_id, own_key(call_key))).unwrap_or_default();
+        // the bracket, and the quote: a variant's key goes on
+        text.truncate(text.len().saturating_sub(2));
         text
+    }
+
+    /// Whether it is of this operation and call, mapped or not.
+    pub fn is_of_call(&self, op_id: &str, call_key: &str) -> bool {
+        self.op_id == op_id && is_same_call(&self.call_key, call_key)
     }
 }
 
@@ -74,6 +81,10 @@ mod tests {
         assert_eq!(CacheKey::from_text(&one.to_text()), Some(one.clone()));
         assert_ne!(one.to_text(), key("a", "b\",\"c").to_text());
         assert!(one.to_text().starts_with(&CacheKey::prefix("a\",\"b", "c")));
-        assert!(!key("a@v1", "cc").to_text().starts_with(&CacheKey::prefix("a@v1", "c")));
+        assert!(!key("a@v1", "c").to_text().starts_with(&CacheKey::prefix("a@v1", "cc")));
+        let mapped = key("a@v1", "c~4-00000000");
+        assert!(mapped.to_text().starts_with(&CacheKey::prefix("a@v1", "c~8-00000000")));
+        assert!(mapped.is_of_call("a@v1", "c") && mapped.is_of_call("a@v1", "c~8-00000000"));
+        assert!(!mapped.is_of_call("a@v1", "cc") && !mapped.is_of_call("a@v1", "c~4"));
     }
 }

@@ -72,7 +72,7 @@ impl ConfigStore for MemoryStore {
     fn of_call(&self, op_id: &str, call_key: &str) -> Result<Pairs, StoreError> {
         let hash = hash_of_call(op_id, call_key);
         let found = self.read(|entries| entries.get(&hash).cloned()).unwrap_or_default();
-        let of_call = |(key, _): &(CacheKey, _)| key.op_id == op_id && key.call_key == call_key;
+        let of_call = |(key, _): &(CacheKey, _)| key.is_of_call(op_id, call_key);
         Ok(sorted(found.into_iter().filter(of_call).collect()))
     }
 

@@ -216,8 +216,7 @@ impl ConfigStore for SeedStore {
     }
 
     fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
-        let of_call = |key: &&CacheKey| key.op_id == op_id && key.call_key == call_key;
-        let pairs = self.entries.iter().filter(|(key, _)| of_call(key));
+        let pairs = self.entries.iter().filter(|(key, _)| key.is_of_call(op_id, call_key));
         Ok(pairs.map(|(key, entry)| (key.clone(), Arc::clone(entry))).collect())
     }
 

@@ -246,7 +246,9 @@ impl ConfigStore for SledStore {
     }
 
     fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
-        self.collect(self.parts()?.1.scan_prefix(CacheKey::prefix(op_id, call_key)))
+        let mut found = self.collect(self.parts()?.1.scan_prefix(CacheKey::prefix(op_id, call_key)))?;
+        found.retain(|(key, _)| key.is_of_call(op_id, call_key));
+        Ok(found)
     }
 
     fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {

@@ -47,7 +47,8 @@ pub trait ConfigStore: Send + Sync {
     /// The entry of exactly this key.
     fn get(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, StoreError>;
 
-    /// Every entry of an operation and call, whatever the device and direction, in the keys' order.
+    /// Every entry of an operation and call, whatever the device, the direction and the `vmap`s around it, in the keys'
+    /// order.
     fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>;
 
     /// Every entry, in the keys' order.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 
 use super::{CacheKey, ConfigStore, Entry, MemoryStore, SNAPSHOT_FILE, SnapshotStore, StoreError, Tier};
+use crate::batch::{preference, to_words};
 use crate::device::{DeviceFingerprint, DeviceMatch, MatchMode};
 use crate::label::{Direction, split_op_id};
 use crate::mapped_file::Mapping;
@@ -19,6 +20,8 @@ pub enum FlagKind {
     StaleEnvironment,
     /// Another device, accepted by the match mode.
     OtherDevice,
+    /// The same call, mapped by other `vmap`s or by none.
+    OtherBatch,
 }
 
 /// A flag with its detail.
@@ -137,7 +140,8 @@ impl TieredCache {
     /// The entry for a call on this device, or in one line why there is none.
     ///
     /// This device's own entry wins over another device's in whatever tier. Without a `direction`, an entry tuned
-    /// forward with its vector-Jacobian product wins over a forward one.
+    /// forward with its vector-Jacobian product wins over a forward one. Where the call is not known under the `vmap`s
+    /// that its key names, or under none, it is taken as it is known: first unmapped, then with the most calls.
     pub fn lookup(
         &self,
         device: &DeviceFingerprint,
@@ -173,19 +177,27 @@ impl TieredCache {
                 return Ok(Some(flagged(device, key, entry, tier, None)));
             }
         }
-        if mode == MatchMode::Exact {
-            return Ok(None);
-        }
+        let mut choices = Vec::new();
         for (key, entry, tier) in self.of_call(op_id, call_key)? {
             if !directions.contains(&key.direction) {
                 continue;
             }
-            if let DeviceMatch::Flagged(detail) = mode.compare(&device.identity, &key.device) {
-                let flag = Flag { kind: FlagKind::OtherDevice, detail };
-                return Ok(Some(flagged(device, key, entry, tier, Some(flag))));
-            }
+            let flag = match mode.compare(&device.identity, &key.device) {
+                DeviceMatch::Same => None,
+                DeviceMatch::Flagged(detail) => Some(Flag { kind: FlagKind::OtherDevice, detail }),
+                DeviceMatch::Miss(_) => continue,
+            };
+            let rank = (flag.is_some(), key.call_key != call_key, preference(&key.call_key));
+            choices.push((rank, key, entry, tier, flag));
         }
-        Ok(None)
+        // of equals the first
+        Ok(choices.into_iter().min_by_key(|(rank, ..)| *rank).map(|(_, key, entry, tier, flag)| {
+            let other_batch = (key.call_key != call_key).then(|| Flag {
+                kind: FlagKind::OtherBatch,
+                detail: format!("measured {}, asked for {}", to_words(&key.call_key), to_words(call_key)),
+            });
+            flagged(device, key, entry, tier, flag.into_iter().chain(other_batch))
+        }))
     }
 
     /// Why [`find`](Self::find) finds nothing, in one line.
@@ -254,8 +266,7 @@ impl TieredCache {
     }
 
     fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>, Tier)>, StoreError> {
-        let of_call = |key: &CacheKey| key.op_id == op_id && key.call_key == call_key;
-        let mut found = self.merged(|store| store.of_call(op_id, call_key), of_call)?;
+        let mut found = self.merged(|store| store.of_call(op_id, call_key), |key| key.is_of_call(op_id, call_key))?;
         // newest first, then by key: the same answer in every process
         let decided = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
         found.sort_by(|a, b| decided(&b.1).cmp(&decided(&a.1)).then_with(|| a.0.cmp(&b.0)));
@@ -351,8 +362,14 @@ fn wanted(direction: Option<Direction>) -> &'static [Direction] {
     }
 }
 
-fn flagged(device: &DeviceFingerprint, key: CacheKey, entry: Arc<Entry>, tier: Tier, flag: Option<Flag>) -> Hit {
-    let mut flags: Vec<Flag> = flag.into_iter().collect();
+fn flagged(
+    device: &DeviceFingerprint,
+    key: CacheKey,
+    entry: Arc<Entry>,
+    tier: Tier,
+    flags: impl IntoIterator<Item = Flag>,
+) -> Hit {
+    let mut flags: Vec<Flag> = flags.into_iter().collect();
     if let Some(provenance) = &entry.provenance {
         let differences = device.environment.differences(&provenance.environment);
         if !differences.is_empty() {

@@ -80,6 +80,9 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
             for (op_id, reason) in &export.left_out {
                 tracing::warn!("`{op_id}` is left out: {reason}");
             }
+            for call in &export.other_batch {
+                tracing::warn!("other-batch: {call}; ejkernel's keys know nothing of `vmap`");
+            }
             (export.written, export.files, "ejkernel")
         }
         ExchangeArg::Tokamax => {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::cache::StoreError;
+use crate::cache::{Lookup, StoreError};
 use crate::decision::Round;
 use crate::device::MatchMode;
 use crate::label::Evidence;
@@ -118,6 +118,14 @@ impl Gate<'_, '_, '_> {
         let timer = &*self.tuner.timer;
         let (op_id, key, direction) = (&invocation.op_id, &invocation.call_key, Some(invocation.direction));
         let lookup = self.tuner.ledger.cache().lookup(timer.device(), op_id, key, direction, self.match_mode)?;
+        let lookup = match lookup {
+            // its own job decides what is best for it
+            Lookup::Hit(hit) if hit.key.call_key != *key => {
+                let measured = crate::batch::to_words(&hit.key.call_key);
+                Lookup::Miss(format!("`{op_id}:{key}` is not cached, only the same call {measured}"))
+            }
+            lookup => lookup,
+        };
         let expected = match Expected::of(lookup, invocation, timer, self.tuner.options.cache_state) {
             Ok(expected) => expected,
             Err(reason) => {

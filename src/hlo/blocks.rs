@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::escape::Escapes;
 use super::source::Source;
 use super::stamp::{self, MAX_STAMP_BYTES};
-use super::tally::{Tally, is_under_transpose, name_start};
+use super::tally::{Surroundings, Tally, name_start};
 use super::user_label::UserLabels;
 
 /// Bytes before a stamp in which its name's beginning is looked for.
@@ -133,7 +133,7 @@ impl Search<'_> {
         tally.count(
             spelling,
             offset,
-            || is_under_transpose(before, self.escapes),
+            || Surroundings::of(before, self.escapes),
             || stamp::parse(bytes, self.escapes).and_then(|parsed| parsed.stamp),
         );
         if is_new {

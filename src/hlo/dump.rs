@@ -160,6 +160,7 @@ fn merge(scans: Vec<Scan>, mut diagnosis: Vec<Diagnosis>) -> Scan {
                 Some(known) => {
                     known.occurrences += label.occurrences;
                     known.backward |= label.backward;
+                    known.mapped |= label.mapped;
                     let room = FoundLabel::MAX_CALL_SITES.saturating_sub(known.call_sites.len());
                     known.call_sites.extend(label.call_sites.into_iter().take(room));
                 }

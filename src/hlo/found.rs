@@ -54,6 +54,9 @@ pub struct FoundLabel {
     pub line: Option<u64>,
     /// Whether it stands under `transpose(…)` somewhere: the backward pass runs too.
     pub backward: bool,
+    /// Whether it stands under `vmap(…)` somewhere, as far as its own names show it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mapped: bool,
     /// Where it is called, as far as the form shows it; at most [`FoundLabel::MAX_CALL_SITES`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub call_sites: Vec<CallSite>,

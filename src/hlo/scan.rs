@@ -18,7 +18,7 @@ use super::mlir_text;
 use super::proto;
 use super::side_file::{self, Side};
 use super::source::{FileSource, Source};
-use super::tally::Tally;
+use super::tally::{Surroundings, Tally};
 use super::user_label::UserLabels;
 use crate::digest::Digest;
 use crate::label::{Evidence, Label};
@@ -117,6 +117,7 @@ fn use_side_file(scan: &mut Scan, path: &Path, mut labels: Vec<FoundLabel>) {
         if let Some(known) = weak.and_then(|at| scan.labels.get(at)) {
             label.line = known.line;
             label.backward |= known.backward;
+            label.mapped |= known.mapped;
             label.occurrences = label.occurrences.max(known.occurrences);
             if label.call_sites.is_empty() {
                 label.call_sites.clone_from(&known.call_sites);
@@ -312,14 +313,16 @@ fn assemble(form: ModuleForm, tally: Tally, lines: &[u64], mut structure: Option
         if let Some((_, known)) = labels.get_mut(slot) {
             // another spelling of the same label
             known.occurrences += entry.occurrences;
-            known.backward |= entry.backward;
+            known.backward |= entry.surroundings.backward;
+            known.mapped |= entry.surroundings.mapped;
             known.line = known.line.into_iter().chain(line).min();
             continue;
         }
         let call_sites =
             structure.as_mut().and_then(|structure| structure.resolved.sites.remove(&id)).unwrap_or_default();
+        let Surroundings { backward, mapped } = entry.surroundings;
         let backward =
-            entry.backward || structure.as_ref().is_some_and(|structure| structure.resolved.backward.contains(&id));
+            backward || structure.as_ref().is_some_and(|structure| structure.resolved.backward.contains(&id));
         labels.push((
             id.0.clone(),
             FoundLabel {
@@ -329,6 +332,7 @@ fn assemble(form: ModuleForm, tally: Tally, lines: &[u64], mut structure: Option
                 occurrences: entry.occurrences,
                 line,
                 backward,
+                mapped,
                 call_sites,
                 arguments: entry.stamp.arguments,
             },

@@ -124,6 +124,7 @@ fn found(side: SideLabel) -> FoundLabel {
         occurrences: side.occurrences,
         line: None,
         backward: side.backward,
+        mapped: false,
         call_sites: if site.operands.is_empty() { Vec::new() } else { vec![site] },
         arguments: side.arguments,
         label: Label::new(side.op_id, side.call_key),

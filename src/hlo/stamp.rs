@@ -6,6 +6,7 @@
 //! ```text
 //! ejkernel_ops#NAME@vN:KEY             whole: exact
 //! ejkernel_ops#NAME.vN:KEY             patched to hold no `@`: exact
+//! ejkernel_ops#NAME.vN:KEY~VARIANT     of a call under `vmap`, see `batch`: exact
 //! ejkernel_ops#NAME                    cut at `@`: by name
 //! ejkernel_ops:{"args":[…],"cfg":…,"kwargs":{…},"op_id":"NAME@vN"}   whole or cut at `@`: key recomputed
 //! tokamax:{"op":{"__type":"PATH",…},"arguments":{…}}                  exact
@@ -14,6 +15,7 @@
 use sha2::{Digest as _, Sha256};
 
 use super::escape::{Escapes, Unescaper};
+use crate::batch::{VariantLength, variant_length};
 use crate::config::canonical_json;
 use crate::label::{Evidence, Label};
 
@@ -88,7 +90,8 @@ pub(crate) fn parse(bytes: &[u8], escapes: Escapes) -> Option<Parsed> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HashExtent {
     name: usize,
-    whole: bool,
+    /// Bytes of the key with its variant; none where it is cut.
+    key: usize,
     /// Bytes of the stamp.
     pub(crate) length: usize,
     /// Whether the bytes at hand ended before the stamp did.
@@ -106,24 +109,39 @@ pub(crate) fn measure_hash(bytes: &[u8]) -> HashExtent {
     let digits = tail.strip_prefix(b":").unwrap_or_default();
     let key = digits.iter().take(KEY_DIGITS).take_while(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).count();
     let whole = key == KEY_DIGITS;
+    let (variant, cut) = if whole { variant_after(digits.get(KEY_DIGITS..).unwrap_or_default()) } else { (0, false) };
+    let key_length = if whole { KEY_DIGITS + variant } else { 0 };
     HashExtent {
         name,
-        whole,
-        length: HASH_PREFIX_BYTES + name + if whole { 1 + KEY_DIGITS } else { 0 },
-        open: tail.is_empty() || (tail.first() == Some(&b':') && key == digits.len() && !whole),
+        key: key_length,
+        length: HASH_PREFIX_BYTES + name + if whole { 1 + key_length } else { 0 },
+        open: cut || tail.is_empty() || (tail.first() == Some(&b':') && key == digits.len() && !whole),
+    }
+}
+
+/// Bytes of the variant of the key that ends before `rest`, with its `~`, and whether there may be more of it than is
+/// at hand.
+fn variant_after(rest: &[u8]) -> (usize, bool) {
+    match rest.split_first() {
+        None => (0, true),
+        Some((b'~', variant)) => {
+            let VariantLength { length, open } = variant_length(variant);
+            (length.map_or(0, |length| 1 + length), open)
+        }
+        Some(_) => (0, false),
     }
 }
 
 fn parse_hash(bytes: &[u8]) -> Parsed {
-    let HashExtent { name, whole, length, open } = measure_hash(bytes);
+    let HashExtent { name, key, length, open } = measure_hash(bytes);
     let text = |from: usize, length: usize| {
         String::from_utf8_lossy(bytes.get(from..from + length).unwrap_or_default()).into_owned()
     };
-    let key = whole.then(|| text(length - KEY_DIGITS, KEY_DIGITS));
+    let key = (key > 0).then(|| text(length - key, key));
     let name = text(HASH_PREFIX_BYTES, name);
     let stamp = (!name.is_empty()).then(|| Stamp {
         family: Family::Hash,
-        evidence: if whole { Evidence::Exact } else { Evidence::ByName },
+        evidence: if key.is_some() { Evidence::Exact } else { Evidence::ByName },
         label: Label::new(versioned(&name), key),
         arguments: None,
     });
@@ -363,6 +381,18 @@ mod tests {
         Some(Label::new(op_id, key.map(str::to_owned)))
     }
 
+    const MAPPED: &str = "020151af84a38253~8x4-1a2b3c4d";
+
+    #[test]
+    fn a_stamp_is_open_until_what_comes_after_its_key_is_seen() {
+        let text = format!("ejkernel_ops#a.v1:{MAPPED}");
+        for end in 14..text.len() {
+            assert!(measure_hash(&text.as_bytes()[..end]).open, "{}", &text[..end]);
+        }
+        assert!(!measure_hash(text.as_bytes()).open);
+        assert!(!measure_hash(b"ejkernel_ops#a.v1:020151af84a38253/").open);
+    }
+
     #[test]
     fn hash_stamps_whole_and_cut() {
         let cases = [
@@ -374,6 +404,10 @@ mod tests {
             ("ejkernel_ops#rms_norm@v1:0201 ", label("rms_norm@v1", None), 24),
             ("ejkernel_ops#a.vx:0201", label("a.vx", None), 17),
             ("ejkernel_ops#/mul", None, 13),
+            // with the variant under `vmap`, and with what is none
+            ("ejkernel_ops#a.v1:020151af84a38253~8x4-1a2b3c4d)/mul", label("a@v1", Some(MAPPED)), 47),
+            ("ejkernel_ops#a.v1:020151af84a38253~8x4-1a2b/mul", label("a@v1", Some("020151af84a38253")), 34),
+            ("ejkernel_ops#a.v1:020151af84a38253~/mul", label("a@v1", Some("020151af84a38253")), 34),
         ];
         for (text, expected, length) in cases {
             let (found, evidence, measured) = read(text, Escapes::C);

@@ -21,7 +21,40 @@ pub(crate) struct Entry {
     pub(crate) occurrences: u64,
     /// Offset of the first, from the start of the file.
     pub(crate) first: u64,
+    pub(crate) surroundings: Surroundings,
+}
+
+/// What a label stands under, somewhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Surroundings {
+    /// `transpose(…)`: a backward pass.
     pub(crate) backward: bool,
+    /// `vmap(…)`.
+    pub(crate) mapped: bool,
+}
+
+impl Surroundings {
+    const ALL: Self = Self { backward: true, mapped: true };
+
+    /// What stands in a name before a stamp: JAX wraps the scopes of a transformed computation in `transpose(…)` and
+    /// `vmap(…)`.
+    ///
+    /// `before` is what precedes the stamp; only its own name counts, from the opening quote or the last `;`.
+    pub(crate) fn of(before: &[u8], escapes: Escapes) -> Self {
+        let start = name_start(before, escapes).unwrap_or(0);
+        let name = before.get(start..).unwrap_or_default();
+        let part = memchr::memrchr(b';', name).map_or(name, |at| name.get(at..).unwrap_or_default());
+        Self { backward: TRANSPOSE.find(part).is_some(), mapped: VMAP.find(part).is_some() }
+    }
+
+    /// Adds what is seen at another place, which is asked only while it can still matter.
+    fn add(&mut self, other: impl FnOnce() -> Self) {
+        if *self != Self::ALL {
+            let other = other();
+            self.backward |= other.backward;
+            self.mapped |= other.mapped;
+        }
+    }
 }
 
 /// All stamps of a stretch of a file.
@@ -61,25 +94,26 @@ impl Tally {
         self.entries.get_mut(index)
     }
 
-    /// Counts one occurrence; `backward` is asked only while it can still matter.
+    /// Counts one occurrence; `surroundings` are asked only while they can still matter.
     pub(crate) fn count(
         &mut self,
         spelling: &[u8],
         offset: u64,
-        backward: impl FnOnce() -> bool,
+        surroundings: impl FnOnce() -> Surroundings,
         stamp: impl FnOnce() -> Option<Stamp>,
     ) {
         if let Some(entry) = self.known(spelling) {
             entry.occurrences += 1;
             entry.first = entry.first.min(offset);
-            entry.backward = entry.backward || backward();
+            entry.surroundings.add(surroundings);
             return;
         }
         let Some(stamp) = stamp() else {
             self.broken += 1;
             return;
         };
-        self.insert(spelling.to_vec(), Entry { stamp, occurrences: 1, first: offset, backward: backward() });
+        let surroundings = surroundings();
+        self.insert(spelling.to_vec(), Entry { stamp, occurrences: 1, first: offset, surroundings });
     }
 
     /// Length of the JSON stamp at the start of `bytes`, where it repeats one seen of late.
@@ -124,7 +158,7 @@ impl Tally {
                 Some(known) => {
                     known.occurrences += entry.occurrences;
                     known.first = known.first.min(entry.first);
-                    known.backward |= entry.backward;
+                    known.surroundings.add(|| entry.surroundings);
                 }
                 None => self.insert(spelling, entry),
             }
@@ -135,8 +169,8 @@ impl Tally {
     pub(crate) fn add_name(&mut self, name: &[u8], escapes: Escapes, offset: u64) {
         for (at, parsed) in stamps_of(name, escapes) {
             let spelling = name.get(at..at + parsed.length).unwrap_or_default();
-            let backward = || is_under_transpose(name.get(..at).unwrap_or_default(), escapes);
-            self.count(spelling, offset + at as u64, backward, || parsed.stamp);
+            let surroundings = || Surroundings::of(name.get(..at).unwrap_or_default(), escapes);
+            self.count(spelling, offset + at as u64, surroundings, || parsed.stamp);
         }
     }
 }
@@ -172,15 +206,7 @@ pub fn labels_in(op_name: &str, user: Option<&UserLabels>) -> Vec<(Label, Eviden
 static TRANSPOSE: LazyLock<memchr::memmem::Finder<'static>> =
     LazyLock::new(|| memchr::memmem::Finder::new(b"transpose("));
 
-/// Whether a stamp stands in a backward pass: JAX wraps the scopes of a transposed computation in `transpose(…)`.
-///
-/// `before` is what precedes the stamp; only its own name counts, from the opening quote or the last `;`.
-pub(crate) fn is_under_transpose(before: &[u8], escapes: Escapes) -> bool {
-    let start = name_start(before, escapes).unwrap_or(0);
-    let name = before.get(start..).unwrap_or_default();
-    let part = memchr::memrchr(b';', name).map_or(name, |at| name.get(at..).unwrap_or_default());
-    TRANSPOSE.find(part).is_some()
-}
+static VMAP: LazyLock<memchr::memmem::Finder<'static>> = LazyLock::new(|| memchr::memmem::Finder::new(b"vmap("));
 
 /// Where the name that ends `before` starts: after its opening quote, or after a control byte.
 pub(crate) fn name_start(before: &[u8], escapes: Escapes) -> Option<usize> {

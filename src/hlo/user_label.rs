@@ -4,7 +4,7 @@ use regex::bytes::Regex;
 
 use super::escape::Escapes;
 use super::stamp::{Family, Stamp};
-use super::tally::{Entry, Tally, is_under_transpose};
+use super::tally::{Entry, Surroundings, Tally};
 use crate::label::{Evidence, Label};
 
 /// A regular expression with a group `op` and, where labels carry a key, a group `key`.
@@ -45,12 +45,12 @@ impl UserLabels {
         for (at, op, key) in self.matches(text) {
             // a control byte keeps these apart from the spellings of the other families
             let spelling = [&b"\0"[..], op, b"\0", key.unwrap_or_default()].concat();
-            let backward = || is_under_transpose(text.get(..at).unwrap_or_default(), escapes);
-            tally.count(&spelling, offset + at as u64, backward, || Some(stamp(op, key)));
+            let surroundings = || Surroundings::of(text.get(..at).unwrap_or_default(), escapes);
+            tally.count(&spelling, offset + at as u64, surroundings, || Some(stamp(op, key)));
         }
     }
 
-    /// Labels in one string, with whether each stands in a backward pass.
+    /// Labels in one string, with what each stands under.
     pub(crate) fn labels(&self, text: &[u8], escapes: Escapes) -> Vec<Entry> {
         let mut tally = Tally::default();
         self.count(text, escapes, 0, &mut tally);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::shapes;
 use super::{ByName, How, Matched, MatchedLabel, Matching, MissReason, Missed};
+use crate::batch::{is_same_call, preference, split_variant, to_words};
 use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
 use crate::digest::Digest;
 use crate::hlo::{FoundLabel, Scan};
@@ -83,26 +84,28 @@ impl<'a> Rooms<'a> {
         }
         match (&found.label.call_key, found.evidence) {
             (Some(key), Evidence::Exact) => {
-                let choice = self.keyed(found, key, &of_name, found.label.version().is_some())?;
-                Ok((How::Exact, vec![choice]))
+                let own_version = found.label.version().is_some();
+                Ok((How::Exact, self.keyed(found, key, &of_name, own_version)?))
             }
             (Some(key), Evidence::Recomputed | Evidence::ByName) => {
-                Ok((How::Recomputed, vec![self.keyed(found, key, &of_name, false)?]))
+                Ok((How::Recomputed, self.keyed(found, key, &of_name, false)?))
             }
             (None, _) => self.named(found, &of_name),
         }
     }
 
-    /// The recording of one call key, of the label's own version or of the newest there is.
+    /// The recordings of one call key, of the label's own version or of the newest there is: that of the call itself,
+    /// and, where the key names no `vmap`, those of its variants.
     fn keyed(
         &self,
         found: &FoundLabel,
         key: &str,
         of_name: &[&'a Arc<Invocation>],
         own_version: bool,
-    ) -> Result<Choice<'a>, Miss> {
+    ) -> Result<Vec<Choice<'a>>, Miss> {
         let op_id = &found.label.op_id;
-        let of_key: Vec<_> = of_name.iter().copied().filter(|invocation| invocation.call_key == key).collect();
+        let of_key: Vec<_> =
+            of_name.iter().copied().filter(|invocation| is_same_call(&invocation.call_key, key)).collect();
         if of_key.is_empty() {
             let keys: BTreeSet<&str> = of_name.iter().map(|invocation| invocation.call_key.as_str()).collect();
             let text = format!("`{op_id}` is recorded with other call keys: {}; record this call", list(keys));
@@ -121,7 +124,54 @@ impl<'a> Rooms<'a> {
             let newest = of_version.iter().map(|invocation| split_op_id(&invocation.op_id).1).max().flatten();
             of_version.retain(|invocation| split_op_id(&invocation.op_id).1 == newest);
         }
-        self.best(found, &of_version)
+        self.variants(found, key, &of_version)
+    }
+
+    /// The recordings of one call by the `vmap`s around it, the best of each.
+    fn variants(
+        &self,
+        found: &FoundLabel,
+        key: &str,
+        records: &[&'a Arc<Invocation>],
+    ) -> Result<Vec<Choice<'a>>, Miss> {
+        let mut by_batch: BTreeMap<_, Vec<&'a Arc<Invocation>>> = BTreeMap::new();
+        for &record in records {
+            let place = (record.call_key != key, preference(&record.call_key), &record.call_key);
+            by_batch.entry(place).or_default().push(record);
+        }
+        let is_recorded = by_batch.keys().any(|(is_other, ..)| !is_other);
+        let names_none = split_variant(key).1.is_none();
+        let mut choices = Vec::new();
+        let mut refused = None;
+        for ((is_other, _, recorded), records) in by_batch {
+            // whose label names its `vmap`s, of the others at most one stands for it
+            if is_other && !names_none && (is_recorded || !choices.is_empty()) {
+                break;
+            }
+            let mut choice = match self.best(found, &records) {
+                Ok(choice) => choice,
+                Err(miss) => {
+                    refused.get_or_insert(miss);
+                    continue;
+                }
+            };
+            let recorded = to_words(recorded);
+            if is_other && !names_none {
+                choice.flags.push(format!("other batch: recorded {recorded}, the module runs it {}", to_words(key)));
+            } else if is_other && !found.mapped && !is_recorded {
+                choice.flags.push(format!("other batch: recorded {recorded}, the module shows no `vmap` around it"));
+            }
+            choices.push(choice);
+        }
+        match (&mut *choices, refused) {
+            ([], Some(miss)) => return Err(miss),
+            ([alone], _) if found.mapped && names_none && split_variant(&alone.invocation.call_key).1.is_none() => {
+                let flag = "other batch: recorded unmapped, the module runs it under `vmap`; record it again";
+                alone.flags.push(flag.to_owned());
+            }
+            _ => {}
+        }
+        Ok(choices)
     }
 
     /// Every recorded call of the operation that the device may run, narrowed by shapes.

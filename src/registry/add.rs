@@ -11,6 +11,7 @@ use super::{
     RegistryWriter, Target, custom_calls, semantic_digest,
 };
 use crate::array::{ArraySpec, Fill, MAX_ARRAY_BYTES};
+use crate::batch::BatchAxis;
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
@@ -25,6 +26,8 @@ struct Description {
     target: Target,
     op_id: String,
     call_key: String,
+    #[serde(default)]
+    batch: Vec<BatchAxis>,
     #[serde(default = "forward")]
     direction: Direction,
     arguments: Vec<DescribedArgument>,
@@ -105,6 +108,7 @@ impl Registry {
             target: described.target,
             op_id: described.op_id,
             call_key: described.call_key,
+            batch: described.batch,
             direction: described.direction,
             arguments,
             static_arguments: described.static_arguments,

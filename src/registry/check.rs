@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
-use super::{Candidate, Invocation, Program, Target};
+use super::{Argument, Candidate, Invocation, Program, Target};
 use crate::array::{Fill, MAX_ARRAY_BYTES};
+use crate::batch::{BatchAxis, MAX_AXES, split_variant, variant_of};
 use crate::digest::{Digest, FieldHasher};
 
 /// Why an invocation cannot be stored.
@@ -26,6 +27,9 @@ pub enum InvalidInvocation {
     /// An argument is larger than any device's memory.
     #[error("the argument `{0}` is larger than {limit} GiB", limit = MAX_ARRAY_BYTES >> 30)]
     TooLarge(String),
+    /// The axes of `vmap` are not those of the key or of the arguments.
+    #[error("`batch`: {0}")]
+    Batch(String),
     /// A path that does not stay in `arrays/`.
     #[error("the argument `{0}` names the file `{1}`, which is not inside the registry's `arrays/`")]
     Path(String, String),
@@ -50,6 +54,32 @@ pub struct ProgramGroup {
     pub program: Option<Program>,
     /// Indices of the candidates, ascending.
     pub candidates: Vec<usize>,
+}
+
+/// Whether an argument has the axes that it is said to have; arguments that are not mapped are not said to have any.
+fn has_axes(argument: &Argument, batch: &[BatchAxis]) -> Result<(), String> {
+    let whole = argument.spec.dims.as_slice();
+    let Err((size, place)) = axes_in(&argument.name, whole, batch) else { return Ok(()) };
+    // all parts of a mesh's devices: one for each leads, and no `vmap` made it
+    if whole.split_first().is_some_and(|(_, part)| axes_in(&argument.name, part, batch).is_ok()) {
+        return Ok(());
+    }
+    let (name, spec) = (&argument.name, &argument.spec);
+    Err(format!("the argument `{name}`, {spec}, has no axis of {size} at {place}"))
+}
+
+/// Whether dimensions have an argument's axes; the size and place of the first that they lack.
+fn axes_in(name: &str, dimensions: &[u64], batch: &[BatchAxis]) -> Result<(), (u64, usize)> {
+    let mut dimensions = dimensions.to_vec();
+    for axis in batch {
+        let Some(&place) = axis.axes.get(name) else { continue };
+        let place = place as usize;
+        if dimensions.get(place) != Some(&axis.size) {
+            return Err((axis.size, place));
+        }
+        dimensions.remove(place);
+    }
+    Ok(())
 }
 
 impl Invocation {
@@ -86,6 +116,7 @@ impl Invocation {
                 return Err(InvalidInvocation::Path(argument.name.clone(), path.display().to_string()));
             }
         }
+        self.check_batch().map_err(InvalidInvocation::Batch)?;
         let mut seen = BTreeSet::new();
         if let Some(twice) = self.candidates.iter().find(|candidate| !seen.insert(&candidate.config)) {
             return Err(InvalidInvocation::Duplicate(twice.config.to_string()));
@@ -94,6 +125,17 @@ impl Invocation {
             return Err(InvalidInvocation::Baseline(self.baseline.to_string()));
         }
         Ok(())
+    }
+
+    fn check_batch(&self) -> Result<(), String> {
+        if self.batch.len() > MAX_AXES {
+            return Err(format!("{} axes are more than the {MAX_AXES} that are read", self.batch.len()));
+        }
+        let Some(variant) = variant_of(&self.batch) else { return Ok(()) };
+        if split_variant(&self.call_key).1 != Some(&variant) {
+            return Err(format!("its axes are the variant `{variant}`, which `{}` does not name", self.call_key));
+        }
+        self.arguments.iter().try_for_each(|argument| has_axes(argument, &self.batch))
     }
 
     /// Whether a timer that builds no programs itself can run it.

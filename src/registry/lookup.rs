@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{Direction, Invocation, NotRunnable, Registry, Target};
+use crate::batch::own_key;
 use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
 
 impl Target {
@@ -100,8 +101,11 @@ impl Registry {
         let is_named = |invocation: &Invocation| {
             let (op_id, key) = (invocation.op_id.as_str(), invocation.call_key.as_str());
             let name = crate::label::split_op_id(op_id).0;
-            let of_call = |op: &str| what.strip_prefix(op).and_then(|rest| rest.strip_prefix(':')) == Some(key);
-            [op_id, name, key].contains(&what) || of_call(op_id) || of_call(name)
+            // a call's own key names its variants too
+            let keys = [key, own_key(key)];
+            let is_key = |key: &str| keys.contains(&key);
+            let of_call = |op: &str| what.strip_prefix(op).and_then(|rest| rest.strip_prefix(':')).is_some_and(is_key);
+            [op_id, name].contains(&what) || is_key(what) || of_call(op_id) || of_call(name)
         };
         self.invocations().iter().filter(|invocation| is_named(invocation)).collect()
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::array::{ArraySpec, Fill};
+use crate::batch::BatchAxis;
 use crate::config::Config;
 use crate::device::{DeviceFingerprint, DeviceIdentity};
 use crate::digest::Digest;
@@ -99,8 +100,11 @@ pub struct Invocation {
     pub target: Target,
     /// Operation, `name@vN`.
     pub op_id: String,
-    /// Key of the call's arguments.
+    /// Key of the call's arguments; of a variant under `vmap` with its name, see [`crate::batch`].
     pub call_key: String,
+    /// The `vmap`s around the call, the outermost first. Arguments and programs have their axes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub batch: Vec<BatchAxis>,
     /// What the programs compute.
     pub direction: Direction,
     /// Array arguments, in the programs' order.

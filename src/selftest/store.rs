@@ -286,7 +286,7 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
-        assert!(Stored::read(folder.path()).1.unwrap().contains("no regular file"));
+        assert!(Stored::read(folder.path()).1.unwrap().contains("directory"));
         assert!(stored.write(&lock).unwrap_err().to_string().contains("write the figures"));
     }
 }

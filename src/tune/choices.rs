@@ -96,6 +96,7 @@ fn without_candidates(invocation: &Invocation) -> Invocation {
         target: invocation.target.clone(),
         op_id: invocation.op_id.clone(),
         call_key: invocation.call_key.clone(),
+        batch: invocation.batch.clone(),
         direction: invocation.direction,
         arguments: invocation.arguments.clone(),
         static_arguments: invocation.static_arguments.clone(),

@@ -40,6 +40,7 @@ pub(super) fn entry_of(
             source: timer.source().to_string(),
             metric: timer.metric().to_string(),
             cache_state: (!cache_state.is_warm()).then(|| cache_state.to_string()),
+            batch: invocation.batch.clone(),
             environment: timer.device().environment.clone(),
             baseline: invocation.baseline.clone(),
             baseline_ns: baseline.median_ns,
@@ -85,6 +86,7 @@ pub(super) fn fill_from_entry(result: &mut OperationResult, entry: &Entry) {
         result.speed_up_interval = Some(interval);
     }
     if let Some(provenance) = provenance {
+        result.batch.clone_from(&provenance.batch);
         result.tie_set.clone_from(&provenance.tie_set);
     }
 }

@@ -286,7 +286,7 @@ impl ConfigStore for ReadLog {
 
     fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
         let mut entries = self.entries()?;
-        entries.retain(|(key, _)| key.op_id == op_id && key.call_key == call_key);
+        entries.retain(|(key, _)| key.is_of_call(op_id, call_key));
         Ok(entries)
     }
 

@@ -86,6 +86,7 @@ mod tests {
             target: Target::Platform("cpu".into()),
             op_id: "op@v1".into(),
             call_key: "k".into(),
+            batch: Vec::new(),
             direction: Direction::Forward,
             arguments: vec![],
             static_arguments: Default::default(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::batch::BatchAxis;
 use crate::cache::{CacheKey, Entry, OverlayGuard, TieredCache};
 use crate::config::Config;
 use crate::decision::DropReason;
@@ -146,8 +147,11 @@ pub struct CandidateResult {
 pub struct OperationResult {
     /// Operation, `name@vN`.
     pub op_id: String,
-    /// Call key.
+    /// Call key; of a variant under `vmap` with its name.
     pub call_key: String,
+    /// The `vmap`s around the call, the outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub batch: Vec<BatchAxis>,
     /// What was tuned.
     pub direction: Direction,
     /// Weakest evidence among the labels that led here.
@@ -213,6 +217,7 @@ impl OperationResult {
         OperationResult {
             op_id: op_id.to_owned(),
             call_key: call_key.to_owned(),
+            batch: Vec::new(),
             direction,
             evidence: Evidence::Exact,
             occurrences: 0,

@@ -396,6 +396,7 @@ pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
         how: planned.how.clone(),
         flags: planned.flags.clone(),
         share: planned.share,
+        batch: invocation.batch.clone(),
         ..OperationResult::undecided(
             &invocation.op_id,
             &invocation.call_key,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::LabelShare;
+use crate::batch::own_key;
 use crate::registry::Invocation;
 
 use super::{AutotuningResult, OperationResult, PlannedInvocation};
@@ -29,7 +30,11 @@ pub struct ProfiledStep {
 /// Whether what is left of a profile's label may be of this call.
 fn may_be(label: &LabelShare, invocation: &Invocation) -> bool {
     let label = &label.label;
-    let same_key = label.call_key.as_ref().is_none_or(|key| *key == invocation.call_key);
+    // a label may know nothing of a `vmap` around the call
+    let same_key = label
+        .call_key
+        .as_ref()
+        .is_none_or(|key| [&*invocation.call_key, own_key(&invocation.call_key)].contains(&&**key));
     if label.version().is_some() {
         return label.op_id == invocation.op_id && same_key;
     }

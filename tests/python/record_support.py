@@ -48,3 +48,11 @@ def array_bytes(folder, fill):
 def program():
     """The `autotune-lowered` program, or `None`."""
     return find_program()
+
+
+def debug_text(lowered):
+    """StableHLO with the names of scopes, whatever JAX's age."""
+    try:
+        return lowered.as_text(debug_info=True)
+    except TypeError:
+        return lowered.compiler_ir("stablehlo").operation.get_asm(enable_debug_info=True)

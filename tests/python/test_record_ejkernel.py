@@ -116,11 +116,12 @@ def test_no_tracer_leaks(tmp_path, wrap):
     assert not get_invocations(device_fingerprint())
 
 
-def test_vmap_records_the_unbatched_call_that_the_key_stands_for(tmp_path):
+def test_vmap_records_a_variant_of_the_call_that_the_key_stands_for(tmp_path):
     with autotune_lowered.recording(tmp_path, directions=("forward",)) as recorded:
         jax.vmap(attention)(jnp.stack([Q, Q, Q]))
     record = record_of(tmp_path, FLASH, "forward")
-    assert record["arguments"][0]["spec"] == "f32[1,256,2,32]"
+    assert record["arguments"][0]["spec"] == "f32[3,1,256,2,32]"
+    assert record["batch"] == [{"size": 3, "axes": {"query": 0, "key": 0, "value": 0}}]
     assert "vmap" in recorded.report()[0]["notes"][0]
 
 

@@ -151,6 +151,7 @@ pub fn planned(call_key: &str, space: &CandidateSpace) -> PlannedInvocation {
         target: Target::Platform("cpu".into()),
         op_id: "op@v1".into(),
         call_key: call_key.into(),
+        batch: Vec::new(),
         direction: Direction::Forward,
         arguments: vec![Argument {
             name: "x".into(),

@@ -48,6 +48,7 @@ pub fn registry(folder: &Path, n: u64, programs: &dyn Fn(u64) -> String) -> (Reg
         target: Target::Platform("cpu".into()),
         op_id: "op@v1".into(),
         call_key: "0123456789abcdef".into(),
+        batch: Vec::new(),
         direction: Direction::Forward,
         arguments: vec![Argument {
             name: "x".into(),

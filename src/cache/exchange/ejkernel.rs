@@ -4,7 +4,8 @@
 //! missing one an `AttributeError`. So a config is compared with the fields that its operation has, of the version of
 //! ejkernel that `ejkernel.json` was made from (`python -m autotune_lowered.ejkernel_fields`), or of the one that runs,, before a file is written.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use serde_json::{Map, Value};
 
 use super::ExchangeError;
 use super::file::io_error;
+use crate::batch::{own_key, preference, to_words};
 use crate::cache::{CacheKey, Entry};
 use crate::config::Config;
 use crate::device::DeviceIdentity;
@@ -37,6 +39,8 @@ pub struct EjkernelExport {
     pub written: usize,
     /// Operations that ejkernel does not have, or not in this version, each with the reason.
     pub left_out: BTreeMap<String, String>,
+    /// Calls that were measured under `vmap`, of which ejkernel's keys know nothing: what was taken for each.
+    pub other_batch: Vec<String>,
 }
 
 /// What an import read.
@@ -114,6 +118,7 @@ pub fn export_ejkernel(
     let mut export = EjkernelExport::default();
     let Some(table) = fields.or(SHIPPED.as_ref()) else { return Ok(export) };
     let mut files: BTreeMap<PathBuf, BTreeMap<String, (&CacheKey, Value)>> = BTreeMap::new();
+    let mut measured: BTreeMap<(&DeviceIdentity, &str, &str), BTreeSet<&str>> = BTreeMap::new();
     for (key, entry) in entries {
         let (name, version) = split_op_id(&key.op_id);
         let operation = match table.operations.get(name) {
@@ -134,13 +139,16 @@ pub fn export_ejkernel(
             peer: format!("ejkernel {}", table.ejkernel),
             what,
         })?;
+        measured.entry((&key.device, &*key.op_id, own_key(&key.call_key))).or_default().insert(&*key.call_key);
         let device = fingerprint.map_or_else(|| fingerprint_of(key, entry), str::to_owned);
-        let name = format!("{device}|{}|{}", key.op_id, key.call_key);
+        let name = format!("{device}|{}|{}", key.op_id, own_key(&key.call_key));
         let file = files.entry(folder.join(&operation.file)).or_default();
         match file.get(&name) {
-            // one call has one config there: the one whose backward pass was measured too
+            // one call has one config there: of the unmapped call, else of the largest `vmap`; of these the one whose
+            // backward pass was measured too
             Some((other, _)) if other.device == key.device => {
-                if key.direction == Direction::ForwardVjp {
+                let rank = |key: &CacheKey| (preference(&key.call_key), Reverse(key.direction));
+                if rank(key) < rank(other) {
                     file.insert(name, (key, config));
                 }
             }
@@ -159,6 +167,24 @@ pub fn export_ejkernel(
                 file.insert(name, (key, config));
             }
         }
+    }
+    for (key, _) in files.values().flat_map(BTreeMap::values) {
+        let call = own_key(&key.call_key);
+        let others = measured.get(&(&key.device, &*key.op_id, call)).into_iter().flatten();
+        let others: BTreeSet<String> =
+            others.filter(|other| **other != key.call_key).map(|other| to_words(other)).collect();
+        if call == key.call_key && others.is_empty() {
+            continue;
+        }
+        let but = match others.is_empty() {
+            true => String::new(),
+            false => format!(", not what was measured {}", others.into_iter().collect::<Vec<_>>().join(" or ")),
+        };
+        export.other_batch.push(format!(
+            "`{}:{call}` has what was measured {}{but}",
+            key.op_id,
+            to_words(&key.call_key)
+        ));
     }
     // every file is read before the first is written
     let mut contents = Vec::new();

@@ -40,10 +40,11 @@
 //! Versions 1 and 2 are read as well. Their records have one CRC, at 0, of all the rest, and none at 24: the texts begin there. The header has zero at
 //! 88; where an origin has `superseded` the version is 2, else 1.
 //!
-//! *Blocks*, the index: each 512 bytes: the CRC of the other 508, the number of slots in use (2 bytes), two zero bytes, and
-//! 21 slots of 24 bytes: hash (8), the record's offset (8) and length (4), tag (4). Slots are sorted by hash, then tag,
-//! over all blocks; all blocks but the last are full. The hash is XXH3-64 of the call key, seeded with XXH3-64 of the
-//! operation: all entries of one call stand together. *Fences*: the hash of each block's first slot, 8 bytes each.
+//! *Blocks*, the index: each 512 bytes: the CRC of the other 508, the number of slots in use (2 bytes), two zero bytes,
+//! and 21 slots of 24 bytes: hash (8), the record's offset (8) and length (4), tag (4). Slots are sorted by hash, then
+//! tag, over all blocks; all blocks but the last are full. The hash is XXH3-64 of the call key, without the
+//! [variant](crate::batch) that it may name, seeded with XXH3-64 of the operation: all entries of one call stand
+//! together. *Fences*: the hash of each block's first slot, 8 bytes each.
 //!
 //! # What is checked when
 //!

@@ -12,6 +12,7 @@ use super::layout::{
     BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, MAGIC, MAX_FILE_BYTES, SLOT_BYTES, VERSION, tag,
     u32_at, u64_at, untag,
 };
+use crate::batch::is_same_call;
 use crate::cache::key::hash_of_call;
 use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
 use crate::config::Config;
@@ -183,7 +184,7 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// Every entry of a call, by device and direction.
+    /// Every entry of a call, mapped by `vmap` or not, by device and direction.
     ///
     /// # Errors
     /// Where a block or record on the way is damaged.
@@ -191,7 +192,7 @@ impl Snapshot {
         let mut found = Vec::new();
         self.of_hash(hash_of_call(op_id, call_key), |slot| {
             let record = self.record(slot)?;
-            if record.op_id == op_id && record.call_key == call_key {
+            if record.op_id == op_id && is_same_call(record.call_key, call_key) {
                 found.push(record);
             }
             Ok(true)

@@ -170,7 +170,7 @@ fn write_parts(file: &mut File, entries: &[impl Recorded]) -> io::Result<Header>
     (slots, header.supersedes) = write_records(&mut out, entries, &stretches, &devices)?;
     header.records.1 = out.offset - header.records.0;
 
-    slots.par_sort_unstable_by_key(|slot| (slot.hash, slot.tag));
+    slots.par_sort_unstable_by_key(|slot| (slot.hash, slot.tag, slot.offset));
     header.blocks = out.offset;
     let mut fences = Vec::new();
     for slots in slots.chunks(BLOCK_SLOTS) {

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use crate::outside_file;
 use crate::timer::model::{Failure, FailureKind};
 
+/// Largest plugin that is looked at; those of vendors have half a gigabyte.
+pub(super) const MAX_PLUGIN_BYTES: u64 = 8 << 30;
+
 /// Longest that a `python3` may take to tell where its packages are.
 const PYTHON_LIMIT: Duration = Duration::from_secs(10);
 /// Packages by which plugins announce themselves, as JAX looks for them.
@@ -181,7 +184,7 @@ fn library_of(package: &Path) -> Option<PathBuf> {
 /// Whether a file holds the entry point's name, read in blocks that overlap by the name's length.
 fn names_the_entry_point(path: &Path) -> bool {
     const NAME: &[u8] = b"GetPjrtApi\0";
-    let Ok(mut file) = outside_file::open(path, u64::MAX) else { return false };
+    let Ok(mut file) = outside_file::open(path, MAX_PLUGIN_BYTES) else { return false };
     let finder = memchr::memmem::Finder::new(NAME);
     let mut block = vec![0_u8; 1 << 20];
     let mut kept = 0;

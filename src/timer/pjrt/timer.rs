@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::compiler::{CompileTask, CompileWorker, CompiledTask, as_compile_failure};
 use super::compilers::Compilers;
 use super::device::cpu_features;
+use super::discover::MAX_PLUGIN_BYTES;
 use super::flags::without_fatal;
 use super::options::compile_options;
 use super::store::{ExecutableKey, ExecutableStore, Kept};
@@ -251,7 +252,7 @@ fn program_ref(program: &ProgramFile) -> ProgramRef {
 
 /// SHA-256 of the plugin's file.
 fn digest_of_plugin(plugin: &Path) -> Result<Digest, Failure> {
-    let digest = outside_file::open(plugin, u64::MAX).and_then(Digest::of_reader);
+    let digest = outside_file::open(plugin, MAX_PLUGIN_BYTES).and_then(Digest::of_reader);
     digest.map_err(|error| {
         Failure::new(FailureKind::Device, format!("{}: the plugin cannot be read: {error}", plugin.display()))
     })
