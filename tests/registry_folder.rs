@@ -531,6 +531,8 @@ fn the_axes_of_a_mapped_call_are_those_of_its_key_and_arguments() {
     let record: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let axes = serde_json::json!([{"axes": {"x": 2}, "size": 3}, {"axes": {"x": 0}, "size": 2}]);
     assert_eq!(record["invocation"]["batch"], axes);
+    // on a mesh, with such a part for each of seven devices
+    registry.add(&mapped(good.batch.clone(), &[7, 2, 4, 3])).unwrap();
     let unnamed = Invocation { call_key: "k".into(), ..good.clone() };
     let deep = mapped((0..17).map(|_| axis(1, 0)).collect(), &[1; 17]);
     for (bad, expected) in [

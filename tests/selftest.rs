@@ -166,6 +166,7 @@ fn what_gives_no_figures_says_why() {
     );
     // this timer does not tell what a program takes, and only of our own that is known
     let unknown = SelftestProgram { parameters: None, ..elementwise() };
+    let scratch = tempfile::tempdir().unwrap();
     let error = selftest(&mut one, &unknown, (0, 1), &EIGHT, scratch.path(), &never, &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("does not tell what the program takes"), "{error}");
 }

@@ -12,8 +12,9 @@ from typing import Any
 
 from ._batching import Axis, Batch
 
-# called with the axes that are known now, the outermost first, and with those that were before
-Tell = Callable[[Batch, Batch], None]
+# called with the axes that are known now, the outermost first, with those that were before, and with the traced arrays by
+# name, which have the axes of now
+Tell = Callable[[Batch, Batch, Mapping[str, Any]], None]
 
 
 class _Mark:
@@ -89,7 +90,7 @@ def _primitive() -> Any | None:
         if at:
             size = next(value.shape[place] for value, place in zip(values, places, strict=True) if place in at.values())
             axes = (Axis(size, at), *mark.batch)
-            mark.tell(axes, mark.batch)
+            mark.tell(axes, mark.batch, dict(zip(mark.names, values, strict=True)))
             mark = _Mark(mark.names, mark.tell, axes)
         return primitive.bind(*values, mark=mark), list(places)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -94,7 +95,7 @@ def fill_of(
     if is_real(spec.dtype):
         if host is None:
             return Found(rule or usual or NORMAL)
-        seen = Observed.of(host)
+        seen = Observed.of(spec, host)
         # what is not finite (the `-inf` of a mask) is data, and kept
         fill = (rule or seen.fill(usual)) if seen.is_finite else captured(host, writer)
         return Found(fill, warning=seen.warning(is_kept=True))
@@ -122,6 +123,7 @@ class Observed:
     """What is kept of the real or complex values that a call saw, and tells how to draw others like them."""
 
     size: int
+    """How many values one call takes: under `vmap` fewer than were seen."""
     is_complex: bool
     low: float
     """The least finite value; zero of complex ones and where there is none."""
@@ -139,20 +141,20 @@ class Observed:
         return self.infinite == 0 and self.not_numbers == 0
 
     @classmethod
-    def of(cls, host: Any) -> Observed:
-        """Of a concrete array; of a large one, a sample."""
+    def of(cls, spec: Any, host: Any) -> Observed:
+        """Of a concrete array, one call's part of which has this spec; of a large one, a sample."""
         import numpy as np
 
         flat = host.reshape(-1)
         sample = flat[:: max(1, flat.size // _SAMPLE)]
         sample = sample.astype(np.complex128 if np.iscomplexobj(sample) else np.float64)
         figures = _figures(np, sample) if sample.size else [0.0] * 5
-        return cls(host.size, np.iscomplexobj(sample), *map(float, figures))
+        return cls(math.prod(spec.shape), np.iscomplexobj(sample), *map(float, figures))
 
     @classmethod
     def of_traced(cls, spec: Any, figures: Any) -> Observed:
-        """Of what `traced_figures` brought of an array of this spec."""
-        return cls(spec.size, spec.dtype.kind == "c", *map(float, figures))
+        """Of what `traced_figures` brought of an array, one call's part of which has this spec."""
+        return cls(math.prod(spec.shape), spec.dtype.kind == "c", *map(float, figures))
 
     def fill(self, usual: dict[str, Any] | None) -> dict[str, Any]:
         """Values of the same size and sign. `usual` stands in where the values seen tell nothing of others: a first trial's
@@ -163,7 +165,7 @@ class Observed:
         if self.is_complex:
             return {"kind": "normal", "scale": _rounded(self.rms) or 1.0}
         low, high = self.low, self.high
-        if self.size == 1:
+        if self.size == 1 and low == high:
             # a factor or a temperature: its value is part of the work
             return {"kind": "constant", "value": low}
         if low == high:

@@ -105,6 +105,8 @@ class Recorder:
 
     def _keep(self, call: Any) -> bool:
         """Holds a call until it is lowered; `False` where it is known already."""
+        from ._fills import is_real
+
         key = (call.op_id, call.call_key)
         with self._lock:
             if not self._seen.get(key, True):
@@ -115,7 +117,10 @@ class Recorder:
                 return False  # seen before, and nothing more is known now
             self._seen[key] = bool(unknown or awaited)
             self._pending[key] = (_warned(self._with_asked_candidates(call), warnings), fills, unknown)
-            self._traced[key] = dataclasses.replace(call, values={})
+            # of real arrays, which may be large, how they are filled is all that is to be known
+            steering = {name: value for name, value in call.values.items() if not is_real(value.dtype)}
+            usual = dict(call.usual) | {name: fills[name] for name in call.values if name not in steering}
+            self._traced[key] = dataclasses.replace(call, values=steering, usual=usual)
             return True
 
     def listen(self, op_id: str, call_key: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,16 +137,18 @@ class Recorder:
         # JAX keeps traces, and with them what is called here, for longer than a recording
         recorder = weakref.ref(self)
 
-        def tell(now: Any, before: Any) -> None:
+        def tell(now: Any, before: Any, whole: Any) -> None:
             alive = recorder()
             if alive is not None:
-                alive._mapped_later(key, inside, now, before)
+                alive._mapped_later(key, inside, now, before, whole)
 
         return _batching_later.listen(arrays, tell)
 
-    def _mapped_later(self, key: tuple[str, str], inside: bool, now: Any, before: Any) -> None:
-        """A body with a call in it was mapped: `now` and `before` are the axes, those included that the call saw
-        itself."""
+    def _mapped_later(
+        self, key: tuple[str, str], inside: bool, now: Any, before: Any, whole: Mapping[str, Any]
+    ) -> None:
+        """A body with a call in it was mapped: `now` and `before` are the axes, those included that the call saw itself,
+        `whole` the arrays with those of now."""
         from ._batching import unmapped_key, variant_key
         from ._recording import active
 
@@ -163,7 +170,12 @@ class Recorder:
             if (mapped != key or inside) and mapped not in self._as_traced and self._pending.pop(mapped, None):
                 del self._seen[mapped]
             call_key, batch = variant(now)
-            self._keep(dataclasses.replace(call, call_key=call_key, batch=batch))
+            if not self.wants(key[0], call_key):
+                return
+            # the values are those that an earlier call had
+            values = {name: value for name, value in call.values.items() if name not in whole}
+            self.watch(key[0], call_key, whole)
+            self._keep(dataclasses.replace(call, call_key=call_key, batch=batch, values=values))
 
     def skipped(self, op_id: str, call_key: str, reason: str) -> None:
         """Note a call that cannot be recorded, once, with the reason."""
@@ -271,16 +283,17 @@ class Recorder:
             values = self._captured.pop(key, {})
             if values and key in self._awaited:
                 self._awaited[key] -= values.keys()
-        warnings, specs = {}, call.whole_specs()
+        warnings = {}
         for name, value in values.items():
-            if not is_real(specs[name].dtype):
+            spec = call.arrays[name]
+            if not is_real(spec.dtype):
                 if name in unknown:
                     # of a mesh's devices, the first that told stands for all
                     fills[name] = captured(value if call.mesh is None else call.mesh.parts(value), self.writer)
                     del unknown[name]
             elif name in awaited:
                 rule, usual = _rules_of(call, name)
-                seen = Observed.of_traced(specs[name], value)
+                seen = Observed.of_traced(spec, value)
                 fills[name] = rule or seen.fill(usual)
                 warnings[name] = seen.warning(is_kept=False)
         return _warned(call, warnings), awaited - values.keys()

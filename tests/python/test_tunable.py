@@ -662,6 +662,25 @@ def test_random_keys_are_recorded_as_their_integers(tmp_path, implementation, wo
     assert fill == {"kind": "integer-range", "low": 0, "high": 2**32 - 1}
 
 
+@pytest.mark.parametrize("hide", [lambda f: f, jax.jit])
+def test_mapped_random_keys_are_whole(tmp_path, hide):
+    record_support = pytest.importorskip("record_support")
+    keys, x = jax.random.split(jax.random.key(7), (4, 3)), jnp.ones((4, 8))
+    if hide is jax.jit and jax.__version_info__ < (0, 7):
+        pytest.skip("this JAX does not tell of a body that is mapped")
+    mapped = jax.vmap(hide(dropped), in_axes=(None, 1))
+    (entry,) = report_of(tmp_path / "traced", mapped, x, keys)
+    assert (entry["programs"], entry["batch"]) == (2, [{"size": 3, "axes": {"keys": 1}}])
+    assert (
+        record_support.record_of(tmp_path / "traced", "dropped@v1", "forward")["arguments"][1]["spec"] == "u32[4,3,2]"
+    )
+    if hide is not jax.jit:
+        with autotune_lowered.recording(tmp_path / "eager", directions=("forward",)):
+            mapped(x, keys)
+        fill = record_support.record_of(tmp_path / "eager", "dropped@v1", "forward")["arguments"][1]["fill"]
+        assert record_support.array_bytes(tmp_path / "eager", fill) == bytes(jax.random.key_data(keys))
+
+
 def test_the_axis_of_a_hidden_vmap_is_said_to_be_none_of_a_mesh(tmp_path):
     @autotune_lowered.tunable(op="centred", version=1, space={"n": [1, 2]})
     def centred(x, *, n=1):
@@ -691,9 +710,16 @@ def meshed(x, mesh, *, n=2):
     inner = lambda x: jax.lax.psum(rounds(x, n), "rows")
     return jax.shard_map(inner, mesh=mesh, in_specs=P("rows"), out_specs=P(), check_vma=False)(x)
 
+@autotune_lowered.tunable(op="batched", version=1, space={"n": [2, 16]})
+def batched(x, order, *, n=2):
+    return jax.lax.psum(rounds(x, n)[order], "rows")
+
 mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("rows", "columns"))
+order = jnp.arange(16, dtype=jnp.int32)[::-1]
+mapped = jax.vmap(lambda x: batched(x, order), in_axes=1)
+many = jax.shard_map(mapped, mesh=mesh, in_specs=P("rows", None, "columns"), out_specs=P(None, None, "columns"))
 sharded = jax.shard_map(summed, mesh=mesh, in_specs=P("rows", "columns"), out_specs=P(None, "columns"))
-step = lambda x: sharded(x).sum() + meshed(x, mesh).sum()
+step = lambda x: sharded(x).sum() + meshed(x, mesh).sum() + many(jnp.stack([x, x, x], axis=1)).sum()
 with autotune_lowered.recording(folder / "registry", directions=("forward",)) as recorded:
     lowered = jax.jit(step).lower(jnp.ones((32, 16)))
 autotune_lowered.dump(lowered, folder / "module.mlir")
@@ -713,17 +739,25 @@ def test_collectives_are_recorded_and_tuned_on_the_whole_mesh(program, tmp_path)
         return json.loads(done.stdout)
 
     report = run(sys.executable, "-c", MESHED, tmp_path)
-    assert {entry["op_id"]: entry["programs"] for entry in report} == {"summed@v1": 2, "meshed@v1": 2}
-    specs = {
-        record["op_id"]: record["arguments"][0]["spec"] for record in record_support.records(tmp_path / "registry")
+    assert {entry["op_id"]: entry["programs"] for entry in report} == {
+        "summed@v1": 2,
+        "meshed@v1": 2,
+        "batched@v1": 2,
     }
-    # a part of f32[16,8] for each of four devices; the whole array, which the function itself cuts
-    assert specs == {"summed@v1": "f32[4,16,8]", "meshed@v1": "f32[32,16]"}
+    recorded = {record["op_id"]: record for record in record_support.records(tmp_path / "registry")}
+    specs = {op_id: record["arguments"][0]["spec"] for op_id, record in recorded.items()}
+    # a part of f32[16,8] for each of four devices; the whole array, which the function itself cuts; three such parts for each
+    assert specs == {"summed@v1": "f32[4,16,8]", "meshed@v1": "f32[32,16]", "batched@v1": "f32[4,16,3,8]"}
+    assert recorded["batched@v1"]["batch"] == [{"size": 3, "axes": {"x": 1}}]
+    # known, and the same on each device
+    order = recorded["batched@v1"]["arguments"][1]
+    held = jnp.array(memoryview(record_support.array_bytes(tmp_path / "registry", order["fill"])).cast("i"))
+    assert order["spec"] == "s32[4,16]" and (held.reshape(4, 16) == jnp.arange(16)[::-1]).all()
     options = ["--registry", tmp_path / "registry", "--cache", tmp_path / "cache", "--rounds", "6", "--format", "json"]
     command = [record_support.program(), tmp_path / "module.mlir", *options, "--timer", f"jax:{sys.executable}"]
     result = run(*command)
     best = {one["op_id"]: (one["status"], one["best"]["config"]) for one in result["operations"]}
-    assert best == {"summed@v1": ("tuned", {"n": 16}), "meshed@v1": ("tuned", {"n": 16})}
+    assert best == dict.fromkeys(("summed@v1", "meshed@v1", "batched@v1"), ("tuned", {"n": 16}))
 
 
 def test_the_package_loads_without_jax():

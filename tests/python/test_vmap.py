@@ -227,6 +227,32 @@ def test_the_values_of_an_eager_map_are_all_captured(tmp_path):
     assert array_bytes(tmp_path, argument["fill"]) == np.asarray(at).tobytes()
 
 
+@pytest.mark.parametrize("body", [pytest.param(jax.jit, marks=new_jax), lambda f: f])
+def test_the_arrays_of_a_traced_map_are_told_of_as_wholes(tmp_path, body):
+    @autotune_lowered.tunable(op="scaled", version=1, space={"mode": ["clip", "wrap"]})
+    def scaled(x, at, scale, heat, shared, *, mode="clip"):
+        return jnp.take(x, at, axis=0, mode=mode) * scale / heat + shared.sum()
+
+    ids = jnp.array([5, 7], jnp.int32)
+    at = jnp.array([[3, 1], [2, 2], [0, 1]], jnp.int32)
+    xs, scales, heats = jnp.stack([X, X + 1, X + 2]), jnp.array([0.25, 0.5, 0.75]), jnp.full(3, 0.5)
+    function = jax.vmap(body(lambda *arrays: scaled(*arrays, ids)))
+    with autotune_lowered.recording(tmp_path, directions=("forward",), capture_values=True) as recorded:
+        jax.block_until_ready(jax.jit(function)(xs, at, scales, heats))
+    (entry,) = recorded.report()
+    assert (entry["batch"][0]["size"], entry["values_unknown"]) == (3, {})
+    record = record_of(tmp_path, "scaled@v1", "forward")
+    fills = {argument["name"]: argument["fill"] for argument in record["arguments"]}
+    assert array_bytes(tmp_path, fills.pop("at")) == at.tobytes()
+    assert array_bytes(tmp_path, fills.pop("shared")) == ids.tobytes()
+    assert fills == {
+        "x": {"kind": "uniform", "low": 0.0, "high": 3.0},
+        "scale": {"kind": "uniform", "low": 0.25, "high": 0.75},
+        # a number for each call, the same for all of them
+        "heat": {"kind": "constant", "value": 0.5},
+    }
+
+
 def test_overlays_are_asked_for_the_batch_then_for_the_call():
     seen = []
 
