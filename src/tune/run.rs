@@ -138,17 +138,18 @@ impl Autotuner<'_, '_> {
                     operation.status = Status::ValuesUnknown;
                     operation.reason = reason.to_string();
                 }
-                Err(reason) => {
+                runnable => {
                     operation.status = Status::Planned;
-                    operation.reason = reason.to_string();
-                }
-                Ok(()) => {
-                    operation.status = Status::Planned;
-                    operation.reason = match own_programs(&planned.invocation).len() {
+                    let work = match own_programs(&planned.invocation).len() {
                         many if planned.space.is_some() || many > MAX_RACED => {
                             format!("a search over more than {MAX_RACED} configs")
                         }
                         _ => counted(planned.invocation.candidates.len(), "candidate"),
+                    };
+                    // a worker may build what was recorded without a program
+                    operation.reason = match runnable {
+                        Err(reason) => format!("{work}; {reason}"),
+                        Ok(()) => work,
                     };
                 }
             }
