@@ -9,7 +9,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, fcntl_setfl, openat};
@@ -96,24 +96,25 @@ pub(crate) fn open_own_with(options: &mut OpenOptions, path: &Path) -> io::Resul
     checked(options.custom_flags(flags.bits() as i32).open(path).map_err(name_link)?, u64::MAX)
 }
 
-/// A folder in which another process, or a file, names files. What it was when it was opened is kept: a link that is put in
-/// its place afterwards leads nowhere else.
+/// A folder in which another process, or a file, names files. It must stay what it was when it was first opened: a link or
+/// another folder that is put in its place afterwards is an error. No handle of it is kept, since there may be many.
 #[cfg_attr(not(feature = "tuner"), allow(dead_code, reason = "only what measures reads these"))]
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    at: File,
+    /// Device and inode.
+    identity: (u64, u64),
 }
 
 #[cfg_attr(not(feature = "tuner"), allow(dead_code, reason = "only what measures reads these"))]
 impl Folder {
-    /// Opens a folder; links on the way to it are followed.
+    /// Takes note of a folder; links on the way to it are followed.
     ///
     /// # Errors
     /// Where it cannot be opened, or is no folder.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let at = File::options().read(true).custom_flags(OFlags::DIRECTORY.bits() as i32).open(path)?;
-        Ok(Self { path: path.to_owned(), at })
+        let identity = identity(&handle(path)?)?;
+        Ok(Self { path: path.to_owned(), identity })
     }
 
     /// Opens a regular file of at most `limit` bytes: `path` is relative to the folder, or begins with its path, and neither
@@ -136,16 +137,31 @@ impl Folder {
         let open_at = |at: &File, name: &OsStr, flags: OFlags| {
             openat(at, name, common | flags, Mode::empty()).map(File::from).map_err(|error| name_link(error.into()))
         };
-        let mut inner = None;
-        for name in folders {
-            inner = Some(open_at(inner.as_ref().unwrap_or(&self.at), name, OFlags::DIRECTORY)?);
+        let mut at = handle(&self.path)?;
+        if identity(&at)? != self.identity {
+            let message = format!("`{}` is another folder than it was", self.path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        checked(open_at(inner.as_ref().unwrap_or(&self.at), last, OFlags::empty())?, limit)
+        for name in folders {
+            at = open_at(&at, name, OFlags::DIRECTORY)?;
+        }
+        checked(open_at(&at, last, OFlags::empty())?, limit)
     }
 
     fn outside(&self) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidInput, format!("it lies outside of `{}`", self.path.display()))
     }
+}
+
+#[cfg_attr(not(feature = "tuner"), allow(dead_code, reason = "only `Folder` calls it"))]
+fn handle(folder: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(OFlags::DIRECTORY.bits() as i32).open(folder)
+}
+
+#[cfg_attr(not(feature = "tuner"), allow(dead_code, reason = "only `Folder` calls it"))]
+fn identity(folder: &File) -> io::Result<(u64, u64)> {
+    let metadata = folder.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 /// Reads an opened file to its end, at most `limit` bytes: it may have grown since its size was asked.

@@ -17,6 +17,15 @@ pub(crate) fn remedy(error: &Error) -> &'static str {
     }
 }
 
+/// The same for files that a run needs only while it runs.
+#[cfg(feature = "tuner")]
+pub(crate) fn scratch_remedy(error: &Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE | Errno::NFILE) => remedy(error),
+        _ => "; free space or set TMPDIR",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

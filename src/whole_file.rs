@@ -1,8 +1,8 @@
 //! Files that are whole or as they were: written under another name, synced, renamed.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Writes a file with what `write` gives it, and the folder's entry of it; missing folders are made.
@@ -22,8 +22,9 @@ pub(crate) fn write_private<T>(path: &Path, write: impl FnOnce(&mut File) -> io:
 fn write_with_mode<T>(path: &Path, mode: u32, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let permissions = Permissions::from_mode(mode);
-    let mut temporary = tempfile::Builder::new().prefix(".tmp-").permissions(permissions).tempfile_in(folder)?;
+    // opened here: the crate's own error would hide the system's number, and with it what to do
+    let open = |path: &Path| File::options().read(true).write(true).create_new(true).mode(mode).open(path);
+    let mut temporary = tempfile::Builder::new().prefix(".tmp-").make_in(folder, open)?;
     let result = write(temporary.as_file_mut())?;
     temporary.as_file().sync_all()?;
     temporary.persist(path).map_err(|error| error.error)?;

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::counted::counted;
 use crate::device::DeviceFingerprint;
+use crate::remedy::scratch_remedy;
 use crate::report::{write_json, write_line};
 use crate::scratch::Scratch;
 use crate::timer::Limits;
@@ -133,7 +134,7 @@ pub(super) fn options(args: &PluginArgs, plugin: &FoundPlugin, limits: Limits) -
 /// A folder for what this run needs only while it runs.
 pub(super) fn scratch() -> Result<Scratch, Fault> {
     Scratch::new()
-        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}; free space or set TMPDIR")))
+        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}{}", scratch_remedy(&error))))
 }
 
 /// This program's own file: workers are started from it.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::array::FillError;
 use crate::hlo::ScanError;
 use crate::profile::KernelsDiffer;
+use crate::remedy::scratch_remedy;
 use crate::timer::{Failure, FailureKind};
 
 /// Why a program could not be measured.
@@ -58,7 +59,7 @@ pub enum MeasureError {
         bytes: u64,
     },
     /// The scratch folder cannot be written.
-    #[error("`{path}`: cannot be written: {source}; free space or set TMPDIR", path = path.display())]
+    #[error("`{path}`: cannot be written: {source}{}", scratch_remedy(source), path = path.display())]
     Scratch {
         /// The file.
         path: PathBuf,

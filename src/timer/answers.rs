@@ -37,6 +37,10 @@ impl AnswerFolder {
     /// Opens what a worker answered that it wrote.
     pub(crate) fn open(&self, answered: &Path, limit: u64) -> io::Result<File> {
         self.opened.open_file(answered, limit).map_err(|error| {
+            // what the system refuses is no fault of the path
+            if error.raw_os_error().is_some() {
+                return error;
+            }
             let message =
                 format!("{error}; a worker writes into the folder that the request names, and answers that path");
             io::Error::new(error.kind(), message)

@@ -1,6 +1,7 @@
 //! What ends a whole run; what costs only one operation is a [`Status`](super::Status).
 
 use crate::cache::StoreError;
+use crate::remedy::scratch_remedy;
 use crate::samples::LogError;
 use crate::timer::Failure;
 
@@ -18,7 +19,7 @@ pub enum TuneError {
     #[error("cannot use the device: {0}")]
     Device(Failure),
     /// The scratch folder cannot be made or written.
-    #[error("cannot write input arrays under `{path}`: {source}; free space or set TMPDIR", path = path.display())]
+    #[error("cannot write input arrays under `{path}`: {source}{}", scratch_remedy(source), path = path.display())]
     Scratch {
         /// Where.
         path: std::path::PathBuf,

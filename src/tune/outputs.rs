@@ -1,6 +1,7 @@
 //! Candidates that compute something else are out.
 
 use crate::array::{ArraySpec, Finiteness, Tolerance, compare_bytes, element_text};
+use crate::remedy::remedy;
 use crate::timer::{Failure, FailureKind, OutputArray};
 
 use super::measure::{Ended, Measuring};
@@ -23,7 +24,7 @@ impl Measuring<'_, '_> {
             .map(|output| output.read().map(|bytes| (output.spec, bytes)))
             .collect::<Result<_, _>>()
             .map_err(|error| {
-                let message = format!("the baseline's outputs cannot be read: {error}");
+                let message = format!("the baseline's outputs cannot be read: {error}{}", remedy(&error));
                 Ended::Failed(Failure::new(FailureKind::Device, message))
             })?;
         drop(reading);

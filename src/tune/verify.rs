@@ -11,6 +11,7 @@ use crate::cache::{diff, import_json};
 use crate::counted::counted;
 use crate::digest::SetDigest;
 use crate::mapped_file::Mapping;
+use crate::remedy::scratch_remedy;
 use crate::samples::{LogError, Replay, SampleLog};
 use crate::scratch::Scratch;
 
@@ -173,11 +174,11 @@ fn verify_sled(root: &Path, state: SledState, log: Option<SetDigest>) -> Verifie
 /// sled writes into a folder that it opens: only a copy may be opened here.
 fn content_of_copy(root: &Path) -> Result<SetDigest, String> {
     let scratch =
-        Scratch::new().map_err(|error| format!("a copy cannot be made: {error}; free space or set TMPDIR"))?;
+        Scratch::new().map_err(|error| format!("a copy cannot be made: {error}{}", scratch_remedy(&error)))?;
     let [folder, state] = SledState::NAMES;
     copy_folder(&root.join(folder), &scratch.path().join(folder))
         .and_then(|()| fs::copy(root.join(state), scratch.path().join(state)))
-        .map_err(|error| format!("a copy cannot be made: {error}; free space or set TMPDIR"))?;
+        .map_err(|error| format!("a copy cannot be made: {error}{}", scratch_remedy(&error)))?;
     match SledStore::open(scratch.path(), true) {
         Ok((store, SledCondition::Clean)) => Ok(store.content()),
         Ok((_, SledCondition::SetAside { reason, .. })) => Err(reason),
