@@ -48,6 +48,7 @@ impl AnswerFolder {
     }
 
     /// Leaves the folder where it is, for whoever removes what is around it.
+    #[cfg(feature = "pjrt")]
     pub(crate) fn leave(self) {
         let _ = self.folder.keep();
     }
