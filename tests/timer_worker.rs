@@ -426,7 +426,7 @@ const TRICKS: [(&str, &str); 14] = [
     ("device", "it lies outside of `"),
     ("folder-itself", "it lies outside of `"),
     ("missing", "No such file or directory"),
-    ("swapped", "No such file or directory"),
+    ("swapped", "is another folder than it was"),
     ("link-folder", "Not a directory"),
     ("link", "it is a symbolic link"),
     ("link-zero", "it is a symbolic link"),
