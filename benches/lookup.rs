@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use autotune_lowered::cache::{CacheKey, ConfigStore, Entry, MemoryStore, Snapshot, SnapshotStore, write_snapshot};
+use autotune_lowered::call::Direction;
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::digest::Digest;
-use autotune_lowered::label::Direction;
 use autotune_lowered::mapped_file::Mapping;
 
 const OP: &str = "flash_attention@v2";

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use autotune_lowered::cache::{CacheKey, Entry};
+use autotune_lowered::call::Direction;
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::digest::Digest;
-use autotune_lowered::label::Direction;
 use autotune_lowered::report::format_ns;
 use autotune_lowered::samples::{CandidateSamples, Record, RoundRecord, SampleLog};
 use autotune_lowered::stats::{median, quantile};

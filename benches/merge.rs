@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use autotune_lowered::cache::{CacheKey, Cached, Entry, Snapshot, merge, write_snapshot};
+use autotune_lowered::call::Direction;
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::digest::Digest;
-use autotune_lowered::label::Direction;
 use autotune_lowered::mapped_file::Mapping;
 
 /// An entry as a tuner writes it.

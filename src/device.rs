@@ -74,6 +74,13 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// What compiles programs in it: `jaxlib 0.10.2`, or a plugin's file name with the beginning of its digest. `None`
+    /// where the plugin is not known.
+    pub fn compiler(&self) -> Option<String> {
+        let plugin = self.plugin.as_ref()?;
+        Some(self.plugin_digest.map_or_else(|| plugin.clone(), |digest| format!("{plugin} {}", digest.to_short())))
+    }
+
     /// What differs from another environment, one phrase each; empty when they are equal.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();

@@ -12,13 +12,16 @@
 
 pub mod array;
 pub mod batch;
+pub mod call;
 pub mod config;
 #[cfg(feature = "tuner")]
 mod counted;
 pub mod device;
 pub mod digest;
-pub mod label;
+pub mod failure;
 pub mod mapped_file;
+pub mod measured_by;
+mod open_enum;
 mod outside_file;
 mod printable;
 mod remedy;

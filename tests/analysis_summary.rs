@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use autotune_lowered::analysis::{
     Counting, HloFiles, IDLE_INSIDE, StacksBy, Summary, SummaryOptions, UNKNOWN, stacks, summarize,
 };
+use autotune_lowered::hlo::Evidence;
 use autotune_lowered::hlo::UserLabels;
-use autotune_lowered::label::Evidence;
 use autotune_lowered::profile::{Capture, XSpace};
 use serde_json::Value;
 use xspace::*;

@@ -11,8 +11,8 @@ use autotune_lowered::cache::{
     CacheKey, EjkernelFields, EjkernelImport, Entry, ExchangeError, export_ejkernel, export_json, import_ejkernel,
     import_json,
 };
+use autotune_lowered::call::Direction;
 use autotune_lowered::device::DeviceIdentity;
-use autotune_lowered::label::Direction;
 use serde_json::{Value, json};
 
 fn fixtures() -> std::path::PathBuf {

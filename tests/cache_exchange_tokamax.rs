@@ -15,11 +15,11 @@ use autotune_lowered::cache::{
     CacheKey, ConfigStore, Entry, ExchangeError, Snapshot, SnapshotStore, TokamaxCall, TokamaxImport, export_tokamax,
     import_tokamax, write_snapshot,
 };
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceIdentity, DeviceMatch, MatchMode};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::hlo::{ScanOptions, scan_path};
-use autotune_lowered::label::Direction;
 use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, RegistryWriter, Target};
 use program::*;
@@ -450,8 +450,7 @@ fn record(root: &Path, stamp: Option<&Value>) {
     let recipe = stamp.map(|stamp| ("recipe".to_owned(), json!({"kind": "tokamax", "bound": stamp})));
     let invocation = Invocation {
         target: Target::Platform("cpu".into()),
-        op_id: ATTENTION.into(),
-        call_key: "227e7ed20221d18e".into(),
+        call: Call::new(ATTENTION, "227e7ed20221d18e"),
         batch: Vec::new(),
         direction: Direction::Forward,
         arguments: ["q", "k", "v"].map(argument).to_vec(),

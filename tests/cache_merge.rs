@@ -11,8 +11,8 @@ use autotune_lowered::cache::{
     CacheKey, Cached, Change, Entry, MAX_DECISIONS, Snapshot, Superseded, diff, export_json, import_json, merge,
     write_snapshot,
 };
+use autotune_lowered::call::Direction;
 use autotune_lowered::device::DeviceIdentity;
-use autotune_lowered::label::Direction;
 use autotune_lowered::mapped_file::Mapping;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -10,8 +10,8 @@ use autotune_lowered::cache::{
     CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, MemoryStore, SeedStore, SledStore, Snapshot, SnapshotStore,
     Tier, TieredCache, write_snapshot,
 };
+use autotune_lowered::call::Direction;
 use autotune_lowered::device::{DeviceFingerprint, MatchMode};
-use autotune_lowered::label::Direction;
 use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::tune::AutotuningResult;
 use support::{config, device};

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use autotune_lowered::call::split_op_id;
 use autotune_lowered::candidates::{CandidateSpace, Spaces};
-use autotune_lowered::label::split_op_id;
 use autotune_lowered::registry::Registry;
 use proptest::prelude::*;
 
@@ -143,11 +143,11 @@ fn built_in_spaces_are_those_that_the_example_recorded() {
     let registry = Registry::open(root).unwrap();
     let spaces = Spaces::built_in().unwrap();
     for invocation in registry.invocations() {
-        let space = spaces.get(split_op_id(&invocation.op_id).0).unwrap();
+        let space = spaces.get(split_op_id(&invocation.call.op_id).0).unwrap();
         let recorded: BTreeSet<_> = invocation.candidates.iter().map(|candidate| candidate.config.clone()).collect();
         let enumerated: BTreeSet<_> = space.configs().collect::<Result<_, _>>().unwrap();
-        assert_eq!(recorded, enumerated, "{}", invocation.op_id);
-        assert_eq!(invocation.baseline, *space.baseline(), "{}", invocation.op_id);
+        assert_eq!(recorded, enumerated, "{}", invocation.call.op_id);
+        assert_eq!(invocation.baseline, *space.baseline(), "{}", invocation.call.op_id);
     }
 }
 

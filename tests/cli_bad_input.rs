@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use autotune_lowered::cache::Snapshot;
+use autotune_lowered::call::Direction;
 use autotune_lowered::cli::exit;
-use autotune_lowered::label::Direction;
 use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::tune::Ledger;
 use program::*;
@@ -162,7 +162,7 @@ fn a_program_that_was_changed_costs_its_candidate_alone() {
     let flash = opened
         .invocations()
         .iter()
-        .find(|i| i.op_id == "flash_attention@v2" && i.direction == Direction::ForwardVjp)
+        .find(|i| i.call.op_id == "flash_attention@v2" && i.direction == Direction::ForwardVjp)
         .unwrap();
     let victim = flash.candidates.iter().find(|c| c.config != flash.baseline).unwrap();
     let path = opened.program_path(victim.program.as_ref().unwrap());

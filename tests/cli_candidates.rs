@@ -389,7 +389,7 @@ fn a_baseline_whose_program_was_changed_is_not_blamed_for_ever() {
     place.record_played(HOSTILE, &[json!({"ns": 4_000_000}), json!({"ns": 2_000_000})]);
     place.record_played(STEADY, &[json!({"ns": 4_000_000}), json!({"ns": 2_000_000})]);
     let registry = autotune_lowered::registry::Registry::open(place.path("registry")).unwrap();
-    let hostile = registry.invocations().iter().find(|invocation| invocation.op_id == HOSTILE).unwrap();
+    let hostile = registry.invocations().iter().find(|invocation| invocation.call.op_id == HOSTILE).unwrap();
     let baseline = hostile.candidates.iter().find(|candidate| candidate.config == hostile.baseline).unwrap();
     let path = registry.program_path(baseline.program.as_ref().unwrap());
     let sound = fs::read(&path).unwrap();

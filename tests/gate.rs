@@ -10,13 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use autotune_lowered::cache::{CacheKey, SNAPSHOT_FILE};
+use autotune_lowered::call::Call;
 use autotune_lowered::config::Config;
 use autotune_lowered::decision::{Resolution, Round};
 use autotune_lowered::device::{DeviceFingerprint, MatchMode};
+use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::gate::{CheckResult, Gate, Limits, OperationCheck, Verdict, look, margin};
+use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Invocation, Registry};
 use autotune_lowered::stats::Interval;
-use autotune_lowered::timer::{Failure, FailureKind, Job, OutputArray, Prepared, Source, Timer};
+use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
 use autotune_lowered::tune::{Autotuner, Ledger, PlannedInvocation, Shard, Status, TuneOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -165,7 +168,7 @@ fn check(registry: &Registry, timer: &mut dyn Timer, ledger: &Ledger, asked: &As
 fn calls(folder: &Path, calls: u64) -> Registry {
     let (mut registry, first) = registry(folder, 3, &distinct_program);
     for number in 1..calls {
-        let other = Invocation { call_key: format!("{number:016x}"), ..first.as_ref().clone() };
+        let other = Invocation { call: Call::new("op@v1", format!("{number:016x}")), ..first.as_ref().clone() };
         registry.add(&other).unwrap();
     }
     registry
@@ -212,7 +215,7 @@ fn a_winner_that_fails_is_broken_and_trouble_around_it_is_not() {
     let then = [10 * MS, 8 * MS, 5 * MS];
     let fails = |candidate: usize, kind: FailureKind, method: &'static str| {
         ScriptedTimer::new(&[10 * MS, 5 * MS]).with_script(move |called, name, _| match called == candidate {
-            true if name == method => Err(Failure::new(kind, "as planted")),
+            true if name == method => Err(Failure::new(kind.clone(), "as planted")),
             _ => Ok(()),
         })
     };
@@ -465,8 +468,8 @@ fn the_error_is_of_all_operations_together_whatever_the_shard() {
         let part = check(&registry, &mut timer, &ledger, &Asked { shard, false_alarms: 0.03, ..Asked::default() });
         assert!((part.odds_needed - 300.0).abs() < 1e-9);
         seen.extend(part.operations.into_iter().map(|operation| CacheKey {
-            op_id: operation.op_id,
-            call_key: operation.call_key,
+            op_id: operation.call.op_id,
+            call_key: operation.call.call_key,
             direction: operation.direction,
             device: device().identity,
         }));

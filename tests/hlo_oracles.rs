@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use autotune_lowered::hlo::Evidence;
 use autotune_lowered::hlo::{FoundLabel, ScanOptions, scan_path};
-use autotune_lowered::label::Evidence;
 
 #[derive(serde::Deserialize)]
 struct Counted {

@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use autotune_lowered::digest::Digest;
+use autotune_lowered::hlo::{Evidence, Label};
 use autotune_lowered::hlo::{
     FoundLabel, ModuleForm, Scan, ScanErrorKind, ScanOptions, UserLabels, scan_bytes, scan_path, scan_reader,
 };
-use autotune_lowered::label::{Evidence, Label};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hlo").join(name)

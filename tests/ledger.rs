@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use autotune_lowered::cache::{CacheKey, Entry, Tier};
+use autotune_lowered::call::Direction;
 use autotune_lowered::config::Config;
 use autotune_lowered::device::DeviceIdentity;
-use autotune_lowered::label::Direction;
 use autotune_lowered::tune::{Ledger, TuneError};
 
 fn key(n: usize) -> CacheKey {

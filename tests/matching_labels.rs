@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use autotune_lowered::array::{ArraySpec, Fill};
 use autotune_lowered::batch::{BatchAxis, variant_of};
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceIdentity, MatchMode};
 use autotune_lowered::hlo::{CallSite, FoundLabel, ModuleForm, Scan};
-use autotune_lowered::label::{Evidence, Label};
+use autotune_lowered::hlo::{Evidence, Label};
 use autotune_lowered::matching::{ByName, How, MissReason, match_labels};
-use autotune_lowered::registry::{Argument, Candidate, Direction, Invocation, Registry, Target};
+use autotune_lowered::registry::{Argument, Candidate, Invocation, Registry, Target};
 
 fn cpu(model: &str) -> DeviceIdentity {
     let hardware = BTreeMap::from([("cpu_model".to_owned(), model.to_owned())]);
@@ -39,8 +40,7 @@ fn invocation(op_id: &str, key: &str, direction: Direction, target: Target, spec
     }
     Invocation {
         target,
-        op_id: op_id.into(),
-        call_key: key.into(),
+        call: Call::new(op_id, key),
         batch: Vec::new(),
         direction,
         arguments,
@@ -117,7 +117,10 @@ fn each_evidence_finds_its_invocation_and_each_is_tuned_once() {
         .matched
         .iter()
         .map(|m| {
-            (m.invocation.op_id.as_str(), m.labels.iter().map(|l| (l.index, l.how.to_string())).collect::<Vec<_>>())
+            (
+                m.invocation.call.op_id.as_str(),
+                m.labels.iter().map(|l| (l.index, l.how.to_string())).collect::<Vec<_>>(),
+            )
         })
         .collect();
     let by_name = || "by name, of 2 recorded".to_owned();
@@ -182,7 +185,7 @@ fn shapes_at_call_sites_narrow_a_name_unless_the_module_is_partitioned() {
     ]);
     let keys = |scan: &Scan| -> Vec<String> {
         let found = match_labels(scan, &registry, &cpu("A"), MatchMode::Exact, ByName::Few);
-        found.matched.iter().map(|matched| matched.invocation.call_key.clone()).collect()
+        found.matched.iter().map(|matched| matched.invocation.call.call_key.clone()).collect()
     };
     let cut = || label("op", None, Evidence::ByName);
     // the operands of `c` are there, but not at one call site
@@ -260,7 +263,8 @@ fn a_label_stands_for_its_own_batch_or_where_it_names_none_for_all() {
         let batch = vec![BatchAxis { axes: BTreeMap::from([("x0".to_owned(), 0)]), size }];
         let spec = format!("f32[{size},4]");
         let plain = invocation("op@v1", key, Direction::Forward, platform(), &[&spec]);
-        Invocation { call_key: format!("{key}~{}", variant_of(&batch).unwrap()), batch, ..plain }
+        let call = Call::new(&plain.call.op_id, format!("{key}~{}", variant_of(&batch).unwrap()));
+        Invocation { call, batch, ..plain }
     };
     let (four, eight, alone) = (mapped("k1", 4), mapped("k1", 8), mapped("k2", 4));
     let (_folder, registry) = registry(&[
@@ -273,23 +277,26 @@ fn a_label_stands_for_its_own_batch_or_where_it_names_none_for_all() {
     let found = |label: FoundLabel| {
         let found = match_labels(&scan(vec![label]), &registry, &cpu("A"), MatchMode::Exact, ByName::Few);
         assert_eq!(found.missed, []);
-        let shown = found.matched.iter().map(|m| (m.invocation.call_key.clone(), m.flags.join("; ")));
+        let shown = found.matched.iter().map(|m| (m.invocation.call.call_key.clone(), m.flags.join("; ")));
         shown.collect::<Vec<_>>()
     };
     let exact = |key: &str| label("op@v1", Some(key), Evidence::Exact);
     let under_vmap = |key: &str| FoundLabel { mapped: true, ..exact(key) };
     let unflagged = |key: &str| (key.to_owned(), String::new());
     // ejkernel's labels know no `vmap`: whatever was recorded is tuned
-    let all = [unflagged("k1"), unflagged(&eight.call_key), unflagged(&four.call_key)];
+    let all = [unflagged("k1"), unflagged(&eight.call.call_key), unflagged(&four.call.call_key)];
     assert_eq!(found(exact("k1")), all);
     assert_eq!(found(under_vmap("k1")), all);
     // those of tunable functions name theirs
-    assert_eq!(found(under_vmap(&four.call_key)), [unflagged(&four.call_key)]);
+    assert_eq!(found(under_vmap(&four.call.call_key)), [unflagged(&four.call.call_key)]);
     // what only another batch is recorded for is flagged
     let other = |key: &str, text: &str| [(key.to_owned(), format!("other batch: recorded {text}"))];
     let nine = format!("{}~9-00000000", "k1");
     assert_eq!(found(under_vmap(&nine)), other("k1", "unmapped, the module runs it under `vmap` of 9"));
-    assert_eq!(found(under_vmap("k2")), [unflagged(&alone.call_key)]);
-    assert_eq!(found(exact("k2")), other(&alone.call_key, "under `vmap` of 4, the module shows no `vmap` around it"));
+    assert_eq!(found(under_vmap("k2")), [unflagged(&alone.call.call_key)]);
+    assert_eq!(
+        found(exact("k2")),
+        other(&alone.call.call_key, "under `vmap` of 4, the module shows no `vmap` around it")
+    );
     assert_eq!(found(under_vmap("k3")), other("k3", "unmapped, the module runs it under `vmap`; record it again"));
 }

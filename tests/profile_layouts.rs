@@ -7,7 +7,8 @@
 #[path = "support/xspace.rs"]
 mod xspace;
 
-use autotune_lowered::profile::{DeviceTime, Execution, Finding, Launches, Layout, Metric, XSpace, executions};
+use autotune_lowered::measured_by::Metric;
+use autotune_lowered::profile::{DeviceTime, Execution, Finding, Launches, Layout, XSpace, executions};
 use xspace::*;
 
 fn time(planes: &[PlaneBuilder]) -> DeviceTime {

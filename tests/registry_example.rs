@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
+use autotune_lowered::call::Direction;
 use autotune_lowered::device::{DeviceIdentity, DeviceMatch, MatchMode};
+use autotune_lowered::hlo::{Evidence, Label};
 use autotune_lowered::hlo::{FoundLabel, ModuleForm, Scan};
-use autotune_lowered::label::{Evidence, Label};
 use autotune_lowered::matching::{ByName, match_labels};
-use autotune_lowered::registry::{Direction, Registry};
+use autotune_lowered::registry::Registry;
 
 fn example() -> Registry {
     Registry::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/transformer/registry")).unwrap()
@@ -22,7 +23,7 @@ fn every_byte_that_python_wrote_is_good() {
     assert_eq!((report.records, report.invocations, report.programs), (8, 8, 48));
     for invocation in registry.invocations() {
         assert_eq!(invocation.runnable(), Ok(()));
-        assert!((4..=16).contains(&invocation.program_groups().len()), "{}", invocation.op_id);
+        assert!((4..=16).contains(&invocation.program_groups().len()), "{}", invocation.call.op_id);
         for (index, argument) in invocation.arguments.iter().enumerate() {
             let bytes = registry.argument_bytes(invocation, index).unwrap();
             assert_eq!(Some(bytes.len() as u64), argument.spec.host_bytes());
@@ -67,7 +68,7 @@ fn invocations_are_selected_by_name_and_key() {
     }
     let listed = registry.list();
     assert_eq!(listed.len(), 8);
-    assert_eq!((listed[0].op_id.as_str(), listed[0].direction), ("blocked_matmul@v1", Direction::Forward));
+    assert_eq!((listed[0].call.op_id.as_str(), listed[0].direction), ("blocked_matmul@v1", Direction::Forward));
     assert_eq!((listed[0].candidates, listed[0].programs, listed[0].target.as_str()), (6, 6, "every cpu device"));
 }
 
@@ -116,7 +117,7 @@ fn every_label_of_the_example_module_is_recorded() {
         let found = match_labels(&scan, &registry, &device, MatchMode::Exact, ByName::Few);
         assert_eq!(found.missed, []);
         let shown: Vec<_> =
-            found.matched.iter().map(|m| (m.invocation.op_id.as_str(), m.labels[0].how.to_string())).collect();
+            found.matched.iter().map(|m| (m.invocation.call.op_id.as_str(), m.labels[0].how.to_string())).collect();
         let exact = || "exact".to_owned();
         assert_eq!(
             shown,

@@ -9,12 +9,13 @@ use std::process::Command;
 
 use autotune_lowered::array::{ArraySpec, DType, Fill};
 use autotune_lowered::batch::{BatchAxis, variant_of};
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceIdentity, MatchMode};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::registry::{
-    Argument, Candidate, Direction, Invocation, NotRunnable, ProblemKind, ProgramFormat, Registry, RegistryError,
-    Target, semantic_digest,
+    Argument, Candidate, Invocation, NotRunnable, ProblemKind, ProgramFormat, Registry, RegistryError, Target,
+    semantic_digest,
 };
 
 const PROGRAM: &str = "module @jit_f {\n  func.func public @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {\n    \
@@ -42,8 +43,7 @@ fn invocation(registry: &Registry, key: &str, at: u64, blocks: &[u32], program: 
         .collect();
     Invocation {
         target: Target::Platform("cpu".into()),
-        op_id: "odd op/../name@v1".into(),
-        call_key: key.into(),
+        call: Call::new("odd op/../name@v1", key),
         batch: Vec::new(),
         direction: Direction::Forward,
         arguments: vec![Argument {
@@ -107,7 +107,7 @@ fn what_is_added_comes_back() {
 fn python_and_rust_name_a_record_alike() {
     let (_folder, registry) = fresh();
     let mut recorded = invocation(&registry, "é|k", 5, &[4], program_of);
-    recorded.op_id = "op@v1".into();
+    recorded.call.op_id = "op@v1".into();
     recorded.direction = Direction::ForwardVjp;
     let hardware = [("sm_count", "132"), ("compute_capability", "9.0")];
     recorded.target = Target::Device(DeviceIdentity {
@@ -196,7 +196,7 @@ fn strange_files_are_named_and_the_rest_works() {
     let hollow = as_record(r#"{"schema":1,"invocation":{}}"#);
     let deep = as_record(&format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)));
     let mut other_key = good.clone();
-    other_key.call_key = "another".into();
+    other_key.call.call_key = "another".into();
     let renamed = as_record(&serde_json::json!({"schema": 1, "invocation": other_key}).to_string());
     let fifo = folder.join(format!("0000000000000000-{}.json", Digest::of(b"fifo")));
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -323,7 +323,8 @@ fn why_a_call_cannot_be_tuned_is_in_its_record() {
         device_kind: "simulated".into(),
         hardware: BTreeMap::new(),
     };
-    let why = |platform: &str, key: &str| registry.not_runnable(MatchMode::Exact, &cpu(platform), &without.op_id, key);
+    let why =
+        |platform: &str, key: &str| registry.not_runnable(MatchMode::Exact, &cpu(platform), &without.call.op_id, key);
     assert_eq!(why("cpu", "k"), Some(NotRunnable::NoProgram("no triton here".into())));
     assert_eq!((why("cpu", "other"), why("cuda", "k")), (None, None));
 }
@@ -349,8 +350,8 @@ fn records_that_do_not_hold_together_are_refused() {
     };
     refused(|bad| bad.baseline = config(99), "baseline");
     refused(|bad| bad.candidates[1].config = config(4), "twice");
-    refused(|bad| bad.op_id.clear(), "op_id");
-    refused(|bad| bad.call_key.clear(), "call_key");
+    refused(|bad| bad.call.op_id.clear(), "op_id");
+    refused(|bad| bad.call.call_key.clear(), "call_key");
 }
 
 #[test]
@@ -440,7 +441,7 @@ fn an_invocation_is_added_from_a_description() {
     fs::write(&file, description).unwrap();
     registry.add_described(&file).unwrap();
     let added = registry.invocations()[0].clone();
-    assert_eq!((added.op_id.as_str(), added.direction), ("scan@v1", Direction::Forward));
+    assert_eq!((added.call.op_id.as_str(), added.direction), ("scan@v1", Direction::Forward));
     assert!(added.recorded_at > 1_700_000_000 && added.recorder.contains("registry add"));
     assert_eq!(added.program_groups().len(), 2, "the two checkouts are one program");
     assert_eq!(registry.argument_bytes(&added, 0).unwrap(), [0; 48]);
@@ -501,7 +502,7 @@ fn two_recorders_at_once_lose_nothing() {
     for call in registry.invocations() {
         let mut blocks: Vec<_> = call.candidates.iter().map(|candidate| candidate.config.to_brief()).collect();
         blocks.sort();
-        assert_eq!(blocks, ["block=100", "block=101", "block=4"], "{}", call.call_key);
+        assert_eq!(blocks, ["block=100", "block=101", "block=4"], "{}", call.call);
     }
 }
 
@@ -512,7 +513,7 @@ fn the_axes_of_a_mapped_call_are_those_of_its_key_and_arguments() {
     let plain = invocation(&registry, "k", 1, &[1, 2], program_of);
     let mapped = |batch: Vec<BatchAxis>, dims: &[u64]| {
         let mut mapped = plain.clone();
-        mapped.call_key = format!("k~{}", variant_of(&batch).unwrap());
+        mapped.call.call_key = format!("k~{}", variant_of(&batch).unwrap());
         mapped.arguments[0].spec = ArraySpec::new(DType::F32, dims);
         mapped.batch = batch;
         mapped
@@ -527,13 +528,13 @@ fn the_axes_of_a_mapped_call_are_those_of_its_key_and_arguments() {
     assert_eq!(read.invocations().len(), 2);
     assert!(read.invocations().iter().any(|invocation| **invocation == good));
     assert_eq!(read.select("k").len(), 2);
-    assert_eq!(read.select(&good.call_key).len(), 1);
+    assert_eq!(read.select(&good.call.call_key).len(), 1);
     let record: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let axes = serde_json::json!([{"axes": {"x": 2}, "size": 3}, {"axes": {"x": 0}, "size": 2}]);
     assert_eq!(record["invocation"]["batch"], axes);
     // on a mesh, with such a part for each of seven devices
     registry.add(&mapped(good.batch.clone(), &[7, 2, 4, 3])).unwrap();
-    let unnamed = Invocation { call_key: "k".into(), ..good.clone() };
+    let unnamed = Invocation { call: Call::new(&good.call.op_id, "k"), ..good.clone() };
     let deep = mapped((0..17).map(|_| axis(1, 0)).collect(), &[1; 17]);
     for (bad, expected) in [
         (unnamed, "which `k` does not name"),

@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use autotune_lowered::cache::FolderLock;
 use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::digest::Digest;
+use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::measured_by::{CacheState, Source};
 use autotune_lowered::selftest::{
     Figures, Point, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
-use autotune_lowered::timer::{CacheState, Failure, FailureKind, Job, OutputArray, Prepared, Source, Timer};
+use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
 use autotune_lowered::tune::{CopiesError, Event, Ledger, Status, TuneOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -192,7 +194,7 @@ fn the_tuner_calls_nothing_better_below_what_can_be_told() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let timer = || ScriptedTimer::new(&[10 * MS, 8 * MS, 9 * MS]);
-    let setting = Setting::of(&timer(), CacheState::Warm);
+    let setting = Setting::of(&timer(), &CacheState::Warm);
     let mut elsewhere = setting.clone();
     elsewhere.device.environment.xla_flags.push("--xla_cpu_use_thunk_runtime=false".into());
     let cache = folder.path().join("cache");
@@ -200,7 +202,7 @@ fn the_tuner_calls_nothing_better_below_what_can_be_told() {
         keep(&cache, setting, points);
         let (stored, note) = Stored::read(&cache);
         assert_eq!(note, None);
-        let resolution = stored.resolution(&Setting::of(&timer(), CacheState::Warm));
+        let resolution = stored.resolution(&Setting::of(&timer(), &CacheState::Warm));
         let options = TuneOptions { resolution, ..TuneOptions::default() };
         let ledger = Ledger::in_memory(vec![]);
         let result = tune(&registry, &invocation, &mut timer(), &ledger, &options, None).unwrap();

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use autotune_lowered::cache::{
     CacheKey, ConfigStore, Entry, SNAPSHOT_FILE, Snapshot, SnapshotStore, StoreError, Tier, TieredCache, write_snapshot,
 };
+use autotune_lowered::call::Direction;
 use autotune_lowered::device::DeviceIdentity;
-use autotune_lowered::label::Direction;
 use autotune_lowered::mapped_file::Mapping;
 use proptest::prelude::*;
 

@@ -14,9 +14,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use autotune_lowered::cache::{CacheKey, Entry};
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
 use autotune_lowered::digest::Digest;
-use autotune_lowered::label::Direction;
+use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::measured_by::{MeasuredBy, Source};
 use autotune_lowered::samples::{CandidateSamples, FailureRecord, JobRecord, Record, RoundRecord, SampleLog};
 
 #[test]
@@ -42,11 +44,9 @@ fn superseded(root: &Path, old_rounds: u32) -> (Digest, Digest) {
         let record = JobRecord {
             job,
             device: device.clone(),
-            op_id: op_id.clone(),
-            call_key: call_key.clone(),
+            call: Call::new(op_id.clone(), call_key.clone()),
             direction,
-            timer: "replay".into(),
-            source: "replay".into(),
+            measured_by: MeasuredBy::new("replay", Source::Replay),
             baseline: 0,
             candidates: Vec::new(),
             fresh: false,
@@ -54,11 +54,11 @@ fn superseded(root: &Path, old_rounds: u32) -> (Digest, Digest) {
         log.append(&Record::Job(Box::new(record))).unwrap();
         for round in 0..rounds {
             let samples = vec![CandidateSamples { candidate: 0, ns: vec![1_000_000_000; 5] }];
-            log.append(&Record::Round(RoundRecord { job, epoch: 0, round, source: "replay".into(), samples })).unwrap();
+            log.append(&Record::Round(RoundRecord { job, epoch: 0, round, source: Source::Replay, samples })).unwrap();
         }
         for _ in 0..if job == old { old_rounds } else { 0 } {
-            let (kind, message) = ("crash".to_owned(), "long ".repeat(200_000));
-            log.append(&Record::Failed(FailureRecord { job, candidate: 1, kind, message })).unwrap();
+            let failure = Failure::new(FailureKind::Crash, "long ".repeat(200_000));
+            log.append(&Record::Failed(FailureRecord { job, candidate: 1, failure })).unwrap();
         }
         let config = if job == old { r#"{"block":1}"# } else { r#"{"block":2}"# };
         let entry = Entry::new(serde_json::from_str(config).unwrap());

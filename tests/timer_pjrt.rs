@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use autotune_lowered::array::ArraySpec;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::config::Config;
 use autotune_lowered::digest::Digest;
-use autotune_lowered::registry::{Direction, Program, ProgramFormat};
+use autotune_lowered::failure::FailureKind;
+use autotune_lowered::measured_by::{CacheState, Source};
+use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::conformance::{Outcome, check};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer, discover, probe};
-use autotune_lowered::timer::{
-    CacheState, FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Source, Timer, WorkerCommand,
-};
+use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, WorkerCommand};
 use executable::write_executable;
 
 fn plugins() -> Vec<PathBuf> {
@@ -69,8 +70,7 @@ impl Place {
             program: Some(program(name)),
         });
         Job {
-            op_id: "test@v1".into(),
-            call_key: "0123456789abcdef".into(),
+            call: Call::new("test@v1", "0123456789abcdef"),
             direction: Direction::Forward,
             inputs,
             candidates: candidates.collect(),

@@ -7,14 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::digest::Digest;
-use autotune_lowered::registry::{Direction, Program, ProgramFormat};
+use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::measured_by::CacheState;
+use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer, discover};
-use autotune_lowered::timer::protocol::{BeginParams, Call, Input, LoadParams, Measured, ProgramRef};
-use autotune_lowered::timer::{
-    CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, WorkerClient,
-    WorkerCommand,
-};
+use autotune_lowered::timer::protocol::{BeginParams, Input, LoadParams, Measured, Method, ProgramRef};
+use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, WorkerClient, WorkerCommand};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -76,8 +76,7 @@ fn job_of(folder: &Path, text: &str, input: InputArray, cache_state: CacheState)
     let program =
         Program { format: ProgramFormat::StablehloText, digest, semantic_digest: digest, custom_calls: Vec::new() };
     Job {
-        op_id: "test@v1".into(),
-        call_key: "0123456789abcdef".into(),
+        call: Call::new("test@v1", "0123456789abcdef"),
         direction: Direction::Forward,
         inputs: vec![input],
         candidates: vec![JobCandidate {
@@ -97,24 +96,23 @@ fn begun(folder: &Path, plugin: &Path, job: &Job) -> WorkerClient {
     let mut client = WorkerClient::spawn(&command, &Limits::default()).unwrap();
     client.hello(&Limits::default()).unwrap();
     let begin = BeginParams {
-        op_id: job.op_id.clone(),
-        call_key: job.call_key.clone(),
+        call: job.call.clone(),
         direction: job.direction,
         inputs: job.inputs.iter().map(Input::from).collect(),
         recipe: None,
-        cache_state: job.cache_state,
+        cache_state: job.cache_state.clone(),
         scratch: folder.to_owned(),
     };
-    client.request::<Value>(Call::Begin(begin), LIMIT).unwrap();
+    client.request::<Value>(Method::Begin(begin), LIMIT).unwrap();
     let JobCandidate { config, program } = job.candidates[0].clone();
     let program = program.map(|file| ProgramRef { format: file.program.format, path: file.path });
     let load = LoadParams { candidate: 0, config, program, executable: None };
-    client.request::<Value>(Call::Load(load), LIMIT).unwrap();
+    client.request::<Value>(Method::Load(load), LIMIT).unwrap();
     client
 }
 
 fn measure(client: &mut WorkerClient, runs: u32, batch: u32) -> Result<Measured, Failure> {
-    client.request(Call::Measure { candidate: 0, runs, batch }, LIMIT)
+    client.request(Method::Measure { candidate: 0, runs, batch }, LIMIT)
 }
 
 #[test]

@@ -12,14 +12,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::cli::exit;
 use autotune_lowered::digest::Digest;
+use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::measured_by::{CacheState, Metric, Source};
 use autotune_lowered::profile::captures;
-use autotune_lowered::registry::{Direction, Program, ProgramFormat};
+use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
-use autotune_lowered::timer::{
-    CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, Limits, Metric, ProgramFile, Source, Timer,
-};
+use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, Timer};
 use executable::write_executable;
 use program::*;
 use serde_json::{Value, json};
@@ -132,8 +133,7 @@ impl Simulated {
             }
         });
         Job {
-            op_id: "test@v1".into(),
-            call_key: "0123456789abcdef".into(),
+            call: Call::new("test@v1", "0123456789abcdef"),
             direction: Direction::Forward,
             inputs: vec![input("a"), input("b")],
             candidates: candidates.to_vec(),

@@ -13,13 +13,12 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceFingerprint;
-use autotune_lowered::registry::Direction;
+use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::measured_by::{CacheState, Metric, Source};
 use autotune_lowered::timer::replay::ProfileIndex;
-use autotune_lowered::timer::{
-    CacheState, Failure, FailureKind, Job, JobCandidate, KeepingTimer, Metric, OutputArray, Prepared, ProfileReplay,
-    Source, Timer,
-};
+use autotune_lowered::timer::{Job, JobCandidate, KeepingTimer, OutputArray, Prepared, ProfileReplay, Timer};
 use autotune_lowered::tune::{Autotuner, Ledger, TuneOptions};
 use program::{Run, module, run};
 use serde_json::{Value, json};
@@ -53,8 +52,7 @@ fn write(folder: &Path, index: &Value) {
 fn job(folder: &Path, blocks: &[u64]) -> Job {
     let candidates = blocks.iter().map(|&block| JobCandidate { config: config(block), program: None });
     Job {
-        op_id: "op@v1".into(),
-        call_key: "0123456789abcdef".into(),
+        call: Call::new("op@v1", "0123456789abcdef"),
         direction: Direction::Forward,
         inputs: Vec::new(),
         candidates: candidates.collect(),
@@ -85,8 +83,8 @@ fn a_log_folder_gives_the_oracles_durations() {
     by_hand(folder.path());
     for (metric, member) in [(None, "span_ps"), (Some(Metric::Busy), "busy_union_ps")] {
         let expected = oracle(member);
-        let mut timer = ProfileReplay::open(folder.path(), metric).unwrap();
-        assert_eq!((timer.source(), timer.metric()), (Source::Replay, metric.unwrap_or(Metric::Span)));
+        let mut timer = ProfileReplay::open(folder.path(), metric.clone()).unwrap();
+        assert_eq!((timer.source(), timer.metric()), (Source::Replay, metric.clone().unwrap_or(Metric::Span)));
         assert_eq!((timer.name(), timer.device()), (&*format!("replay:{}", folder.path().display()), &device()));
         // the job's numbers are not the functions'
         timer.begin(&job(folder.path(), &[4, 0, 9, 2])).unwrap();
@@ -160,7 +158,7 @@ fn the_span_decides_and_not_what_the_seed_would_say() {
     };
     let (result, error) = tuner.run(&planned(&invocation));
     assert!(error.is_none());
-    assert_eq!((result.source.as_str(), result.metric.as_str()), ("replay", "span"));
+    assert_eq!((&result.measured_by.source, &result.measured_by.metric), (&Source::Replay, &Metric::Span));
     let operation = &result.operations[0];
     // the fastest run of a round counts: at most the median, and one of the spans that the oracle has
     for ((candidate, spans), median) in operation.candidates.iter().rev().zip(oracle("span_ps")).zip(&medians) {

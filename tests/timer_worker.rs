@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::digest::Digest;
-use autotune_lowered::registry::{Direction, Program, ProgramFormat};
+use autotune_lowered::failure::FailureKind;
+use autotune_lowered::measured_by::{CacheState, Source};
+use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::conformance::{Outcome, check};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
-use autotune_lowered::timer::{
-    CacheState, CommandTimer, FailureKind, InputArray, Job, JobCandidate, Limits, ProgramFile, Source, Timer,
-    WorkerCommand,
-};
+use autotune_lowered::timer::{CommandTimer, InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, WorkerCommand};
 use executable::write_executable;
 
 const EXE: &str = env!("CARGO_BIN_EXE_autotune-lowered");
@@ -51,8 +51,7 @@ fn job(folder: &Path, configs: &[&str]) -> Job {
         .map(|config| JobCandidate { config: serde_json::from_str(config).unwrap(), program: None })
         .collect();
     Job {
-        op_id: "add@v1".into(),
-        call_key: "k".into(),
+        call: Call::new("add@v1", "k"),
         direction: Direction::Forward,
         inputs: Vec::new(),
         candidates,

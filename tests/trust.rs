@@ -284,7 +284,7 @@ fn what_others_wrote_steers_no_terminal() {
     let writer = RegistryWriter::create_or_open(&registry).unwrap();
     let recorded = Registry::open(&registry).unwrap();
     let mut invocation = (*recorded.invocations()[0]).clone();
-    (invocation.op_id, invocation.call_key) = (format!("{HOSTILE}@v1"), HOSTILE.to_owned());
+    (invocation.call.op_id, invocation.call.call_key) = (format!("{HOSTILE}@v1"), HOSTILE.to_owned());
     invocation.arguments[0].name = HOSTILE.to_owned();
     writer.store(&invocation).unwrap();
     let registry = registry.display().to_string();

@@ -5,7 +5,7 @@
 mod support;
 
 use autotune_lowered::cache::ConfigStore;
-use autotune_lowered::timer::CacheState;
+use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::tune::{Ledger, Status, TuneOptions};
 use serde_json::{Value, json};
 use support::*;

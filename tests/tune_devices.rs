@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use autotune_lowered::cache::{SNAPSHOT_FILE, Snapshot};
+use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::mapped_file::Mapping;
-use autotune_lowered::timer::{Failure, FailureKind};
 use autotune_lowered::tune::{Autotuner, Event, Ledger, PlannedInvocation, Status, TuneOptions, run_on_devices};
 use support::*;
 
@@ -21,7 +21,7 @@ fn plan(folder: &std::path::Path, count: usize) -> (autotune_lowered::registry::
     let mut plan = Vec::new();
     for number in 0..count {
         let mut another = (*invocation).clone();
-        another.call_key = format!("{number:016x}");
+        another.call.call_key = format!("{number:016x}");
         registry.add(&another).unwrap();
         plan.extend(planned(&Arc::new(another)));
     }
@@ -61,8 +61,8 @@ fn every_operation_is_tuned_once_and_the_result_has_the_plans_order() {
     let (result, error) = run_on_devices(&mut tuners, &plan).unwrap();
     assert!(error.is_none() && result.notes.is_empty(), "{:?}", result.notes);
     assert_eq!(finished.load(Ordering::Relaxed), 7);
-    let keys: Vec<&str> = result.operations.iter().map(|operation| operation.call_key.as_str()).collect();
-    let planned: Vec<&str> = plan.iter().map(|planned| planned.invocation.call_key.as_str()).collect();
+    let keys: Vec<&str> = result.operations.iter().map(|operation| operation.call.call_key.as_str()).collect();
+    let planned: Vec<&str> = plan.iter().map(|planned| planned.invocation.call.call_key.as_str()).collect();
     assert_eq!(keys, planned);
     for operation in &result.operations {
         assert_eq!(operation.status, Status::Tuned);

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use autotune_lowered::cache::{ConfigStore, SNAPSHOT_FILE, Snapshot, SnapshotStore};
 use autotune_lowered::digest::Digest;
+use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::registry::{Invocation, Registry, Target};
 use autotune_lowered::report::write_result;
-use autotune_lowered::timer::{Failure, FailureKind};
 use autotune_lowered::tune::{CandidateStatus, Ledger, Status, TuneOptions};
 use support::*;
 
@@ -192,9 +192,10 @@ fn a_compile_failure_costs_one_candidate_a_custom_call_the_invocation() {
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     for (kind, status) in [(FailureKind::Compile, Status::Tuned), (FailureKind::CustomCall, Status::Failed)] {
         let ledger = Ledger::in_memory(vec![]);
+        let planted = kind.clone();
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(move |candidate, method, _| {
             if candidate == 1 && method == "prepare" {
-                return Err(Failure::new(kind, "needs `mosaic_gpu_v2`"));
+                return Err(Failure::new(planted.clone(), "needs `mosaic_gpu_v2`"));
             }
             Ok(())
         });
@@ -221,7 +222,7 @@ fn lowered_in_part(invocation: &Invocation, lowered: usize, target: Target) -> A
 fn failing_to_prepare(kind: FailureKind, from: usize) -> ScriptedTimer {
     ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(move |candidate, method, _| {
         let fails = candidate >= from && method == "prepare";
-        if fails { Err(Failure::new(kind, format!("no luck with {candidate}"))) } else { Ok(()) }
+        if fails { Err(Failure::new(kind.clone(), format!("no luck with {candidate}"))) } else { Ok(()) }
     })
 }
 
@@ -241,7 +242,7 @@ fn where_no_other_config_can_run_the_baseline_is_kept_and_cached() {
         let cache = folder.path().join(format!("cache-{index}"));
         let ledger = Ledger::open(&cache, vec![]).unwrap();
         let run = |ledger: &Ledger| {
-            tune(&registry, &invocation, &mut failing_to_prepare(kind, 1), ledger, &options(), None).unwrap()
+            tune(&registry, &invocation, &mut failing_to_prepare(kind.clone(), 1), ledger, &options(), None).unwrap()
         };
         let result = run(&ledger);
         let operation = &result.operations[0];

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::config::Config;
+use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::search::{Budget, Kind};
-use autotune_lowered::timer::{Failure, FailureKind};
 use autotune_lowered::tune::{Ledger, OperationResult, SearchEnd, SearchOptions, Status, TuneOptions};
 use formula::{FormulaTimer, after, planned, processor_time, tune_one, tune_with};
 use serde_json::json;
@@ -242,7 +242,7 @@ fn bad_configs_cost_themselves_alone() {
     ];
     for (kind, count) in expected {
         assert!(count > 0, "{kind}");
-        assert_eq!(search.failures.get(kind), Some(&count), "{kind}");
+        assert_eq!(search.failures.get(&FailureKind::from(kind)), Some(&count), "{kind}");
     }
     assert_eq!(search.failed, expected.iter().map(|(_, count)| count).sum::<usize>());
     // a crash is seen twice before it is believed
@@ -320,7 +320,7 @@ fn a_config_without_a_usable_time_is_a_failure_of_its_own() {
     let operation = tune_one(&planned(A, &space()), &mut timer, &ledger, &options(Kind::Random, 40));
     let none = timer.tried().iter().filter(|config| number(config, "a") > 15).count();
     assert!(none > 5);
-    assert_eq!(operation.search.as_ref().unwrap().failures, [("no-time".to_owned(), none)].into());
+    assert_eq!(operation.search.as_ref().unwrap().failures, [(FailureKind::NoTime, none)].into());
     assert!(number(best(&operation), "a") <= 15);
     let tried = timer.tried().len();
     tune_one(&planned(A, &space()), &mut timer, &ledger, &options(Kind::Random, 41));

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use autotune_lowered::analysis::trace::TraceFormat;
 use autotune_lowered::cli::{RunTrace, exit};
-use autotune_lowered::timer::{Failure, FailureKind};
+use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::tune::{Ledger, Status, TuneOptions};
 use program::{module, run};
 use serde_json::{Value, json};

@@ -5,8 +5,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use autotune_lowered::config::Config;
+use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::registry::{Invocation, Registry};
-use autotune_lowered::timer::{CacheState, InputArray, Job, JobCandidate, ProgramFile};
+use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile};
 use serde_json::Value;
 
 use crate::options::Options;
@@ -100,8 +101,7 @@ impl Operation {
             JobCandidate { config: candidate.config.clone(), program: Some(ProgramFile { path, program }) }
         });
         Job {
-            op_id: invocation.op_id.clone(),
-            call_key: invocation.call_key.clone(),
+            call: invocation.call.clone(),
             direction: invocation.direction,
             inputs: inputs.collect(),
             candidates: candidates.collect(),

@@ -45,7 +45,7 @@ pub(crate) fn tune(options: &Options, module: &Module, cache: &Path, more: &[&st
 /// What a run says of an operation.
 pub(crate) fn operation<'a>(result: &'a Value, operation: &Operation) -> &'a Value {
     let said = result["operations"].as_array().unwrap();
-    said.iter().find(|said| said["call_key"] == *operation.invocation.call_key).unwrap()
+    said.iter().find(|said| said["call_key"] == *operation.invocation.call.call_key).unwrap()
 }
 
 /// Keeps a run's document, for one who asks why.

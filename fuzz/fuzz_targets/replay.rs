@@ -4,9 +4,10 @@
 
 use std::sync::LazyLock;
 
-use autotune_lowered::registry::Direction;
+use autotune_lowered::call::Direction;
 use autotune_lowered::timer::replay::{ProfileIndex, Recording};
-use autotune_lowered::timer::{CacheState, Job, JobCandidate, ReplayTimer, Timer};
+use autotune_lowered::measured_by::CacheState;
+use autotune_lowered::timer::{Job, JobCandidate, ReplayTimer, Timer};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -24,8 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
         .take(4)
         .map(|invocation| Job {
             recipe: None,
-            op_id: invocation.op_id.clone(),
-            call_key: invocation.call_key.clone(),
+            call: invocation.call.clone(),
             direction: Direction::Forward,
             inputs: Vec::new(),
             candidates: invocation

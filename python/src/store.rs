@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use autotune_lowered::cache::{
     CacheKey, ConfigStore, Entry, Hit, SeedStore, Snapshot, SnapshotStore, StoreError, Tier, TieredCache,
 };
-use autotune_lowered::label::Direction;
+use autotune_lowered::call::Direction;
 use autotune_lowered::mapped_file::Mapping;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;

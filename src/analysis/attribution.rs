@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::hlo::{Evidence, Label};
 use crate::hlo::{HloInstruction, HloModule, UserLabels, labels_in};
-use crate::label::{Evidence, Label};
 
 /// Computations around an instruction that are asked for a label.
 const MAX_CALLERS: usize = 64;

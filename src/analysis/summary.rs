@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::hlo::UserLabels;
-use crate::label::{Evidence, Label};
+use crate::hlo::{Evidence, Label};
 use crate::profile::interval::Interval;
 use crate::profile::{Capture, Finding};
 use crate::stats::Moments;

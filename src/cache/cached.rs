@@ -10,8 +10,8 @@ use super::key::head;
 use super::merge::is_superseding;
 use super::snapshot::{Recorded, entry_of, put_origin};
 use super::{CacheKey, Entry, Snapshot, SnapshotStore, StoreError};
+use crate::call::Direction;
 use crate::device::DeviceIdentity;
-use crate::label::Direction;
 
 /// The entries of one cache.
 #[derive(Debug)]

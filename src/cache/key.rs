@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use crate::batch::{is_same_call, own_key};
+use crate::call::Direction;
 use crate::device::DeviceIdentity;
-use crate::label::Direction;
 
 /// Device, operation, call and direction of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

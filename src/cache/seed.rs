@@ -19,9 +19,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{CacheKey, ConfigStore, Entry, StoreError, Tier};
+use crate::call::Direction;
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
-use crate::label::Direction;
 use crate::outside_file;
 use crate::whole_file::write_whole;
 

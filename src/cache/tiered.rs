@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::{CacheKey, ConfigStore, Entry, MemoryStore, SNAPSHOT_FILE, SnapshotStore, StoreError, Tier};
 use crate::batch::{preference, to_words};
+use crate::call::{Direction, split_op_id};
 use crate::device::{DeviceFingerprint, DeviceMatch, MatchMode};
-use crate::label::{Direction, split_op_id};
 use crate::mapped_file::Mapping;
 
 /// Why a hit is to be taken with care.

@@ -8,8 +8,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::decision::DecisionRules;
 use crate::digest::{Digest, ParseDigestError};
+use crate::measured_by::CacheState;
 use crate::search::{Budget, Kind};
-use crate::timer::CacheState;
 use crate::tune::SearchOptions;
 
 use super::bench::BenchCommand;

@@ -10,9 +10,9 @@ use clap::{Args, ValueEnum};
 use indicatif::MultiProgress;
 
 use crate::decision::DecisionRules;
+use crate::failure::FailureKind;
 use crate::gate::{CheckResult, Gate, OperationCheck, Verdict, write_annotations, write_junit};
 use crate::report::{Grid, format_ns, time_line, write_json};
-use crate::timer::FailureKind;
 use crate::tune::{Autotuner, Event, Spent, TuneOptions};
 
 use super::args::{CacheArgs, CacheStateArg, Format, FormatArg, LimitArgs, MetricArg, PluginArgs, part, seconds};
@@ -135,8 +135,8 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let mut on_checked = |operation: &OperationCheck| {
         let mut progress = draw();
         progress.clear();
-        let OperationCheck { op_id, call_key, verdict, reason, .. } = operation;
-        progress.draw(&Event::Note(format!("{op_id}:{call_key}: {}: {reason}", verdict.name())));
+        let OperationCheck { call, verdict, reason, .. } = operation;
+        progress.draw(&Event::Note(format!("{call}: {}: {reason}", verdict.name())));
     };
     let (match_mode, false_alarms) = (args.plan.match_mode, args.false_alarms);
     let shard = args.plan.shard;
@@ -175,7 +175,7 @@ fn write_table(out: &mut dyn Write, result: &CheckResult) -> std::io::Result<()>
         let number = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
         grid.row([
             operation.verdict.name().to_owned(),
-            format!("{}:{} ({})", operation.op_id, operation.call_key, operation.direction),
+            format!("{} ({})", operation.call, operation.direction),
             operation.baseline_ns.map_or_else(dash, format_ns),
             operation.config_ns.map_or_else(dash, format_ns),
             number(operation.entry.as_ref().and_then(|entry| entry.ratio)),
@@ -190,7 +190,7 @@ fn write_table(out: &mut dyn Write, result: &CheckResult) -> std::io::Result<()>
         }
     }
     for missed in &result.missed {
-        let name = format!("{}:{}", missed.op_id, missed.call_key.as_deref().unwrap_or("?"));
+        let name = missed.label.to_string();
         grid.row(["not recorded".to_owned(), name, dash(), dash(), dash(), dash(), dash()]);
         grid.line(&format!("note: {}", missed.reason));
     }

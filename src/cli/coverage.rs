@@ -9,11 +9,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::cache::{Cached, ConfigStore, FlagKind, Hit, Lookup, MemoryStore, TieredCache};
+use crate::call::{Direction, split_op_id};
 use crate::config::Config;
 use crate::counted::counted;
 use crate::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
-use crate::hlo::{FoundLabel, Scan};
-use crate::label::{Direction, Evidence, split_op_id};
+use crate::hlo::Evidence;
+use crate::hlo::{FoundLabel, Label, Scan};
 use crate::matching::{ByName, Matching, match_labels};
 use crate::report::{Grid, write_json, write_line};
 
@@ -64,9 +65,9 @@ fn part(text: &str) -> Result<f64, String> {
 
 /// A call that a label stands for, and its config.
 #[derive(Debug, Serialize)]
-struct Call {
-    op_id: String,
-    call_key: Option<String>,
+struct LabelledCall {
+    #[serde(flatten)]
+    label: Label,
     evidence: Evidence,
     occurrences: u64,
     covered: bool,
@@ -129,11 +130,11 @@ pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault>
     })
 }
 
-fn list(calls: &[Call], out: &mut dyn Write) -> Result<(), Fault> {
+fn list(calls: &[LabelledCall], out: &mut dyn Write) -> Result<(), Fault> {
     let mut grid = Grid::new(&["operation", "evidence", ">occurrences", "state", "config"]);
     for call in calls {
         grid.row([
-            format!("{}:{}", call.op_id, call.call_key.as_deref().unwrap_or("?")),
+            call.label.to_string(),
             call.evidence.to_string(),
             call.occurrences.to_string(),
             if call.covered { "covered" } else { "missing" }.to_owned(),
@@ -191,16 +192,16 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     /// Every call of a module's labels.
-    fn calls(&self, scan: &Scan, matching: &Matching) -> Result<Vec<Call>, Fault> {
+    fn calls(&self, scan: &Scan, matching: &Matching) -> Result<Vec<LabelledCall>, Fault> {
         let mut calls = Vec::new();
         for (index, found) in scan.labels.iter().enumerate() {
             let of_label =
                 matching.matched.iter().filter(|matched| matched.labels.iter().any(|label| label.index == index));
             let recorded: Vec<_> = of_label.map(|matched| &matched.invocation).collect();
             for invocation in &recorded {
-                let call = self.call(found, &invocation.op_id, &invocation.call_key)?;
+                let call = self.call(found, &invocation.call.op_id, &invocation.call.call_key)?;
                 let why = invocation.runnable().err().filter(|_| !call.covered);
-                calls.push(Call { reason: why.map(|why| why.to_string()).or(call.reason), ..call });
+                calls.push(LabelledCall { reason: why.map(|why| why.to_string()).or(call.reason), ..call });
             }
             if recorded.is_empty() {
                 calls.push(self.unrecorded(found, matching, index)?);
@@ -210,7 +211,7 @@ impl Asked<'_> {
     }
 
     /// The call of a label that no recording completes.
-    fn unrecorded(&self, found: &FoundLabel, matching: &Matching, index: usize) -> Result<Call, Fault> {
+    fn unrecorded(&self, found: &FoundLabel, matching: &Matching, index: usize) -> Result<LabelledCall, Fault> {
         let label = &found.label;
         if let Some(key) = &label.call_key {
             if found.evidence == Evidence::Exact {
@@ -231,20 +232,20 @@ impl Asked<'_> {
             || "only its name is left of the label; name the recordings with `--registry`".to_owned(),
             |missed| missed.text.clone(),
         );
-        Ok(Call { reason: Some(why), ..bare(found, &label.op_id, None) })
+        Ok(LabelledCall { reason: Some(why), ..bare(found, &label.op_id, None) })
     }
 
-    fn call(&self, found: &FoundLabel, op_id: &str, key: &str) -> Result<Call, Fault> {
+    fn call(&self, found: &FoundLabel, op_id: &str, key: &str) -> Result<LabelledCall, Fault> {
         let call = bare(found, op_id, Some(key.to_owned()));
         Ok(match self.cache.lookup(self.device, op_id, key, None, self.mode)? {
-            Lookup::Hit(hit) => Call {
+            Lookup::Hit(hit) => LabelledCall {
                 covered: true,
                 direction: Some(hit.key.direction),
                 config: Some(hit.entry.config.clone()),
                 flags: self.flags(found, &hit),
                 ..call
             },
-            Lookup::Miss(reason) => Call { reason: Some(reason), ..call },
+            Lookup::Miss(reason) => LabelledCall { reason: Some(reason), ..call },
         })
     }
 
@@ -259,10 +260,9 @@ impl Asked<'_> {
     }
 }
 
-fn bare(found: &FoundLabel, op_id: &str, call_key: Option<String>) -> Call {
-    Call {
-        op_id: op_id.to_owned(),
-        call_key,
+fn bare(found: &FoundLabel, op_id: &str, call_key: Option<String>) -> LabelledCall {
+    LabelledCall {
+        label: Label::new(op_id, call_key),
         evidence: found.evidence,
         occurrences: found.occurrences,
         covered: false,

@@ -187,7 +187,9 @@ fn stamp_of(registry: &Registry, key: &CacheKey) -> Result<Value, String> {
     // by one spelling; whether it was recorded for this very device
     let mut stamps: BTreeMap<String, (bool, &Value)> = BTreeMap::new();
     let of_call = registry.of_operation(&key.op_id).filter(|invocation| {
-        invocation.op_id == key.op_id && invocation.call_key == key.call_key && invocation.direction == key.direction
+        invocation.call.op_id == key.op_id
+            && invocation.call.call_key == key.call_key
+            && invocation.direction == key.direction
     });
     for invocation in of_call {
         recorded = true;

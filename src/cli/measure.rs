@@ -9,10 +9,11 @@ use serde::Serialize;
 use crate::array::Fill;
 use crate::device::DeviceIdentity;
 use crate::measure::{Made, MadeInput, MeasureError, MeasureOptions, Measured, MeasuredProgram, WARM_UP, measure};
+use crate::measured_by::{CacheState, Source};
 use crate::profile::{Finding, Iteration, Measurement};
 use crate::report::{Grid, format_ns, write_json, write_line};
 use crate::stats::quantile;
-use crate::timer::{CacheState, Timer};
+use crate::timer::Timer;
 
 use super::args::{CacheStateArg, Format, FormatArg, LimitArgs, PluginArgs};
 use super::fault::Fault;
@@ -106,7 +107,7 @@ struct Document<'a> {
     program: PathBuf,
     mode: ModeArg,
     timer: String,
-    source: String,
+    source: Source,
     device: DeviceIdentity,
     iterations: u32,
     warm_up: u32,
@@ -183,7 +184,7 @@ fn document<'a>(
         program: args.program.clone(),
         mode: args.mode,
         timer: timer.name().to_owned(),
-        source: timer.source().to_string(),
+        source: timer.source(),
         device: timer.device().identity.clone(),
         iterations: args.iterations,
         warm_up: WARM_UP,

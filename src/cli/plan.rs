@@ -105,14 +105,16 @@ impl PlanArgs {
         }
         let mut missed = missed(&source.scan, &matching);
         if let Some(shard) = self.shard {
-            missed.retain(|missed| shard.holds(&missed.op_id, missed.call_key.as_deref().unwrap_or_default()));
+            missed.retain(|missed| {
+                shard.holds(&missed.label.op_id, missed.label.call_key.as_deref().unwrap_or_default())
+            });
         }
         Ok((plan, missed))
     }
 
     /// Whether a call is of the shard that was asked for.
     pub(super) fn is_mine(&self, invocation: &Invocation) -> bool {
-        self.shard.is_none_or(|shard| shard.holds(&invocation.op_id, &invocation.call_key))
+        self.shard.is_none_or(|shard| shard.holds(&invocation.call.op_id, &invocation.call.call_key))
     }
 
     /// One line on how much of the module is this shard's.
@@ -133,8 +135,8 @@ pub(super) fn notes(source: &Source, of_ledger: &[String]) -> Vec<String> {
 
 /// Whether `op@vN` or `op@vN:key` names this call.
 fn is_named(name: &str, invocation: &Invocation) -> bool {
-    let rest = name.strip_prefix(&invocation.op_id);
-    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(':') == Some(&invocation.call_key))
+    let rest = name.strip_prefix(&invocation.call.op_id);
+    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(':') == Some(&invocation.call.call_key))
 }
 
 fn planned(scan: &Scan, matching: &Matching) -> Vec<PlannedInvocation> {
@@ -156,8 +158,7 @@ fn planned(scan: &Scan, matching: &Matching) -> Vec<PlannedInvocation> {
 fn missed(scan: &Scan, matching: &Matching) -> Vec<MissedLabel> {
     let missed = matching.missed.iter().filter_map(|missed| {
         Some(MissedLabel {
-            op_id: missed.label.op_id.clone(),
-            call_key: missed.label.call_key.clone(),
+            label: missed.label.clone(),
             evidence: scan.labels.get(missed.index)?.evidence,
             reason: missed.text.clone(),
         })

@@ -6,9 +6,9 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::counted::counted;
+use crate::failure::Failure;
 use crate::printable::printable;
 use crate::report::format_ratio;
-use crate::timer::Failure;
 use crate::tune::{Event, OperationResult, Status};
 
 /// Draws events.
@@ -156,7 +156,7 @@ impl Progress {
 }
 
 fn finished(result: &OperationResult) -> String {
-    let name = format!("{}:{}", result.op_id, result.call_key);
+    let name = result.call.to_string();
     match (result.status, result.speed_up) {
         (Status::Tuned, Some(speed_up)) => format!("{name}: tuned, {} the baseline's speed", format_ratio(speed_up)),
         (Status::Cached | Status::Planned | Status::NotBegun, _) => format!("{name}: {}", result.status.name()),

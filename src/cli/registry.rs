@@ -72,12 +72,8 @@ pub(super) fn run(command: &RegistryCommand, out: &mut dyn Write) -> Result<u8, 
                         write_line(out, format_args!("{problem}"))?;
                     }
                     for change in &report.changes {
-                        let (count, op, key) = (change.configs.len(), &change.op_id, &change.call_key);
-                        let configs = counted(count, "config");
-                        write_line(
-                            out,
-                            format_args!("`{op}:{key}`: the kernel changed between recordings in {configs}"),
-                        )?;
+                        let (call, configs) = (&change.call, counted(change.configs.len(), "config"));
+                        write_line(out, format_args!("`{call}`: the kernel changed between recordings in {configs}"))?;
                     }
                     for path in &report.unused {
                         write_line(out, format_args!("`{}`: no invocation names it", path.display()))?;
@@ -112,7 +108,7 @@ fn list(registry: &Registry, format: Format, out: &mut dyn Write) -> Result<u8, 
     let mut grid = Grid::new(&["operation", "direction", "target", ">candidates", ">programs", "arguments"]);
     for row in &rows {
         grid.row([
-            format!("{}:{}", row.op_id, row.call_key),
+            row.call.to_string(),
             row.direction.to_string(),
             row.target.clone(),
             row.candidates.to_string(),
@@ -132,9 +128,8 @@ fn list(registry: &Registry, format: Format, out: &mut dyn Write) -> Result<u8, 
 }
 
 fn show(registry: &Registry, name: &str, format: Format, out: &mut dyn Write) -> Result<u8, Fault> {
-    let named = |invocation: &&std::sync::Arc<Invocation>| {
-        invocation.op_id == name || format!("{}:{}", invocation.op_id, invocation.call_key) == name
-    };
+    let named =
+        |invocation: &&std::sync::Arc<Invocation>| invocation.call.op_id == name || invocation.call.to_string() == name;
     let found: Vec<_> = registry.invocations().iter().filter(named).collect();
     if found.is_empty() {
         let message = format!("no invocation `{name}` in `{}`; `registry ls` lists them", registry.root().display());
@@ -146,7 +141,7 @@ fn show(registry: &Registry, name: &str, format: Format, out: &mut dyn Write) ->
         return Ok(exit::FINE);
     }
     for invocation in found {
-        write_line(out, format_args!("{}:{} {}", invocation.op_id, invocation.call_key, invocation.direction))?;
+        write_line(out, format_args!("{} {}", invocation.call, invocation.direction))?;
         write_line(out, format_args!("  recorded by {}", invocation.recorder))?;
         for argument in &invocation.arguments {
             let donated = if argument.donated { ", donated" } else { "" };

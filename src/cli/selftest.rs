@@ -12,11 +12,12 @@ use crate::cache::FolderLock;
 use crate::counted::counted;
 use crate::decision::Resolution;
 use crate::device::DeviceIdentity;
+use crate::measured_by::{CacheState, Metric, Source};
 use crate::report::{Grid, format_ns, format_part, write_json};
 use crate::selftest::{
     Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
-use crate::timer::{CacheState, Timer};
+use crate::timer::Timer;
 use crate::tune::CopiesError;
 
 use super::args::{CacheArgs, CacheStateArg, Format, FormatArg, LimitArgs, MetricArg, PluginArgs};
@@ -114,7 +115,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
         return Err(Fault::new(worst, format!("`{}`: {}", failed.program, failed.reason)));
     }
     if !points.is_empty() {
-        keep(&mut document, &Setting::of(&*timer, options.cache_state), &points, &lock)?;
+        keep(&mut document, &Setting::of(&*timer, &options.cache_state), &points, &lock)?;
     }
     document.programs = points;
     match args.format.format {
@@ -156,7 +157,7 @@ pub(super) fn known_resolution(args: &CacheArgs, timer: &dyn Timer, state: Cache
     if let Some(note) = &damage {
         tracing::warn!("{note}");
     }
-    let resolution = stored.resolution(&Setting::of(timer, state));
+    let resolution = stored.resolution(&Setting::of(timer, &state));
     let mut notes: Vec<String> = damage.into_iter().collect();
     let points = resolution.points();
     if !points.is_empty() {
@@ -177,8 +178,8 @@ struct Document {
     tool: String,
     device: DeviceIdentity,
     timer: String,
-    source: String,
-    metric: String,
+    source: Source,
+    metric: Metric,
     cache_state: CacheState,
     copies: u32,
     rounds: u32,
@@ -197,15 +198,15 @@ struct Failed {
 
 impl Document {
     fn new(args: &SelftestArgs, timer: &dyn Timer) -> Self {
-        let Setting { device, timer: name, source, metric, cache_state } = Setting::of(timer, args.cache_state.into());
+        let Setting { device, measured_by } = Setting::of(timer, &args.cache_state.into());
         Self {
             schema: 1,
             tool: concat!("autotune-lowered ", env!("CARGO_PKG_VERSION")).to_owned(),
             device: device.identity,
-            timer: name,
-            source,
-            metric,
-            cache_state,
+            timer: measured_by.timer,
+            source: measured_by.source,
+            metric: measured_by.metric,
+            cache_state: measured_by.cache_state,
             copies: args.copies,
             rounds: args.rounds,
             programs: Vec::new(),

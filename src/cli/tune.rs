@@ -8,18 +8,17 @@ use indicatif::MultiProgress;
 
 use crate::analysis::trace::TraceFormat;
 use crate::analysis::{HloFiles, Summary, SummaryOptions, summarize};
+use crate::call::split_op_id;
 use crate::counted::counted;
 use crate::decision::DecisionRules;
+use crate::failure::{Failure, FailureKind};
 use crate::hlo::Scan;
-use crate::label::split_op_id;
+use crate::measured_by::{Metric, Source};
 use crate::printable::printable;
 use crate::remedy::remedy;
 use crate::report::{time_line, write_json, write_result};
 use crate::timer::pjrt::{HOST_CLOCK, PjrtTimer};
-use crate::timer::{
-    CommandTimer, Failure, FailureKind, FollowingTimer, KeepingTimer, Limits, Metric, ProfileReplay, ReplayTimer,
-    SPANS, Source, Timer,
-};
+use crate::timer::{CommandTimer, FollowingTimer, KeepingTimer, Limits, ProfileReplay, ReplayTimer, SPANS, Timer};
 use crate::tune::{
     Autotuner, AutotuningResult, Event, Ledger, OperationResult, ProfiledStep, Spent, Status, TuneOptions,
     order_by_share, run_on_devices,
@@ -99,7 +98,7 @@ pub(super) fn run(
     if builds_programs {
         let spaces = candidates::spaces(args.candidates.as_deref())?;
         for planned in &mut plan {
-            if let Some(space) = spaces.get(split_op_id(&planned.invocation.op_id).0) {
+            if let Some(space) = spaces.get(split_op_id(&planned.invocation.call.op_id).0) {
                 planned.extend_from(space);
             }
         }

@@ -49,14 +49,14 @@ pub fn write_annotations(
     // stable: of one level in the module's order
     told.sort_by_key(|&(level, is_harmless, _)| (level, is_harmless));
     for (level, _, operation) in told {
-        let title = format!("{}:{} {}", operation.op_id, operation.call_key, operation.verdict.name());
+        let title = format!("{} {}", operation.call, operation.verdict.name());
         let detail = std::iter::once(&operation.reason).chain(&operation.stale);
         let message = detail.map(String::as_str).collect::<Vec<_>>().join("\n");
         command(out, level, module, operation.line, &title, &message)?;
     }
     for missed in &result.missed {
         let level = if allow_missing { Level::Notice } else { Level::Error };
-        let title = format!("{}:{} not recorded", missed.op_id, missed.call_key.as_deref().unwrap_or("?"));
+        let title = format!("{} not recorded", missed.label);
         command(out, level, module, None, &title, &missed.reason)?;
     }
     Ok(())

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use crate::cache::{Lookup, StoreError};
 use crate::decision::Round;
 use crate::device::MatchMode;
-use crate::label::Evidence;
+use crate::failure::{Failure, FailureKind};
+use crate::hlo::Evidence;
 use crate::registry::NotRunnable;
 use crate::stats::median;
-use crate::timer::{Failure, FailureKind};
 use crate::tune::{Autotuner, CopiesError, Event, PlannedInvocation, Shard, Spent, TuneError};
 
 use super::expected::{Expected, program_of};
@@ -53,7 +53,7 @@ impl Gate<'_, '_, '_> {
         result.odds_needed = result.compared.max(1) as f64 / self.false_alarms;
         let is_mine = |planned: &PlannedInvocation| {
             let invocation = &planned.invocation;
-            self.shard.is_none_or(|shard| shard.holds(&invocation.op_id, &invocation.call_key))
+            self.shard.is_none_or(|shard| shard.holds(&invocation.call.op_id, &invocation.call.call_key))
         };
         courses.retain(|(planned, ..)| is_mine(planned));
         let of = courses.len();
@@ -95,9 +95,7 @@ impl Gate<'_, '_, '_> {
             schema: CHECK_SCHEMA,
             tool: TOOL.to_owned(),
             device: timer.device().clone(),
-            timer: timer.name().to_owned(),
-            source: timer.source().to_string(),
-            metric: timer.metric().to_string(),
+            measured_by: timer.measured_by(&self.tuner.options.cache_state),
             false_alarms: self.false_alarms,
             compared: 0,
             odds_needed: 0.0,
@@ -116,17 +114,17 @@ impl Gate<'_, '_, '_> {
     ) -> Result<Option<Expected>, StoreError> {
         let invocation = &planned.invocation;
         let timer = &*self.tuner.timer;
-        let (op_id, key, direction) = (&invocation.op_id, &invocation.call_key, Some(invocation.direction));
+        let (op_id, key, direction) = (&invocation.call.op_id, &invocation.call.call_key, Some(invocation.direction));
         let lookup = self.tuner.ledger.cache().lookup(timer.device(), op_id, key, direction, self.match_mode)?;
         let lookup = match lookup {
             // its own job decides what is best for it
             Lookup::Hit(hit) if hit.key.call_key != *key => {
                 let measured = crate::batch::to_words(&hit.key.call_key);
-                Lookup::Miss(format!("`{op_id}:{key}` is not cached, only the same call {measured}"))
+                Lookup::Miss(format!("`{}` is not cached, only the same call {measured}", invocation.call))
             }
             lookup => lookup,
         };
-        let expected = match Expected::of(lookup, invocation, timer, self.tuner.options.cache_state) {
+        let expected = match Expected::of(lookup, invocation, timer, &self.tuner.options.cache_state) {
             Ok(expected) => expected,
             Err(reason) => {
                 operation.verdict = Verdict::Missing;
@@ -165,7 +163,7 @@ impl Gate<'_, '_, '_> {
         operation: &mut OperationCheck,
     ) -> Result<(), CopiesError> {
         let config = &expected.entry.config;
-        let name = format!("{}:{}", operation.op_id, operation.call_key);
+        let name = operation.call.to_string();
         let mut again = self.tuner.again(&planned.invocation, config)?;
         (self.tuner.on_event)(Event::Started { index, of, name, programs: 2, rounds_kept: 0 });
         let mut series = 0;
@@ -268,8 +266,7 @@ fn is_its_own(failure: &Failure) -> bool {
 fn draft(planned: &PlannedInvocation) -> OperationCheck {
     let invocation = &planned.invocation;
     OperationCheck {
-        op_id: invocation.op_id.clone(),
-        call_key: invocation.call_key.clone(),
+        call: invocation.call.clone(),
         direction: invocation.direction,
         evidence: planned.labels.iter().map(|label| label.evidence).max().unwrap_or(Evidence::Exact),
         occurrences: planned.labels.iter().map(|label| label.occurrences).sum(),

@@ -3,9 +3,10 @@
 use crate::cache::{Entry, FlagKind, Hit, Lookup, Provenance};
 use crate::config::Config;
 use crate::digest::Digest;
+use crate::measured_by::CacheState;
 use crate::registry::Invocation;
 use crate::stats::Interval;
-use crate::timer::{CacheState, Timer};
+use crate::timer::Timer;
 
 use super::CheckedEntry;
 
@@ -22,7 +23,7 @@ impl Expected {
         lookup: Lookup,
         invocation: &Invocation,
         timer: &dyn Timer,
-        state: CacheState,
+        state: &CacheState,
     ) -> Result<Self, String> {
         let hit = match lookup {
             Lookup::Hit(hit) => hit,
@@ -65,7 +66,7 @@ fn other_measurement(
     entry: &Entry,
     invocation: &Invocation,
     timer: &dyn Timer,
-    state: CacheState,
+    state: &CacheState,
 ) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |what: &str, then: &str, now: &str| {

@@ -31,8 +31,8 @@ pub fn write_junit(out: &mut dyn Write, result: &CheckResult, allow_missing: boo
     let missing = || if allow_missing { Outcome::Skipped } else { Outcome::Error };
     let mut cases: Vec<Case<'_>> = result.operations.iter().map(|operation| case(operation, &missing)).collect();
     cases.extend(result.missed.iter().map(|missed| Case {
-        class: &missed.op_id,
-        name: format!("{}:{}", missed.op_id, missed.call_key.as_deref().unwrap_or("?")),
+        class: &missed.label.op_id,
+        name: missed.label.to_string(),
         seconds: 0.0,
         outcome: missing(),
         kind: "not recorded",
@@ -76,8 +76,8 @@ fn case<'a>(operation: &'a OperationCheck, missing: &dyn Fn() -> Outcome) -> Cas
         let _ = write!(text, "\n{line}");
     }
     Case {
-        class: &operation.op_id,
-        name: format!("{}:{} ({})", operation.op_id, operation.call_key, operation.direction),
+        class: &operation.call.op_id,
+        name: format!("{} ({})", operation.call, operation.direction),
         seconds: operation.spent.total().as_secs_f64(),
         outcome: match operation.verdict {
             verdict if verdict.is_alarm() => Outcome::Failure,

@@ -3,11 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cache::Tier;
+use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::{DeviceFingerprint, DeviceIdentity};
-use crate::label::{Direction, Evidence};
+use crate::failure::Failure;
+use crate::hlo::Evidence;
+use crate::measured_by::MeasuredBy;
 use crate::stats::Interval;
-use crate::timer::Failure;
 use crate::tune::{MissedLabel, Spent};
 
 /// Version of the check's JSON.
@@ -97,10 +99,9 @@ pub struct CheckedEntry {
 /// What came of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperationCheck {
-    /// Operation, `name@vN`.
-    pub op_id: String,
-    /// Call key.
-    pub call_key: String,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// What is cached.
     pub direction: Direction,
     /// Weakest evidence among the labels that led here.
@@ -162,12 +163,9 @@ pub struct CheckResult {
     pub tool: String,
     /// The device that was measured on.
     pub device: DeviceFingerprint,
-    /// Timer.
-    pub timer: String,
-    /// The samples' clock.
-    pub source: String,
-    /// What of an execution is its duration: `elapsed`, `span` or `busy`.
-    pub metric: String,
+    /// How it was measured.
+    #[serde(flatten)]
+    pub measured_by: MeasuredBy,
     /// Probability that one of all these operations, or more, is called regressed without being so, at most.
     pub false_alarms: f64,
     /// Operations among which that probability is divided: all of the module's that are to be measured, whatever the shard.

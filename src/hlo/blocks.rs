@@ -295,7 +295,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::label::Label;
+    use crate::hlo::Label;
 
     /// Labels of a whole text by one expression over all of it, independent of blocks.
     fn naive(text: &str) -> BTreeMap<String, (u64, u64)> {

@@ -1,8 +1,8 @@
 //! Why labels are missing or weak, and the command that makes a file that carries them.
 
+use super::Evidence;
 use super::census::{LONG_NAME_BYTES, Structure};
 use super::found::{Diagnosis, FoundLabel, ModuleForm};
-use crate::label::Evidence;
 
 /// The text of a lowered function with its locations, by the version of JAX.
 const STABLEHLO_COMMAND: &str = "write StableHLO text with `open(\"module.mlir\", \"w\").write(lowered.as_text(debug_info=True))` \

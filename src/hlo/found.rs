@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Evidence, Label};
 use crate::array::ArraySpec;
-use crate::label::{Evidence, Label};
 
 /// The form of a module, detected from its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

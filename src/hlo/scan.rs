@@ -20,8 +20,8 @@ use super::side_file::{self, Side};
 use super::source::{FileSource, Source};
 use super::tally::{Surroundings, Tally};
 use super::user_label::UserLabels;
+use super::{Evidence, Label};
 use crate::digest::Digest;
-use crate::label::{Evidence, Label};
 use crate::outside_file::{self, Input};
 
 /// Modules up to this size are held in memory whole, for call sites and the digest.

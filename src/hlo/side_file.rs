@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::found::{CallSite, Diagnosis, FoundLabel};
+use super::{Evidence, Label};
 use crate::array::ArraySpec;
 use crate::digest::Digest;
-use crate::label::{Evidence, Label};
 use crate::outside_file;
 
 const MAX_BYTES: u64 = 1 << 26;

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::Label;
 use super::escape::Escapes;
 use super::found::{CallSite, FoundLabel};
 use super::stamp::Family;
@@ -15,7 +16,6 @@ use super::tally::{Surroundings, Tally};
 use super::user_label::UserLabels;
 use crate::array::ArraySpec;
 use crate::digest::Digest;
-use crate::label::Label;
 
 /// Instruction names that XLA derives from a json stamp run to thousands of characters.
 const MAX_NAME_CHARS: usize = 120;

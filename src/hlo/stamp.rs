@@ -15,9 +15,9 @@
 use sha2::{Digest as _, Sha256};
 
 use super::escape::{Escapes, Unescaper};
+use super::{Evidence, Label};
 use crate::batch::{VariantLength, variant_length};
 use crate::config::canonical_json;
-use crate::label::{Evidence, Label};
 
 /// Longest stamp, as the file spells it: a longer one is counted as broken.
 pub(crate) const MAX_STAMP_BYTES: usize = 1 << 16;

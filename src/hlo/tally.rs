@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::escape::Escapes;
 use super::stamp::{self, Stamp};
 use super::user_label::UserLabels;
-use crate::label::{Evidence, Label};
+use super::{Evidence, Label};
 
 /// Distinct spellings kept; later ones are counted together as [`Tally::overflow`].
 pub(crate) const MAX_DISTINCT: usize = 1 << 18;

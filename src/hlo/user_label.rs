@@ -5,7 +5,7 @@ use regex::bytes::Regex;
 use super::escape::Escapes;
 use super::stamp::{Family, Stamp};
 use super::tally::{Entry, Surroundings, Tally};
-use crate::label::{Evidence, Label};
+use super::{Evidence, Label};
 
 /// A regular expression with a group `op` and, where labels carry a key, a group `key`.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::label::Label;
+use crate::hlo::Label;
 use crate::registry::Invocation;
 
 /// Whether a label matched by name alone may stand for many recorded calls: `--by-name`.

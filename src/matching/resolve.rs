@@ -7,11 +7,13 @@ use std::sync::Arc;
 use super::shapes;
 use super::{ByName, How, Matched, MatchedLabel, Matching, MissReason, Missed};
 use crate::batch::{is_same_call, preference, split_variant, to_words};
+use crate::call::split_op_id;
+use crate::call::{Call, Direction};
 use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
 use crate::digest::Digest;
+use crate::hlo::Evidence;
 use crate::hlo::{FoundLabel, Scan};
-use crate::label::{Evidence, split_op_id};
-use crate::registry::{Direction, Invocation, Registry, Target};
+use crate::registry::{Invocation, Registry, Target};
 
 /// Recorded calls that a label matched by name alone may stand for without `--by-name all`.
 pub const MAX_BY_NAME: usize = 8;
@@ -105,24 +107,24 @@ impl<'a> Rooms<'a> {
     ) -> Result<Vec<Choice<'a>>, Miss> {
         let op_id = &found.label.op_id;
         let of_key: Vec<_> =
-            of_name.iter().copied().filter(|invocation| is_same_call(&invocation.call_key, key)).collect();
+            of_name.iter().copied().filter(|invocation| is_same_call(&invocation.call.call_key, key)).collect();
         if of_key.is_empty() {
-            let keys: BTreeSet<&str> = of_name.iter().map(|invocation| invocation.call_key.as_str()).collect();
+            let keys: BTreeSet<&str> = of_name.iter().map(|invocation| invocation.call.call_key.as_str()).collect();
             let text = format!("`{op_id}` is recorded with other call keys: {}; record this call", list(keys));
             return Err((MissReason::OtherKey, text));
         }
         let mut of_version = of_key.clone();
         if own_version {
-            of_version.retain(|invocation| invocation.op_id == *op_id);
+            of_version.retain(|invocation| invocation.call.op_id == *op_id);
         }
         if of_version.is_empty() {
-            let versions: BTreeSet<&str> = of_key.iter().map(|invocation| invocation.op_id.as_str()).collect();
+            let versions: BTreeSet<&str> = of_key.iter().map(|invocation| invocation.call.op_id.as_str()).collect();
             let text = format!("this call is recorded for {}, not for `{op_id}`; record it again", list(versions));
             return Err((MissReason::OtherVersion, text));
         }
         if !own_version {
-            let newest = of_version.iter().map(|invocation| split_op_id(&invocation.op_id).1).max().flatten();
-            of_version.retain(|invocation| split_op_id(&invocation.op_id).1 == newest);
+            let newest = of_version.iter().map(|invocation| split_op_id(&invocation.call.op_id).1).max().flatten();
+            of_version.retain(|invocation| split_op_id(&invocation.call.op_id).1 == newest);
         }
         self.variants(found, key, &of_version)
     }
@@ -136,7 +138,7 @@ impl<'a> Rooms<'a> {
     ) -> Result<Vec<Choice<'a>>, Miss> {
         let mut by_batch: BTreeMap<_, Vec<&'a Arc<Invocation>>> = BTreeMap::new();
         for &record in records {
-            let place = (record.call_key != key, preference(&record.call_key), &record.call_key);
+            let place = (record.call.call_key != key, preference(&record.call.call_key), &record.call.call_key);
             by_batch.entry(place).or_default().push(record);
         }
         let is_recorded = by_batch.keys().any(|(is_other, ..)| !is_other);
@@ -165,7 +167,9 @@ impl<'a> Rooms<'a> {
         }
         match (&mut *choices, refused) {
             ([], Some(miss)) => return Err(miss),
-            ([alone], _) if found.mapped && names_none && split_variant(&alone.invocation.call_key).1.is_none() => {
+            ([alone], _)
+                if found.mapped && names_none && split_variant(&alone.invocation.call.call_key).1.is_none() =>
+            {
                 let flag = "other batch: recorded unmapped, the module runs it under `vmap`; record it again";
                 alone.flags.push(flag.to_owned());
             }
@@ -176,9 +180,9 @@ impl<'a> Rooms<'a> {
 
     /// Every recorded call of the operation that the device may run, narrowed by shapes.
     fn named(&self, found: &FoundLabel, of_name: &[&'a Arc<Invocation>]) -> Result<(How, Vec<Choice<'a>>), Miss> {
-        let mut calls: BTreeMap<(&str, &str), Vec<&'a Arc<Invocation>>> = BTreeMap::new();
+        let mut calls: BTreeMap<&Call, Vec<&'a Arc<Invocation>>> = BTreeMap::new();
         for &invocation in of_name {
-            calls.entry((&invocation.op_id, &invocation.call_key)).or_default().push(invocation);
+            calls.entry(&invocation.call).or_default().push(invocation);
         }
         let mut refused = None;
         let mut accepted = Vec::new();
@@ -201,8 +205,8 @@ impl<'a> Rooms<'a> {
             return Err(miss);
         }
         if accepted.len() > MAX_BY_NAME && self.by_name == ByName::Few {
-            let calls = accepted.iter().map(|(choice, _)| (&*choice.invocation.op_id, &*choice.invocation.call_key));
-            let calls: BTreeSet<String> = calls.map(|(op_id, key)| format!("{op_id}:{key}")).collect();
+            let calls = accepted.iter().map(|(choice, _)| choice.invocation.call.to_string());
+            let calls: BTreeSet<String> = calls.collect();
             let text = format!(
                 "only the name `{}` is left of the label and it stands for {} recorded calls: {}; give `--by-name all` \
                  to tune them all, or a StableHLO module, whose labels are whole",
@@ -258,7 +262,7 @@ impl<'a> Rooms<'a> {
 
     fn not_recorded(&self, name: &str) -> String {
         let all: BTreeSet<&str> =
-            self.registry.invocations().iter().map(|invocation| invocation.op_id.as_str()).collect();
+            self.registry.invocations().iter().map(|invocation| invocation.call.op_id.as_str()).collect();
         if all.is_empty() {
             return format!("`{name}` is not recorded: the registry `{}` is empty", self.registry.root().display());
         }

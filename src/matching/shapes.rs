@@ -1,7 +1,8 @@
 //! Whether a recorded call may be the one at a call site, judged by shapes.
 
+use crate::call::Direction;
 use crate::hlo::CallSite;
-use crate::registry::{Direction, Invocation};
+use crate::registry::Invocation;
 
 /// Names of the cotangents among a forward-vjp recording's arguments start with this; a call site need not show them.
 pub const COTANGENT_PREFIX: &str = "output_cotangent";

@@ -10,7 +10,8 @@ use super::program::MeasuredProgram;
 use super::run::job;
 use crate::array::ArraySpec;
 use crate::config::Config;
-use crate::timer::{CacheState, Job, JobCandidate, Timer};
+use crate::measured_by::CacheState;
+use crate::timer::{Job, JobCandidate, Timer};
 
 /// A job of `copies` candidates with the same program, each to be loaded by itself. The inputs are made from `parameters`,
 /// or where those are not known from what the timer says that the program takes.
@@ -26,7 +27,7 @@ pub fn job_of_copies(
     let specs = match parameters {
         Some(specs) => specs.to_vec(),
         None => {
-            timer.begin(&job(&file, Vec::new(), cache_state, scratch))?;
+            timer.begin(&job(&file, Vec::new(), cache_state.clone(), scratch))?;
             let specs = timer.signature(0)?;
             specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?
         }

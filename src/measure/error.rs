@@ -4,10 +4,10 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::array::FillError;
+use crate::failure::{Failure, FailureKind};
 use crate::hlo::ScanError;
 use crate::profile::KernelsDiffer;
 use crate::remedy::scratch_remedy;
-use crate::timer::{Failure, FailureKind};
 
 /// Why a program could not be measured.
 #[derive(Debug, thiserror::Error)]

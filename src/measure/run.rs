@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use super::error::MeasureError;
 use super::inputs::{MadeInput, make};
 use super::program::MeasuredProgram;
+use crate::call::{Call, Direction};
 use crate::config::Config;
-use crate::label::Direction;
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::CacheState;
 use crate::profile::{Finding, Measurement};
-use crate::timer::{CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
+use crate::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
 
 /// Iterations before those that count: caches are cold, and kernels may be loaded at their first launch.
 pub const WARM_UP: u32 = 1;
@@ -52,11 +54,11 @@ pub fn measure(
     }
     let file = program.write(scratch, "program")?;
     // inputs are part of a job, and only the compiled program tells what they are
-    timer.begin(&job(&file, Vec::new(), options.cache_state, scratch))?;
+    timer.begin(&job(&file, Vec::new(), options.cache_state.clone(), scratch))?;
     let specs = timer.signature(0)?;
     let specs = specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?;
     let (arrays, inputs) = make(&specs, options.inputs.as_deref(), program.donates, scratch)?;
-    timer.begin(&job(&file, arrays, options.cache_state, scratch))?;
+    timer.begin(&job(&file, arrays, options.cache_state.clone(), scratch))?;
     timer.prepare(0)?;
     let round = timer.profile_round(&[(0, options.iterations.saturating_add(WARM_UP))]);
     let measured = match round {
@@ -77,8 +79,7 @@ pub fn measure(
 
 pub(super) fn job(file: &ProgramFile, inputs: Vec<InputArray>, cache_state: CacheState, scratch: &Path) -> Job {
     Job {
-        op_id: "measure@v1".to_owned(),
-        call_key: file.program.digest.to_short(),
+        call: Call::new("measure@v1", file.program.digest.to_short()),
         direction: Direction::Forward,
         inputs,
         candidates: vec![JobCandidate { config: Config::new(serde_json::Map::new()), program: Some(file.clone()) }],

@@ -14,6 +14,7 @@ use super::sanity;
 use super::space::XSpace;
 use super::sweep::{Fold, sweep};
 use super::told::SlowFirst;
+use crate::measured_by::Metric;
 
 /// Every module execution of a capture, and what to know of the capture before it is believed.
 #[derive(Debug)]
@@ -62,16 +63,6 @@ pub struct Execution {
     pub operations: Vec<Operation>,
 }
 
-/// Which of an execution's times is meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Metric {
-    /// From first start to last end.
-    Span,
-    /// The union of the operations' intervals.
-    Busy,
-}
-
 impl Layout {
     /// What a decision rests on: the span where thunks of a thread pool wait for each other, busy time on a device.
     pub fn metric(self) -> Metric {
@@ -83,12 +74,10 @@ impl Layout {
 }
 
 impl Execution {
-    /// One of its times.
-    pub fn time_ps(&self, metric: Metric) -> u64 {
-        match metric {
-            Metric::Span => self.span_ps,
-            Metric::Busy => self.busy_ps,
-        }
+    /// Its duration by a metric, picoseconds: a profile knows its span and its busy time, and whatever else is asked for
+    /// is the span.
+    pub fn time_ps(&self, metric: &Metric) -> u64 {
+        if *metric == Metric::Busy { self.busy_ps } else { self.span_ps }
     }
 
     /// Time inside the execution at which no operation was under way.

@@ -23,7 +23,7 @@ pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime) 
         if name.starts_with(&profiler.prefix_filter) {
             let ps = match profiler.event_filter_regex {
                 Some(_) => execution.busy_ps,
-                None => execution.time_ps(execution.layout.metric()),
+                None => execution.time_ps(&execution.layout.metric()),
             };
             all.push((execution.start_ps, name, execution.device, ps));
         }

@@ -41,7 +41,7 @@ mod xplane;
 pub use error::{ProfileError, ProfileErrorKind};
 pub use event::{Event, Stat, StatValue, Stats, text};
 pub use execution::{
-    DeviceTime, Execution, Metric, RunsOf, executions, executions_folded, executions_of_operations, executions_of_runs,
+    DeviceTime, Execution, RunsOf, executions, executions_folded, executions_of_operations, executions_of_runs,
 };
 pub use finding::Finding;
 pub use folding::Operation;

@@ -7,11 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 
 use super::{
-    Argument, Candidate, Direction, Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, Registry, RegistryError,
+    Argument, Candidate, Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, Registry, RegistryError,
     RegistryWriter, Target, custom_calls, semantic_digest,
 };
 use crate::array::{ArraySpec, Fill, MAX_ARRAY_BYTES};
 use crate::batch::BatchAxis;
+use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
@@ -106,8 +107,7 @@ impl Registry {
         let version = env!("CARGO_PKG_VERSION");
         let invocation = Invocation {
             target: described.target,
-            op_id: described.op_id,
-            call_key: described.call_key,
+            call: Call::new(described.op_id, described.call_key),
             batch: described.batch,
             direction: described.direction,
             arguments,

@@ -91,7 +91,7 @@ impl Invocation {
             Target::Device(identity) => hasher.field(b"device").field(identity.to_digest().as_bytes()),
             Target::Platform(platform) => hasher.field(b"platform").field(platform.as_bytes()),
         };
-        hasher.field(self.op_id.as_bytes()).field(self.call_key.as_bytes());
+        hasher.field(self.call.op_id.as_bytes()).field(self.call.call_key.as_bytes());
         hasher.field(self.direction.to_string().as_bytes()).finish()
     }
 
@@ -100,10 +100,10 @@ impl Invocation {
     /// # Errors
     /// The first thing that does not.
     pub fn check(&self) -> Result<(), InvalidInvocation> {
-        if self.op_id.is_empty() {
+        if self.call.op_id.is_empty() {
             return Err(InvalidInvocation::NoOperation);
         }
-        if self.call_key.is_empty() {
+        if self.call.call_key.is_empty() {
             return Err(InvalidInvocation::NoCallKey);
         }
         for argument in &self.arguments {
@@ -132,8 +132,8 @@ impl Invocation {
             return Err(format!("{} axes are more than the {MAX_AXES} that are read", self.batch.len()));
         }
         let Some(variant) = variant_of(&self.batch) else { return Ok(()) };
-        if split_variant(&self.call_key).1 != Some(&variant) {
-            return Err(format!("its axes are the variant `{variant}`, which `{}` does not name", self.call_key));
+        if split_variant(&self.call.call_key).1 != Some(&variant) {
+            return Err(format!("its axes are the variant `{variant}`, which `{}` does not name", self.call.call_key));
         }
         self.arguments.iter().try_for_each(|argument| has_axes(argument, &self.batch))
     }

@@ -63,7 +63,7 @@ impl Registry {
                 Ok(record) => {
                     self.records += 1;
                     let invocation = &record.invocation;
-                    let call = (invocation.op_id.clone(), invocation.call_key.clone());
+                    let call = (invocation.call.op_id.clone(), invocation.call.call_key.clone());
                     let order = (call, invocation.direction, invocation.key());
                     by_key.entry(order).or_default().push(record);
                 }

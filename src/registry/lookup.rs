@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Direction, Invocation, NotRunnable, Registry, Target};
+use super::{Invocation, NotRunnable, Registry, Target};
 use crate::batch::own_key;
+use crate::call::{Call, Direction};
 use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
 
 impl Target {
@@ -36,10 +37,9 @@ pub struct Found {
 /// One line of `registry ls`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listed {
-    /// Operation.
-    pub op_id: String,
-    /// Call key.
-    pub call_key: String,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// What the programs compute.
     pub direction: Direction,
     /// What it was lowered for, in words.
@@ -65,15 +65,14 @@ impl Registry {
     /// Invocations of one operation, of every call key and device. `op_id` may be `name@vN` or the bare name, which
     /// finds every version.
     pub fn of_operation<'a, 'n>(&'a self, op_id: &'n str) -> impl Iterator<Item = &'a Arc<Invocation>> + use<'a, 'n> {
-        let named = move |invocation: &&Arc<Invocation>| {
-            invocation.op_id == op_id || crate::label::split_op_id(&invocation.op_id).0 == op_id
-        };
+        let named =
+            move |invocation: &&Arc<Invocation>| invocation.call.op_id == op_id || invocation.call.op_name() == op_id;
         self.invocations().iter().filter(named)
     }
 
     /// Invocations of one call, with how each relates to the device.
     pub fn find(&self, mode: MatchMode, device: &DeviceIdentity, op_id: &str, call_key: &str) -> Vec<Found> {
-        let of_call = self.of_operation(op_id).filter(|invocation| invocation.call_key == call_key);
+        let of_call = self.of_operation(op_id).filter(|invocation| invocation.call.call_key == call_key);
         of_call
             .map(|invocation| Found {
                 invocation: Arc::clone(invocation),
@@ -99,8 +98,8 @@ impl Registry {
     /// both with a colon between them.
     pub fn select(&self, what: &str) -> Vec<&Arc<Invocation>> {
         let is_named = |invocation: &Invocation| {
-            let (op_id, key) = (invocation.op_id.as_str(), invocation.call_key.as_str());
-            let name = crate::label::split_op_id(op_id).0;
+            let (op_id, key) = (invocation.call.op_id.as_str(), invocation.call.call_key.as_str());
+            let name = crate::call::split_op_id(op_id).0;
             // a call's own key names its variants too
             let keys = [key, own_key(key)];
             let is_key = |key: &str| keys.contains(&key);
@@ -119,8 +118,7 @@ impl Registry {
 fn listed(invocation: &Invocation) -> Listed {
     let groups = invocation.program_groups();
     Listed {
-        op_id: invocation.op_id.clone(),
-        call_key: invocation.call_key.clone(),
+        call: invocation.call.clone(),
         direction: invocation.direction,
         target: match &invocation.target {
             Target::Device(identity) => identity.to_string(),

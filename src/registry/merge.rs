@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::record::Record;
 use super::{Argument, Invocation};
+use crate::call::Call;
 use crate::config::Config;
 use crate::digest::Digest;
 
@@ -16,10 +17,9 @@ use crate::digest::Digest;
 /// has is left out. Programs that differ in their bytes alone, as recordings from two folders do, agree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// Operation.
-    pub op_id: String,
-    /// Call key.
-    pub call_key: String,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// Configs whose programs differ in the semantic digest: the kernel really changed.
     pub configs: Vec<Config>,
     /// Whether the records differ in number, type or shape of the arguments.
@@ -43,13 +43,7 @@ pub(super) fn merge(mut records: Vec<Record>) -> Option<(Invocation, Vec<Change>
         if configs.is_empty() && !arguments {
             merged.candidates.extend(only_older);
         } else {
-            changes.push(Change {
-                op_id: merged.op_id.clone(),
-                call_key: merged.call_key.clone(),
-                configs,
-                arguments,
-                left_out: only_older.len(),
-            });
+            changes.push(Change { call: merged.call.clone(), configs, arguments, left_out: only_older.len() });
         }
     }
     Some((merged, changes))

@@ -45,7 +45,6 @@ mod semantic;
 mod verify;
 mod writer;
 
-pub use crate::label::Direction;
 pub use check::{InvalidInvocation, NotRunnable, ProgramGroup};
 pub use disk::MAX_PROGRAM_BYTES;
 pub use error::{Problem, ProblemKind, RegistryError};

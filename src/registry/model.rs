@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::array::{ArraySpec, Fill};
 use crate::batch::BatchAxis;
+use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::{DeviceFingerprint, DeviceIdentity};
 use crate::digest::Digest;
-use crate::label::Direction;
 
 /// What an invocation was lowered for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -98,10 +98,9 @@ pub struct Candidate {
 pub struct Invocation {
     /// What it was lowered for.
     pub target: Target,
-    /// Operation, `name@vN`.
-    pub op_id: String,
-    /// Key of the call's arguments; of a variant under `vmap` with its name, see [`crate::batch`].
-    pub call_key: String,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// The `vmap`s around the call, the outermost first. Arguments and programs have their axes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batch: Vec<BatchAxis>,

@@ -53,7 +53,7 @@ pub(super) fn encode(invocation: &Invocation) -> Result<(PathBuf, Vec<u8>), serd
     let mut bytes = serde_json::to_vec_pretty(&Whole { schema: SCHEMA, invocation })?;
     bytes.push(b'\n');
     let name = format!("{}-{}.json", invocation.key().to_short(), Digest::of(&bytes));
-    Ok((Path::new("invocations").join(slug(&invocation.op_id)).join(name), bytes))
+    Ok((Path::new("invocations").join(slug(&invocation.call.op_id)).join(name), bytes))
 }
 
 /// Reads and checks the record at a path.

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use crate::label::{Direction, Evidence};
-use crate::timer::Failure;
+use crate::call::Direction;
+use crate::failure::Failure;
+use crate::hlo::Evidence;
 use crate::tune::{
     AutotuningResult, CandidateResult, CandidateStatus, ConfigTime, OperationResult, ProfiledStep, Searched, Status,
 };
@@ -27,7 +28,7 @@ pub fn write_result(out: &mut dyn Write, result: &AutotuningResult) -> io::Resul
             config.and_then(|config| config.median_ns).map_or_else(|| "—".to_owned(), format_ns)
         };
         let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
-        let name = format!("{}:{}{direction}", operation.op_id, operation.call_key);
+        let name = format!("{}{direction}", operation.call);
         let cells = [
             time(Some(&operation.baseline)),
             time(operation.best.as_ref()),
@@ -44,10 +45,9 @@ pub fn write_result(out: &mut dyn Write, result: &AutotuningResult) -> io::Resul
         }
     }
     for missed in &result.missed {
-        let key = missed.call_key.as_deref().unwrap_or("?");
         let dash = || "—".to_owned();
         let cells = [dash(), dash(), dash(), dash(), missed.evidence.to_string(), "no match".to_owned()];
-        grid.row([format!("{}:{key}", missed.op_id)].into_iter().chain(share(dash())).chain(cells));
+        grid.row([missed.label.to_string()].into_iter().chain(share(dash())).chain(cells));
         grid.line(&missed.reason);
     }
     if grid.is_empty() {

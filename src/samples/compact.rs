@@ -205,9 +205,12 @@ impl<W: Write> Copied<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Call;
+    use crate::call::Direction;
     use crate::config::Config;
     use crate::device::{DeviceFingerprint, DeviceIdentity, Environment};
-    use crate::label::Direction;
+    use crate::failure::{Failure, FailureKind};
+    use crate::measured_by::{MeasuredBy, Source};
     use crate::samples::{CandidateSamples, FailureRecord, JobRecord, RoundRecord};
     use std::collections::BTreeMap;
     use std::path::Path;
@@ -219,11 +222,9 @@ mod tests {
         Record::Job(Box::new(JobRecord {
             job: Digest::of(name.as_bytes()),
             device: DeviceFingerprint { identity, environment },
-            op_id: "op@v1".into(),
-            call_key: call.into(),
+            call: Call::new("op@v1", call),
             direction: Direction::Forward,
-            timer: "replay:x".into(),
-            source: "replay".into(),
+            measured_by: MeasuredBy::new("replay:x", Source::Replay),
             baseline: 0,
             candidates: vec![crate::samples::CandidateRecord {
                 config: serde_json::from_str::<Config>("{}").unwrap(),
@@ -245,8 +246,8 @@ mod tests {
     }
 
     fn failed(name: &str) -> Record {
-        let (kind, message) = ("crash".to_owned(), "it died".to_owned());
-        Record::Failed(FailureRecord { job: Digest::of(name.as_bytes()), candidate: 0, kind, message })
+        let failure = Failure::new(FailureKind::Crash, "it died");
+        Record::Failed(FailureRecord { job: Digest::of(name.as_bytes()), candidate: 0, failure })
     }
 
     fn rounds(log: &SampleLog, name: &str) -> Vec<u32> {

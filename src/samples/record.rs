@@ -2,10 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::digest::{Digest, SetDigest};
-use crate::label::Direction;
+use crate::failure::Failure;
+use crate::measured_by::{MeasuredBy, Source};
 
 /// Version of the log's records.
 pub const SCHEMA: u32 = 1;
@@ -60,16 +62,14 @@ pub struct JobRecord {
     pub job: Digest,
     /// Where samples come from.
     pub device: DeviceFingerprint,
-    /// Operation.
-    pub op_id: String,
-    /// Call key.
-    pub call_key: String,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// What the programs compute.
     pub direction: Direction,
-    /// Timer.
-    pub timer: String,
-    /// The samples' clock.
-    pub source: String,
+    /// How its samples are taken.
+    #[serde(flatten)]
+    pub measured_by: MeasuredBy,
     /// Index of the baseline.
     pub baseline: usize,
     /// The candidates, named by their index.
@@ -99,7 +99,7 @@ pub struct RoundRecord {
     /// The round, counted over all runs of the job.
     pub round: u32,
     /// The clock of every sample in it.
-    pub source: String,
+    pub source: Source,
     /// Samples in the order in which they were taken.
     pub samples: Vec<CandidateSamples>,
 }
@@ -120,8 +120,37 @@ pub struct FailureRecord {
     pub job: Digest,
     /// Index of the candidate.
     pub candidate: usize,
-    /// Kind, as the timer names it.
-    pub kind: String,
-    /// Reason in one line.
-    pub message: String,
+    /// Why it is out.
+    #[serde(flatten)]
+    pub failure: Failure,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As version 0.1.0 wrote them before calls, clocks and failures had types of their own.
+    #[test]
+    fn records_are_read_and_written_as_before() {
+        let digest = Digest::of(b"job");
+        let stored = [
+            format!(r#"{{"record":"round","job":"{digest}","epoch":1,"round":2,"source":"host-wall","samples":[]}}"#),
+            format!(r#"{{"record":"failed","job":"{digest}","candidate":3,"kind":"crash","message":"it died"}}"#),
+        ];
+        for stored in stored {
+            let record: Record = serde_json::from_str(&stored).unwrap();
+            assert_eq!(serde_json::to_string(&record).unwrap(), stored);
+        }
+        let device = r#"{"identity":{"platform":"cpu","device_kind":"cpu","hardware":{}},"environment":{"platform_version":""}}"#;
+        let job = format!(
+            r#"{{"record":"job","job":"{digest}","device":{device},"op_id":"op@v1","call_key":"k","direction":"forward","timer":"pjrt","source":"host-wall","baseline":0,"candidates":[]}}"#
+        );
+        let Record::Job(read) = serde_json::from_str(&job).unwrap() else { panic!("no job") };
+        assert_eq!((read.call.to_string(), &*read.measured_by.timer), ("op@v1:k".to_owned(), "pjrt"));
+        let written: serde_json::Value =
+            serde_json::from_str(&serde_json::to_string(&Record::Job(read)).unwrap()).unwrap();
+        let mut expected: serde_json::Value = serde_json::from_str(&job).unwrap();
+        expected["metric"] = "elapsed".into();
+        assert_eq!(written, expected, "only what is new is added");
+    }
 }

@@ -5,12 +5,14 @@ use std::sync::atomic::AtomicBool;
 
 use super::figures::Figures;
 use super::program::SelftestProgram;
+use crate::failure::Failure;
 use crate::measure::{MeasureError, job_of_copies};
-use crate::timer::{CacheState, Failure, Timer};
+use crate::measured_by::CacheState;
+use crate::timer::Timer;
 use crate::tune::{CopiesError, Event, TuneOptions, measure_copies};
 
 /// How much is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SelftestOptions {
     /// How often each program is loaded, at least twice.
     pub copies: usize,
@@ -50,9 +52,9 @@ pub fn selftest(
 ) -> Result<Figures, SelftestError> {
     let name = program.name.clone();
     on_event(Event::Started { index, of, name, programs: options.copies, rounds_kept: 0 });
-    let SelftestOptions { copies, rounds, cache_state } = *options;
+    let SelftestOptions { copies, rounds, cache_state } = options.clone();
     let parameters = program.parameters.as_deref();
-    let job = job_of_copies(timer, &program.program, parameters, copies, cache_state, scratch)?;
+    let job = job_of_copies(timer, &program.program, parameters, copies, cache_state.clone(), scratch)?;
     let tune = TuneOptions { rounds, cache_state, ..TuneOptions::default() };
     let copies = measure_copies(timer, &job, &tune, cancel, on_event)?;
     if let Some(failure) = copies.failures.into_values().next() {

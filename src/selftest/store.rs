@@ -10,9 +10,10 @@ use crate::cache::{FolderLock, StoreError};
 use crate::decision::Resolution;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
+use crate::measured_by::{CacheState, MeasuredBy};
 use crate::outside_file;
 use crate::printable::printable;
-use crate::timer::{CacheState, Timer};
+use crate::timer::Timer;
 use crate::whole_file::write_whole;
 
 /// Name of the file inside a cache folder.
@@ -32,27 +33,15 @@ const MAX_POINTS: usize = 32;
 pub struct Setting {
     /// The device and the software around it.
     pub device: DeviceFingerprint,
-    /// Name of the timer.
-    pub timer: String,
-    /// Its clock.
-    pub source: String,
-    /// What of an execution is its duration.
-    pub metric: String,
-    /// What every run found in the caches.
-    #[serde(default, skip_serializing_if = "CacheState::is_warm")]
-    pub cache_state: CacheState,
+    /// The timer, its clock and metric, and the caches.
+    #[serde(flatten)]
+    pub measured_by: MeasuredBy,
 }
 
 impl Setting {
     /// That of a timer.
-    pub fn of(timer: &dyn Timer, cache_state: CacheState) -> Self {
-        Self {
-            device: timer.device().clone(),
-            timer: timer.name().to_owned(),
-            source: timer.source().to_string(),
-            metric: timer.metric().to_string(),
-            cache_state,
-        }
+    pub fn of(timer: &dyn Timer, cache_state: &CacheState) -> Self {
+        Self { device: timer.device().clone(), measured_by: timer.measured_by(cache_state) }
     }
 }
 
@@ -188,16 +177,14 @@ mod tests {
     use super::super::FalseWins;
     use super::*;
     use crate::device::{DeviceIdentity, Environment};
+    use crate::measured_by::{Metric, Source};
 
     fn setting(timer: &str) -> Setting {
         let identity =
             DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };
         Setting {
             device: DeviceFingerprint { identity, environment: Environment::default() },
-            timer: timer.to_owned(),
-            source: "host-wall".to_owned(),
-            metric: "elapsed".to_owned(),
-            cache_state: CacheState::Warm,
+            measured_by: MeasuredBy::new(timer, Source::HostWall),
         }
     }
 
@@ -239,9 +226,10 @@ mod tests {
         let mut other = setting("pjrt");
         other.device.environment.xla_flags = vec!["--xla_cpu_enable_fast_math=true".into()];
         assert_eq!(stored.resolution(&other), Resolution::default());
-        let cold = Setting { cache_state: CacheState::Cold, ..setting("pjrt") };
-        assert_eq!(stored.resolution(&cold), Resolution::default());
-        assert_eq!(stored.resolution(&Setting { metric: "span".into(), ..setting("pjrt") }), Resolution::default());
+        let by = |measured_by| Setting { measured_by, ..setting("pjrt") };
+        let warm = setting("pjrt").measured_by;
+        assert_eq!(stored.resolution(&by(warm.clone().cache_state(CacheState::Cold))), Resolution::default());
+        assert_eq!(stored.resolution(&by(warm.metric(Metric::Span))), Resolution::default());
     }
 
     #[test]

@@ -11,13 +11,15 @@ use super::SPANS;
 use super::answers::{AnswerFolder, OutputArray, private_folder};
 use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::cut_off::{CutOff, Limit, Waiting};
-use super::model::{CacheState, Failure, FailureKind, InputArray, Job, Source, means, runs_of_batches};
+use super::model::{InputArray, Job, means, runs_of_batches};
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, Measured, OutputRef, Outputs, Profiled, Signature,
+    BeginParams, Hello, Input, Launch, LoadParams, Loaded, Measured, Method, OutputRef, Outputs, Profiled, Signature,
     capability, one_line,
 };
 use crate::array::ArraySpec;
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::{CacheState, Source};
 use crate::remedy::remedy;
 
 /// One measuring worker after the other, with the job and the candidates that each of them must hold.
@@ -72,15 +74,14 @@ impl Bench {
     }
 
     pub(crate) fn begin(&mut self, job: &Job) -> Result<(), Failure> {
-        self.check_caches(job.cache_state)?;
+        self.check_caches(&job.cache_state)?;
         let own_files = private_folder(&job.scratch).map_err(|error| no_folder(&job.scratch, error))?;
         let params = BeginParams {
-            op_id: job.op_id.clone(),
-            call_key: job.call_key.clone(),
+            call: job.call.clone(),
             direction: job.direction,
             inputs: job.inputs.iter().map(Input::from).collect(),
             recipe: job.recipe.clone(),
-            cache_state: job.cache_state,
+            cache_state: job.cache_state.clone(),
             scratch: own_files.path().to_owned(),
         };
         self.prepared.clear();
@@ -92,7 +93,7 @@ impl Bench {
         // those of the job before stay until the worker has ended it
         let _before = self.own_files.replace(own_files);
         let limit = self.limits.load;
-        let begun = self.client()?.request::<serde_json::Value>(Call::Begin(params), limit);
+        let begun = self.client()?.request::<serde_json::Value>(Method::Begin(params), limit);
         match begun {
             // that it died after the job before, or of a signal, says nothing of this one
             Err(_) if self.client.as_ref().is_some_and(WorkerClient::was_killed) => self.restart(&[]),
@@ -101,7 +102,7 @@ impl Bench {
     }
 
     /// A worker that knows nothing of caches would measure warm ones and nobody would know.
-    fn check_caches(&self, state: CacheState) -> Result<(), Failure> {
+    fn check_caches(&self, state: &CacheState) -> Result<(), Failure> {
         if state.is_warm() || self.hello.can(capability::COLD_CACHES) {
             return Ok(());
         }
@@ -129,7 +130,7 @@ impl Bench {
     pub(crate) fn compile_ahead(&mut self, params: LoadParams) -> Result<(), Failure> {
         let limit = self.limits.load;
         let candidate = params.candidate;
-        self.client()?.request::<serde_json::Value>(Call::CompileAhead(params), limit)?;
+        self.client()?.request::<serde_json::Value>(Method::CompileAhead(params), limit)?;
         self.ahead.insert(candidate);
         Ok(())
     }
@@ -138,7 +139,7 @@ impl Bench {
     pub(crate) fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
         let candidate = params.candidate;
         let limit = self.limit_of_load(&params);
-        let loaded: Loaded = self.client()?.request(Call::Load(params.clone()), limit)?;
+        let loaded: Loaded = self.client()?.request(Method::Load(params.clone()), limit)?;
         if let Some(signature) = &loaded.signature {
             check_signature(signature, &self.inputs)?;
         }
@@ -156,7 +157,7 @@ impl Bench {
     /// What a program takes, whatever the job's inputs are; the candidate is not prepared by it.
     pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<Vec<ArraySpec>>, Failure> {
         let limit = self.limits.compile;
-        let loaded: Loaded = self.client()?.request(Call::Load(params), limit)?;
+        let loaded: Loaded = self.client()?.request(Method::Load(params), limit)?;
         Ok(loaded.signature.map(|signature| signature.parameters))
     }
 
@@ -178,7 +179,7 @@ impl Bench {
     fn measure_runs(&mut self, candidate: usize, runs: u32, batch: u32) -> Result<Vec<u64>, Failure> {
         self.check_loaded(candidate)?;
         let limit = self.limit(Waiting::Measure { runs: u64::from(runs) });
-        let call = Call::Measure { candidate, runs, batch };
+        let call = Method::Measure { candidate, runs, batch };
         let measured: Result<Measured, Failure> = self.client()?.request(call, limit.time);
         let measured = measured.map_err(|failure| limit.explain(failure))?;
         let expected = (runs / batch.max(1)) as usize;
@@ -209,7 +210,7 @@ impl Bench {
         let limit = self.limit(Waiting::Round { runs: launches.iter().map(|&(_, runs)| u64::from(runs)).sum() });
         let asked = launches.iter().map(|&(candidate, runs)| Launch { candidate, runs }).collect();
         let folder = AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?;
-        let call = Call::MeasureRound { launches: asked, folder: folder.path().to_owned() };
+        let call = Method::MeasureRound { launches: asked, folder: folder.path().to_owned() };
         let running = tracing::debug_span!(target: SPANS, "run under the profiler").entered();
         let profiled: Result<Profiled, Failure> = self.client()?.request(call, limit.time);
         drop(running);
@@ -225,7 +226,7 @@ impl Bench {
         self.check_loaded(candidate)?;
         let limit = self.limit(Waiting::Outputs);
         let folder = Arc::new(AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?);
-        let call = Call::Outputs { candidate, folder: folder.path().to_owned() };
+        let call = Method::Outputs { candidate, folder: folder.path().to_owned() };
         let outputs: Result<Outputs, Failure> = self.client()?.request(call, limit.time);
         let outputs = outputs.map_err(|failure| limit.explain(failure))?;
         let check = |output: OutputRef| {
@@ -279,7 +280,7 @@ impl Bench {
             let (mut client, hello) = WorkerClient::start(&self.command, &self.limits)?;
             self.check_same(&hello)?;
             let Some(begin) = self.begin.clone() else { return Ok(client) };
-            match client.request::<serde_json::Value>(Call::Begin(begin), self.limits.load) {
+            match client.request::<serde_json::Value>(Method::Begin(begin), self.limits.load) {
                 Ok(_) => return Ok(client),
                 Err(_) if client.was_killed() && !forgiven => forgiven = true,
                 Err(failure) => return Err(failure),
@@ -314,13 +315,13 @@ impl Bench {
             if self.missing.contains_key(&candidate) {
                 continue;
             }
-            let mut loaded = client.request::<Loaded>(Call::Load(params.clone()), self.limit_of_load(params));
+            let mut loaded = client.request::<Loaded>(Method::Load(params.clone()), self.limit_of_load(params));
             if params.executable.is_some() && loaded.as_ref().is_err_and(|failure| failure.kind == FailureKind::Compile)
             {
                 // its file went away, or is another one by now: the program is there still
                 let params = LoadParams { executable: None, ..params.clone() };
                 let limit = self.limit_of_load(&params);
-                loaded = client.request(Call::Load(params), limit);
+                loaded = client.request(Method::Load(params), limit);
             }
             if let Err(failure) = loaded {
                 if failure.needs_restart() {
@@ -342,7 +343,7 @@ impl Bench {
         self.cut_off = CutOff::default();
         let limit = self.limits.load;
         if let Some(client) = &mut self.client
-            && client.request::<serde_json::Value>(Call::End {}, limit).is_err()
+            && client.request::<serde_json::Value>(Method::End {}, limit).is_err()
         {
             self.client = None;
         }

@@ -15,8 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 
 use super::exec::{EXIT_CANNOT_START, EXIT_MEMORY, EXIT_SIGNAL_BASE, ExecOptions};
-use super::model::{Failure, FailureKind};
-use super::protocol::{Call, Hello, MAX_LINE_BYTES, PROTOCOL_VERSION, Request, Response, one_line};
+use super::protocol::{Hello, MAX_LINE_BYTES, Method, PROTOCOL_VERSION, Request, Response, one_line};
+use crate::failure::{Failure, FailureKind};
 
 /// Bytes of stderr that are kept.
 const TAIL_BYTES: usize = 64 << 10;
@@ -226,7 +226,8 @@ impl WorkerClient {
     /// Asks who is there. Every failure is of kind `device`: there is no worker to blame a candidate on.
     pub fn hello(&mut self, limits: &Limits) -> Result<Hello, Failure> {
         let as_device = |failure: Failure| Failure::new(FailureKind::Device, failure.message);
-        let hello: Hello = self.request(Call::Hello { protocol: PROTOCOL_VERSION }, limits.start).map_err(as_device)?;
+        let hello: Hello =
+            self.request(Method::Hello { protocol: PROTOCOL_VERSION }, limits.start).map_err(as_device)?;
         if hello.protocol != PROTOCOL_VERSION {
             let message = format!(
                 "worker `{}` speaks protocol {}, {PROTOCOL_VERSION} is needed",
@@ -244,7 +245,7 @@ impl WorkerClient {
     }
 
     /// Sends a request and waits for its answer. After a crash, a time-out or nonsense the worker is gone.
-    pub fn request<T: DeserializeOwned>(&mut self, call: Call, limit: Duration) -> Result<T, Failure> {
+    pub fn request<T: DeserializeOwned>(&mut self, call: Method, limit: Duration) -> Result<T, Failure> {
         let method = call.method();
         let id = self.next_id;
         self.next_id += 1;
@@ -452,7 +453,7 @@ impl WorkerClient {
     /// Asks the worker to end and waits for it; one that does not is ended by its supervisor.
     pub fn shutdown(mut self, limits: &Limits) {
         if !self.gone {
-            let _ = self.request::<serde_json::Value>(Call::Shutdown {}, limits.grace);
+            let _ = self.request::<serde_json::Value>(Method::Shutdown {}, limits.grace);
         }
     }
 

@@ -6,11 +6,13 @@ use std::time::Duration;
 use super::answers::OutputArray;
 use super::bench::Bench;
 use super::client::{Limits, WorkerClient, WorkerCommand};
-use super::model::{Failure, FailureKind, Job, JobCandidate, Metric, Prepared, Source, Timer, means, runs_of_batches};
+use super::model::{Job, JobCandidate, Prepared, Timer, means, runs_of_batches};
 use super::profiled::{ProfiledRound, default_metric};
 use super::protocol::{LoadParams, ProgramRef, capability};
 use crate::array::ArraySpec;
 use crate::device::{DeviceFingerprint, xla_autotuning};
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::{Metric, Source};
 use crate::scratch::Scratch;
 
 /// Drives one worker of someone else's.
@@ -107,11 +109,11 @@ impl Timer for CommandTimer {
     }
 
     fn source(&self) -> Source {
-        self.bench.hello().source
+        self.bench.hello().source.clone()
     }
 
     fn metric(&self) -> Metric {
-        self.metric
+        self.metric.clone()
     }
 
     fn notes(&self) -> &[String] {
@@ -184,7 +186,7 @@ impl Timer for CommandTimer {
     }
 
     fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
-        Ok(self.profile_round(launches)?.durations(self.metric))
+        Ok(self.profile_round(launches)?.durations(&self.metric))
     }
 
     fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {

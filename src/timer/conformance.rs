@@ -11,15 +11,17 @@ use tempfile::TempDir;
 
 use super::answers::{AnswerFolder, OutputArray, private_folder};
 use super::client::{Limits, WorkerClient, WorkerCommand};
-use super::model::{CacheState, Failure, FailureKind, Metric, Source};
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, Call, Hello, Input, Launch, LoadParams, Loaded, MAX_LINE_BYTES, Measured, OutputRef, Outputs,
+    BeginParams, Hello, Input, Launch, LoadParams, Loaded, MAX_LINE_BYTES, Measured, Method, OutputRef, Outputs,
     PROTOCOL_VERSION, Profiled, ProgramRef, Response, capability,
 };
+use crate::call::{Call, Direction};
 use crate::config::Config;
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::{CacheState, Metric, Source};
 use crate::printable::printable;
-use crate::registry::{Direction, ProgramFormat};
+use crate::registry::ProgramFormat;
 
 /// How a step went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,7 +194,7 @@ impl Trial {
         if let Some(resolution) = hello.clock_resolution_ns {
             self.step(
                 "the resolution that `hello` tells is one of a clock",
-                expect_resolution(hello.source, resolution),
+                expect_resolution(&hello.source, resolution),
             );
         }
         let begun = begin(client, limits, files, CacheState::Warm);
@@ -222,7 +224,7 @@ impl Trial {
         );
         if hello.can(capability::BATCHES) {
             let asked = |client: &mut WorkerClient, runs| {
-                let call = Call::Measure { candidate: 7, runs, batch: 3 };
+                let call = Method::Measure { candidate: 7, runs, batch: 3 };
                 client.request::<Measured>(call, limits.measure)
             };
             let batches = asked(client, 6).map_err(|failure| failure.to_string());
@@ -238,7 +240,7 @@ impl Trial {
             "`outputs` writes dense arrays of the sizes that it tells",
             written.and_then(|outputs| expect_outputs(&outputs, can_build)),
         );
-        let ended = client.request::<Value>(Call::End {}, limits.load).map(drop);
+        let ended = client.request::<Value>(Method::End {}, limits.load).map(drop);
         self.step("`end` ends the job", ended);
         let again = refused(client, |client| measure(client, limits, files, profiles, 1));
         self.step("after `end` the candidate is gone", again);
@@ -263,18 +265,18 @@ impl Trial {
         );
         if step && hello.can(capability::BATCHES) {
             let batch = |client: &mut WorkerClient| {
-                let call = Call::Measure { candidate: 7, runs: 6, batch: 3 };
+                let call = Method::Measure { candidate: 7, runs: 6, batch: 3 };
                 client.request::<Measured>(call, limits.measure)
             };
             self.step("with cold caches a `batch` is refused", refused(client, batch));
         }
-        let _ = client.request::<Value>(Call::End {}, limits.load);
+        let _ = client.request::<Value>(Method::End {}, limits.load);
     }
 
     fn endings(&mut self, mut client: WorkerClient, command: &WorkerCommand, limits: &Limits) -> Result<(), Failure> {
-        let hello = client.request::<Hello>(Call::Hello { protocol: PROTOCOL_VERSION }, limits.start).map(drop);
+        let hello = client.request::<Hello>(Method::Hello { protocol: PROTOCOL_VERSION }, limits.start).map(drop);
         self.step("stdout carries answers alone, and `hello` may come again", hello);
-        let shut = client.request::<Value>(Call::Shutdown {}, limits.load).map(drop);
+        let shut = client.request::<Value>(Method::Shutdown {}, limits.load).map(drop);
         let shut = shut.map_err(|failure| failure.to_string());
         let limit = end_limit(limits);
         self.step("`shutdown` is answered and ends the worker", shut.and_then(|()| ended(client.wait(limit), limit)));
@@ -300,22 +302,21 @@ fn begin(
         spec.map(|spec| Input { name: name.to_owned(), spec, path: path.to_owned(), donated })
     };
     let params = BeginParams {
-        op_id: "conformance@v1".to_owned(),
-        call_key: "0000000000000000".to_owned(),
+        call: Call::new("conformance@v1", "0000000000000000"),
         direction: Direction::Forward,
         inputs: vec![input("a", &files.a, false)?, input("b", &files.b, true)?],
         recipe: None,
         cache_state,
         scratch: files.own_files.path().to_owned(),
     };
-    client.request::<Value>(Call::Begin(params), limits.load).map(drop)
+    client.request::<Value>(Method::Begin(params), limits.load).map(drop)
 }
 
 fn load(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, can_build: bool) -> Result<Loaded, Failure> {
     let program = ProgramRef { format: ProgramFormat::StablehloText, path: files.program.clone() };
     let program = (!can_build).then_some(program);
     let params = LoadParams { candidate: 7, config: Config::new(serde_json::Map::new()), program, executable: None };
-    client.request(Call::Load(params), limits.compile)
+    client.request(Method::Load(params), limits.compile)
 }
 
 /// An error of kind `protocol`, after which the worker goes on.
@@ -330,8 +331,8 @@ fn refused<T>(
     }
 }
 
-fn expect_resolution(source: Source, resolution_ns: u64) -> Result<(), String> {
-    if source != Source::HostWall {
+fn expect_resolution(source: &Source, resolution_ns: u64) -> Result<(), String> {
+    if *source != Source::HostWall {
         return Err(format!("no clock is read around a run whose time is of the source `{source}`"));
     }
     match resolution_ns {
@@ -351,12 +352,12 @@ fn measure(
     if profiles {
         let launches = vec![Launch { candidate: 7, runs }];
         let folder = files.answer_folder()?;
-        let call = Call::MeasureRound { launches, folder: folder.path().to_owned() };
+        let call = Method::MeasureRound { launches, folder: folder.path().to_owned() };
         let profiled: Profiled = client.request(call, limits.measure)?;
         let round = ProfiledRound::read(&folder, &profiled, &[(7, runs)])?;
-        return Ok(round.durations(Metric::Span).pop().unwrap_or_default());
+        return Ok(round.durations(&Metric::Span).pop().unwrap_or_default());
     }
-    let measured: Measured = client.request(Call::Measure { candidate: 7, runs, batch: 1 }, limits.measure)?;
+    let measured: Measured = client.request(Method::Measure { candidate: 7, runs, batch: 1 }, limits.measure)?;
     Ok(measured.samples_ns)
 }
 
@@ -387,7 +388,7 @@ fn expect_error(line: &[u8], id: Option<u64>) -> Result<(), String> {
 /// What the trial's candidate computes.
 fn outputs(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles) -> Result<Vec<OutputArray>, String> {
     let folder = Arc::new(files.answer_folder().map_err(|failure| failure.to_string())?);
-    let call = Call::Outputs { candidate: 7, folder: folder.path().to_owned() };
+    let call = Method::Outputs { candidate: 7, folder: folder.path().to_owned() };
     let outputs: Outputs = client.request(call, limits.measure).map_err(|failure| failure.to_string())?;
     let answered = |output: OutputRef| {
         let shown = output.path.display().to_string();

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::model::{CacheState, Failure, FailureKind, Job};
+use super::model::Job;
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::CacheState;
 
 /// What a call may take beside its runs.
 const GRACE: Duration = Duration::from_secs(2);

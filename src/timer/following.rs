@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::answers::OutputArray;
-use super::model::{Failure, Job, Metric, Prepared, Source, Timer};
+use super::model::{Job, Prepared, Timer};
 use super::phases::{Phase, Phases, now_ns};
 use super::profiled::ProfiledRound;
 use crate::array::ArraySpec;
 use crate::device::DeviceFingerprint;
+use crate::failure::Failure;
+use crate::measured_by::{Metric, Source};
 use crate::whole_file::write_whole;
 
 /// A timer of whose profiles one in so many is kept as a run of a log folder: `plugins/profile/RUN/HOST.xplane.pb`.
@@ -158,7 +160,7 @@ impl Timer for FollowingTimer {
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
-        self.of_job = plain(&format!("{}-{}", job.op_id, job.call_key));
+        self.of_job = plain(&format!("{}-{}", job.call.op_id, job.call.call_key));
         self.phases = Phases::of(job);
         self.noted((Phase::Inputs, None), |timer| timer.begin(job))
     }
@@ -188,7 +190,7 @@ impl Timer for FollowingTimer {
     }
 
     fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
-        Ok(self.profile_round(launches)?.durations(self.metric()))
+        Ok(self.profile_round(launches)?.durations(&self.metric()))
     }
 
     fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {

@@ -29,9 +29,7 @@ pub use answers::OutputArray;
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;
 pub use following::FollowingTimer;
-pub use model::{
-    CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, Metric, Prepared, ProgramFile, Source, Timer,
-};
+pub use model::{InputArray, Job, JobCandidate, Prepared, ProgramFile, Timer};
 pub(crate) use phases::PHASES_PLANE;
 pub use profiled::ProfiledRound;
 pub use replay::{KeepingTimer, ProfileReplay, ReplayTimer};

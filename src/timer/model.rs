@@ -1,6 +1,5 @@
 //! The contract between the tuner and whatever times a candidate.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,84 +9,12 @@ use super::answers::OutputArray;
 use super::profiled::ProfiledRound;
 use super::protocol::MAX_RUNS;
 use crate::array::ArraySpec;
+use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
-use crate::registry::{Direction, Program};
-
-/// Which clock a sample was taken with; samples of different sources never meet in one decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Source {
-    /// Host clock around launch and completion.
-    HostWall,
-    /// Device time from a profile.
-    DeviceProfile,
-    /// Samples recorded earlier.
-    Replay,
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::HostWall => "host-wall",
-            Self::DeviceProfile => "device-profile",
-            Self::Replay => "replay",
-        })
-    }
-}
-
-/// What of an execution is its duration; different ones never meet in one decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Metric {
-    /// Launch to completion by the clock of the source.
-    Elapsed,
-    /// First start to last end of the execution's events in a profile.
-    Span,
-    /// Union of the intervals of the execution's events in a profile.
-    Busy,
-}
-
-impl fmt::Display for Metric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Elapsed => "elapsed",
-            Self::Span => "span",
-            Self::Busy => "busy",
-        })
-    }
-}
-
-/// What a run finds in the caches; samples of different states never meet in one decision.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CacheState {
-    /// What the run before left.
-    #[default]
-    Warm,
-    /// Nothing of the program's: caches are flushed before every run, outside the timed region.
-    Cold,
-}
-
-impl CacheState {
-    /// Whether it is the usual state, which is not written down.
-    // serde hands over a reference to the field
-    #[allow(clippy::trivially_copy_pass_by_ref)]
-    pub fn is_warm(&self) -> bool {
-        *self == Self::Warm
-    }
-}
-
-impl fmt::Display for CacheState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Warm => "warm",
-            Self::Cold => "cold",
-        })
-    }
-}
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::{CacheState, MeasuredBy, Metric, Source};
+use crate::registry::Program;
 
 /// A program's file, its digest already checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,10 +50,8 @@ pub struct JobCandidate {
 /// Everything a timer needs to know of one invocation. Candidates are named by their index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// Operation.
-    pub op_id: String,
-    /// Call key.
-    pub call_key: String,
+    /// The call.
+    pub call: Call,
     /// What the programs compute.
     pub direction: Direction,
     /// Input arrays, in the programs' order.
@@ -139,90 +64,6 @@ pub struct Job {
     pub cache_state: CacheState,
     /// A private folder for outputs and executables, there until the job ends.
     pub scratch: PathBuf,
-}
-
-/// Why a candidate gave no sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum FailureKind {
-    /// The compiler refused the program.
-    Compile,
-    /// The worker process died.
-    Crash,
-    /// No answer within the limit.
-    Timeout,
-    /// The worker outgrew its memory limit.
-    Memory,
-    /// The worker answered nonsense.
-    Protocol,
-    /// The device returned an error.
-    Execute,
-    /// The program does not take the recorded arguments.
-    Signature,
-    /// The program needs a custom call that this worker has no handler for.
-    CustomCall,
-    /// Outputs differ from the baseline's.
-    WrongOutput,
-    /// The baseline's outputs hold nothing finite: that others equal them proves nothing.
-    NotFinite,
-    /// There is no program and this timer cannot build one.
-    NoProgram,
-    /// The worker could not be started, or the device is not there.
-    Device,
-    /// The profile of a round holds no execution at all.
-    NoExecutions,
-}
-
-impl fmt::Display for FailureKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Compile => "compile",
-            Self::Crash => "crash",
-            Self::Timeout => "timeout",
-            Self::Memory => "memory",
-            Self::Protocol => "protocol",
-            Self::Execute => "execute",
-            Self::Signature => "signature",
-            Self::CustomCall => "custom-call",
-            Self::WrongOutput => "wrong-output",
-            Self::NotFinite => "not-finite",
-            Self::NoProgram => "no-program",
-            Self::Device => "device",
-            Self::NoExecutions => "no-executions",
-        })
-    }
-}
-
-/// A failure with its reason in one line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{kind}: {message}")]
-pub struct Failure {
-    /// What kind.
-    pub kind: FailureKind,
-    /// One line: what failed, where, and the end of the worker's stderr where that tells more.
-    pub message: String,
-}
-
-impl Failure {
-    /// A failure from its parts.
-    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
-    }
-
-    /// Whether the measuring worker is gone or not to be trusted: [`Timer::restart`] must come before the next call.
-    pub fn needs_restart(&self) -> bool {
-        matches!(
-            self.kind,
-            FailureKind::Crash
-                | FailureKind::Timeout
-                | FailureKind::Memory
-                | FailureKind::Protocol
-                | FailureKind::Execute
-                | FailureKind::Device
-                | FailureKind::NoExecutions
-        )
-    }
 }
 
 /// What preparing a candidate cost.
@@ -253,6 +94,14 @@ pub trait Timer: Send {
     /// What of an execution is its duration.
     fn metric(&self) -> Metric {
         Metric::Elapsed
+    }
+
+    /// How samples are taken where runs find the caches in this state.
+    fn measured_by(&self, cache_state: &CacheState) -> MeasuredBy {
+        MeasuredBy::new(self.name(), self.source())
+            .metric(self.metric())
+            .cache_state(cache_state.clone())
+            .compiler(self.device().environment.compiler())
     }
 
     /// Things that the user should know, one line each: why times come from where they do, for instance.

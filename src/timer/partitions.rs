@@ -87,10 +87,10 @@ mod xspace;
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::Metric;
     use super::super::profiled::ProfiledRound;
     use super::xspace::{Is, PlaneBuilder, space};
     use super::*;
+    use crate::measured_by::Metric;
     use crate::profile::XSpace;
 
     const NAME: Option<&str> = Some("jit_autotune_fn_{candidate}");
@@ -158,7 +158,7 @@ mod tests {
     fn found(space: &XSpace, name: Option<&str>) -> Result<Vec<Vec<u64>>, String> {
         let round = ProfiledRound::of(space, name, &[(1, 2), (0, 2)]).map_err(|failure| failure.message)?;
         assert_eq!(round.runs(0).count(), 2);
-        Ok(round.durations(Metric::Span))
+        Ok(round.durations(&Metric::Span))
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::model::{Failure, Job};
+use super::model::Job;
 use super::profiled::{ProfileClock, ProfiledRound};
+use crate::failure::Failure;
 use crate::profile::{PlaneWriter, WrittenStat};
 
 /// The plane of a kept profile that holds what was done for its operation until then.
@@ -68,7 +69,7 @@ impl Phases {
     /// Of a job nothing is done yet.
     pub(super) fn of(job: &Job) -> Self {
         Self {
-            operation: format!("{}:{}", job.op_id, job.call_key),
+            operation: job.call.to_string(),
             configs: job.candidates.iter().map(|candidate| candidate.config.as_str().to_owned()).collect(),
             ..Self::default()
         }

@@ -6,9 +6,10 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 
 use super::answers::AnswerFolder;
-use super::model::{Failure, FailureKind, Metric};
 use super::partitions::{NoRuns, Run, runs};
 use super::protocol::Profiled;
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::Metric;
 use crate::outside_file;
 use crate::profile::{DeviceTime, Execution, Finding, Layout, XSpace, executions, executions_of_runs};
 
@@ -148,7 +149,7 @@ impl ProfiledRound {
     }
 
     /// One duration, nanoseconds, for each run of each launch: that of the slowest device.
-    pub fn durations(&self, metric: Metric) -> Vec<Vec<u64>> {
+    pub fn durations(&self, metric: &Metric) -> Vec<Vec<u64>> {
         let slowest = |run: &Run| slowest_ns(self.executions(run), metric);
         self.launches.iter().map(|runs| runs.iter().filter_map(slowest).collect()).collect()
     }
@@ -159,14 +160,13 @@ impl ProfiledRound {
 }
 
 /// The longest duration, nanoseconds.
-pub(crate) fn slowest_ns<'a>(executions: impl IntoIterator<Item = &'a Execution>, metric: Metric) -> Option<u64> {
+pub(crate) fn slowest_ns<'a>(executions: impl IntoIterator<Item = &'a Execution>, metric: &Metric) -> Option<u64> {
     executions.into_iter().map(|execution| duration_ns(execution, metric)).max()
 }
 
 /// An execution's duration, nanoseconds.
-fn duration_ns(execution: &Execution, metric: Metric) -> u64 {
-    let ps = if metric == Metric::Busy { execution.busy_ps } else { execution.span_ps };
-    ps.saturating_add(500) / 1000
+fn duration_ns(execution: &Execution, metric: &Metric) -> u64 {
+    execution.time_ps(metric).saturating_add(500) / 1000
 }
 
 /// What the profile itself says that may explain a launch that is not in it.
@@ -298,16 +298,16 @@ mod tests {
         let launches: Vec<(usize, u32)> = [3, 0, 5, 1, 4, 2].map(|candidate| (candidate, 5)).to_vec();
         let round = ProfiledRound::find(times(), Some(NAME), &launches).unwrap();
         for (metric, at) in [(Metric::Span, 0), (Metric::Busy, 1)] {
-            let found = round.durations(metric);
+            let found = round.durations(&metric);
             for ((candidate, _), found) in launches.iter().zip(found) {
                 let expected = expected.get_mut(format!("jit_autotune_fn_{candidate}").as_str()).unwrap();
                 expected.sort_unstable();
                 assert_eq!(found, expected.iter().map(|(_, ns)| ns[at]).collect::<Vec<_>>(), "{candidate} {metric}");
             }
         }
-        let whole = round.durations(Metric::Span);
+        let whole = round.durations(&Metric::Span);
         let apart =
-            ProfiledRound::find(times(), Some(NAME), &[(3, 2), (0, 5), (3, 3)]).unwrap().durations(Metric::Span);
+            ProfiledRound::find(times(), Some(NAME), &[(3, 2), (0, 5), (3, 3)]).unwrap().durations(&Metric::Span);
         assert_eq!(
             ([&apart[0][..], &apart[2][..]].concat(), &apart[1]),
             (whole[0].clone(), &whole[1]),
@@ -351,10 +351,10 @@ mod tests {
         let named = ProfiledRound::find(self::times(), Some(NAME), &[0, 1, 2, 3, 4, 5].map(|id| (id, 5))).unwrap();
         let ordered = ProfiledRound::find(self::times(), None, &launches).unwrap();
         let mut of_candidate = vec![Vec::new(); 6];
-        for ((candidate, _), durations) in launches.iter().zip(ordered.durations(Metric::Span)) {
+        for ((candidate, _), durations) in launches.iter().zip(ordered.durations(&Metric::Span)) {
             of_candidate[*candidate].extend(durations);
         }
-        assert_eq!(of_candidate, named.durations(Metric::Span));
+        assert_eq!(of_candidate, named.durations(&Metric::Span));
         let failed = |launches: &[(usize, u32)]| ProfiledRound::find(self::times(), None, launches).unwrap_err();
         assert!(failed(&[(0, 29)]).message.contains("30 executions, 29 were launched"));
         let one_program = failed(&[(0, 30)]);

@@ -6,13 +6,16 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::model::{CacheState, Failure, FailureKind, InputArray, Source};
+use super::model::InputArray;
 use crate::array::ArraySpec;
+use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::{CacheState, Source};
 use crate::printable::printable;
-use crate::registry::{Direction, ProgramFormat};
+use crate::registry::ProgramFormat;
 
 /// Version of the protocol that this program speaks.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -30,14 +33,14 @@ pub struct Request {
     pub id: u64,
     /// What is asked for, with its parameters.
     #[serde(flatten)]
-    pub call: Call,
+    pub call: Method,
 }
 
 /// The methods of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "method", content = "params", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Call {
+pub enum Method {
     /// Who is there: answered by [`Hello`].
     Hello {
         /// The tuner's [`PROTOCOL_VERSION`].
@@ -82,7 +85,7 @@ pub enum Call {
     Shutdown {},
 }
 
-impl Call {
+impl Method {
     /// The method's name on the wire.
     pub fn method(&self) -> &'static str {
         match self {
@@ -113,10 +116,9 @@ fn is_one(batch: &u32) -> bool {
 /// Parameters of `begin`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BeginParams {
-    /// Operation.
-    pub op_id: String,
-    /// Call key.
-    pub call_key: String,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// What the programs compute.
     pub direction: Direction,
     /// Input arrays, in the programs' order.
@@ -125,10 +127,18 @@ pub struct BeginParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Value>,
     /// What every timed run finds in the caches; `cold` is for workers with the capability `cold-caches`.
-    #[serde(default, skip_serializing_if = "CacheState::is_warm")]
+    #[serde(default, deserialize_with = "warm_or_cold", skip_serializing_if = "CacheState::is_warm")]
     pub cache_state: CacheState,
     /// A folder for the worker's own files, and for nothing else, until the job ends.
     pub scratch: PathBuf,
+}
+
+/// A worker that cannot bring about a state must not measure in another one.
+fn warm_or_cold<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<CacheState, D::Error> {
+    match CacheState::deserialize(deserializer)? {
+        CacheState::Other(state) => Err(serde::de::Error::unknown_variant(&state, &["warm", "cold"])),
+        state => Ok(state),
+    }
 }
 
 /// One input array on the wire.
@@ -370,7 +380,10 @@ pub struct WireFailure {
 
 impl From<WireFailure> for Failure {
     fn from(failure: WireFailure) -> Self {
-        let kind = serde_json::from_value(Value::String(failure.kind.clone())).unwrap_or(FailureKind::Protocol);
+        let kind = match FailureKind::from(&*failure.kind) {
+            FailureKind::Other(_) => FailureKind::Protocol,
+            kind => kind,
+        };
         Self::new(kind, one_line(&failure.message, 2000))
     }
 }
@@ -433,23 +446,22 @@ mod tests {
 
     #[test]
     fn requests_are_spelled_as_documented() {
-        let request = Request { id: 3, call: Call::Measure { candidate: 2, runs: 5, batch: 1 } };
+        let request = Request { id: 3, call: Method::Measure { candidate: 2, runs: 5, batch: 1 } };
         let text = serde_json::to_string(&request).unwrap();
         assert_eq!(text, r#"{"id":3,"method":"measure","params":{"candidate":2,"runs":5}}"#);
         assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
-        let batches = Request { id: 3, call: Call::Measure { candidate: 2, runs: 6, batch: 3 } };
+        let batches = Request { id: 3, call: Method::Measure { candidate: 2, runs: 6, batch: 3 } };
         let text = serde_json::to_string(&batches).unwrap();
         assert_eq!(text, r#"{"id":3,"method":"measure","params":{"candidate":2,"runs":6,"batch":3}}"#);
         assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), batches);
-        let end = serde_json::to_string(&Request { id: 4, call: Call::End {} }).unwrap();
+        let end = serde_json::to_string(&Request { id: 4, call: Method::End {} }).unwrap();
         assert_eq!(end, r#"{"id":4,"method":"end","params":{}}"#);
     }
 
     #[test]
     fn what_older_sides_do_not_know_is_absent_where_it_is_usual() {
         let begin = |cache_state| BeginParams {
-            op_id: "op@v1".into(),
-            call_key: "k".into(),
+            call: Call::new("op@v1", "k"),
             direction: Direction::Forward,
             inputs: Vec::new(),
             recipe: None,

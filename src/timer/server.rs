@@ -7,11 +7,11 @@ use std::os::fd::OwnedFd;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::model::{Failure, FailureKind};
 use super::protocol::{
-    BeginParams, Call, CompileParams, Compiled, Hello, Launch, LineRead, LoadParams, Loaded, MAX_LINE_BYTES, Measured,
-    Outputs, Profiled, Request, Response, read_line,
+    BeginParams, CompileParams, Compiled, Hello, Launch, LineRead, LoadParams, Loaded, MAX_LINE_BYTES, Measured,
+    Method, Outputs, Profiled, Request, Response, read_line,
 };
+use crate::failure::{Failure, FailureKind};
 
 /// What a worker does; [`serve`] speaks for it.
 pub trait Worker {
@@ -59,7 +59,7 @@ pub fn serve(input: impl io::Read, mut output: impl Write, worker: &mut dyn Work
         };
         let (id, answer, last) = match request {
             Ok(request) => {
-                let last = matches!(request.call, Call::Shutdown {});
+                let last = matches!(request.call, Method::Shutdown {});
                 (Some(request.id), answer(worker, request.call), last)
             }
             Err((id, message)) => (id, Err(Failure::new(FailureKind::Protocol, message)), false),
@@ -77,29 +77,29 @@ fn parse(line: &[u8]) -> Result<Request, (Option<u64>, String)> {
     serde_json::from_value(value).map_err(|error| (id, format!("not a request of this protocol: {error}")))
 }
 
-fn answer(worker: &mut dyn Worker, call: Call) -> Result<Value, Failure> {
+fn answer(worker: &mut dyn Worker, call: Method) -> Result<Value, Failure> {
     match call {
-        Call::Hello { .. } => to_value(worker.hello()?),
-        Call::Begin(params) => worker.begin(params).map(|()| empty()),
-        Call::Compile(params) => to_value(worker.compile(params)?),
-        Call::Load(params) => to_value(worker.load(params)?),
-        Call::Measure { candidate, runs, batch: 1 } => to_value(worker.measure(candidate, runs)?),
-        Call::Measure { candidate, runs, batch } if batch > 0 && runs % batch == 0 => {
+        Method::Hello { .. } => to_value(worker.hello()?),
+        Method::Begin(params) => worker.begin(params).map(|()| empty()),
+        Method::Compile(params) => to_value(worker.compile(params)?),
+        Method::Load(params) => to_value(worker.load(params)?),
+        Method::Measure { candidate, runs, batch: 1 } => to_value(worker.measure(candidate, runs)?),
+        Method::Measure { candidate, runs, batch } if batch > 0 && runs % batch == 0 => {
             to_value(worker.measure_batches(candidate, runs, batch)?)
         }
-        Call::Measure { runs, batch, .. } => {
+        Method::Measure { runs, batch, .. } => {
             Err(Failure::new(FailureKind::Protocol, format!("{runs} runs are not whole batches of {batch}")))
         }
-        Call::CompileAhead(_) => {
+        Method::CompileAhead(_) => {
             Err(Failure::new(FailureKind::Protocol, "`compile-ahead` is not a method of this worker"))
         }
-        Call::MeasureRound { launches, folder } => to_value(worker.measure_round(&launches, &folder)?),
-        Call::Outputs { candidate, folder } => to_value(worker.outputs(candidate, &folder)?),
-        Call::End {} => {
+        Method::MeasureRound { launches, folder } => to_value(worker.measure_round(&launches, &folder)?),
+        Method::Outputs { candidate, folder } => to_value(worker.outputs(candidate, &folder)?),
+        Method::End {} => {
             worker.end();
             Ok(empty())
         }
-        Call::Shutdown {} => Ok(empty()),
+        Method::Shutdown {} => Ok(empty()),
     }
 }
 

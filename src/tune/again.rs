@@ -3,9 +3,9 @@
 use crate::config::Config;
 use crate::decision::Round;
 use crate::digest::FieldHasher;
+use crate::failure::{Failure, FailureKind};
 use crate::registry::Invocation;
 use crate::samples::Record;
-use crate::timer::{Failure, FailureKind};
 
 use super::choices::only;
 use super::copies::{ALL_ROUNDS, CopiesError};
@@ -56,7 +56,7 @@ impl Autotuner<'_, '_> {
     /// them for its own.
     pub fn again(&self, invocation: &Invocation, config: &Config) -> Result<Again, CopiesError> {
         let invocation = only(invocation, [invocation.baseline.clone(), config.clone()]);
-        let mut identity = JobIdentity::new(&invocation, &*self.timer, self.options.cache_state)
+        let mut identity = JobIdentity::new(&invocation, &*self.timer, &self.options.cache_state)
             .map_err(|reason| CopiesError::Failed(Failure::new(FailureKind::Protocol, reason)))?;
         identity.digest = FieldHasher::new("again-v1").field(identity.digest.as_bytes()).finish();
         let workplace = Workplace::new(&invocation, self.registry)?.map_err(CopiesError::Failed)?;

@@ -3,8 +3,9 @@
 use tracing::span::EnteredSpan;
 
 use crate::config::Config;
+use crate::failure::{Failure, FailureKind};
 use crate::samples::{FailureRecord, Record};
-use crate::timer::{Failure, FailureKind, SPANS, Timer};
+use crate::timer::{SPANS, Timer};
 
 use super::Event;
 use super::measure::{Ended, Measuring};
@@ -139,8 +140,7 @@ impl Measuring<'_, '_> {
         self.ledger.append(&Record::Failed(FailureRecord {
             job: self.identity.digest,
             candidate,
-            kind: failure.kind.to_string(),
-            message: failure.message.clone(),
+            failure: failure.clone(),
         }))?;
         self.rounds.failures.insert(candidate, failure);
         if candidate == self.identity.baseline { Err(self.baseline_failed()) } else { Ok(()) }

@@ -94,8 +94,7 @@ pub(super) fn only(invocation: &Invocation, configs: impl IntoIterator<Item = Co
 fn without_candidates(invocation: &Invocation) -> Invocation {
     Invocation {
         target: invocation.target.clone(),
-        op_id: invocation.op_id.clone(),
-        call_key: invocation.call_key.clone(),
+        call: invocation.call.clone(),
         batch: invocation.batch.clone(),
         direction: invocation.direction,
         arguments: invocation.arguments.clone(),

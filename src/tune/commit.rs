@@ -5,8 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::cache::{Entry, Provenance};
 use crate::config::Config;
 use crate::decision::{Judgement, Outcome, Round, Standing};
+use crate::measured_by::CacheState;
 use crate::registry::Invocation;
-use crate::timer::{CacheState, Timer};
+use crate::timer::Timer;
 
 use super::job::JobIdentity;
 use super::rounds::JobRounds;

@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use crate::cache::CacheKey;
 use crate::decision::{DecisionRules, Round};
 use crate::digest::Digest;
-use crate::timer::{Failure, Job, Timer};
+use crate::failure::Failure;
+use crate::timer::{Job, Timer};
 
 use super::job::JobIdentity;
 use super::measure::{Ended, Measuring};
@@ -68,10 +69,10 @@ pub fn measure_copies(
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> Result<Copies, CopiesError> {
     let identity = JobIdentity {
-        digest: Digest::of(job.call_key.as_bytes()),
+        digest: Digest::of(job.call.call_key.as_bytes()),
         key: CacheKey {
-            op_id: job.op_id.clone(),
-            call_key: job.call_key.clone(),
+            op_id: job.call.op_id.clone(),
+            call_key: job.call.call_key.clone(),
             direction: job.direction,
             device: timer.device().identity.clone(),
         },

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::timer::{FailureKind, SPANS};
+use crate::failure::FailureKind;
+use crate::timer::SPANS;
 
 use super::run::{Step, note_unpublished};
 use super::{Autotuner, AutotuningResult, PlannedInvocation, Status, TuneError};

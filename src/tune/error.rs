@@ -1,9 +1,9 @@
 //! What ends a whole run; what costs only one operation is a [`Status`](super::Status).
 
 use crate::cache::StoreError;
+use crate::failure::Failure;
 use crate::remedy::scratch_remedy;
 use crate::samples::LogError;
-use crate::timer::Failure;
 
 /// A run that cannot go on.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! What happens during a run, for whoever draws it.
 
 use crate::config::Config;
-use crate::timer::Failure;
+use crate::failure::Failure;
 
 use super::OperationResult;
 

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use crate::cache::CacheKey;
 use crate::device::DeviceFingerprint;
 use crate::digest::{Digest, FieldHasher};
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::CacheState;
 use crate::registry::{Invocation, Program, Registry, RegistryError};
 use crate::scratch::Scratch;
-use crate::timer::{CacheState, Failure, FailureKind, InputArray, Job, JobCandidate, ProgramFile, Timer};
+use crate::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer};
 
 use super::TuneError;
 use super::possible::NotLowered;
@@ -32,7 +34,7 @@ pub(super) struct JobIdentity {
 
 impl JobIdentity {
     /// The identity of an invocation under a timer; fails with a reason where the baseline is no candidate.
-    pub(super) fn new(invocation: &Invocation, timer: &dyn Timer, cache_state: CacheState) -> Result<Self, String> {
+    pub(super) fn new(invocation: &Invocation, timer: &dyn Timer, cache_state: &CacheState) -> Result<Self, String> {
         let device = timer.device();
         let baseline = invocation.candidates.iter().position(|candidate| candidate.config == invocation.baseline);
         let baseline = baseline.ok_or("the recorded baseline is not among the candidates; record it again")?;
@@ -41,7 +43,7 @@ impl JobIdentity {
         hasher.field(environment_text(device).as_bytes());
         hasher.field(timer.name().as_bytes()).field(timer.source().to_string().as_bytes());
         hasher.field(timer.metric().to_string().as_bytes());
-        hasher.field(invocation.op_id.as_bytes()).field(invocation.call_key.as_bytes());
+        hasher.field(invocation.call.op_id.as_bytes()).field(invocation.call.call_key.as_bytes());
         hasher.field(invocation.direction.to_string().as_bytes());
         hasher.field(serde_json::to_string(&invocation.arguments).unwrap_or_default().as_bytes());
         hasher.field(&(baseline as u64).to_le_bytes());
@@ -57,8 +59,8 @@ impl JobIdentity {
         Ok(Self {
             digest: hasher.finish(),
             key: CacheKey {
-                op_id: invocation.op_id.clone(),
-                call_key: invocation.call_key.clone(),
+                op_id: invocation.call.op_id.clone(),
+                call_key: invocation.call.call_key.clone(),
                 direction: invocation.direction,
                 device: device.identity.clone(),
             },
@@ -173,8 +175,7 @@ pub(super) fn materialize(
         candidates.push(JobCandidate { config: candidate.config.clone(), program });
     }
     let job = Job {
-        op_id: invocation.op_id.clone(),
-        call_key: invocation.call_key.clone(),
+        call: invocation.call.clone(),
         direction: invocation.direction,
         inputs: workplace.inputs.clone(),
         candidates,

@@ -8,8 +8,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::decision::{Settled, Standing, is_look, is_stationary, race};
+use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, Record, RoundRecord};
-use crate::timer::{Failure, FailureKind, Job, SPANS, Timer};
+use crate::timer::{Job, SPANS, Timer};
 
 use super::job::JobIdentity;
 use super::possible::count_possible;
@@ -192,7 +193,7 @@ impl Measuring<'_, '_> {
             let (samples, fault) = self.one_round(&active, sampling, round)?;
             drop(span);
             if !samples.is_empty() {
-                let source = self.timer.source().to_string();
+                let source = self.timer.source();
                 let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
                 self.spent.running_ns = self.spent.running_ns.saturating_add(took);
                 let record = RoundRecord { job: self.identity.digest, epoch, round, source, samples };

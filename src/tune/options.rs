@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crate::decision::{DecisionRules, Resolution, Round};
+use crate::measured_by::CacheState;
 use crate::search::{Budget, Kind};
 use crate::stats::median;
-use crate::timer::CacheState;
 
 /// Settings of a tuning run. Only what is decided depends on `rules`; only how much is measured on the rest.
 #[derive(Debug, Clone, PartialEq)]

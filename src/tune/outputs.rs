@@ -1,8 +1,9 @@
 //! Candidates that compute something else are out.
 
 use crate::array::{ArraySpec, Finiteness, Tolerance, compare_bytes, element_text};
+use crate::failure::{Failure, FailureKind};
 use crate::remedy::remedy;
-use crate::timer::{Failure, FailureKind, OutputArray};
+use crate::timer::OutputArray;
 
 use super::measure::{Ended, Measuring};
 

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use crate::decision::{DecisionRules, Round, Standing, paired_ratios, race};
+use crate::failure::{Failure, FailureKind};
 use crate::registry::Invocation;
 use crate::samples::Record;
 use crate::search::Outcome;
 use crate::stats::median;
-use crate::timer::{Failure, FailureKind};
 
 use super::job::{JobIdentity, Workplace};
 use super::measure::Ended;
@@ -19,8 +19,8 @@ pub(super) struct Tried {
     pub(super) outcome: Outcome,
     /// Whether it was measured for that.
     pub(super) is_new: bool,
-    /// The kind of its failure and why, where it failed.
-    pub(super) failure: Option<(String, String)>,
+    /// Why, where it failed.
+    pub(super) failure: Option<Failure>,
 }
 
 /// A job of two over all times that a search asks for it.
@@ -40,7 +40,7 @@ impl Autotuner<'_, '_> {
         workplace: &Workplace,
         pair: &mut Pair,
     ) -> Result<Tried, Ended> {
-        let identity = JobIdentity::new(invocation, &*self.timer, self.options.cache_state)
+        let identity = JobIdentity::new(invocation, &*self.timer, &self.options.cache_state)
             .map_err(|reason| Ended::Failed(Failure::new(FailureKind::Protocol, reason)))?;
         if identity.distinct().len() < 2 {
             // the baseline under another name
@@ -93,13 +93,11 @@ fn told(rounds: &JobRounds, identity: &JobIdentity, rules: &DecisionRules, of: R
     let (baseline, config) = (identity.baseline, 1 - identity.baseline.min(1));
     if let Some(failure) = rounds.failures.get(&baseline) {
         let message = format!("the baseline failed: {}; `--force` tries again", failure.message);
-        return Err(Failure::new(failure.kind, message));
+        return Err(Failure::new(failure.kind.clone(), message));
     }
-    let failed = |kind: String, message: &str| {
-        Ok(Tried { outcome: Outcome::Failed, is_new: false, failure: Some((kind, message.to_owned())) })
-    };
+    let failed = |failure: Failure| Ok(Tried { outcome: Outcome::Failed, is_new: false, failure: Some(failure) });
     if let Some(failure) = rounds.failures.get(&config) {
-        return failed(failure.kind.to_string(), &failure.message);
+        return failed(failure.clone());
     }
     let (decided, standing) = standing_of(rounds, identity, rules);
     let is_counted = |index: &usize| !standing.disturbance.set_aside.contains(index);
@@ -112,7 +110,9 @@ fn told(rounds: &JobRounds, identity: &JobIdentity, rules: &DecisionRules, of: R
     let ratios = paired_ratios(counted, config, baseline);
     let own = ratios.get(of.start.min(ratios.len())..of.end.min(ratios.len()));
     match own.and_then(median).or_else(|| median(&ratios)).map_or(Outcome::Failed, Outcome::of) {
-        Outcome::Failed => failed("no-time".to_owned(), "its samples are no times: zero, negative or none"),
+        Outcome::Failed => {
+            failed(Failure::new(FailureKind::NoTime, "its samples are no times: zero, negative or none"))
+        }
         outcome => Ok(Tried { outcome, is_new: false, failure: None }),
     }
 }

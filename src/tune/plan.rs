@@ -75,7 +75,8 @@ impl PlannedInvocation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::label::Direction;
+    use crate::call::Call;
+    use crate::call::Direction;
     use crate::registry::Target;
 
     #[test]
@@ -84,8 +85,7 @@ mod tests {
         let recorded = Candidate { config: config(2), program: None, not_lowered: Some("gpu only".into()) };
         let invocation = Invocation {
             target: Target::Platform("cpu".into()),
-            op_id: "op@v1".into(),
-            call_key: "k".into(),
+            call: Call::new("op@v1", "k"),
             batch: Vec::new(),
             direction: Direction::Forward,
             arguments: vec![],

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::counted::counted;
+use crate::failure::{Failure, FailureKind};
 use crate::registry::{Invocation, Target};
-use crate::timer::{Failure, FailureKind};
 
 use super::job::JobIdentity;
 use super::rounds::JobRounds;
@@ -29,7 +29,7 @@ impl NotLowered {
 
     /// A failure for want of a program, with the reason that the record gives.
     pub(super) fn explain(&self, candidate: usize, failure: Failure) -> Failure {
-        match (failure.kind, self.reasons.get(&candidate)) {
+        match (&failure.kind, self.reasons.get(&candidate)) {
             (FailureKind::NoProgram, Some(reason)) => {
                 let way_out = if self.was_here { String::new() } else { format!("; {}", failure.message) };
                 Failure::new(failure.kind, format!("it was not lowered when it was recorded: {reason}{way_out}"))

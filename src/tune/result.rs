@@ -6,12 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::BatchAxis;
 use crate::cache::{CacheKey, Entry, OverlayGuard, TieredCache};
+use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::decision::DropReason;
 use crate::device::DeviceFingerprint;
-use crate::label::{Direction, Evidence};
+use crate::failure::Failure;
+use crate::hlo::{Evidence, Label};
+use crate::measured_by::MeasuredBy;
 use crate::stats::Interval;
-use crate::timer::Failure;
 
 use super::{ProfiledStep, Searched, Spent};
 
@@ -145,10 +147,9 @@ pub struct CandidateResult {
 /// What came of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperationResult {
-    /// Operation, `name@vN`.
-    pub op_id: String,
-    /// Call key; of a variant under `vmap` with its name.
-    pub call_key: String,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// The `vmap`s around the call, the outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batch: Vec<BatchAxis>,
@@ -213,10 +214,9 @@ pub struct OperationResult {
 
 impl OperationResult {
     /// An operation of which nothing is known yet: no label, nothing measured.
-    pub(super) fn undecided(op_id: &str, call_key: &str, direction: Direction, baseline: Config) -> OperationResult {
+    pub(super) fn undecided(call: Call, direction: Direction, baseline: Config) -> OperationResult {
         OperationResult {
-            op_id: op_id.to_owned(),
-            call_key: call_key.to_owned(),
+            call,
             batch: Vec::new(),
             direction,
             evidence: Evidence::Exact,
@@ -247,10 +247,9 @@ impl OperationResult {
 /// A label that led to no invocation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MissedLabel {
-    /// Operation as the module has it.
-    pub op_id: String,
-    /// Call key, where the module has it.
-    pub call_key: Option<String>,
+    /// Operation and call key as the module has them.
+    #[serde(flatten)]
+    pub label: Label,
     /// How much of the label the module held.
     pub evidence: Evidence,
     /// Why nothing matches it.
@@ -266,13 +265,9 @@ pub struct AutotuningResult {
     pub tool: String,
     /// The device that was tuned for.
     pub device: DeviceFingerprint,
-    /// Timer.
-    pub timer: String,
-    /// The samples' clock.
-    pub source: String,
-    /// What of an execution is its duration: `elapsed`, `span` or `busy`.
-    #[serde(default)]
-    pub metric: String,
+    /// How it was measured.
+    #[serde(flatten)]
+    pub measured_by: MeasuredBy,
     /// One an invocation.
     pub operations: Vec<OperationResult>,
     /// Labels that led to none.

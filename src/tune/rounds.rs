@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::decision::Round;
+use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, FailureRecord, JobHistory, RoundRecord};
-use crate::timer::{Failure, FailureKind};
 
 use super::job::JobIdentity;
 
@@ -29,11 +29,8 @@ impl JobRounds {
             let mut samples = rounds.iter().flat_map(|round| &round.samples);
             !rounds.is_empty() && samples.all(|sample| sample.candidate != candidate)
         };
-        let believed = |failure: &FailureRecord| !is_one_kill(failure) || is_missing(failure.candidate);
-        let failures = history.failures.into_iter().filter(believed).map(|failure| {
-            let kind = serde_json::from_value(serde_json::Value::String(failure.kind)).unwrap_or(FailureKind::Execute);
-            (failure.candidate, Failure::new(kind, failure.message))
-        });
+        let believed = |failure: &FailureRecord| !is_one_kill(&failure.failure) || is_missing(failure.candidate);
+        let failures = history.failures.into_iter().filter(believed).map(|record| (record.candidate, record.failure));
         let failures = failures.collect();
         Self { rounds, failures, notes: Vec::new() }
     }
@@ -101,9 +98,9 @@ impl JobRounds {
 
 /// Whether a failure is that of one compile worker that a signal from outside ended, by the words of older versions: the
 /// present ones write none down before the second.
-fn is_one_kill(failure: &FailureRecord) -> bool {
+fn is_one_kill(Failure { kind, message }: &Failure) -> bool {
     let killed = ["the worker died of SIGKILL", "the worker died of SIGTERM", "the worker's supervisor was killed"];
-    let message = failure.message.strip_prefix("crash: ").filter(|_| failure.kind == FailureKind::Compile.to_string());
+    let message = message.strip_prefix("crash: ").filter(|_| *kind == FailureKind::Compile);
     message.is_some_and(|message| killed.iter().any(|words| message.starts_with(words)))
 }
 

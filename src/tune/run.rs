@@ -10,10 +10,11 @@ use crate::cache::{CacheKey, Entry, Tier};
 use crate::config::Config;
 use crate::counted::counted;
 use crate::decision::{Judgement, Outcome, judge};
-use crate::label::Evidence;
+use crate::failure::{Failure, FailureKind};
+use crate::hlo::Evidence;
 use crate::registry::{Invocation, NotRunnable, Registry};
 use crate::samples::{CandidateRecord, JobRecord, Record};
-use crate::timer::{Failure, FailureKind, JobCandidate, SPANS, Timer};
+use crate::timer::{JobCandidate, SPANS, Timer};
 
 use super::blame::note_failure;
 use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
@@ -93,7 +94,7 @@ impl Autotuner<'_, '_> {
         let (mut entry, mut error) = (None, None);
         let Some(planned) = plan.get(index) else { return Step::default() };
         let mut operation = draft(planned);
-        let title = format_args!("{}:{}", operation.op_id, operation.call_key);
+        let title = &operation.call;
         let span = tracing::info_span!(target: SPANS, "operation", %title, status = Empty, reason = Empty).entered();
         if is_stopped {
             "not begun: the run was stopped by an error".clone_into(&mut operation.reason);
@@ -163,9 +164,7 @@ impl Autotuner<'_, '_> {
             schema: RESULT_SCHEMA,
             tool: TOOL.to_owned(),
             device: self.timer.device().clone(),
-            timer: self.timer.name().to_owned(),
-            source: self.timer.source().to_string(),
-            metric: self.timer.metric().to_string(),
+            measured_by: self.timer.measured_by(&self.options.cache_state),
             operations: Vec::new(),
             missed: Vec::new(),
             step: None,
@@ -183,7 +182,7 @@ impl Autotuner<'_, '_> {
             result.reason = reason.to_string();
             return Ok(None);
         }
-        let identity = match JobIdentity::new(invocation, &*self.timer, self.options.cache_state) {
+        let identity = match JobIdentity::new(invocation, &*self.timer, &self.options.cache_state) {
             Ok(identity) => identity,
             Err(reason) => {
                 result.reason = reason;
@@ -218,7 +217,7 @@ impl Autotuner<'_, '_> {
             (self.on_event)(Event::Started {
                 index,
                 of,
-                name: format!("{}:{}", invocation.op_id, invocation.call_key),
+                name: invocation.call.to_string(),
                 programs: distinct.len(),
                 rounds_kept: result.rounds_kept,
             });
@@ -277,7 +276,7 @@ impl Autotuner<'_, '_> {
         {
             result.reason = reason;
         }
-        let (cache_state, search) = (self.options.cache_state, race.search.clone());
+        let (cache_state, search) = (self.options.cache_state.clone(), race.search.clone());
         let entry = entry_of(invocation, &identity, &judgement, &rounds, &*self.timer, cache_state, search);
         let Some(entry) = entry else { return Ok(None) };
         let is_same = |old: &Entry| old.config == entry.config && old.search() == entry.search();
@@ -325,7 +324,8 @@ impl Autotuner<'_, '_> {
                 outer(event);
             }
         };
-        let Materialized { job, unusable } = materialize(invocation, self.registry, options.cache_state, workplace);
+        let Materialized { job, unusable } =
+            materialize(invocation, self.registry, options.cache_state.clone(), workplace);
         for (candidate, failure) in unusable {
             if let Some(JobCandidate { config, .. }) = job.candidates.get(candidate) {
                 note_failure(candidate, config, &failure);
@@ -335,7 +335,7 @@ impl Autotuner<'_, '_> {
         }
         if let Some(failure) = rounds.failures.get(&identity.baseline) {
             let message = format!("the baseline cannot be run: {}", failure.message);
-            return Err(Ended::Failed(Failure::new(failure.kind, message)));
+            return Err(Ended::Failed(Failure::new(failure.kind.clone(), message)));
         }
         Measuring {
             timer: &mut *self.timer,
@@ -369,11 +369,9 @@ impl Autotuner<'_, '_> {
         JobRecord {
             job: identity.digest,
             device: self.timer.device().clone(),
-            op_id: invocation.op_id.clone(),
-            call_key: invocation.call_key.clone(),
+            call: invocation.call.clone(),
             direction: invocation.direction,
-            timer: self.timer.name().to_owned(),
-            source: self.timer.source().to_string(),
+            measured_by: self.timer.measured_by(&self.options.cache_state),
             baseline: identity.baseline,
             candidates: invocation
                 .candidates
@@ -398,12 +396,7 @@ pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
         flags: planned.flags.clone(),
         share: planned.share,
         batch: invocation.batch.clone(),
-        ..OperationResult::undecided(
-            &invocation.op_id,
-            &invocation.call_key,
-            invocation.direction,
-            invocation.baseline.clone(),
-        )
+        ..OperationResult::undecided(invocation.call.clone(), invocation.direction, invocation.baseline.clone())
     }
 }
 

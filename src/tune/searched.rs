@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::counted::counted;
+use crate::failure::FailureKind;
 
 /// Why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ pub struct Searched {
     pub failed: usize,
     /// How many of them failed of each kind; a config without a usable time is of kind `no-time`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub failures: BTreeMap<String, usize>,
+    pub failures: BTreeMap<FailureKind, usize>,
     /// The least ratio to the baseline that was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_ratio: Option<f64>,

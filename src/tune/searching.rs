@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::cache::{CacheKey, Entry, Tier};
 use crate::config::Config;
 use crate::digest::FieldHasher;
+use crate::failure::Failure;
 use crate::registry::{Invocation, NotRunnable};
 use crate::search::{Budget, NoSpace, Outcome, Plan, Prior, start};
 use crate::stats::median;
@@ -80,7 +81,7 @@ impl Autotuner<'_, '_> {
             return Ok(Race::of_all(Arc::new(raced)));
         }
         let alone = only(invocation, [invocation.baseline.clone()]);
-        let Ok(identity) = JobIdentity::new(&alone, &*self.timer, self.options.cache_state) else {
+        let Ok(identity) = JobIdentity::new(&alone, &*self.timer, &self.options.cache_state) else {
             return Ok(Race::of_all(Arc::clone(invocation)));
         };
         let digest = self.search_digest(&identity, planned);
@@ -209,7 +210,7 @@ impl Autotuner<'_, '_> {
 
     fn begin_search(&mut self, Place { index, of }: Place, invocation: &Invocation, choices: &Choices) -> Search {
         let (configs, sampled) = (choices.space.count(), choices.is_sample);
-        let name = format!("{}:{}", invocation.op_id, invocation.call_key);
+        let name = invocation.call.to_string();
         (self.on_event)(Event::Searching { index, of, name, configs, sampled });
         let searched = Searched {
             strategy: self.options.search.kind.name().to_owned(),
@@ -313,7 +314,7 @@ impl Search {
         if let Outcome::Time(ratio) = tried.outcome {
             self.searched.best_ratio = Some(self.searched.best_ratio.map_or(ratio, |best| best.min(ratio)));
         }
-        if let Some((kind, message)) = tried.failure {
+        if let Some(Failure { kind, message }) = tried.failure {
             self.first_failure.get_or_insert_with(|| format!("{} with {kind}: {message}", config.to_brief()));
             self.searched.failed += 1;
             *self.searched.failures.entry(kind).or_default() += 1;

@@ -34,11 +34,11 @@ fn may_be(label: &LabelShare, invocation: &Invocation) -> bool {
     let same_key = label
         .call_key
         .as_ref()
-        .is_none_or(|key| [&*invocation.call_key, own_key(&invocation.call_key)].contains(&&**key));
+        .is_none_or(|key| [&*invocation.call.call_key, own_key(&invocation.call.call_key)].contains(&&**key));
     if label.version().is_some() {
-        return label.op_id == invocation.op_id && same_key;
+        return label.op_id == invocation.call.op_id && same_key;
     }
-    label.op_name() == crate::label::split_op_id(&invocation.op_id).0 && same_key
+    label.op_name() == invocation.call.op_name() && same_key
 }
 
 /// Gives each planned call its share of a profile's time, and puts those with the most first. A label that is cut in the

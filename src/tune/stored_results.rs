@@ -4,9 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::cache::{CacheKey, Entry};
+use crate::call::Call;
 use crate::config::Config;
 use crate::decision::{DecisionRules, judge};
 use crate::device::DeviceFingerprint;
+use crate::measured_by::MeasuredBy;
 use crate::samples::{JobHistory, LogError, SampleLog};
 
 use super::commit::{TOOL, candidate_results, fill_from_entry};
@@ -39,8 +41,7 @@ pub fn stored_results(folder: &Path) -> Result<Vec<AutotuningResult>, StoredErro
         let result = result_for(&key, &entry, &notes);
         let operation = operation_of(&key, &entry, history_of(&entry)?);
         let is_same = |other: &&mut AutotuningResult| {
-            (&other.device, &other.timer, &other.source, &other.metric)
-                == (&result.device, &result.timer, &result.source, &result.metric)
+            (&other.device, &other.measured_by) == (&result.device, &result.measured_by)
         };
         match results.iter_mut().find(is_same) {
             Some(other) => other.take(Some(operation), Some((key, entry))),
@@ -57,7 +58,10 @@ pub fn stored_results(folder: &Path) -> Result<Vec<AutotuningResult>, StoredErro
 /// The result that an entry belongs to, as yet without operations.
 fn result_for(key: &CacheKey, entry: &Entry, notes: &[String]) -> AutotuningResult {
     let from = entry.provenance.as_ref();
-    let text = |text: Option<&String>| text.cloned().unwrap_or_else(|| "not known".to_owned());
+    let measured_by = from.map_or_else(
+        || MeasuredBy::new("not known", "not known".into()).metric("not known".into()),
+        |from| MeasuredBy::new(&from.timer, from.source.as_str().into()).metric(from.metric.as_str().into()),
+    );
     AutotuningResult {
         schema: RESULT_SCHEMA,
         tool: TOOL.to_owned(),
@@ -65,9 +69,7 @@ fn result_for(key: &CacheKey, entry: &Entry, notes: &[String]) -> AutotuningResu
             identity: key.device.clone(),
             environment: from.map(|from| from.environment.clone()).unwrap_or_default(),
         },
-        timer: text(from.map(|from| &from.timer)),
-        source: text(from.map(|from| &from.source)),
-        metric: text(from.map(|from| &from.metric)),
+        measured_by,
         operations: Vec::new(),
         missed: Vec::new(),
         step: None,
@@ -82,7 +84,7 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
     let mut operation = OperationResult {
         status: Status::Cached,
         reason: "decided earlier, drawn from the sample log".to_owned(),
-        ..OperationResult::undecided(&key.op_id, &key.call_key, key.direction, baseline)
+        ..OperationResult::undecided(Call::new(&key.op_id, &key.call_key), key.direction, baseline)
     };
     fill_from_entry(&mut operation, entry);
     let Some(job) = history.job.clone() else {

@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use autotune_lowered::array::{ArraySpec, Fill};
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
-use autotune_lowered::label::Direction;
+use autotune_lowered::failure::Failure;
+use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, Registry, Target};
-use autotune_lowered::timer::{Failure, Job, OutputArray, Prepared, Source, Timer};
+use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
 use autotune_lowered::tune::{
     Autotuner, AutotuningResult, Event, Ledger, OperationResult, PlannedInvocation, TuneOptions,
 };
@@ -149,8 +151,7 @@ pub fn planned(call_key: &str, space: &CandidateSpace) -> PlannedInvocation {
     let baseline = space.baseline().clone();
     let invocation = Invocation {
         target: Target::Platform("cpu".into()),
-        op_id: "op@v1".into(),
-        call_key: call_key.into(),
+        call: Call::new("op@v1", call_key),
         batch: Vec::new(),
         direction: Direction::Forward,
         arguments: vec![Argument {

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use autotune_lowered::array::{ArraySpec, Fill};
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
 use autotune_lowered::digest::Digest;
-use autotune_lowered::label::Direction;
+use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
-use autotune_lowered::timer::{Failure, FailureKind, Job, OutputArray, Prepared, Source, Timer};
+use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
 use autotune_lowered::tune::{Autotuner, AutotuningResult, Ledger, PlannedInvocation, TuneError, TuneOptions};
 
 pub fn config(n: u64) -> Config {
@@ -46,8 +48,7 @@ pub fn registry(folder: &Path, n: u64, programs: &dyn Fn(u64) -> String) -> (Reg
         .collect();
     let invocation = Invocation {
         target: Target::Platform("cpu".into()),
-        op_id: "op@v1".into(),
-        call_key: "0123456789abcdef".into(),
+        call: Call::new("op@v1", "0123456789abcdef"),
         batch: Vec::new(),
         direction: Direction::Forward,
         arguments: vec![Argument {

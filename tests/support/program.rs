@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use autotune_lowered::label::Direction;
+use autotune_lowered::call::Direction;
 use autotune_lowered::registry::Registry;
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ pub fn write_replay(registry: &Path, file: &Path) {
                 })
                 .collect();
             let direction = if invocation.direction == Direction::Forward { "forward" } else { "forward-vjp" };
-            json!({"op_id": invocation.op_id, "call_key": invocation.call_key, "direction": direction,
+            json!({"op_id": invocation.call.op_id, "call_key": invocation.call.call_key, "direction": direction,
                    "candidates": candidates})
         })
         .collect();

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore, write_snapshot};
+use autotune_lowered::call::Direction;
 use autotune_lowered::device::DeviceIdentity;
-use autotune_lowered::label::Direction;
 use autotune_lowered::mapped_file::Mapping;
 use serde_json::json;
 

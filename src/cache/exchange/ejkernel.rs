@@ -18,9 +18,9 @@ use super::ExchangeError;
 use super::file::io_error;
 use crate::batch::{own_key, preference, to_words};
 use crate::cache::{CacheKey, Entry};
+use crate::call::{Direction, split_op_id};
 use crate::config::Config;
 use crate::device::DeviceIdentity;
-use crate::label::{Direction, split_op_id};
 use crate::outside_file;
 use crate::whole_file::write_whole;
 

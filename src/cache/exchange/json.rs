@@ -19,8 +19,8 @@ use serde_json::Value;
 
 use super::ExchangeError;
 use crate::cache::{CacheKey, Entry};
+use crate::call::Direction;
 use crate::device::DeviceIdentity;
-use crate::label::Direction;
 use crate::outside_file;
 use crate::whole_file::write_whole;
 

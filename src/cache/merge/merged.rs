@@ -11,9 +11,9 @@ use super::claim::{add_claims, is_superseding, settle};
 use crate::cache::cached::{Cached, Row};
 use crate::cache::snapshot::{Recorded, entry_of, write_sorted};
 use crate::cache::{CacheKey, Entry, StoreError};
+use crate::call::Direction;
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
-use crate::label::Direction;
 
 /// What several caches make together; entries that agree are still where they were read.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The fixed parts of a snapshot: where each number stands, and its bounds.
 
-use crate::label::Direction;
+use crate::call::Direction;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89ATLSNP\n";
 /// What is written, and the newest version that is read.

@@ -15,10 +15,10 @@ use super::layout::{
 use crate::batch::is_same_call;
 use crate::cache::key::hash_of_call;
 use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
+use crate::call::Direction;
 use crate::config::Config;
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
-use crate::label::Direction;
 use crate::mapped_file::{MappedFile, Mapping};
 
 /// An open snapshot. It never changes; a newer one is seen by opening the path again.

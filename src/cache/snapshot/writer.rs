@@ -15,9 +15,9 @@ use super::layout::{
 };
 use crate::cache::key::{hash_of_call, head};
 use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
+use crate::call::Direction;
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
-use crate::label::Direction;
 use crate::whole_file::write_whole;
 
 /// Publishes entries as the snapshot `path` and gives its digest. Of entries with one key the last one counts.

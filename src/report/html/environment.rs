@@ -2,17 +2,18 @@
 
 use std::io::{self, Write};
 
+use crate::measured_by::Source;
 use crate::tune::AutotuningResult;
 
 use super::escape::Text;
 
 /// What a clock's name means.
-pub(super) fn clock_of(source: &str) -> &'static str {
+pub(super) fn clock_of(source: &Source) -> &'static str {
     match source {
-        "host-wall" => "the host's clock around launch and completion",
-        "device-profile" => "device time, from profiles",
-        "replay" => "recorded earlier, not measured in this run",
-        _ => "not known to this version",
+        Source::HostWall => "the host's clock around launch and completion",
+        Source::DeviceProfile => "device time, from profiles",
+        Source::Replay => "recorded earlier, not measured in this run",
+        Source::Other(_) => "not known to this version",
     }
 }
 
@@ -38,9 +39,9 @@ pub(super) fn write_environment(result: &AutotuningResult, out: &mut dyn Write) 
     row("Plugin's API", environment.plugin_api.as_deref().unwrap_or_default());
     row("XLA flags", &environment.xla_flags.join(" "));
     row("XLA's own autotuning", environment.xla_autotuning.as_deref().unwrap_or_default());
-    row("Timer", &result.timer);
-    row("Clock", &format!("{}: {}", result.source, clock_of(&result.source)));
-    row("A duration is", &result.metric);
+    row("Timer", &result.measured_by.timer);
+    row("Clock", &format!("{}: {}", result.measured_by.source, clock_of(&result.measured_by.source)));
+    row("A duration is", result.measured_by.metric.as_str());
     row("Program", &result.tool);
     write!(out, "<h3>Device and environment</h3><dl class=\"facts\">")?;
     for (name, value) in rows {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::counted::counted;
-use crate::label::Evidence;
+use crate::hlo::Evidence;
 use crate::report::date::date;
 use crate::report::differences::flat;
 use crate::report::{format_ns, format_part, format_ratio};

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::label::Direction;
+use crate::call::Direction;
 use crate::report::differences::differences;
 use crate::report::{format_ns, format_part, format_ratio};
 use crate::tune::{AutotuningResult, OperationResult, Status};
@@ -30,7 +30,7 @@ const NO_SHARE: &str = "<td role=\"cell\" class=\"number\" data-name=\"share\">â
 /// `op@vN:key`, with what it is of.
 pub(super) fn name_of(operation: &OperationResult) -> String {
     let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
-    format!("{}:{}{direction}", operation.op_id, operation.call_key)
+    format!("{}{direction}", operation.call)
 }
 
 /// The word for a status in a class.
@@ -75,7 +75,7 @@ pub(super) fn write_overview(result: &AutotuningResult, first: usize, out: &mut 
         write_row(operation, (first + index, with_share), &axis, out)?;
     }
     for missed in &result.missed {
-        let name = format!("{}:{}", missed.op_id, missed.call_key.as_deref().unwrap_or("?"));
+        let name = missed.label.to_string();
         writeln!(
             out,
             "<tr role=\"row\" data-status=\"no match\"><th role=\"rowheader\" scope=\"row\" data-value=\"{0}\"><span class=\"op\">{0}</span>\

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::counted::counted;
 use crate::digest::Digest;
+use crate::measured_by::Source;
 use crate::report::{Gain, format_ns, format_part, format_ratio};
 use crate::tune::{AutotuningResult, OperationResult, PairedSample, Spent, Status};
 
@@ -82,12 +83,12 @@ fn operations<'a>(report: &HtmlReport<'a>) -> impl Iterator<Item = &'a Operation
 /// The title and the few figures that a reader came for.
 fn write_head(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<header>\n<p class=\"kind\">Tuning report</p>\n<h1>{}</h1>", Text(report.subject))?;
-    for result in report.results.iter().filter(|result| result.source == "replay") {
+    for result in report.results.iter().filter(|result| result.measured_by.source == Source::Replay) {
         writeln!(
             out,
             "<p class=\"banner\" role=\"note\"><strong>Replayed data.</strong> These samples were recorded earlier or made up (<code>{}</code>); \
              nothing was timed on a device in this run.</p>",
-            Text(&result.timer)
+            Text(&result.measured_by.timer)
         )?;
     }
     if report.results.iter().any(|result| result.interrupted) {
@@ -193,8 +194,8 @@ fn write_result(result: &AutotuningResult, first: usize, one_of_many: bool, out:
             out,
             "<h3 class=\"device\">{} <small>{}, {}{gain}</small></h3>",
             Text(&result.device.identity.to_string()),
-            Text(&result.timer),
-            clock_of(&result.source)
+            Text(&result.measured_by.timer),
+            clock_of(&result.measured_by.source)
         )?;
     }
     if result.operations.is_empty() && result.missed.is_empty() {
@@ -204,7 +205,9 @@ fn write_result(result: &AutotuningResult, first: usize, one_of_many: bool, out:
     }
     for (index, operation) in result.operations.iter().enumerate() {
         let entry = result.entries.iter().find(|(key, _)| {
-            key.op_id == operation.op_id && key.call_key == operation.call_key && key.direction == operation.direction
+            key.op_id == operation.call.op_id
+                && key.call_key == operation.call.call_key
+                && key.direction == operation.direction
         });
         let decided_at = entry.and_then(|(_, entry)| entry.provenance.as_ref()).map(|provenance| provenance.decided_at);
         write_operation(operation, first + index, decided_at, out)?;

@@ -7,11 +7,11 @@ use rustix::process::Signal;
 use super::compilers::{Compiler, Stop};
 use super::store::{ExecutableKey, ExecutableStore, Kept, MAX_EXECUTABLE_BYTES};
 use crate::config::Config;
+use crate::failure::{Failure, FailureKind};
 use crate::timer::SPANS;
 use crate::timer::answers::AnswerFolder;
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
-use crate::timer::model::{Failure, FailureKind};
-use crate::timer::protocol::{Call, CompileParams, Compiled, ExecutableRef, ProgramRef};
+use crate::timer::protocol::{CompileParams, Compiled, ExecutableRef, Method, ProgramRef};
 
 /// One program to compile.
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ impl Compiler for CompileWorker {
         let title = format_args!("compile candidate {candidate}");
         let config = config.as_str();
         let _span = tracing::debug_span!(target: SPANS, "compile", %title, operation, config).entered();
-        let call = Call::Compile(CompileParams { candidate, program, executable: path.clone() });
+        let call = Method::Compile(CompileParams { candidate, program, executable: path.clone() });
         let compiled: Compiled = self.client.request(call, self.limits.compile)?;
         let Compiled { compile_ns, cpu_ns, serialized, signature } = compiled;
         if !serialized {

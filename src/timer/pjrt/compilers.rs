@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::timer::model::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind};
 
 /// Ends a compiler from another thread.
 pub(super) type Stop = Box<dyn Fn() + Send>;

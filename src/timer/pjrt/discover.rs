@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
-use crate::timer::model::{Failure, FailureKind};
 
 /// Largest plugin that is looked at; those of vendors have half a gigabyte.
 pub(super) const MAX_PLUGIN_BYTES: u64 = 8 << 30;

@@ -9,7 +9,7 @@ use super::cold::Flush;
 use super::executable::{Call, Executable, read_bounded};
 use super::plugin::{Buffer, Client, PjrtError, one_line};
 use crate::array::ArraySpec;
-use crate::timer::model::{CacheState, Failure, FailureKind};
+use crate::failure::{Failure, FailureKind};
 use crate::timer::protocol::{BeginParams, Input};
 
 /// A run that is shorter is awaited awake, for so long.
@@ -57,9 +57,10 @@ impl Job {
     /// Loads the inputs.
     pub(super) fn begin(client: &Rc<Client>, device: usize, params: &BeginParams) -> Result<Self, Failure> {
         let inputs = params.inputs.iter().map(|input| load_input(client, device, input)).collect::<Result<_, _>>()?;
-        let flush = match params.cache_state {
-            CacheState::Warm => None,
-            CacheState::Cold => Some(Flush::of(client, device).map_err(|error| device_failure(&error))?),
+        // the protocol lets no state through besides warm and cold
+        let flush = match params.cache_state.is_warm() {
+            true => None,
+            false => Some(Flush::of(client, device).map_err(|error| device_failure(&error))?),
         };
         Ok(Self {
             client: Rc::clone(client),

@@ -7,8 +7,8 @@ use super::executable::{Call, Executable};
 use super::plugin::{Buffer, Client, PjrtError, one_line};
 use super::profiler::Profiler;
 use crate::array::{ArraySpec, DType};
+use crate::measured_by::Metric;
 use crate::profile::XSpace;
-use crate::timer::model::Metric;
 use crate::timer::profiled::ProfiledRound;
 use crate::timer::subscriber;
 
@@ -82,7 +82,7 @@ fn check(bytes: Vec<u8>) -> Result<(), String> {
     if (0..LAUNCHES.len()).any(|launch| round.runs(launch).any(|run| run.program_id.is_none())) {
         return Err("its profile does not tell programs apart".to_owned());
     }
-    if round.durations(Metric::Busy).iter().flatten().any(|&duration| duration == 0) {
+    if round.durations(&Metric::Busy).iter().flatten().any(|&duration| duration == 0) {
         return Err("its profile holds executions that took no time".to_owned());
     }
     Ok(())

@@ -15,14 +15,14 @@ use super::store::{ExecutableKey, ExecutableStore, Kept};
 use crate::array::ArraySpec;
 use crate::device::{DeviceFingerprint, xla_measures};
 use crate::digest::Digest;
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::{Metric, Source};
 use crate::outside_file;
 use crate::timer::answers::OutputArray;
 use crate::timer::bench::{Bench, check_signature};
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::command::{find, scratch};
-use crate::timer::model::{
-    Failure, FailureKind, Job, Metric, Prepared, ProgramFile, Source, Timer, means, runs_of_batches,
-};
+use crate::timer::model::{Job, Prepared, ProgramFile, Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
 use crate::timer::protocol::{Hello, LoadParams, ProgramRef, capability};
 
@@ -125,7 +125,7 @@ impl PjrtTimer {
             .get(hello.device)
             .cloned()
             .ok_or_else(|| device_failure("the plugin shows no device".to_owned()))?;
-        let metric = match options.metric {
+        let metric = match options.metric.clone() {
             Some(Metric::Elapsed) => Metric::Elapsed,
             Some(metric) if hello.can(capability::PROFILE) => metric,
             Some(metric) => {
@@ -175,7 +175,7 @@ impl PjrtTimer {
     fn task(&self, candidate: usize, program: &ProgramFile, key: ExecutableKey) -> Result<CompileTask, Failure> {
         let scratch = scratch(&self.job)?;
         let config = find(&self.job, candidate)?.config.clone();
-        let operation = self.job.as_ref().map(|job| format!("{}:{}", job.op_id, job.call_key)).unwrap_or_default();
+        let operation = self.job.as_ref().map(|job| job.call.to_string()).unwrap_or_default();
         Ok(CompileTask { candidate, operation, config, program: program_ref(program), key, scratch })
     }
 
@@ -335,11 +335,11 @@ impl Timer for PjrtTimer {
     }
 
     fn source(&self) -> Source {
-        self.bench.hello().source
+        self.bench.hello().source.clone()
     }
 
     fn metric(&self) -> Metric {
-        self.metric
+        self.metric.clone()
     }
 
     fn notes(&self) -> &[String] {
@@ -450,7 +450,7 @@ impl Timer for PjrtTimer {
             self.quiet();
             return launches.iter().map(|&(candidate, runs)| self.bench.measure(candidate, runs)).collect();
         }
-        Ok(self.profile_round(launches)?.durations(self.metric))
+        Ok(self.profile_round(launches)?.durations(&self.metric))
     }
 
     fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {

@@ -18,10 +18,12 @@ use super::signature::read_signature;
 use super::store::MAX_EXECUTABLE_BYTES;
 use super::timer::HOST_CLOCK;
 use crate::digest::Digest;
+use crate::failure::{Failure, FailureKind};
 use crate::hlo::{Program, read_program};
+use crate::measured_by::Source;
 use crate::registry::ProgramFormat;
 use crate::timer::clock::resolution_ns;
-use crate::timer::model::{Failure, FailureKind, Source, means};
+use crate::timer::model::means;
 use crate::timer::protocol::{
     BeginParams, CompileParams, Compiled, Hello, Launch, LoadParams, Loaded, MAX_RUNS, Measured, OutputRef, Outputs,
     PROTOCOL_VERSION, Profiled, ProgramRef, Signature, capability,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::failure::{Failure, FailureKind};
 #[cfg(doc)]
 use crate::timer::model::Timer;
-use crate::timer::model::{Failure, FailureKind};
 
 /// The method that a [`RecordedFailure`] is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ impl Calls {
             let came = self.failed.entry((candidate, index)).or_default();
             if *succeeded >= failure.after && failure.times.is_none_or(|times| *came < times) {
                 *came += 1;
-                return Err(Failure::new(failure.kind, failure.message.clone()));
+                return Err(Failure::new(failure.kind.clone(), failure.message.clone()));
             }
         }
         *succeeded += 1;

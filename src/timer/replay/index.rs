@@ -10,10 +10,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::calls::RecordedFailure;
 use super::json_file::{self, wrong};
+use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
-use crate::registry::Direction;
-use crate::timer::model::{CacheState, Failure, Job};
+use crate::failure::Failure;
+use crate::measured_by::CacheState;
+use crate::timer::model::Job;
 
 /// The schema that this program reads and writes.
 pub(super) const SCHEMA: u32 = 1;
@@ -43,10 +45,9 @@ pub struct ProfileIndex {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IndexedInvocation {
-    /// Operation.
-    pub op_id: String,
-    /// Call key.
-    pub call_key: String,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// What the programs compute; `forward` unless told.
     #[serde(default = "forward")]
     pub direction: Direction,
@@ -187,7 +188,7 @@ impl TakenProfile {
 impl IndexedInvocation {
     /// Whether these are the profiles of this call.
     pub(super) fn is_of(&self, job: &Job) -> bool {
-        let is_call = self.op_id == job.op_id && self.call_key == job.call_key && self.direction == job.direction;
+        let is_call = self.call == job.call && self.direction == job.direction;
         is_call && self.cache_state == job.cache_state
     }
 
@@ -244,9 +245,9 @@ impl ProfileIndex {
         let mut calls = BTreeSet::new();
         for (number, invocation) in index.invocations.iter().enumerate() {
             let at = |what: String| wrong(&path, format!("invocations[{number}]{what}"));
-            let IndexedInvocation { op_id, call_key, direction, cache_state, .. } = invocation;
-            if !calls.insert((op_id, call_key, *direction, *cache_state)) {
-                return Err(at(format!(": {op_id}:{call_key} {direction} stands twice")));
+            let IndexedInvocation { call, direction, cache_state, .. } = invocation;
+            if !calls.insert((call, *direction, cache_state)) {
+                return Err(at(format!(": {call} {direction} stands twice")));
             }
             invocation.check(&root).map_err(at)?;
         }

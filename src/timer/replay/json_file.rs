@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
+use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
-use crate::timer::model::{Failure, FailureKind};
 
 /// An error at a file.
 pub(super) fn wrong(path: &Path, what: impl Display) -> Failure {

@@ -13,8 +13,10 @@ use super::calls::{Calls, Method, RecordedFailure};
 use super::index::{self, Functions, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
 use super::json_file::wrong;
 use crate::device::DeviceFingerprint;
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::{Metric, Source};
 use crate::timer::answers::OutputArray;
-use crate::timer::model::{Failure, FailureKind, Job, Metric, Prepared, Source, Timer};
+use crate::timer::model::{Job, Prepared, Timer};
 use crate::timer::profiled::ProfiledRound;
 use crate::whole_file::write_whole;
 
@@ -87,7 +89,7 @@ impl KeepingTimer {
         if !is_first && invocation.module_name != module_name {
             return Err(Failure::new(FailureKind::Protocol, "the worker's rounds name modules in different ways"));
         }
-        let of_invocation = format!("{number:03}-{}", plain(&invocation.op_id));
+        let of_invocation = format!("{number:03}-{}", plain(&invocation.call.op_id));
         let name = format!("{of_invocation}/{:04}.xplane.pb.gz", invocation.profiles.len());
         let path = self.folder.join(&name);
         let source = round.bytes().ok_or_else(|| Failure::new(FailureKind::Device, "the round left no profile"))?;
@@ -108,7 +110,7 @@ impl KeepingTimer {
                 let _ = self.calls.call(candidate, method, &[]);
             }
             Err(Failure { kind, message }) => {
-                let (kind, message) = (*kind, message.clone());
+                let (kind, message) = (kind.clone(), message.clone());
                 let after = self.calls.succeeded(candidate, method);
                 if let Some(invocation) = self.invocation() {
                     let failure = RecordedFailure { method, kind, message, after, times: Some(1) };
@@ -187,16 +189,15 @@ impl Timer for KeepingTimer {
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         if self.index.invocations.iter().any(|invocation| invocation.is_of(job)) {
-            let message = format!("holds profiles of {}:{} already; keep these elsewhere", job.op_id, job.call_key);
+            let message = format!("holds profiles of {} already; keep these elsewhere", job.call);
             return Err(wrong(&self.folder, message));
         }
         self.timer.begin(job)?;
         let configs = job.candidates.iter().map(|candidate| candidate.config.clone());
         self.index.invocations.push(IndexedInvocation {
-            op_id: job.op_id.clone(),
-            call_key: job.call_key.clone(),
+            call: job.call.clone(),
             direction: job.direction,
-            cache_state: job.cache_state,
+            cache_state: job.cache_state.clone(),
             module_name: None,
             functions: Functions(configs.enumerate().collect()),
             failures: BTreeMap::new(),
@@ -228,7 +229,7 @@ impl Timer for KeepingTimer {
     }
 
     fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
-        Ok(self.profile_round(launches)?.durations(self.metric()))
+        Ok(self.profile_round(launches)?.durations(&self.metric()))
     }
 
     fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {

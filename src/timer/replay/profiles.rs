@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use super::calls::{Calls, Method};
 use super::index::{IndexedInvocation, NUMBER, ProfileIndex, TakenProfile, TakenRound, check_real, inside};
 use crate::device::DeviceFingerprint;
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::{Metric, Source};
 use crate::profile::{DeviceTime, XSpace, capture_files, executions};
 use crate::timer::answers::OutputArray;
-use crate::timer::model::{Failure, FailureKind, Job, Metric, Prepared, Source, Timer};
+use crate::timer::model::{Job, Prepared, Timer};
 use crate::timer::partitions::by_run_id;
 use crate::timer::profiled::{ProfiledRound, default_metric, slowest_ns};
 
@@ -150,10 +152,9 @@ impl Begun {
         if *place > all && !std::mem::replace(&mut self.has_said_again, true) {
             let what = if self.found.by_round { "rounds" } else { "executions" };
             tracing::warn!(
-                "{}:{}: the profiles hold {all} {what} of function {function}, which are given again: more of them say \
+                "{}: the profiles hold {all} {what} of function {function}, which are given again: more of them say \
                  nothing new",
-                invocation.op_id,
-                invocation.call_key
+                invocation.call
             );
         }
         Ok(taken)
@@ -162,7 +163,7 @@ impl Begun {
 
 impl Found {
     /// Reads an invocation's profiles.
-    fn read(root: &Path, invocation: &IndexedInvocation, metric: Metric) -> Result<Self, Failure> {
+    fn read(root: &Path, invocation: &IndexedInvocation, metric: &Metric) -> Result<Self, Failure> {
         let mut found = Self { by_round: invocation.knows_launches(), ..Self::default() };
         for profile in &invocation.profiles {
             match profile {
@@ -178,7 +179,7 @@ impl Found {
         root: &Path,
         round: &TakenRound,
         invocation: &IndexedInvocation,
-        metric: Metric,
+        metric: &Metric,
     ) -> Result<(), Failure> {
         self.failed.push(round.failure.clone());
         let Some(name) = &round.profile else {
@@ -203,7 +204,7 @@ impl Found {
         root: &Path,
         name: &str,
         invocation: &IndexedInvocation,
-        metric: Metric,
+        metric: &Metric,
     ) -> Result<(), Failure> {
         let functions: HashMap<String, usize> = invocation
             .functions
@@ -295,7 +296,7 @@ impl Timer for ProfileReplay {
     }
 
     fn metric(&self) -> Metric {
-        self.metric
+        self.metric.clone()
     }
 
     fn device(&self) -> &DeviceFingerprint {
@@ -315,10 +316,9 @@ impl Timer for ProfileReplay {
         let found = self.index.invocations.iter().enumerate().find(|(_, invocation)| invocation.is_of(job));
         let (number, invocation) = found.ok_or_else(|| {
             let message = format!(
-                "{} names no profiles of {}:{} {}{}",
+                "{} names no profiles of {} {}{}",
                 self.root.join(super::index::FILE_NAME).display(),
-                job.op_id,
-                job.call_key,
+                job.call,
                 job.direction,
                 if job.cache_state.is_warm() { "" } else { " with cold caches" }
             );
@@ -327,7 +327,7 @@ impl Timer for ProfileReplay {
         self.job = Some(Begun {
             job: job.clone(),
             invocation: number,
-            found: Found::read(&self.root, invocation, self.metric)?,
+            found: Found::read(&self.root, invocation, &self.metric)?,
             loaded: BTreeSet::new(),
             calls: Calls::default(),
             rounds: 0,

@@ -39,12 +39,14 @@ use serde::{Deserialize, Serialize};
 use super::calls::{Calls, Method, RecordedFailure};
 use super::json_file;
 use crate::array::ArraySpec;
+use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
-use crate::registry::Direction;
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::Source;
 use crate::timer::answers::OutputArray;
 use crate::timer::command::{find, scratch};
-use crate::timer::model::{Failure, FailureKind, Job, Prepared, Source, Timer};
+use crate::timer::model::{Job, Prepared, Timer};
 
 /// The schema that this program reads.
 const SCHEMA: u32 = 1;
@@ -67,10 +69,9 @@ pub struct Recording {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedInvocation {
-    /// Operation.
-    pub op_id: String,
-    /// Call key.
-    pub call_key: String,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// What the programs compute.
     #[serde(default = "forward")]
     pub direction: Direction,
@@ -160,14 +161,14 @@ impl ReplayTimer {
             .invocations
             .iter()
             .filter(|invocation| {
-                invocation.op_id == job.op_id
-                    && invocation.call_key == job.call_key
+                invocation.call.op_id == job.call.op_id
+                    && invocation.call.call_key == job.call.call_key
                     && invocation.direction == job.direction
             })
             .flat_map(|invocation| &invocation.candidates)
             .find(|recorded| recorded.config == *config)
             .ok_or_else(|| {
-                let message = format!("nothing is recorded of {}:{} with {config}", job.op_id, job.call_key);
+                let message = format!("nothing is recorded of {} with {config}", job.call);
                 Failure::new(FailureKind::NoProgram, message)
             })
     }
@@ -283,7 +284,8 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timer::model::{CacheState, JobCandidate};
+    use crate::measured_by::CacheState;
+    use crate::timer::model::JobCandidate;
     use std::fs;
 
     const RECORDING: &str = r#"{
@@ -304,8 +306,7 @@ mod tests {
     fn job(folder: &Path, blocks: &[u32]) -> Job {
         let config = |block: &u32| serde_json::from_str(&format!("{{\"block\":{block}}}")).unwrap();
         Job {
-            op_id: "matmul@v1".into(),
-            call_key: "k".into(),
+            call: Call::new("matmul@v1", "k"),
             direction: Direction::Forward,
             inputs: Vec::new(),
             candidates: blocks.iter().map(|block| JobCandidate { config: config(block), program: None }).collect(),

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use autotune_lowered::cache::{CacheKey, Entry, Lookup, SNAPSHOT_FILE, Snapshot, TieredCache, write_snapshot};
+use autotune_lowered::call::Direction;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
-use autotune_lowered::label::Direction;
 use autotune_lowered::mapped_file::Mapping;
 use serde_json::{Value, json};
 

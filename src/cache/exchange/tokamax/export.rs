@@ -16,9 +16,9 @@ use crate::cache::exchange::ExchangeError;
 use crate::cache::exchange::file::io_error;
 use crate::cache::exchange::json_text::{Members, canonical, compact, indented, quoted};
 use crate::cache::{CacheKey, Entry};
+use crate::call::Direction;
 use crate::config::Config;
 use crate::hlo::tokamax_label;
-use crate::label::Direction;
 use crate::outside_file;
 use crate::whole_file::write_whole;
 

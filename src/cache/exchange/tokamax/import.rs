@@ -16,9 +16,9 @@ use crate::cache::exchange::ExchangeError;
 use crate::cache::exchange::file::io_error;
 use crate::cache::exchange::json_text::{Members, canonical, compact, quoted};
 use crate::cache::{CacheKey, Entry, Peer, PeerRecord};
+use crate::call::Direction;
 use crate::device::DeviceIdentity;
 use crate::hlo::tokamax_label;
-use crate::label::Direction;
 use crate::outside_file;
 
 /// Most files that are looked at below one folder.

@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Names one tunable call: the operation and the key of its arguments.
+use crate::call::split_op_id;
+
+/// Names one tunable call as far as the module still does: the operation and the key of its arguments.
 ///
 /// `op_id` is `name@vN` where the version is known, the bare `name` where the module lost it; for tokamax it is the
 /// class path. `call_key` is 16 hexadecimal digits for ejkernel and tokamax, free text for a user's own labels, and
@@ -43,17 +45,6 @@ impl fmt::Display for Label {
     }
 }
 
-/// Splits `name@vN` into the name and the version; an `op_id` of another form is all name.
-pub fn split_op_id(op_id: &str) -> (&str, Option<u32>) {
-    match op_id.rsplit_once("@v") {
-        Some((name, version)) if version.bytes().all(|b| b.is_ascii_digit()) => match version.parse() {
-            Ok(version) => (name, Some(version)),
-            Err(_) => (op_id, None),
-        },
-        _ => (op_id, None),
-    }
-}
-
 /// How much of a label the module still held, from strongest to weakest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -73,39 +64,5 @@ impl fmt::Display for Evidence {
             Self::Recomputed => "recomputed",
             Self::ByName => "by-name",
         })
-    }
-}
-
-/// What the programs of a recorded call compute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Direction {
-    /// The forward pass alone.
-    Forward,
-    /// The forward pass and its vector-Jacobian product.
-    ForwardVjp,
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Forward => "forward",
-            Self::ForwardVjp => "forward-vjp",
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn op_id_splits_at_the_last_version() {
-        assert_eq!(split_op_id("flash_attention@v2"), ("flash_attention", Some(2)));
-        assert_eq!(split_op_id("a@v1@v23"), ("a@v1", Some(23)));
-        assert_eq!(split_op_id("flash_attention"), ("flash_attention", None));
-        assert_eq!(split_op_id("mail@vendor"), ("mail@vendor", None));
-        assert_eq!(split_op_id("x@v99999999999"), ("x@v99999999999", None));
-        assert_eq!(split_op_id("x@v"), ("x@v", None));
     }
 }

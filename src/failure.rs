@@ -1,0 +1,85 @@
+//! Why a candidate gave no sample.
+
+use serde::{Deserialize, Serialize};
+
+use crate::open_enum::open_enum;
+
+open_enum! {
+    /// Why a candidate gave no sample.
+    pub enum FailureKind {
+        /// The compiler refused the program.
+        Compile = "compile",
+        /// The worker process died.
+        Crash = "crash",
+        /// No answer within the limit.
+        Timeout = "timeout",
+        /// The worker outgrew its memory limit.
+        Memory = "memory",
+        /// The worker answered nonsense.
+        Protocol = "protocol",
+        /// The device returned an error.
+        Execute = "execute",
+        /// The program does not take the recorded arguments.
+        Signature = "signature",
+        /// The program needs a custom call that this worker has no handler for.
+        CustomCall = "custom-call",
+        /// Outputs differ from the baseline's.
+        WrongOutput = "wrong-output",
+        /// The baseline's outputs hold nothing finite: that others equal them proves nothing.
+        NotFinite = "not-finite",
+        /// There is no program and this timer cannot build one.
+        NoProgram = "no-program",
+        /// The worker could not be started, or the device is not there.
+        Device = "device",
+        /// Its samples are no times: zero, negative or none.
+        NoTime = "no-time",
+        /// The profile of a round holds no execution at all.
+        NoExecutions = "no-executions",
+    }
+}
+
+/// A failure with its reason in one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{kind}: {message}")]
+pub struct Failure {
+    /// What kind.
+    pub kind: FailureKind,
+    /// One line: what failed, where, and the end of the worker's stderr where that tells more.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure from its parts.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// Whether the measuring worker is gone or not to be trusted: its restart must come before the next call.
+    pub fn needs_restart(&self) -> bool {
+        matches!(
+            self.kind,
+            FailureKind::Crash
+                | FailureKind::Timeout
+                | FailureKind::Memory
+                | FailureKind::Protocol
+                | FailureKind::Execute
+                | FailureKind::Device
+                | FailureKind::NoExecutions
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_of_a_later_version_stays_what_it_is() {
+        let stored = r#"{"kind":"meteor","message":"it struck"}"#;
+        let failure: Failure = serde_json::from_str(stored).unwrap();
+        assert_eq!(failure.kind, FailureKind::Other("meteor".into()));
+        assert_eq!(serde_json::to_string(&failure).unwrap(), stored);
+        assert_eq!((failure.to_string(), failure.needs_restart()), ("meteor: it struck".into(), false));
+        assert_eq!(FailureKind::from("crash"), FailureKind::Crash);
+    }
+}
