@@ -14,10 +14,10 @@ use autotune_lowered::cache::{CacheKey, Entry};
 use autotune_lowered::call::Direction;
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::digest::Digest;
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::report::format_ns;
 use autotune_lowered::samples::{CandidateSamples, Record, RoundRecord, SampleLog};
 use autotune_lowered::stats::{median, quantile};
-use autotune_lowered::tune::Ledger;
 
 fn main() {
     let runs = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(3);

@@ -53,6 +53,8 @@ pub mod samples;
 pub mod search;
 
 #[cfg(feature = "tuner")]
+pub mod ledger;
+#[cfg(feature = "tuner")]
 pub mod matching;
 #[cfg(feature = "shared")]
 pub mod remote;

@@ -15,8 +15,8 @@ use std::time::Duration;
 use autotune_lowered::cache::Snapshot;
 use autotune_lowered::call::Direction;
 use autotune_lowered::cli::exit;
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
-use autotune_lowered::tune::Ledger;
 use program::*;
 
 const USAGE: i32 = exit::USAGE as i32;

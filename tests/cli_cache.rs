@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use autotune_lowered::cli::exit;
-use autotune_lowered::tune::Ledger;
+use autotune_lowered::ledger::Ledger;
 use program::*;
 use serde_json::{Value, json};
 

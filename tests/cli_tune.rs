@@ -137,7 +137,7 @@ fn a_look_up_reads_the_snapshot_and_where_that_is_damaged_the_log() {
     let row = r#"{"device":{"platform":"cpu","device_kind":"cpu"},"op_id":"a@v1","call_key":"k","config":{"block":2}}"#;
     fs::write(&rows, row).unwrap();
     assert_eq!(run(&cache, &["cache", "import", "--format", "json", rows.to_str().unwrap()]).code, 0);
-    let tuner = autotune_lowered::tune::Ledger::open(&cache, vec![]).unwrap();
+    let tuner = autotune_lowered::ledger::Ledger::open(&cache, vec![]).unwrap();
     let plugin = plugin.display().to_string();
     let words = ["cache", "get", "a@v1", "k", "--match", "any", "--plugin", &plugin, "--format", "json"];
     let get = || run(&cache, &words);

@@ -10,7 +10,7 @@ use autotune_lowered::cache::{CacheKey, Entry, Tier};
 use autotune_lowered::call::Direction;
 use autotune_lowered::config::Config;
 use autotune_lowered::device::DeviceIdentity;
-use autotune_lowered::tune::{Ledger, TuneError};
+use autotune_lowered::ledger::{Ledger, LedgerError};
 
 fn key(n: usize) -> CacheKey {
     let device = DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };
@@ -219,7 +219,7 @@ fn a_removed_entry_stays_removed_after_a_rebuild() {
 fn a_foreign_log_is_left_alone_and_named() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("samples-v1.log"), "not ours\n").unwrap();
-    let Err(TuneError::Log(error)) = Ledger::open(root.path(), vec![]).map(drop) else { panic!("it was opened") };
+    let Err(LedgerError::Log(error)) = Ledger::open(root.path(), vec![]).map(drop) else { panic!("it was opened") };
     assert!(error.to_string().contains("samples-v1.log"), "{error}");
     assert_eq!(fs::read_to_string(root.path().join("samples-v1.log")).unwrap(), "not ours\n");
 }

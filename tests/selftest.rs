@@ -11,12 +11,13 @@ use autotune_lowered::cache::FolderLock;
 use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::{CacheState, Source};
 use autotune_lowered::selftest::{
     Figures, Point, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
-use autotune_lowered::tune::{CopiesError, Event, Ledger, Status, TuneOptions};
+use autotune_lowered::tune::{CopiesError, Event, Status, TuneOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use support::*;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use autotune_lowered::cache::{CacheKey, Entry, Tier, TieredCache};
 use autotune_lowered::cli::exit;
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
-use autotune_lowered::tune::Ledger;
 use survival::program::{Mount, Run, run};
 use survival::tuning::{Acknowledged, Tuning, as_pairs, read_snapshot};
 

@@ -21,10 +21,10 @@ use autotune_lowered::cache::{
     SnapshotStore, TieredCache, write_seeds,
 };
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::registry::{Registry, RegistryWriter};
 use autotune_lowered::remote::{Address, Remote, Trust};
-use autotune_lowered::tune::Ledger;
 use shared::*;
 
 fn device(kind: &str, model: &str) -> DeviceFingerprint {

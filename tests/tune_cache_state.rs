@@ -5,8 +5,9 @@
 mod support;
 
 use autotune_lowered::cache::ConfigStore;
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::CacheState;
-use autotune_lowered::tune::{Ledger, Status, TuneOptions};
+use autotune_lowered::tune::{Status, TuneOptions};
 use serde_json::{Value, json};
 use support::*;
 

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use autotune_lowered::cache::{SNAPSHOT_FILE, Snapshot};
 use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
-use autotune_lowered::tune::{Autotuner, Event, Ledger, PlannedInvocation, Status, TuneOptions, run_on_devices};
+use autotune_lowered::tune::{Autotuner, Event, PlannedInvocation, Status, TuneOptions, run_on_devices};
 use support::*;
 
 const MS: u64 = 1_000_000;

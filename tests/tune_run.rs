@@ -9,10 +9,11 @@ use std::sync::Arc;
 use autotune_lowered::cache::{ConfigStore, SNAPSHOT_FILE, Snapshot, SnapshotStore};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::registry::{Invocation, Registry, Target};
 use autotune_lowered::report::write_result;
-use autotune_lowered::tune::{CandidateStatus, Ledger, Status, TuneOptions};
+use autotune_lowered::tune::{CandidateStatus, Status, TuneOptions};
 use support::*;
 
 const MS: u64 = 1_000_000;

@@ -17,8 +17,9 @@ use std::time::Duration;
 use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::config::Config;
 use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::search::{Budget, Kind};
-use autotune_lowered::tune::{Ledger, OperationResult, SearchEnd, SearchOptions, Status, TuneOptions};
+use autotune_lowered::tune::{OperationResult, SearchEnd, SearchOptions, Status, TuneOptions};
 use formula::{FormulaTimer, after, planned, processor_time, tune_one, tune_with};
 use serde_json::json;
 

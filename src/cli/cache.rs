@@ -14,10 +14,10 @@ use crate::cache::{
 use crate::counted::counted;
 use crate::device::{DeviceFingerprint, MatchMode};
 use crate::digest::Digest;
+use crate::ledger::{FolderBytes, Ledger};
 use crate::mapped_file::Mapping;
 use crate::printable::printable_json;
 use crate::report::{Grid, format_bytes, format_ns, format_ratio, write_json};
-use crate::tune::{FolderBytes, Ledger};
 
 use super::args::{CacheArgs, Format, FormatArg, Pin, PluginArgs};
 use super::coverage::CoverageArgs;

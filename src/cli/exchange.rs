@@ -16,9 +16,9 @@ use crate::config::{Config, canonical_json};
 use crate::counted::counted;
 use crate::device::{DeviceMatch, MatchMode};
 use crate::digest::Digest;
+use crate::ledger::Ledger;
 use crate::registry::Registry;
 use crate::samples::JobHistory;
-use crate::tune::Ledger;
 
 use super::args::CacheArgs;
 use super::fault::Fault;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::ledger::Ledger;
 use crate::timer::pjrt::{ExecutableBounds, bound_executables};
-use crate::tune::Ledger;
 
 use super::exit;
 use super::fault::Fault;

@@ -4,10 +4,11 @@ use std::fmt;
 use std::io;
 
 use crate::cache::{ExchangeError, StoreError};
+use crate::ledger::{LedgerError, StoredError};
 use crate::remote::RemoteError;
 use crate::samples::LogError;
 use crate::signature::SignatureError;
-use crate::tune::{StoredError, TuneError};
+use crate::tune::TuneError;
 
 use super::exit;
 
@@ -58,6 +59,12 @@ impl From<TuneError> for Fault {
             TuneError::Device(_) => Self::device(error),
             _ => Self::new(exit::CACHE_TROUBLE, error),
         }
+    }
+}
+
+impl From<LedgerError> for Fault {
+    fn from(error: LedgerError) -> Self {
+        Self::new(exit::CACHE_TROUBLE, error)
     }
 }
 

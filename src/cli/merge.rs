@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::cache::{Cached, Change, Difference, Entry, Merged, diff, export_json, merge};
 use crate::counted::counted;
+use crate::ledger::{Ledger, Stored, read_cache};
 use crate::report::{Grid, format_ratio, write_json};
-use crate::tune::{Ledger, Stored, read_cache};
 
 use super::args::{Format, FormatArg};
 use super::exit;

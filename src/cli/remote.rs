@@ -8,10 +8,10 @@ use clap::Args;
 
 use crate::cache::{Cached, ConfigStore, Snapshot, SnapshotStore, merge};
 use crate::counted::counted;
+use crate::ledger::Ledger;
 use crate::mapped_file::Mapping;
 use crate::remote::{Address, Pulled, Pushing, Remote, RemoteError, Trust};
 use crate::signature::{PublicKeys, Signer};
-use crate::tune::Ledger;
 
 use super::args::{CacheArgs, Pin};
 use super::fault::Fault;

@@ -13,6 +13,7 @@ use crate::counted::counted;
 use crate::decision::DecisionRules;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::Scan;
+use crate::ledger::Ledger;
 use crate::measured_by::{Metric, Source};
 use crate::printable::printable;
 use crate::remedy::remedy;
@@ -20,8 +21,8 @@ use crate::report::{time_line, write_json, write_result};
 use crate::timer::pjrt::{HOST_CLOCK, PjrtTimer};
 use crate::timer::{CommandTimer, FollowingTimer, KeepingTimer, Limits, ProfileReplay, ReplayTimer, SPANS, Timer};
 use crate::tune::{
-    Autotuner, AutotuningResult, Event, Ledger, OperationResult, ProfiledStep, Spent, Status, TuneOptions,
-    order_by_share, run_on_devices,
+    Autotuner, AutotuningResult, Event, OperationResult, ProfiledStep, Spent, Status, TuneOptions, order_by_share,
+    run_on_devices,
 };
 
 use super::args::{DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};

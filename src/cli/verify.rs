@@ -7,10 +7,10 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cache::Snapshot;
+use crate::ledger::{StoredKind, Verified, verify_cache};
 use crate::mapped_file::Mapping;
 use crate::report::{Grid, write_json};
 use crate::signature::{PublicKeys, Signatures};
-use crate::tune::{StoredKind, Verified, verify_cache};
 
 use super::args::{Format, FormatArg};
 use super::exit;

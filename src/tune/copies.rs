@@ -12,7 +12,8 @@ use crate::timer::{Job, Timer};
 use super::job::JobIdentity;
 use super::measure::{Ended, Measuring};
 use super::rounds::JobRounds;
-use super::{Event, Ledger, Spent, TuneError, TuneOptions};
+use super::{Event, Spent, TuneError, TuneOptions};
+use crate::ledger::{Ledger, LedgerError};
 
 /// Nobody leaves the race and nothing settles it. The cut-off is finite, since it becomes a time.
 pub(super) const ALL_ROUNDS: DecisionRules = DecisionRules {
@@ -48,6 +49,12 @@ pub enum CopiesError {
     /// Nothing can go on.
     #[error(transparent)]
     Fatal(#[from] TuneError),
+}
+
+impl From<LedgerError> for CopiesError {
+    fn from(error: LedgerError) -> Self {
+        Self::Fatal(error.into())
+    }
 }
 
 impl From<Ended> for CopiesError {

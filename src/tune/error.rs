@@ -1,20 +1,16 @@
 //! What ends a whole run; what costs only one operation is a [`Status`](super::Status).
 
-use crate::cache::StoreError;
 use crate::failure::Failure;
+use crate::ledger::LedgerError;
 use crate::remedy::scratch_remedy;
-use crate::samples::LogError;
 
 /// A run that cannot go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TuneError {
-    /// A cache tier failed.
+    /// The sample log or a cache tier failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The sample log failed.
-    #[error(transparent)]
-    Log(#[from] LogError),
+    Ledger(LedgerError),
     /// The device or its worker cannot be had.
     #[error("cannot use the device: {0}")]
     Device(Failure),
@@ -26,4 +22,10 @@ pub enum TuneError {
         /// The system's reason.
         source: std::io::Error,
     },
+}
+
+impl<E: Into<LedgerError>> From<E> for TuneError {
+    fn from(error: E) -> Self {
+        Self::Ledger(error.into())
+    }
 }

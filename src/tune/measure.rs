@@ -16,7 +16,8 @@ use super::job::JobIdentity;
 use super::possible::count_possible;
 use super::rounds::JobRounds;
 use super::spent::{Spent, nanoseconds};
-use super::{Event, Ledger, TuneError, TuneOptions};
+use super::{Event, TuneError, TuneOptions};
+use crate::ledger::Ledger;
 
 /// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
 const RUNS: u32 = 3;

@@ -25,9 +25,10 @@ use super::rounds::JobRounds;
 use super::searching::{Course, Race};
 use super::spent::{Spent, nanoseconds};
 use super::{
-    AutotuningResult, CandidateResult, Event, Ledger, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA,
-    Status, TuneError, TuneOptions,
+    AutotuningResult, CandidateResult, Event, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status,
+    TuneError, TuneOptions,
 };
+use crate::ledger::{Ledger, LedgerError};
 
 /// Tunes planned invocations on one timer's device.
 pub struct Autotuner<'a, 'e> {
@@ -62,7 +63,7 @@ pub(super) struct Step {
     /// What stops the run.
     pub(super) error: Option<TuneError>,
     /// Whether the snapshot could be written.
-    pub(super) published: Result<(), TuneError>,
+    pub(super) published: Result<(), LedgerError>,
 }
 
 impl Default for Step {
@@ -446,7 +447,7 @@ fn not_believed(result: &OperationResult) -> String {
 }
 
 /// A snapshot that could not be written costs readers the newest entries until the next one, and this run nothing.
-pub(super) fn note_unpublished(published: Result<(), TuneError>, notes: &mut Vec<String>) {
+pub(super) fn note_unpublished(published: Result<(), LedgerError>, notes: &mut Vec<String>) {
     let Err(error) = published else { return };
     let note = format!("the snapshot was not published: {error}");
     if !notes.contains(&note) {

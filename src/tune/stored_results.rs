@@ -8,14 +8,13 @@ use crate::call::Call;
 use crate::config::Config;
 use crate::decision::{DecisionRules, judge};
 use crate::device::DeviceFingerprint;
+use crate::ledger::{LOG_FILE, StoredError, entries_of, log_findings};
 use crate::measured_by::MeasuredBy;
 use crate::samples::{JobHistory, LogError, SampleLog};
 
 use super::commit::{TOOL, candidate_results, fill_from_entry};
 use super::job::same_programs;
-use super::mend::LOG_FILE;
 use super::rounds::JobRounds;
-use super::stored::{StoredError, entries_of, log_findings};
 use super::{AutotuningResult, OperationResult, RESULT_SCHEMA, Status};
 
 /// The decisions in force in a cache folder, one result a device, timer, clock and metric, in the order of their keys. Needs neither

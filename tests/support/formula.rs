@@ -13,12 +13,11 @@ use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
 use autotune_lowered::failure::Failure;
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, Registry, Target};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
-use autotune_lowered::tune::{
-    Autotuner, AutotuningResult, Event, Ledger, OperationResult, PlannedInvocation, TuneOptions,
-};
+use autotune_lowered::tune::{Autotuner, AutotuningResult, Event, OperationResult, PlannedInvocation, TuneOptions};
 
 /// Of this thread: what else the machine does, and how slow its disk is, is not in it.
 pub fn processor_time() -> Duration {

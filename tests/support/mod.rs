@@ -13,10 +13,11 @@ use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
-use autotune_lowered::tune::{Autotuner, AutotuningResult, Ledger, PlannedInvocation, TuneError, TuneOptions};
+use autotune_lowered::tune::{Autotuner, AutotuningResult, PlannedInvocation, TuneError, TuneOptions};
 
 pub fn config(n: u64) -> Config {
     serde_json::from_str(&format!(r#"{{"block":{n}}}"#)).unwrap()

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use autotune_lowered::cache::{CacheKey, Entry, SNAPSHOT_FILE, Snapshot, StoreError, TieredCache};
 use autotune_lowered::call::Direction;
 use autotune_lowered::device::DeviceIdentity;
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
-use autotune_lowered::tune::Ledger;
 
 use super::Chance;
 

@@ -8,9 +8,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{CacheKey, Entry, SNAPSHOT_FILE, Snapshot};
+use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::samples::{Replay, SampleLog};
-use autotune_lowered::tune::Ledger;
 use serde_json::{Value, json};
 
 use super::program::{self, Run, copy_folder};

@@ -130,7 +130,7 @@ fn read_log(path: &Path, replay: &Replay, notes: &mut Vec<String>) -> Result<Cac
 }
 
 /// The entries in force by a sample log.
-pub(super) fn entries_of(path: &Path, replay: &Replay) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoredError> {
+pub(crate) fn entries_of(path: &Path, replay: &Replay) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoredError> {
     let pairs = replay.entries.iter().map(|(key, value)| {
         match (CacheKey::from_text(key), serde_json::from_str::<Entry>(value)) {
             (Some(key), Ok(entry)) => Ok((key, Arc::new(entry))),
@@ -142,12 +142,12 @@ pub(super) fn entries_of(path: &Path, replay: &Replay) -> Result<Vec<(CacheKey, 
 
 /// What is wrong with a sample log, and what is only to be known.
 #[derive(Default)]
-pub(super) struct LogFindings {
-    pub(super) problems: Vec<String>,
-    pub(super) notes: Vec<String>,
+pub(crate) struct LogFindings {
+    pub(crate) problems: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
-pub(super) fn log_findings(replay: &Replay) -> LogFindings {
+pub(crate) fn log_findings(replay: &Replay) -> LogFindings {
     let mut found = LogFindings::default();
     for Damage { offset, bytes, torn_tail } in &replay.damage {
         if *torn_tail {

@@ -8,9 +8,10 @@ use crate::counted::counted;
 use crate::mapped_file::Mapping;
 use crate::samples::{Damage, Record, SampleLog};
 
-use super::TuneError;
+use super::error::LedgerError;
 
-pub(super) const LOG_FILE: &str = "samples-v1.log";
+/// Name of the sample log inside a cache folder.
+pub const LOG_FILE: &str = "samples-v1.log";
 
 /// The stores of a folder, which agree.
 pub(super) struct Mended {
@@ -24,7 +25,7 @@ pub(super) struct Mended {
 type Texts = Vec<(String, String)>;
 
 /// Opens log and sled of the folder that is locked and makes them agree; with `rebuild` sled is made again in any case.
-pub(super) fn mend(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<Mended, TuneError> {
+pub(super) fn mend(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<Mended, LedgerError> {
     lock.remove_unfinished();
     let path = root.join(LOG_FILE);
     let found_bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
@@ -94,7 +95,7 @@ fn published(path: &Path, notes: &mut Vec<String>) -> Texts {
 }
 
 /// Tells of damage, each once: an old torn line is there for ever.
-fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), TuneError> {
+fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), LedgerError> {
     let path = log.path().display().to_string();
     let noted_until = log.replay().noted_until;
     let new: Vec<Damage> = log.replay().damage.iter().filter(|damage| damage.offset >= noted_until).copied().collect();
@@ -118,7 +119,7 @@ fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), TuneE
 /// Writes into the log what another store holds and the log lost. Where that is `proven` to be what the log once stated, the
 /// log becomes the same; else what only the log holds stays, and so does a decision of it that stands behind all damage. It
 /// may be known where a log that was cut ended.
-fn adopt(texts: &Texts, log: &mut SampleLog, proven: bool, cut_at: Option<u64>) -> Result<u64, TuneError> {
+fn adopt(texts: &Texts, log: &mut SampleLog, proven: bool, cut_at: Option<u64>) -> Result<u64, LedgerError> {
     let entries = &log.replay().entries;
     let other: BTreeMap<&str, &str> = texts
         .iter()

@@ -14,7 +14,7 @@ use crate::digest::Digest;
 use crate::mapped_file::Mapping;
 use crate::samples::{JobHistory, LogError, Record, Replay, SampleLog};
 
-use super::TuneError;
+use super::error::LedgerError;
 use super::mend::{LOG_FILE, Mended, mend};
 
 /// A snapshot that takes longer than this to write is not written after each decision.
@@ -61,14 +61,14 @@ impl Ledger {
     /// then a sled that was closed cleanly, or else the published snapshot, gives back what the log lost. No decision that
     /// the log holds is ever given up for a store that lacks it, unless the log itself states that sled's entries are the
     /// last ones.
-    pub fn open(root: &Path, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, TuneError> {
+    pub fn open(root: &Path, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, LedgerError> {
         Self::open_with(root, lower, false)
     }
 
     /// Opens a cache folder for look-ups. Where another process has it, or it cannot be written, the decisions are read
     /// from the sample log alone, which needs neither lock nor writing; a note says so. A missing folder is empty. In place of
     /// a folder a snapshot may be named, which is read.
-    pub fn open_for_reading(root: &Path, lower: impl Fn() -> Vec<Box<dyn ConfigStore>>) -> Result<Self, TuneError> {
+    pub fn open_for_reading(root: &Path, lower: impl Fn() -> Vec<Box<dyn ConfigStore>>) -> Result<Self, LedgerError> {
         let log_path = root.join(LOG_FILE);
         if !root.exists() {
             return Ok(Self::in_memory(lower()));
@@ -79,8 +79,8 @@ impl Ledger {
             return Ok(Self::in_memory(tiers));
         }
         let why = match Self::open(root, lower()) {
-            Err(TuneError::Store(error @ (StoreError::Locked { .. } | StoreError::Io { .. }))) => error.to_string(),
-            Err(TuneError::Log(error @ LogError::Write { .. })) => error.to_string(),
+            Err(LedgerError::Store(error @ (StoreError::Locked { .. } | StoreError::Io { .. }))) => error.to_string(),
+            Err(LedgerError::Log(error @ LogError::Write { .. })) => error.to_string(),
             other => return other,
         };
         let replay = SampleLog::read(&log_path)?;
@@ -110,11 +110,11 @@ impl Ledger {
     }
 
     /// Makes the sled cache of a folder again from its sample log; the old one is set aside.
-    pub fn rebuild(root: &Path) -> Result<Self, TuneError> {
+    pub fn rebuild(root: &Path) -> Result<Self, LedgerError> {
         Self::open_with(root, Vec::new(), true)
     }
 
-    fn open_with(root: &Path, lower: Vec<Box<dyn ConfigStore>>, rebuild: bool) -> Result<Self, TuneError> {
+    fn open_with(root: &Path, lower: Vec<Box<dyn ConfigStore>>, rebuild: bool) -> Result<Self, LedgerError> {
         let lock = FolderLock::acquire(root)?;
         let Mended { mut log, sled, mut notes } = mend(root, &lock, rebuild)?;
         // sled is open, so that no noted length of the log is in force until it is closed
@@ -160,7 +160,7 @@ impl Ledger {
     }
 
     /// What the sample log holds of a job.
-    pub fn history(&self, job: Digest) -> Result<JobHistory, TuneError> {
+    pub fn history(&self, job: Digest) -> Result<JobHistory, LedgerError> {
         match (self.log(), &self.read_log, &self.root) {
             (Some(log), ..) => Ok(log.history(job)?),
             (None, Some(log), Some(root)) => Ok(log.history_of(&root.join(LOG_FILE), job)?),
@@ -174,12 +174,12 @@ impl Ledger {
     }
 
     /// Appends a job, a round or a failure.
-    pub(super) fn append(&self, record: &Record) -> Result<(), TuneError> {
+    pub(crate) fn append(&self, record: &Record) -> Result<(), LedgerError> {
         Ok(self.log().map_or(Ok(()), |mut log| log.append(record))?)
     }
 
     /// Commits an entry: sample log, synced; then the caches.
-    pub fn commit(&self, job: Option<Digest>, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), TuneError> {
+    pub fn commit(&self, job: Option<Digest>, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), LedgerError> {
         // held over both: whoever commits a key last does so in the log and in the cache
         let mut log = self.log();
         if let Some(log) = &mut log {
@@ -191,7 +191,7 @@ impl Ledger {
     }
 
     /// Commits many entries that no job of this folder decided: sample log, synced once; then the caches.
-    pub fn commit_all(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), TuneError> {
+    pub fn commit_all(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), LedgerError> {
         let mut log = self.log();
         if let Some(log) = &mut log {
             let texts: Vec<_> = entries.iter().map(|(key, entry)| (key.to_text(), entry.to_text())).collect();
@@ -204,7 +204,7 @@ impl Ledger {
 
     /// Publishes this folder's own entries as its snapshot, for all who look configs up; gives its digest, or nothing
     /// where there is no folder that this process may write.
-    pub fn publish(&self) -> Result<Option<Digest>, TuneError> {
+    pub fn publish(&self) -> Result<Option<Digest>, LedgerError> {
         let (Some(root), Some(_)) = (&self.root, &self._lock) else { return Ok(None) };
         // one at a time, so that the last one written holds the most
         let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
@@ -219,19 +219,19 @@ impl Ledger {
 
     /// The same after a decision. A cache so large that it takes long is written when that was less than a tenth of the
     /// time since, and at the end of the run.
-    pub(super) fn publish_if_due(&self) -> Result<(), TuneError> {
+    pub(crate) fn publish_if_due(&self) -> Result<(), LedgerError> {
         let published = *self.published.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = published.is_none_or(|(at, cost)| cost < SOON || at.elapsed() >= cost * 10);
         if is_due && self.is_behind.load(Ordering::Acquire) { self.publish().map(drop) } else { Ok(()) }
     }
 
     /// Writes the sample log anew without superseded jobs, however little that gives back; gives those bytes.
-    pub fn compact(&self) -> Result<u64, TuneError> {
+    pub fn compact(&self) -> Result<u64, LedgerError> {
         Ok(self.log().map_or(Ok(0), |mut log| log.compact())?)
     }
 
     /// What this folder holds, without the tiers that are shipped.
-    pub fn own_entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, TuneError> {
+    pub fn own_entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, LedgerError> {
         // a folder's snapshot tier is what others published; without a folder it is all there is
         let is_own = |tier| tier != Tier::Seed && (tier != Tier::Snapshot || self.root.is_none());
         let entries = self.cache.entries()?.into_iter();
@@ -239,7 +239,7 @@ impl Ledger {
     }
 
     /// Removes an entry, likewise; `false` where there is none that can be removed.
-    pub fn remove(&self, key: &CacheKey) -> Result<bool, TuneError> {
+    pub fn remove(&self, key: &CacheKey) -> Result<bool, LedgerError> {
         let mut log = self.log();
         if let Some(log) = &mut log {
             log.remove(&key.to_text())?;
@@ -250,7 +250,7 @@ impl Ledger {
     }
 
     /// Removes many entries, likewise; how many were there.
-    pub fn remove_all(&self, keys: &[CacheKey]) -> Result<usize, TuneError> {
+    pub fn remove_all(&self, keys: &[CacheKey]) -> Result<usize, LedgerError> {
         let mut log = self.log();
         if let Some(log) = &mut log {
             let texts: Vec<String> = keys.iter().map(CacheKey::to_text).collect();
