@@ -76,7 +76,7 @@ fn bad_input_is_one_line() {
     let not_a_program = not_a_program.display().to_string();
     for (arguments, code, what) in [
         (&["selftest", "--timer", "replay:x.json"][..], 2, "runs no program"),
-        (&["selftest", "--timer", "sundial"], 2, "none of `pjrt`"),
+        (&["selftest", "--timer", "sundial"], 2, "none of `auto`, `pjrt`"),
         (&["selftest", "absent.mlir"], 4, "cannot be read"),
         (&["selftest", &not_a_program], 4, "notes.txt"),
         (&["selftest", "--plugin", "absent.so"], 5, "absent.so"),

@@ -7,6 +7,7 @@ mod support;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{ConfigStore, SNAPSHOT_FILE, Snapshot, SnapshotStore};
+use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
@@ -591,4 +592,50 @@ fn times_that_are_none_keep_the_baseline_or_decide_nothing() {
         let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         assert_eq!(result.operations[0].status, status, "{ns:?}: {}", result.operations[0].reason);
     }
+}
+
+/// Who changes the timer, or lets `--timer auto` choose another one, keeps what is decided, and is told.
+#[test]
+fn what_another_timer_decided_stays_until_it_is_forced_or_asks_another_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let ledger = Ledger::in_memory(vec![]);
+    let mut first = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+    first.device.environment.plugin = Some("jaxlib 0.10.2".into());
+    let tuned = tune(&registry, &invocation, &mut first, &ledger, &options(), None).unwrap();
+    assert_eq!(tuned.operations[0].status, Status::Tuned);
+    assert_eq!(tuned.measured_by.compiler.as_deref(), Some("jaxlib 0.10.2"));
+    assert!(tuned.notes.is_empty(), "{:?}", tuned.notes);
+    let mut of_other_jax = invocation.as_ref().clone();
+    of_other_jax.recorded_on = Some(DeviceFingerprint { environment: first.device.environment.clone(), ..device() });
+    let mut plugin = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+    plugin.device.environment.plugin = Some("plugin.so".into());
+    let planned = Arc::new(of_other_jax);
+    let noted = tune(&registry, &planned, &mut plugin, &Ledger::in_memory(vec![]), &options(), None).unwrap();
+    assert!(noted.notes[0].contains("under jaxlib 0.10.2 and are timed as plugin.so compiles"), "{:?}", noted.notes);
+
+    let other = || {
+        let mut timer = ScriptedTimer::new(&[10 * MS, 9 * MS, 4 * MS]);
+        timer.name = "another";
+        timer.device.environment.plugin = Some("plugin.so".into());
+        timer
+    };
+    let mut timer = other();
+    let kept = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    let operation = &kept.operations[0];
+    assert_eq!((operation.status, timer.calls), (Status::Cached, 0));
+    assert_eq!(operation.best.as_ref().unwrap().config, config(1));
+    let flag = "timed by `scripted` (compiled by jaxlib 0.10.2), not by `another`; `--force` measures it again";
+    assert_eq!(operation.flags, [flag]);
+
+    // other candidates are another question, and so are caches in another state
+    let mut fewer = invocation.as_ref().clone();
+    fewer.candidates.pop();
+    let fewer = tune(&registry, &Arc::new(fewer), &mut other(), &ledger, &options(), None).unwrap();
+    assert_eq!(fewer.operations[0].status, Status::Tuned);
+
+    let forced = TuneOptions { force: true, ..options() };
+    let again = tune(&registry, &invocation, &mut other(), &ledger, &forced, None).unwrap();
+    assert_eq!((again.operations[0].status, again.operations[0].flags.len()), (Status::Tuned, 0));
+    assert_eq!(again.operations[0].best.as_ref().unwrap().config, config(2));
 }

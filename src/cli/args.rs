@@ -236,9 +236,10 @@ pub(super) struct TuneArgs {
     /// Keep results in memory and in the output only
     #[arg(long)]
     pub no_persist: bool,
-    /// What times candidates: `pjrt`, `jax` or `jax:PYTHON` (device time from JAX's profiler), `command:CMD` (a worker of
-    /// your own), `replay:FILE` (recorded samples), `replay:DIR` (profiles captured earlier)
-    #[arg(long, value_name = "TIMER", default_value = "pjrt")]
+    /// What times candidates: `auto` (the compiler that your JAX programs run with), `pjrt` (a plugin), `jax` or `jax:PYTHON`
+    /// (device time from JAX's profiler), `command:CMD` (a worker of your own), `replay:FILE` (recorded samples),
+    /// `replay:DIR` (profiles captured earlier)
+    #[arg(long, value_name = "TIMER", default_value = "auto")]
     pub timer: String,
     /// What of an execution decides [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
     #[arg(long, value_enum)]

@@ -32,8 +32,8 @@ pub(super) struct CheckArgs {
     pub plan: PlanArgs,
     #[command(flatten)]
     pub cache: CacheArgs,
-    /// What times the configs, as for tuning: `pjrt`, `jax` or `jax:PYTHON`, `command:CMD`, `replay:FILE`
-    #[arg(long, value_name = "TIMER", default_value = "pjrt")]
+    /// What times the configs, as for tuning: `auto`, `pjrt`, `jax` or `jax:PYTHON`, `command:CMD`, `replay:FILE`
+    #[arg(long, value_name = "TIMER", default_value = "auto")]
     pub timer: String,
     /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
     #[arg(long, value_enum)]

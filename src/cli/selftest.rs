@@ -40,8 +40,8 @@ pub(super) struct SelftestArgs {
     pub rounds: u32,
     #[command(flatten)]
     pub cache: CacheArgs,
-    /// What times the programs: `pjrt`, `jax` or `jax:PYTHON`, `command:CMD`; the figures are for tuning with the same
-    #[arg(long, value_name = "TIMER", default_value = "pjrt")]
+    /// What times the programs: `auto`, `pjrt`, `jax` or `jax:PYTHON`, `command:CMD`; the figures are for tuning with the same
+    #[arg(long, value_name = "TIMER", default_value = "auto")]
     pub timer: String,
     /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
     #[arg(long, value_enum)]

@@ -18,8 +18,11 @@ use crate::measured_by::{Metric, Source};
 use crate::printable::printable;
 use crate::remedy::remedy;
 use crate::report::{time_line, write_json, write_result};
-use crate::timer::pjrt::{HOST_CLOCK, PjrtTimer};
-use crate::timer::{CommandTimer, FollowingTimer, KeepingTimer, Limits, ProfileReplay, ReplayTimer, SPANS, Timer};
+use crate::timer::pjrt::{FoundPlugin, HOST_CLOCK, PjrtTimer};
+use crate::timer::{
+    ActivePython, AutoTimer, CommandTimer, FollowingTimer, KeepingTimer, Limits, ProfileReplay, ReplayTimer, SPANS,
+    Timer,
+};
 use crate::tune::{
     Autotuner, AutotuningResult, Event, OperationResult, ProfiledStep, Spent, Status, TuneOptions, order_by_share,
     run_on_devices,
@@ -240,11 +243,13 @@ fn metric(metric: Option<MetricArg>) -> Option<Metric> {
     })
 }
 
-/// The Python of the active environment, else the one on the path.
-fn active_python() -> PathBuf {
-    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os);
-    let pythons = environments.map(|folder| PathBuf::from(folder).join("bin/python"));
-    pythons.into_iter().find(|python| python.exists()).unwrap_or_else(|| PathBuf::from("python3"))
+/// The Python of the active environment.
+fn active_python() -> Result<PathBuf, Fault> {
+    ActivePython::find().map(|active| active.python).ok_or_else(|| {
+        Fault::device(
+            "there is no active Python: activate an environment with JAX, or name its Python with `--timer jax:PYTHON`",
+        )
+    })
 }
 
 /// Which timer to start, and how.
@@ -267,7 +272,7 @@ fn start_timers(args: &TuneArgs, executables: &Path) -> Result<Vec<Box<dyn Timer
     let Some(DeviceList(devices)) = &args.devices else {
         return Ok(vec![keeping(args, start_timer(&choice(args, &args.plugin), executables)?)?]);
     };
-    if args.timer != "pjrt" && args.timer != "jax" && !args.timer.starts_with("jax:") {
+    if !["auto", "pjrt", "jax"].contains(&&*args.timer) && !args.timer.starts_with("jax:") {
         let message = format!("`--devices` is for the timers `pjrt` and `jax`; `{}` has one device", args.timer);
         return Err(Fault::new(exit::USAGE, message));
     }
@@ -297,26 +302,10 @@ pub(super) fn start_timer(args: &TimerChoice<'_>, executables: &Path) -> Result<
 
 fn start(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
     match args.timer.split_once(':') {
-        None if args.timer == "pjrt" => {
-            let plugin = device::first_plugin(args.plugin)?;
-            let mut options = device::options(args.plugin, &plugin, limits(args.limits))?;
-            executables.clone_into(&mut options.executables);
-            options.compile_jobs = args.limits.compile_jobs.map(usize::from);
-            options.metric = metric(args.metric);
-            Ok(Box::new(PjrtTimer::start(&options).map_err(Fault::device)?))
-        }
-        _ if args.timer == "jax" || args.timer.starts_with("jax:") => {
-            if args.metric == Some(MetricArg::Elapsed) {
-                let message =
-                    "`--metric elapsed` is the host clock, and `--timer jax` times by profiles: use `--timer pjrt`";
-                return Err(Fault::new(exit::USAGE, message));
-            }
-            let python = args.timer.strip_prefix("jax:").map_or_else(active_python, PathBuf::from);
-            let exe = device::this_program()?;
-            let timer =
-                CommandTimer::start_jax(&exe, &python, args.plugin.device, limits(args.limits), metric(args.metric));
-            Ok(Box::new(timer.map_err(Fault::device)?))
-        }
+        None if args.timer == "auto" => start_auto(args, executables),
+        None if args.timer == "pjrt" => start_plugin(args, &device::first_plugin(args.plugin)?, executables),
+        None if args.timer == "jax" => start_jax(args, &active_python()?),
+        Some(("jax", python)) => start_jax(args, Path::new(python)),
         Some(("command", command)) => {
             let timer =
                 CommandTimer::start(&device::this_program()?, command, limits(args.limits), metric(args.metric));
@@ -325,12 +314,55 @@ fn start(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, F
         Some(("replay", path)) => replay(args.metric, Path::new(path)),
         _ => {
             let message = format!(
-                "`--timer {}` is none of `pjrt`, `jax`, `command:CMD`, `replay:FILE`, `replay:DIR`",
+                "`--timer {}` is none of `auto`, `pjrt`, `jax`, `jax:PYTHON`, `command:CMD`, `replay:FILE`, `replay:DIR`",
                 args.timer
             );
             Err(Fault::new(exit::USAGE, message))
         }
     }
+}
+
+/// The compiler that the user's programs run with, as far as that can be known; says which one it is.
+fn start_auto(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+    // these are for plugins alone
+    let is_for_plugins = !args.plugin.client_options.is_empty() || args.metric == Some(MetricArg::Elapsed);
+    match AutoTimer::choose(args.plugin.plugin.is_some() || is_for_plugins) {
+        AutoTimer::NamedPlugin => start_plugin(args, &device::first_plugin(args.plugin)?, executables),
+        AutoTimer::Plugin(plugin) => {
+            say(&format!("the timer is `pjrt` with `{}`, as JAX in the active environment", plugin.path.display()));
+            start_plugin(args, &plugin, executables)
+        }
+        AutoTimer::Jax(python) => {
+            say(&format!("the timer is `jax`: programs are compiled by the JAX of `{}`", python.display()));
+            start_jax(args, &python)
+        }
+        AutoTimer::PluginWithoutJax => {
+            let plugin = device::first_plugin(args.plugin)?;
+            say(&format!(
+                "the timer is `pjrt` with `{}`: the active Python has no JAX, whose compiler may be another one",
+                plugin.path.display()
+            ));
+            start_plugin(args, &plugin, executables)
+        }
+    }
+}
+
+fn start_plugin(args: &TimerChoice<'_>, plugin: &FoundPlugin, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+    let mut options = device::options(args.plugin, plugin, limits(args.limits))?;
+    executables.clone_into(&mut options.executables);
+    options.compile_jobs = args.limits.compile_jobs.map(usize::from);
+    options.metric = metric(args.metric);
+    Ok(Box::new(PjrtTimer::start(&options).map_err(Fault::device)?))
+}
+
+fn start_jax(args: &TimerChoice<'_>, python: &Path) -> Result<Box<dyn Timer>, Fault> {
+    if args.metric == Some(MetricArg::Elapsed) {
+        let message = "`--metric elapsed` is the host clock, and `--timer jax` times by profiles: use `--timer pjrt`";
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    let exe = device::this_program()?;
+    let timer = CommandTimer::start_jax(&exe, python, args.plugin.device, limits(args.limits), metric(args.metric));
+    Ok(Box::new(timer.map_err(Fault::device)?))
 }
 
 /// A folder holds profiles, a file samples.

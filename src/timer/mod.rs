@@ -1,6 +1,9 @@
 //! Timers: a candidate and its inputs in, samples out. What can crash runs in worker processes.
 
+mod active_python;
 mod answers;
+#[cfg(feature = "pjrt")]
+mod auto;
 mod bench;
 mod client;
 #[cfg(feature = "pjrt")]
@@ -25,7 +28,10 @@ pub(crate) mod subscriber;
 /// compiled beside them. A span's field `title` is what to call it, and `track` names a row of its own.
 pub const SPANS: &str = "autotune_lowered::run";
 
+pub use active_python::ActivePython;
 pub use answers::OutputArray;
+#[cfg(feature = "pjrt")]
+pub use auto::AutoTimer;
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;
 pub use following::FollowingTimer;

@@ -56,7 +56,8 @@ impl Autotuner<'_, '_> {
     /// them for its own.
     pub fn again(&self, invocation: &Invocation, config: &Config) -> Result<Again, CopiesError> {
         let invocation = only(invocation, [invocation.baseline.clone(), config.clone()]);
-        let mut identity = JobIdentity::new(&invocation, &*self.timer, &self.options.cache_state)
+        let mut identity = self
+            .identity(&invocation)
             .map_err(|reason| CopiesError::Failed(Failure::new(FailureKind::Protocol, reason)))?;
         identity.digest = FieldHasher::new("again-v1").field(identity.digest.as_bytes()).finish();
         let workplace = Workplace::new(&invocation, self.registry)?.map_err(CopiesError::Failed)?;

@@ -33,7 +33,7 @@ pub fn run_on_devices(
     tuners: &mut [Autotuner<'_, '_>],
     plan: &[PlannedInvocation],
 ) -> Option<(AutotuningResult, Option<TuneError>)> {
-    let (mut result, ledger) = tuners.first().map(|tuner| (tuner.nothing_yet(), tuner.ledger))?;
+    let (mut result, ledger) = tuners.first().map(|tuner| (tuner.nothing_yet(plan), tuner.ledger))?;
     let work = Work {
         waiting: (0..plan.len()).collect(),
         under_way: 0,

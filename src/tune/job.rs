@@ -6,10 +6,10 @@ use crate::cache::CacheKey;
 use crate::device::DeviceFingerprint;
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
-use crate::measured_by::CacheState;
+use crate::measured_by::{CacheState, MeasuredBy};
 use crate::registry::{Invocation, Program, Registry, RegistryError};
 use crate::scratch::Scratch;
-use crate::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer};
+use crate::timer::{InputArray, Job, JobCandidate, ProgramFile};
 
 use super::TuneError;
 use super::possible::NotLowered;
@@ -33,16 +33,16 @@ pub(super) struct JobIdentity {
 }
 
 impl JobIdentity {
-    /// The identity of an invocation under a timer; fails with a reason where the baseline is no candidate.
-    pub(super) fn new(invocation: &Invocation, timer: &dyn Timer, cache_state: &CacheState) -> Result<Self, String> {
-        let device = timer.device();
+    /// The identity of an invocation that is measured on a device so; fails with a reason where the baseline is no candidate.
+    pub(super) fn new(invocation: &Invocation, device: &DeviceFingerprint, by: &MeasuredBy) -> Result<Self, String> {
         let baseline = invocation.candidates.iter().position(|candidate| candidate.config == invocation.baseline);
         let baseline = baseline.ok_or("the recorded baseline is not among the candidates; record it again")?;
         let mut hasher = FieldHasher::new(MEASURING_VERSION);
         hasher.field(device.identity.to_digest().as_bytes());
         hasher.field(environment_text(device).as_bytes());
-        hasher.field(timer.name().as_bytes()).field(timer.source().to_string().as_bytes());
-        hasher.field(timer.metric().to_string().as_bytes());
+        // the compiler is the environment's
+        hasher.field(by.timer.as_bytes()).field(by.source.as_str().as_bytes());
+        hasher.field(by.metric.as_str().as_bytes());
         hasher.field(invocation.call.op_id.as_bytes()).field(invocation.call.call_key.as_bytes());
         hasher.field(invocation.direction.to_string().as_bytes());
         hasher.field(serde_json::to_string(&invocation.arguments).unwrap_or_default().as_bytes());
@@ -53,8 +53,8 @@ impl JobIdentity {
             hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
         }
         // nothing for warm ones, so that samples from before there was a choice stay good
-        if !cache_state.is_warm() {
-            hasher.field(cache_state.to_string().as_bytes());
+        if !by.cache_state.is_warm() {
+            hasher.field(by.cache_state.as_str().as_bytes());
         }
         Ok(Self {
             digest: hasher.finish(),

@@ -40,8 +40,8 @@ impl Autotuner<'_, '_> {
         workplace: &Workplace,
         pair: &mut Pair,
     ) -> Result<Tried, Ended> {
-        let identity = JobIdentity::new(invocation, &*self.timer, &self.options.cache_state)
-            .map_err(|reason| Ended::Failed(Failure::new(FailureKind::Protocol, reason)))?;
+        let identity =
+            self.identity(invocation).map_err(|reason| Ended::Failed(Failure::new(FailureKind::Protocol, reason)))?;
         if identity.distinct().len() < 2 {
             // the baseline under another name
             return Ok(Tried { outcome: Outcome::Time(1.0), is_new: false, failure: None });

@@ -10,8 +10,10 @@ use crate::cache::{CacheKey, Entry, Tier};
 use crate::config::Config;
 use crate::counted::counted;
 use crate::decision::{Judgement, Outcome, judge};
+use crate::device::DeviceFingerprint;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::Evidence;
+use crate::measured_by::{CacheState, MeasuredBy, Source};
 use crate::registry::{Invocation, NotRunnable, Registry};
 use crate::samples::{CandidateRecord, JobRecord, Record};
 use crate::timer::{JobCandidate, SPANS, Timer};
@@ -76,7 +78,7 @@ impl Autotuner<'_, '_> {
     /// Tunes every planned invocation. What fails costs one operation; an error stops the run and stands beside what was
     /// decided, and committed, before it.
     pub fn run(&mut self, plan: &[PlannedInvocation]) -> (AutotuningResult, Option<TuneError>) {
-        let mut result = self.nothing_yet();
+        let mut result = self.nothing_yet(plan);
         let mut stopped_by = None;
         for index in 0..plan.len() {
             let done = self.step(index, plan, stopped_by.is_some());
@@ -132,7 +134,7 @@ impl Autotuner<'_, '_> {
 
     /// What [`run`](Self::run) would tune; nothing is measured.
     pub fn preview(&self, plan: &[PlannedInvocation]) -> AutotuningResult {
-        let mut result = self.nothing_yet();
+        let mut result = self.nothing_yet(plan);
         for planned in plan {
             let mut operation = draft(planned);
             match planned.invocation.runnable() {
@@ -160,7 +162,8 @@ impl Autotuner<'_, '_> {
         result
     }
 
-    pub(super) fn nothing_yet(&self) -> AutotuningResult {
+    /// A result without operations; its notes say where programs were recorded under another compiler.
+    pub(super) fn nothing_yet(&self, plan: &[PlannedInvocation]) -> AutotuningResult {
         AutotuningResult {
             schema: RESULT_SCHEMA,
             tool: TOOL.to_owned(),
@@ -169,7 +172,7 @@ impl Autotuner<'_, '_> {
             operations: Vec::new(),
             missed: Vec::new(),
             step: None,
-            notes: Vec::new(),
+            notes: other_compiler(plan, self.timer.device()).into_iter().collect(),
             interrupted: false,
             entries: Vec::new(),
         }
@@ -183,7 +186,7 @@ impl Autotuner<'_, '_> {
             result.reason = reason.to_string();
             return Ok(None);
         }
-        let identity = match JobIdentity::new(invocation, &*self.timer, &self.options.cache_state) {
+        let identity = match self.identity(invocation) {
             Ok(identity) => identity,
             Err(reason) => {
                 result.reason = reason;
@@ -206,6 +209,17 @@ impl Autotuner<'_, '_> {
             && let Some(entry) = cached.as_ref().filter(|entry| same_job(entry))
         {
             // decided elsewhere, or its samples are gone: the entry is all there is
+            return Ok(Some(known_before(result, identity.key, entry)));
+        }
+        let of_other_timer = |entry: &&Arc<Entry>| {
+            let theirs = self.identity_of_other_timer(invocation, entry);
+            own && theirs.is_some_and(|theirs| entry.provenance.as_ref().is_some_and(|from| from.job == theirs.digest))
+        };
+        if rounds.is_empty()
+            && !self.options.force
+            && let Some(entry) = cached.as_ref().filter(of_other_timer)
+        {
+            result.flags.extend(timed_otherwise(entry, self.timer.name()));
             return Ok(Some(known_before(result, identity.key, entry)));
         }
         // a lone program, and one beside which no other can run here, is measured for its time; a lone survivor of failures is
@@ -362,6 +376,25 @@ impl Autotuner<'_, '_> {
         judge(&decided, candidates, &competing, identity.baseline, incumbent, &rules)
     }
 
+    /// What an invocation is to this timer.
+    pub(super) fn identity(&self, invocation: &Invocation) -> Result<JobIdentity, String> {
+        JobIdentity::new(invocation, self.timer.device(), &self.timer.measured_by(&self.options.cache_state))
+    }
+
+    /// What it was to another timer that measured an entry; `None` where this one did, or where caches were in another state.
+    pub(super) fn identity_of_other_timer(&self, invocation: &Invocation, entry: &Entry) -> Option<JobIdentity> {
+        let from = entry.provenance.as_ref()?;
+        let by = MeasuredBy::new(&from.timer, from.source.as_str().into())
+            .metric(from.metric.as_str().into())
+            .cache_state(from.cache_state.as_deref().map_or(CacheState::Warm, CacheState::from));
+        // samples that were recorded elsewhere are no measurement of this device
+        let is_measured = by.source != Source::Replay && self.timer.source() != Source::Replay;
+        let is_other = is_measured && by.timer != self.timer.name() && by.cache_state == self.options.cache_state;
+        let device =
+            DeviceFingerprint { identity: self.timer.device().identity.clone(), environment: from.environment.clone() };
+        is_other.then(|| JobIdentity::new(invocation, &device, &by).ok()).flatten()
+    }
+
     pub(super) fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
         Ok(self.ledger.cache().entry(key)?)
     }
@@ -416,6 +449,26 @@ pub(super) fn known_before(result: &mut OperationResult, key: CacheKey, entry: &
     result.status = Status::Cached;
     "known from before; nothing was measured (`--force` measures again)".clone_into(&mut result.reason);
     (key, Arc::clone(entry))
+}
+
+/// Says that the recorder's JAX brings another compiler than the one that programs are timed with. On a CPU alone, where JAX
+/// compiles by itself: elsewhere it takes a plugin too, whose name says nothing of its version.
+fn other_compiler(plan: &[PlannedInvocation], device: &DeviceFingerprint) -> Option<String> {
+    let here = device.environment.compiler().filter(|_| device.identity.platform == "cpu")?;
+    let recorded = plan.iter().filter_map(|planned| planned.invocation.recorded_on.as_ref()?.environment.compiler());
+    let theirs = recorded.filter(|compiler| compiler.starts_with("jaxlib ")).find(|compiler| *compiler != here)?;
+    Some(format!(
+        "programs were recorded under {theirs} and are timed as {here} compiles them; `--timer jax` times them as the active \
+         environment's JAX does"
+    ))
+}
+
+/// Says that an entry was decided by another timer.
+pub(super) fn timed_otherwise(entry: &Entry, timer: &str) -> Option<String> {
+    let from = entry.provenance.as_ref()?;
+    let compiler =
+        from.environment.compiler().map_or_else(String::new, |compiler| format!(" (compiled by {compiler})"));
+    Some(format!("timed by `{}`{compiler}, not by `{timer}`; `--force` measures it again", from.timer))
 }
 
 pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> String {

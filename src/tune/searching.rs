@@ -22,7 +22,7 @@ use super::choices::{Choices, only};
 use super::job::{JobIdentity, Workplace, own_programs};
 use super::measure::Ended;
 use super::pair::{Pair, Tried};
-use super::run::{Decided, Place, known_before};
+use super::run::{Decided, Place, known_before, timed_otherwise};
 use super::spent::nanoseconds;
 use super::{Autotuner, Event, MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
 
@@ -81,7 +81,7 @@ impl Autotuner<'_, '_> {
             return Ok(Race::of_all(Arc::new(raced)));
         }
         let alone = only(invocation, [invocation.baseline.clone()]);
-        let Ok(identity) = JobIdentity::new(&alone, &*self.timer, &self.options.cache_state) else {
+        let Ok(identity) = self.identity(&alone) else {
             return Ok(Race::of_all(Arc::clone(invocation)));
         };
         let digest = self.search_digest(&identity, planned);
@@ -89,9 +89,15 @@ impl Autotuner<'_, '_> {
         if let Some((entry, tier)) = &cached
             && !self.options.force
             && *tier != Tier::Seed
-            && entry.search() == Some(digest.as_str())
         {
-            return self.searched_before(invocation, digest, identity.key, entry, result);
+            if entry.search() == Some(digest.as_str()) {
+                return self.searched_before(invocation, digest, identity.key, entry, result);
+            }
+            let theirs = self.identity_of_other_timer(&alone, entry).map(|theirs| self.search_digest(&theirs, planned));
+            if theirs.is_some() && entry.search() == theirs.as_deref() {
+                result.flags.extend(timed_otherwise(entry, self.timer.name()));
+                return Ok(Course::Over(Some(known_before(result, identity.key, entry))));
+            }
         }
         if let Err(error) = self.options.search.budget.check(None) {
             result.reason = error.to_string();

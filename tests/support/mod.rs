@@ -79,6 +79,7 @@ pub type Script = Box<dyn FnMut(usize, &str, u64) -> Result<(), Failure> + Send>
 
 /// Plays times: candidate `i` takes `ns[i]`, with a small spread of its own.
 pub struct ScriptedTimer {
+    pub name: &'static str,
     pub device: DeviceFingerprint,
     pub ns: Vec<u64>,
     pub outputs: Vec<f32>,
@@ -97,6 +98,7 @@ pub struct ScriptedTimer {
 impl ScriptedTimer {
     pub fn new(ns: &[u64]) -> Self {
         Self {
+            name: "scripted",
             device: device(),
             ns: ns.to_vec(),
             outputs: vec![1.0; ns.len()],
@@ -124,7 +126,7 @@ impl ScriptedTimer {
 
 impl Timer for ScriptedTimer {
     fn name(&self) -> &str {
-        "scripted"
+        self.name
     }
 
     fn source(&self) -> Source {

@@ -1,21 +1,17 @@
 //! Where PJRT plugins are: told by the user, by the environment, or installed in the active Python environment.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
+use crate::timer::active_python::{ActivePython, sorted_entries};
 
 /// Largest plugin that is looked at; those of vendors have half a gigabyte.
 pub(super) const MAX_PLUGIN_BYTES: u64 = 8 << 30;
 
-/// Longest that a `python3` may take to tell where its packages are.
-const PYTHON_LIMIT: Duration = Duration::from_secs(10);
 /// Packages by which plugins announce themselves, as JAX looks for them.
 const NAMESPACES: [&str; 2] = ["xla_plugins", "jax_plugins"];
 
@@ -60,8 +56,8 @@ fn discover_in(
         }
         found.push(FoundPlugin { name, path, origin: origin.to_owned() });
     }
-    for folder in site_packages(&variable) {
-        found.extend(installed_in(&folder));
+    if let Some(python) = ActivePython::of(&variable) {
+        found.extend(installed_in(&python));
     }
     let mut seen = BTreeSet::new();
     found.retain(|plugin| seen.insert(plugin.path.clone()));
@@ -103,69 +99,11 @@ fn named_in_variables(
     Ok(found)
 }
 
-/// The `site-packages` folders of the active environment: of `VIRTUAL_ENV`, else `CONDA_PREFIX`, else what `python3`
-/// says.
-fn site_packages(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    for name in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
-        if let Some(prefix) = variable(name).filter(|value| !value.is_empty()) {
-            return site_packages_under(Path::new(&prefix));
-        }
-    }
-    match variable("PATH") {
-        Some(path) => ask_python(&path, PYTHON_LIMIT).unwrap_or_default(),
-        None => Vec::new(),
-    }
-}
-
-fn site_packages_under(prefix: &Path) -> Vec<PathBuf> {
-    sorted_entries(&prefix.join("lib"))
-        .into_iter()
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python")))
-        .map(|path| path.join("site-packages"))
-        .filter(|path| path.is_dir())
-        .collect()
-}
-
-fn sorted_entries(folder: &Path) -> Vec<PathBuf> {
-    let mut entries: Vec<PathBuf> =
-        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    entries.sort();
-    entries
-}
-
-/// Asks the `python3` of `path` and gives up after `limit`.
-fn ask_python(path: &OsStr, limit: Duration) -> io::Result<Vec<PathBuf>> {
-    const QUESTION: &str = "import sysconfig;print(sysconfig.get_path('purelib'));print(sysconfig.get_path('platlib'))";
-    let mut child = Command::new("python3")
-        .args(["-I", "-c", QUESTION])
-        .env("PATH", path)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let start = Instant::now();
-    while child.try_wait()?.is_none() {
-        if start.elapsed() > limit {
-            child.kill()?;
-            child.wait()?;
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let mut text = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        // two paths fit a pipe's buffer: nothing waited for us to read
-        stdout.take(1 << 16).read_to_string(&mut text)?;
-    }
-    let mut folders: Vec<PathBuf> = text.lines().map(PathBuf::from).filter(|path| path.is_dir()).collect();
-    folders.dedup();
-    Ok(folders)
-}
-
-fn installed_in(site_packages: &Path) -> Vec<FoundPlugin> {
+/// The plugins that are installed in a Python environment.
+pub(in crate::timer) fn installed_in(python: &ActivePython) -> Vec<FoundPlugin> {
     let mut found = Vec::new();
-    for namespace in NAMESPACES {
-        for package in sorted_entries(&site_packages.join(namespace)) {
+    for folder in &python.site_packages {
+        for package in NAMESPACES.iter().flat_map(|namespace| sorted_entries(&folder.join(namespace))) {
             let name = package.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if let Some(path) = library_of(&package) {
                 found.push(FoundPlugin { name, path, origin: package.display().to_string() });
@@ -207,6 +145,9 @@ fn names_the_entry_point(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::ffi::OsStr;
+    use std::fs;
 
     fn variables<'a>(pairs: &'a [(&'a str, &'a OsStr)]) -> impl Fn(&str) -> Option<OsString> + 'a {
         |wanted| pairs.iter().find(|(name, _)| *name == wanted).map(|(_, value)| (*value).to_owned())

@@ -25,6 +25,7 @@ mod store;
 mod timer;
 mod worker;
 
+pub(in crate::timer) use discover::installed_in;
 pub use discover::{FoundPlugin, discover};
 pub use store::{BoundExecutables, ExecutableBounds, bound_executables};
 pub use timer::{HOST_CLOCK, PjrtOptions, PjrtTimer, probe};
