@@ -1,4 +1,8 @@
-"""Record tunable operations of JAX programs, tune them anywhere, and load the best configs where they run."""
+"""Record tunable operations of JAX programs, tune them anywhere, and load the best configs where they run.
+
+Public are the names below and the modules `cache`, `fleet`, `module`, `profiling`, `ejkernel_fields` and `worker`; all others may
+change with any version.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +16,23 @@ from ._version import __version__
 
 # public names, by the module that defines them; resolved at first use, so that importing the package loads no other
 _NAMES = {
-    "AutotuningResult": "_result",
+    "AutotuningResult": "tuning.result",
     "Cache": "cache",
     "CacheError": "cache",
     "Device": "cache",
     "Entry": "cache",
     "SnapshotMismatch": "cache",
-    "TuningError": "_tuning",
-    "autotune_lowered": "_tuning",
-    "device": "_device",
+    "TuningError": "tuning.run",
+    "autotune_lowered": "tuning.run",
+    "device": "lookup.device",
     "dump": "module",
     "fleet": "fleet",
-    "overlay": "_in_force",
+    "overlay": "lookup.in_force",
     "profiling": "profiling",
     "recording": "_recording",
-    "tunable": "_tunable",
-    "use_cache": "_device",
+    "tunable": "tunables.tunable",
+    "tune": "tuning.run",
+    "use_cache": "lookup.best",
 }
 
 __all__ = ["__version__", *_NAMES]
@@ -35,20 +40,21 @@ __all__ = ["__version__", *_NAMES]
 if TYPE_CHECKING:
     from . import fleet as fleet
     from . import profiling as profiling
-    from ._device import device as device
-    from ._device import use_cache as use_cache
-    from ._in_force import overlay as overlay
     from ._recording import recording as recording
-    from ._result import AutotuningResult as AutotuningResult
-    from ._tunable import tunable as tunable
-    from ._tuning import TuningError as TuningError
-    from ._tuning import autotune_lowered as autotune_lowered
     from .cache import Cache as Cache
     from .cache import CacheError as CacheError
     from .cache import Device as Device
     from .cache import Entry as Entry
     from .cache import SnapshotMismatch as SnapshotMismatch
+    from .lookup.best import use_cache as use_cache
+    from .lookup.device import device as device
+    from .lookup.in_force import overlay as overlay
     from .module import dump as dump
+    from .tunables.tunable import tunable as tunable
+    from .tuning.result import AutotuningResult as AutotuningResult
+    from .tuning.run import TuningError as TuningError
+    from .tuning.run import autotune_lowered as autotune_lowered
+    from .tuning.run import tune as tune
 
 
 def __getattr__(name: str) -> Any:

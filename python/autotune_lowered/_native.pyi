@@ -2,6 +2,9 @@
 
 from os import PathLike
 from pathlib import Path
+from typing import final
+
+__all__ = ["SNAPSHOT_FILE", "Fingerprint", "RegistryWriter", "Store", "__version__", "digest", "not_runnable", "scan"]
 
 __version__: str
 SNAPSHOT_FILE: str
@@ -12,6 +15,7 @@ def scan(module: bytes) -> str:
 def digest(bytes: bytes) -> str:
     """SHA-256, as 64 hexadecimal digits."""
 
+@final
 class RegistryWriter:
     """Writes recorded invocations into a registry's folder; any number of writers may work on one at once."""
 
@@ -32,6 +36,7 @@ def not_runnable(folder: str | PathLike[str], device: Fingerprint, op_id: str, c
     """Why a call recorded for a device cannot be tuned from its record alone; None where it can, or was not recorded.
     ValueError where the folder is no registry, OSError where it cannot be read."""
 
+@final
 class Fingerprint:
     """A device with the software around it. Equal and hashable by both."""
 
@@ -41,11 +46,12 @@ class Fingerprint:
     def to_portable(self) -> str:
         """ejkernel's spelling, `device_kind|platform_version`."""
     def __hash__(self) -> int: ...
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, value: object, /) -> bool: ...
 
 # config, provenance, tier, direction, device, flags
 _Found = tuple[str, str | None, str, str, str, list[tuple[str, str]]]
 
+@final
 class Store:
     """One snapshot, or none, with the seed files below it. Never changes once it is open."""
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import itertools
 import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
-from ._recorder import MAX_ARRAY_BYTES, Recorder
+from .libraries.ejkernel import calls as ejkernel
+from .libraries.import_hook import after_import
+from .libraries.tokamax import calls as tokamax
+from .record.call import DIRECTIONS
+from .record.recorder import Recorder, active
+from .record.registry import Registry
 
-LOG = logging.getLogger("autotune_lowered")
+_LOG = logging.getLogger("autotune_lowered")
 
-ENVIRONMENT = "AUTOTUNE_LOWERED_RECORD"
+MAX_ARRAY_BYTES = 64 << 20
 
-_STACK: list[Recorder] = []
 # never an `id`, which comes again: traces of one recording must not pass for those of the next
 _NUMBERS = itertools.count(1)
 
@@ -59,21 +64,22 @@ class recording:
         *,
         platforms: Iterable[str] | None = None,
         candidates: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
-        directions: Sequence[str] = ("forward", "forward-vjp"),
+        directions: Sequence[str] = DIRECTIONS,
         capture_values: bool = False,
         stamp: str | None = "hash",
         max_array_bytes: int = MAX_ARRAY_BYTES,
     ) -> None:
-        wrong = [name for name in directions if name not in ("forward", "forward-vjp")]
+        wrong = [name for name in directions if name not in DIRECTIONS]
         if wrong or not directions:
             raise ValueError(f"no direction `{wrong[0] if wrong else ''}`: name `forward`, `forward-vjp` or both")
         chosen = dict(candidates or {})
         asked = [platforms] if isinstance(platforms, str) else platforms
-        self._recorder = Recorder(folder, asked, tuple(directions), chosen, capture_values, max_array_bytes)
+        registry = Registry(folder, asked, tuple(directions), _fingerprint)
         if asked is not None:
-            _ = self._recorder.platforms  # a wrong name is an error here, not at the first call
+            _ = registry.platforms  # a wrong name is an error here, not at the first call
+        self._recorder = Recorder(registry, chosen, capture_values, max_array_bytes)
         self._stamp = stamp
-        self._entered: list[Any] = []
+        self._entered: contextlib.ExitStack | None = None
 
     def __enter__(self) -> recording:
         self.start()
@@ -86,26 +92,22 @@ class recording:
 
     def start(self) -> None:
         """Begin without a `with` block; `stop` ends it."""
-        from . import _hooks
-
-        if self._entered:
+        if self._entered is not None:
             raise RuntimeError("this recording has begun already: make another one")
-        _STACK.append(self._recorder)
-        self._entered.append(_hooks.install(self._stamp))
+        self._entered = contextlib.ExitStack()
+        self._recorder.begin()
+        self._entered.callback(self._recorder.end)
+        self._entered.callback(ejkernel.attached(self._stamp))
+        self._entered.callback(tokamax.attached())
         if "jax" in sys.modules:
-            self._entered.append(_retracing(next(_NUMBERS)))
+            self._entered.enter_context(_retracing(next(_NUMBERS)))
 
     def stop(self, raising: bool = True) -> None:
         """End the recording: what is pending is lowered and written. Errors of writing are logged unless `raising`."""
-        entered, self._entered = self._entered, []
-        if not entered:
+        entered, self._entered = self._entered, None
+        if entered is None:
             return
-        for context in reversed(entered):
-            context.close()
-        if self._recorder in _STACK:
-            _STACK.remove(self._recorder)
-        if self._recorder.capture_values and "jax" in sys.modules:
-            sys.modules["jax"].effects_barrier()
+        entered.close()
         if raising:
             self._recorder.flush()
         else:
@@ -129,20 +131,13 @@ class recording:
         return active()
 
 
-def active() -> Recorder | None:
-    """The recorder in force, if any."""
-    return _STACK[-1] if _STACK else None
+def _fingerprint() -> dict[str, Any]:
+    import jax
 
+    from .worker import fingerprint
 
-class _Closing:
-    """An entered context manager that `close` leaves."""
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-        context.__enter__()
-
-    def close(self) -> None:
-        self._context.__exit__(None, None, None)
+    found: dict[str, Any] = fingerprint(jax.local_devices()[0])
+    return found
 
 
 @functools.cache
@@ -153,29 +148,28 @@ def _trace_key() -> Any | None:
     return make(None) if make is not None else None
 
 
-def _retracing(value: int) -> Any:
+def _retracing(value: int) -> contextlib.AbstractContextManager[Any]:
     """Makes this thread trace again what it has traced before; a traced function calls no operation a second time."""
-    import contextlib
-
     key = _trace_key()
-    if key is None:
-        import jax
+    if key is not None:
+        context: contextlib.AbstractContextManager[Any] = key(value)
+        return context
+    import jax
 
-        LOG.info(
-            "this JAX cannot key its traces: its caches are cleared, so that what was traced before is traced again"
-        )
-        jax.clear_caches()
-        return _Closing(contextlib.nullcontext())
-    return _Closing(key(value))
+    _LOG.info("this JAX cannot key its traces: its caches are cleared, so that what was traced before is traced again")
+    jax.clear_caches()
+    return contextlib.nullcontext()
 
 
 def record_whole_process(folder: str) -> None:
     """What `AUTOTUNE_LOWERED_RECORD` asks for: a recording until the process ends. JAX is not imported for it."""
-    if _STACK:
+    if active() is not None:
         return
     whole = recording(folder)
     whole.start()
-    # JAX drops its clients at exit, and lowering needs them: as the last to register, ours would run first
-    from . import _hooks
 
-    _hooks.after_import("jax", lambda _: atexit.register(whole.stop, raising=False))
+    # JAX drops its clients at exit, and lowering needs them: as the last to register, ours would run first
+    def at_exit(_: ModuleType) -> None:
+        atexit.register(whole.stop, raising=False)
+
+    after_import("jax", at_exit)

@@ -35,7 +35,8 @@ def fields_of(config_class: Any) -> dict[str, Any]:
             entry["default"] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-            entry["default"] = dataclasses.asdict(default) if dataclasses.is_dataclass(default) else default
+            is_nested = dataclasses.is_dataclass(default) and not isinstance(default, type)
+            entry["default"] = dataclasses.asdict(default) if is_nested else default
         found[field.name] = entry
     return found
 
@@ -56,9 +57,9 @@ def table() -> str:
         for value in vars(module).values():
             if isinstance(value, Executor) and value.chooser.persistent is not None:
                 caches[pathlib.Path(value.chooser.persistent.path).name] = value.chooser.persistent.cfg_type is not None
-        for kernel in vars(module).values():
-            if not (inspect.isclass(kernel) and issubclass(kernel, Kernel) and kernel.__module__ == module.__name__):
-                continue
+        classes = [value for value in vars(module).values() if inspect.isclass(value)]
+        kernels: list[Any] = [one for one in classes if issubclass(one, Kernel) and one.__module__ == module.__name__]
+        for kernel in kernels:
             config_class = next(args[0] for base in kernel.__orig_bases__ if (args := typing.get_args(base)))
             operation = kernel()
             # a module with two operations names each file after its own

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _native
+from ._jax import jax_for
 
 _LOG = logging.getLogger("autotune_lowered")
 
@@ -31,7 +32,7 @@ def dump(module: Any, path: str | os.PathLike[str], *, lowered: Any = None) -> P
     Raises TypeError for another object, ValueError where the compiler gives no text, OSError where it cannot be
     written.
     """
-    stages = _stages()
+    stages = jax_for("dump needs").stages
     if isinstance(module, stages.Lowered):
         if lowered is not None:
             raise TypeError("`lowered` goes with a compiled module; this one is the lowered itself")
@@ -123,14 +124,6 @@ def _hlo_text(compiled: Any) -> str:
     if not text:
         raise ValueError("this backend gives no text of a compiled module; dump what was lowered instead")
     return str(text)
-
-
-def _stages() -> Any:
-    try:
-        import jax
-    except ImportError as error:
-        raise ImportError("dump needs JAX: pip install 'autotune-lowered[jax]'") from error
-    return jax.stages
 
 
 def _write_whole(path: Path, content: bytes) -> None:

@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import threading
@@ -15,6 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
+
+from ._jax import jax_for
 
 _LOG = logging.getLogger("autotune_lowered")
 
@@ -188,7 +191,7 @@ class _Capture:
             undo.callback(shutil.rmtree, self.folder, ignore_errors=True)
             _start(self.folder, profiler.gpu_trace, perfetto=False)
             undo.callback(_jax().profiler.stop_trace)
-            self.process = f"-p{_jax().process_index()}"
+            self.process = f"-p{jax_for('profiling needs').process_index()}"
             self.timer = profiler._start_timer(profiler.duration_ms, self._time_is_up)
             undo.pop_all()
 
@@ -243,13 +246,7 @@ def open_latest(logdir: str | os.PathLike[str]) -> LatestProfile:
         raise FileNotFoundError(f"no *.xplane.pb in `{logdir}` or below: capture one with `profile_context`")
     newest = max(runs, key=lambda run: (max(file.stat().st_mtime_ns for file in runs[run]), run))
     root = newest.parents[2] if newest.parent.parts[-2:] == _RUNS.parts else newest
-    return LatestProfile(sorted(runs[newest]), f"xprof --logdir {_quoted(root)}")
-
-
-def _quoted(path: Path) -> str:
-    import shlex
-
-    return shlex.quote(str(path))
+    return LatestProfile(sorted(runs[newest]), f"xprof --logdir {shlex.quote(str(root))}")
 
 
 def _start(folder: Path, gpu_trace: bool, perfetto: bool) -> None:
@@ -273,8 +270,4 @@ def _say_once(message: str) -> None:
 
 
 def _jax() -> Any:
-    try:
-        import jax
-    except ImportError as error:
-        raise ImportError("profiling needs JAX: pip install 'autotune-lowered[jax]'") from error
-    return jax
+    return jax_for("profiling needs")

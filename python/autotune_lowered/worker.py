@@ -197,7 +197,7 @@ def prepare_lapack():
     """Gives JAX's handlers of LAPACK their functions: it does so itself when it traces a call of one, which a process that
     only loads programs never does, and the first run would end it with SIGSEGV."""
     try:
-        from jaxlib.lapack import _lapack
+        from jaxlib.lapack import _lapack  # type: ignore[attr-defined]
 
         _lapack.initialize()
     except (ImportError, AttributeError):
@@ -313,7 +313,7 @@ class Worker:
         if self.job.get("recipe") is None:
             raise Failed("no-program", "there is neither a program nor a recipe for it")
         try:
-            from autotune_lowered._recipe import build
+            from autotune_lowered.libraries.recipe import build
         except ImportError as error:
             raise Failed("no-program", "recipes need the package autotune-lowered: %s" % error) from error
         inputs = {item["name"]: item["spec"] for item in self.job["inputs"]}
@@ -328,7 +328,7 @@ class Worker:
             raise Failed("compile", "this worker takes StableHLO, not HloModuleProto")
         import numpy
         from jax._src.interpreters import mlir as jax_mlir
-        from jax._src.lib import xla_client
+        from jax._src.lib import xla_client  # type: ignore[attr-defined]
         from jaxlib.mlir import ir
         from jaxlib.mlir.dialects import stablehlo
 
@@ -344,7 +344,7 @@ class Worker:
             if count > 1:
                 parameters, results = shapes_of(parsed)
                 # a module whose shardings are Shardy's is refused by the other partitioner
-                is_shardy = "sdy." in parsed.operation.get_asm(large_elements_limit=16)
+                is_shardy = "sdy." in str(parsed.operation.get_asm(large_elements_limit=16))
             code = jax_mlir.module_to_bytecode(parsed)
         options = xla_client.CompileOptions()
         options.num_replicas = 1
@@ -381,7 +381,7 @@ class Worker:
 
     @staticmethod
     def signature(executable):
-        from jax._src.lib import xla_client
+        from jax._src.lib import xla_client  # type: ignore[attr-defined]
 
         program = executable.hlo_modules()[0]
         shape = xla_client.XlaComputation(program.as_serialized_hlo_module_proto()).program_shape()
@@ -522,7 +522,7 @@ def fingerprint(device):
         "identity": {"platform": platform, "device_kind": device.device_kind, "hardware": hardware},
         "environment": {
             "platform_version": client.platform_version,
-            "plugin": "jaxlib %s" % jax.lib.__version__,
+            "plugin": "jaxlib %s" % jax.lib.__version__,  # type: ignore[attr-defined]
             "xla_flags": xla_flags(os.environ.get("XLA_FLAGS", "")),
         },
     }
@@ -541,7 +541,7 @@ def xla_flags(text):
 
 def cpu_model(path="/proc/cpuinfo"):
     """The name, family and model."""
-    fields = {}
+    fields: dict[str, str] = {}
     try:
         with open(path) as file:
             for line in file:
@@ -580,7 +580,7 @@ def available_cores(cgroup="/proc/self/cgroup", root="/sys/fs/cgroup"):
 
 
 def answer_to(worker, line):
-    answer = {"id": None}
+    answer: dict[str, object] = {"id": None}
     try:
         request = json.loads(line)
         answer["id"] = request["id"]

@@ -242,3 +242,18 @@ def test_ranks_with_two_snapshots_are_an_error(folder, tmp_path, same):
         assert said[1].strip() == "found None"
     else:
         assert said[1].startswith("SnapshotMismatch process 1 has the snapshot none, process 0 has "), said
+
+
+def test_an_import_has_no_jitted_function_traced_again():
+    pytest.importorskip("jax")
+    code = """
+import jax
+traces = []
+function = jax.jit(lambda x: traces.append(x) or x + 1)
+function(1.0)
+import autotune_lowered.cache
+function(1.0)
+print(len(traces))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "1"

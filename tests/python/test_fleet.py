@@ -14,7 +14,8 @@ import time
 
 import pytest
 
-from autotune_lowered import _fleet_driver, fleet
+from autotune_lowered import fleet
+from autotune_lowered.fleet import driver as fleet_driver
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLE = HERE.parent.parent / "examples/transformer"
@@ -220,7 +221,7 @@ def test_a_call_that_hangs_everywhere_fails_and_the_others_do_not(place):
 
 
 def test_a_worker_that_stops_answering_is_replaced(place, monkeypatch):
-    monkeypatch.setattr(_fleet_driver, "ANSWER_S", 0.5)
+    monkeypatch.setattr(fleet_driver, "ANSWER_S", 0.5)
     (place.control / "freeze-b").touch()
     frozen = []
     stopped = place.first("b", place.pipe("frozen"), frozen.append)

@@ -9,10 +9,11 @@ import sys
 
 import pytest
 
-from autotune_lowered import _shipment, fleet
-from autotune_lowered._fleet_cache import CacheFolder, identity_text
-from autotune_lowered._fleet_worker import is_final
-from autotune_lowered._leases import MAX_BATCH, Call, LeaseBook
+from autotune_lowered import fleet
+from autotune_lowered.fleet import shipment
+from autotune_lowered.fleet.cache_folder import CacheFolder, identity_text
+from autotune_lowered.fleet.device_worker import is_final
+from autotune_lowered.fleet.leases import MAX_BATCH, Call, LeaseBook
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLE = HERE.parent.parent / "examples/transformer"
@@ -216,20 +217,20 @@ def test_what_is_shipped_arrives_whole_or_not_at_all(tmp_path):
     module = tmp_path / "module.hlo"
     module.write_text("HloModule m")
     parts = {"module/module.hlo": module, "registry": tmp_path / "registry"}
-    packed = _shipment.pack(parts, 1 << 20)
+    packed = shipment.pack(parts, 1 << 20)
     (source / "x.bin").touch()
-    assert _shipment.pack(parts, 1 << 20) == packed, "equal contents are equal bytes"
+    assert shipment.pack(parts, 1 << 20) == packed, "equal contents are equal bytes"
     there = tmp_path / "there"
-    _shipment.unpack(packed, _shipment.digest(packed), there)
+    shipment.unpack(packed, shipment.digest(packed), there)
     files = {str(path.relative_to(there)): path.read_bytes() for path in there.rglob("*") if path.is_file()}
     assert files == {"module/module.hlo": b"HloModule m", "registry/deep/x.bin": bytes(range(256))}
-    with pytest.raises(_shipment.ShipmentError, match="are not those sent"):
-        _shipment.unpack(packed[:-1], _shipment.digest(packed), tmp_path / "nowhere")
+    with pytest.raises(shipment.ShipmentError, match="are not those sent"):
+        shipment.unpack(packed[:-1], shipment.digest(packed), tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
-    with pytest.raises(_shipment.ShipmentError, match="`shared=True`"):
-        _shipment.pack(parts, 255)
-    with pytest.raises(_shipment.ShipmentError, match="is not there"):
-        _shipment.pack({"registry": tmp_path / "none"}, 1 << 20)
+    with pytest.raises(shipment.ShipmentError, match="`shared=True`"):
+        shipment.pack(parts, 255)
+    with pytest.raises(shipment.ShipmentError, match="is not there"):
+        shipment.pack({"registry": tmp_path / "none"}, 1 << 20)
 
 
 def entry(decided_at, block, key="k"):

@@ -87,7 +87,7 @@ def test_the_programs_are_those_that_ejkernel_runs_under_the_config(tmp_path):
     # one program for each pair of blocks, whatever else a config says
     assert all(len(found) == 1 for found in digests.values())
     # and the same through ejkernel's own overlay (`cfg=` is passed over under its policy `heuristics`)
-    from autotune_lowered._lowering import lower
+    from autotune_lowered.record.lowering import lower
 
     spec = jax.ShapeDtypeStruct(Q.shape, Q.dtype)
     params = FwdParams(q_blocksize=128, kv_blocksize=256), BwdParams()
@@ -158,7 +158,7 @@ def test_every_usual_value_is_of_an_argument_that_the_operation_has():
     import ejkernel.modules.operations as operations
     from ejkernel.ops import Kernel
 
-    from autotune_lowered._ejkernel_values import _USUAL
+    from autotune_lowered.libraries.ejkernel.values import _USUAL
 
     arguments = {}
     for found in pkgutil.iter_modules(operations.__path__):

@@ -18,7 +18,8 @@ import numpy as np
 from ejkernel.modules import flash_attention, grouped_matmul
 
 import autotune_lowered
-from autotune_lowered import _ejkernel, _recipe
+from autotune_lowered.libraries import recipe as recipes
+from autotune_lowered.libraries.ejkernel.operation import Operation
 from autotune_lowered.worker import Failed, Worker
 
 FLASH, GROUPED = "flash_attention@v2", "grouped_matmul@v0"
@@ -37,13 +38,13 @@ def registries(tmp_path_factory):
     arguments = q, q, q, jnp.ones((64, 16)), jnp.ones((4, 16, 32)), jnp.array([16] * 4, jnp.int32)
     with autotune_lowered.recording(normal):
         jax.jit(f).lower(*arguments)
-    refuse = _ejkernel.Operation.refuse
-    _ejkernel.Operation.refuse = lambda self, config, platform: "needs the device"
+    refuse = Operation.refuse
+    Operation.refuse = lambda self, config, platform: "needs the device"
     try:
         with autotune_lowered.recording(without):
             jax.jit(f).lower(*arguments)
     finally:
-        _ejkernel.Operation.refuse = refuse
+        Operation.refuse = refuse
     return normal, without
 
 
@@ -65,7 +66,7 @@ def test_a_recipe_builds_the_program_that_is_lowered_elsewhere(registries, op_id
     expected = programs(normal, lowered)
     inputs = {argument["name"]: argument["spec"] for argument in lowered["arguments"]}
     for candidate in missing["candidates"][:4]:
-        built = _recipe.build(recipe, candidate["config"], direction, inputs, "cpu")
+        built = recipes.build(recipe, candidate["config"], direction, inputs, "cpu")
         assert built == expected[json.dumps(candidate["config"])]
 
 
@@ -118,11 +119,11 @@ def test_a_recipe_names_nothing_but_the_two_libraries(registries):
         ({"state": {"run": {"dtype": "ndarray"}}}, "`ndarray` is no element type"),
     ):
         with pytest.raises(ValueError, match=message):
-            _recipe.build(recipe | changed, {}, "forward", {}, "cpu")
+            recipes.build(recipe | changed, {}, "forward", {}, "cpu")
 
 
 def test_a_stamp_of_tokamax_imports_nothing_else():
-    from autotune_lowered import _tokamax
+    from autotune_lowered.libraries.tokamax import bound
 
     good = {
         "__type": "tokamax._src.ops.x.X",
@@ -130,7 +131,7 @@ def test_a_stamp_of_tokamax_imports_nothing_else():
         "scale": "0.5",
         "rest": ["a b"],
     }
-    _tokamax._check_imports(good)
+    bound._check_imports(good)
     for changed, message in (
         ({"activation": "os.system"}, "`os.system`"),
         ({"activation": "os:system"}, "`os:system`"),
@@ -138,14 +139,14 @@ def test_a_stamp_of_tokamax_imports_nothing_else():
         ({"__type": "jaxx.X"}, "`jaxx.X`"),
     ):
         with pytest.raises(ValueError, match=f"must not import {message}"):
-            _tokamax._check_imports({"op": good | changed})
+            bound._check_imports({"op": good | changed})
 
 
 def test_a_field_that_this_ejkernel_lacks_is_named(registries):
     _, without = registries
     record = record_of(without, GROUPED, "forward")
     with pytest.raises(ValueError, match="has no field `block_q`"):
-        _recipe.build(record["static_arguments"]["recipe"], {"block_q": 1}, "forward", {}, "cpu")
+        recipes.build(record["static_arguments"]["recipe"], {"block_q": 1}, "forward", {}, "cpu")
 
 
 def test_the_program_tunes_what_only_the_worker_can_build(registries, tmp_path):

@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import autotune_lowered
-from autotune_lowered._calls import RecordedCall, record_call
-from autotune_lowered._exercise import parameters_of
+from autotune_lowered.record.call import RecordedCall
+from autotune_lowered.record.parameters import parameters_of
 
 # older ones cannot strip locations; the registry's own digest leaves them out
 STRIPS = pytest.mark.skipif(jax.__version_info__ < (0, 6), reason="needs the MLIR bindings of JAX 0.6")
@@ -58,7 +58,7 @@ def test_importing_the_package_is_quick_and_loads_no_jax():
 def test_a_call_outside_of_a_trace_is_written_at_once(tmp_path):
     with autotune_lowered.recording(tmp_path) as recorded:
         assert autotune_lowered.recording.active() is not None
-        record_call(autotune_lowered.recording.active(), call())
+        autotune_lowered.recording.active().record(call())
         assert len(records(tmp_path)) == 2
     assert autotune_lowered.recording.active() is None
     forward = record_of(tmp_path, "scaled@v1", "forward")
@@ -75,7 +75,7 @@ def test_a_call_inside_of_a_trace_is_written_when_it_has_ended(tmp_path):
 
     @jax.jit
     def traced(x):
-        record_call(autotune_lowered.recording.active(), call())
+        autotune_lowered.recording.active().record(call())
         inside.append(len(records(tmp_path)))
         return x
 
@@ -83,7 +83,7 @@ def test_a_call_inside_of_a_trace_is_written_when_it_has_ended(tmp_path):
         traced(1.0)
         assert inside == [0] and not records(tmp_path)
         # the next call outside of a trace writes both
-        record_call(autotune_lowered.recording.active(), call("k2"))
+        autotune_lowered.recording.active().record(call("k2"))
         assert len(records(tmp_path)) == 4
 
 
@@ -96,14 +96,14 @@ def test_arguments_that_no_program_takes_are_left_out(tmp_path):
         return lambda a, b, c: a + b if config["block"] == 2 else a * config["block"]
 
     with autotune_lowered.recording(tmp_path, directions=("forward",)):
-        record_call(autotune_lowered.recording.active(), call(build=build, arrays=arrays))
+        autotune_lowered.recording.active().record(call(build=build, arrays=arrays))
     record = record_of(tmp_path, "scaled@v1", "forward")
     assert [argument["name"] for argument in record["arguments"]] == ["a", "b"]
     # each program takes both
     for candidate in record["candidates"]:
         digest = candidate["program"]["digest"]
         artifact = (tmp_path / "programs" / digest[:2] / f"{digest}.mlirbc").read_bytes()
-        from autotune_lowered._lowering import _mlir
+        from autotune_lowered.record.lowering import _mlir
 
         _, _, stablehlo, context = _mlir()
         with context() as made:
@@ -119,8 +119,7 @@ def test_a_vjp_has_one_cotangent_for_each_real_output(tmp_path):
         return lambda x, i: {"a": x * config["block"], "n": i + 1, "b": jnp.sum(x * i)}
 
     with autotune_lowered.recording(tmp_path):
-        record_call(
-            autotune_lowered.recording.active(),
+        autotune_lowered.recording.active().record(
             call(build=build, arrays=arrays, fills={"i": {"kind": "integer-range", "low": 0, "high": 5}}),
         )
     both = record_of(tmp_path, "scaled@v1", "forward-vjp")
@@ -134,7 +133,7 @@ def test_a_vjp_has_one_cotangent_for_each_real_output(tmp_path):
 
 
 def test_the_vjp_program_computes_the_gradient():
-    from autotune_lowered._lowering import cotangents_of, with_vjp
+    from autotune_lowered.record.lowering import cotangents_of, with_vjp
 
     def function(x, i):
         return jnp.sum(x**3) + i, i + 1
@@ -157,7 +156,7 @@ def test_an_operation_of_integers_has_no_second_direction(tmp_path):
             arrays=arrays,
             values={"i": np.arange(3, dtype=np.int32)},
         )
-        record_call(autotune_lowered.recording.active(), one)
+        autotune_lowered.recording.active().record(one)
     (record,) = records(tmp_path)
     assert record["direction"] == "forward"
     assert array_bytes(tmp_path, record["arguments"][0]["fill"]) == bytes([0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0])
@@ -173,7 +172,7 @@ def test_what_cannot_be_lowered_is_kept_with_its_reason(tmp_path):
         return f"not on {platform}" if config["block"] == 4 else None
 
     with autotune_lowered.recording(tmp_path, platforms="tpu", directions=("forward",)) as recorded:
-        record_call(autotune_lowered.recording.active(), call(build=build, refuse=refuse))
+        autotune_lowered.recording.active().record(call(build=build, refuse=refuse))
     record = record_of(tmp_path, "scaled@v1", "forward")
     assert [c.get("not_lowered") for c in record["candidates"]] == [
         None,
@@ -189,7 +188,7 @@ def test_a_kernel_that_cannot_be_differentiated_is_recorded_forward(tmp_path):
         return lambda x, y: jax.lax.while_loop(lambda v: v.sum() < 100, lambda v: v * (1 + config["block"]), x) + y
 
     with autotune_lowered.recording(tmp_path) as recorded:
-        record_call(autotune_lowered.recording.active(), call(build=loop))
+        autotune_lowered.recording.active().record(call(build=loop))
     assert record_of(tmp_path, "scaled@v1", "forward")["candidates"][0]["program"]
     entry = [e for e in recorded.report() if e["direction"] == "forward-vjp"][0]
     assert "it cannot be differentiated: " in entry["not_recorded"] and "while_loop" in entry["not_recorded"]
@@ -205,7 +204,7 @@ def test_a_record_without_a_program_is_a_warning_and_its_reason_reaches_whoever_
 
     caplog.set_level("INFO")
     with autotune_lowered.recording(tmp_path / "registry", directions=("forward",)) as recorded:
-        record_call(autotune_lowered.recording.active(), call(key=KEY, build=broken))
+        autotune_lowered.recording.active().record(call(key=KEY, build=broken))
     told = [record for record in caplog.records if "no kernel for this shape" in record.getMessage()]
     assert [record.levelname for record in told] == ["WARNING"], "once"
     assert "no program is recorded" in told[0].getMessage()
@@ -237,14 +236,14 @@ def test_a_record_without_a_program_is_a_warning_and_its_reason_reaches_whoever_
 def test_what_is_recorded_is_said_in_words(tmp_path, caplog):
     caplog.set_level("INFO")
     with autotune_lowered.recording(tmp_path, directions=("forward",)):
-        record_call(autotune_lowered.recording.active(), call(configs=CONFIGS[:1]))
+        autotune_lowered.recording.active().record(call(configs=CONFIGS[:1]))
     (said,) = [record.getMessage() for record in caplog.records if record.getMessage().startswith("recorded ")]
     assert said.endswith(": 1 candidate, 1 program")
 
 
 @pytest.mark.skipif(not hasattr(jax, "ffi"), reason="needs `jax.ffi` to make such calls")
 def test_triton_calls_are_exported_by_name_and_listed():
-    from autotune_lowered._lowering import lower
+    from autotune_lowered.record.lowering import lower
 
     def function(x):
         spec = jax.ShapeDtypeStruct(x.shape, x.dtype)
@@ -257,7 +256,7 @@ def test_triton_calls_are_exported_by_name_and_listed():
 
 @STRIPS
 def test_programs_do_not_depend_on_where_the_function_stands(tmp_path):
-    from autotune_lowered._lowering import lower
+    from autotune_lowered.record.lowering import lower
 
     source = "def f(x):\n    return x * 2 + 1\n"
     found = []
@@ -286,7 +285,7 @@ def test_fills_follow_the_data(tmp_path):
         return lambda *arrays: sum(array.sum() for array in arrays) * config["block"]
 
     with autotune_lowered.recording(tmp_path, directions=("forward",), max_array_bytes=399) as recorded:
-        record_call(autotune_lowered.recording.active(), call(build=build, arrays=specs, values=arrays))
+        autotune_lowered.recording.active().record(call(build=build, arrays=specs, values=arrays))
     fills = {a["name"]: a["fill"] for a in record_of(tmp_path, "scaled@v1", "forward")["arguments"]}
     # larger than what may be read: the rule for unknown reals
     assert fills["wide"] == {"kind": "normal", "scale": 1.0}
@@ -299,7 +298,7 @@ def test_fills_follow_the_data(tmp_path):
     assert fills["large"] == {"kind": "values-unknown"}
     assert "400 bytes are more than the 399" in recorded.report()[0]["values_unknown"]["large"]
     with autotune_lowered.recording(tmp_path / "all", directions=("forward",)):
-        record_call(autotune_lowered.recording.active(), call(build=build, arrays=specs, values=arrays))
+        autotune_lowered.recording.active().record(call(build=build, arrays=specs, values=arrays))
     fills = {a["name"]: a["fill"] for a in record_of(tmp_path / "all", "scaled@v1", "forward")["arguments"]}
     assert (
         fills["wide"]["kind"] == "normal" and abs(fills["wide"]["scale"] - np.sqrt(np.mean(arrays["wide"] ** 2))) < 0.01
@@ -315,7 +314,7 @@ def filled(folder, arrays, **more):
     specs = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in arrays.items()}
     with autotune_lowered.recording(folder, directions=("forward",)) as recorded:
         described = call(build=wide, arrays=specs, values=arrays, **more)
-        record_call(autotune_lowered.recording.active(), described)
+        autotune_lowered.recording.active().record(described)
     fills = {a["name"]: a["fill"] for a in record_of(folder, "scaled@v1", "forward")["arguments"]}
     return fills, recorded.report()[0]
 
@@ -329,7 +328,7 @@ def test_usual_values_stand_in_where_those_seen_tell_nothing(tmp_path):
     rule = {"kind": "normal", "scale": 2.0}
     with autotune_lowered.recording(tmp_path, directions=("forward",)):
         described = call(build=wide, arrays=specs, values=arrays, usual=usual, fills={"ruled": rule})
-        record_call(autotune_lowered.recording.active(), described)
+        autotune_lowered.recording.active().record(described)
     fills = {a["name"]: a["fill"] for a in record_of(tmp_path, "scaled@v1", "forward")["arguments"]}
     expected = {"zeros": decay, "ones": decay, "unseen": decay, "ruled": rule}
     assert fills == expected | {"seen": {"kind": "uniform", "low": -0.5, "high": -0.25}}
@@ -413,7 +412,7 @@ def test_a_traced_call_that_never_runs_is_written_without_its_values(tmp_path):
 def test_an_exception_in_the_block_loses_nothing(tmp_path):
     @jax.jit
     def traced(x):
-        record_call(autotune_lowered.recording.active(), call())
+        autotune_lowered.recording.active().record(call())
         raise KeyError("the program's own")
 
     with pytest.raises(KeyError, match="the program's own"), autotune_lowered.recording(tmp_path):
@@ -431,7 +430,7 @@ def test_the_second_call_of_a_key_is_a_look_up(tmp_path):
 
     with autotune_lowered.recording(tmp_path) as recorded:
         recorder = autotune_lowered.recording.active()
-        record_call(recorder, call(build=build))
+        recorder.record(call(build=build))
         count = len(built)
         # the quickest of many: what a neighbour disturbs is only ever slower
         took = []
@@ -440,7 +439,7 @@ def test_the_second_call_of_a_key_is_a_look_up(tmp_path):
             assert not recorder.wants("scaled@v1", "k1")
             took.append(time.perf_counter() - start)
         assert min(took) < 20e-6
-        record_call(recorder, call(build=build))
+        recorder.record(call(build=build))
     assert len(built) == count
     assert len(recorded.report()) == 2
 
@@ -479,7 +478,7 @@ def test_without_jax_the_error_says_what_to_install(tmp_path):
 
 
 def in_child(registry):
-    record_call(autotune_lowered.recording.active(), call("child"))
+    autotune_lowered.recording.active().record(call("child"))
 
 
 @pytest.mark.filterwarnings("ignore:os.fork")
@@ -491,16 +490,16 @@ def test_a_fork_in_the_middle_loses_nothing_and_writes_nothing_twice(tmp_path):
         os.environ["SOURCE_DATE_EPOCH"] = "0"
         import multiprocessing
         import autotune_lowered
-        from test_recording import call, record_call, in_child
+        from test_recording import call, in_child
         from unittest import mock
 
         with autotune_lowered.recording(sys.argv[1], directions=("forward",)):
             recorder = autotune_lowered.recording.active()
-            with mock.patch("autotune_lowered._recorder.trace_state_is_clean", return_value=False):
-                record_call(recorder, call("parent"))
+            with mock.patch("autotune_lowered.record.recorder.trace_state_is_clean", return_value=False):
+                recorder.record(call("parent"))
                 if (child := os.fork()) == 0:
                     del os.environ["SOURCE_DATE_EPOCH"]
-                    record_call(recorder, call("plain-child"))
+                    recorder.record(call("plain-child"))
                     sys.exit(0)  # leaves the `with` block
                 assert os.waitpid(child, 0)[1] == 0
                 process = multiprocessing.get_context("fork").Process(target=in_child, args=(sys.argv[1],))
@@ -524,10 +523,10 @@ def test_two_recorders_may_write_into_one_folder(tmp_path):
         import sys
         sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
         import autotune_lowered
-        from test_recording import call, record_call
+        from test_recording import call
         with autotune_lowered.recording(sys.argv[1], directions=("forward",)):
             for key in ["shared", *sys.argv[2:]]:
-                record_call(autotune_lowered.recording.active(), call(key))
+                autotune_lowered.recording.active().record(call(key))
     """
     started = [
         subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(tmp_path), *keys])
@@ -543,8 +542,8 @@ def test_two_recorders_may_write_into_one_folder(tmp_path):
 def test_many_threads_record_each_call_once(tmp_path):
     with autotune_lowered.recording(tmp_path, directions=("forward",)):
         recorder = autotune_lowered.recording.active()
-        threads = [threading.Thread(target=lambda: record_call(recorder, call("one"))) for _ in range(4)]
-        threads += [threading.Thread(target=record_call, args=(recorder, call(f"t{i}"))) for i in range(3)]
+        threads = [threading.Thread(target=lambda: recorder.record(call("one"))) for _ in range(4)]
+        threads += [threading.Thread(target=recorder.record, args=(call(f"t{i}"),)) for i in range(3)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -559,7 +558,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_at_the_end(tmp_path):
         pytest.skip("as root, since a file in the folder's place is what is refused")
     with pytest.raises(OSError), autotune_lowered.recording(tmp_path, directions=("forward",)) as recorded:
         blocked.write_text("in the way") if not blocked.exists() else (blocked.rmdir(), blocked.write_text(""))
-        record_call(autotune_lowered.recording.active(), call())
+        autotune_lowered.recording.active().record(call())
     assert recorded.report()[-1]["pending"]
 
 

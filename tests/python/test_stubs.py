@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 import autotune_lowered
 from autotune_lowered import _native
 
@@ -26,12 +28,21 @@ def test_the_stub_of_the_native_part_is_complete():
             assert public(members) == public(dir(getattr(_native, name))), name
 
 
+def test_the_stub_of_the_native_part_says_what_mypy_finds_there(tmp_path):
+    pytest.importorskip("mypy", reason="mypy compares the stub with the module")
+    words = [sys.executable, "-m", "mypy.stubtest", "autotune_lowered._native"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_public_names_resolve_and_are_said():
     assert (PACKAGE / "py.typed").exists()
     for name in autotune_lowered.__all__:
         assert getattr(autotune_lowered, name) is not None
         assert name in dir(autotune_lowered)
     assert callable(autotune_lowered.tunable) and callable(autotune_lowered.dump)
+    # the seed documents' name, and the plain one
+    assert autotune_lowered.tune is autotune_lowered.autotune_lowered
 
 
 def test_an_import_loads_neither_jax_nor_numpy():

@@ -21,8 +21,11 @@ import jax.numpy as jnp
 from record_support import debug_text
 
 import autotune_lowered
-from autotune_lowered import _in_force, _native, _trace_key
-from autotune_lowered._call_key import describe
+from autotune_lowered import _native
+from autotune_lowered.lookup import in_force, trace_key
+from autotune_lowered.lookup.best import best_config
+from autotune_lowered.record import recorder as recorder_room
+from autotune_lowered.tunables.call_key import describe
 
 HERE = pathlib.Path(__file__).resolve()
 EXAMPLES = HERE.parents[2] / "examples" / "tunable"
@@ -124,7 +127,7 @@ def test_pytrees_are_named_by_place():
     call = tree.tunable.call({"a": one, "b": (one, 7)}, one, other=[one])
     assert list(call.arrays) == ["x['a']", "x['b'][0]", "rest[0]", "more['other'][0]"]
     assert call.static == {"x['b'][1]": 7, "mask": None}
-    assert list(tree.tunable._fills(call.arrays)) == ["x['a']", "x['b'][0]"]
+    assert list(tree.tunable.fills_of(call.arrays)) == ["x['a']", "x['b'][0]"]
     assert tree({"a": jnp.ones(2), "b": (jnp.ones(1), 7)}, jnp.ones(2)).tolist() == [2.0, 2.0]
 
 
@@ -216,30 +219,30 @@ def test_the_trace_of_a_scan_follows_too():
 @pytest.fixture(autouse=True)
 def nothing_cached():
     """Each test begins with nothing in force, not with this machine's cache."""
-    _in_force.set_lookup(None)
+    in_force.set_lookup(None)
 
 
 @pytest.fixture
 def lookup():
-    yield _in_force.set_lookup
-    _in_force.set_lookup(None)
+    yield in_force.set_lookup
+    in_force.set_lookup(None)
 
 
 def test_a_look_up_below_the_overlays(lookup):
     function = make()
     jitted = jax.jit(function)
     x, w = arrays()
-    assert (rows_in(jitted.lower(x, w)), _in_force.generation()) == ([4], 0)
+    assert (rows_in(jitted.lower(x, w)), in_force.generation()) == ([4], 0)
     lookup(lambda op_id, key: {"rows": 16} if (op_id, key) == ("rows_matmul@v3", KEY) else None, version="one")
-    first = _in_force.generation()
+    first = in_force.generation()
     assert rows_in(jitted.lower(x, w)) == [16] and first != 0
     with autotune_lowered.overlay({("rows_matmul@v3", KEY): {"rows": 2}}):
         assert rows_in(jitted.lower(x, w)) == [2]
         lookup(lambda op_id, key: {"rows": 8}, version="two")
         assert rows_in(jitted.lower(x, w)) == [2]
-    assert rows_in(jitted.lower(x, w)) == [8] and _in_force.generation() != first
+    assert rows_in(jitted.lower(x, w)) == [8] and in_force.generation() != first
     lookup(None)
-    assert (rows_in(jitted.lower(x, w)), _in_force.generation()) == ([4], 0)
+    assert (rows_in(jitted.lower(x, w)), in_force.generation()) == ([4], 0)
 
 
 def test_a_look_up_counts_for_other_threads(lookup):
@@ -256,16 +259,16 @@ def test_a_look_up_counts_for_other_threads(lookup):
 
 def test_what_best_config_gives_is_the_callers_own():
     with autotune_lowered.overlay({("a@v1", "k"): {"n": 1}}):
-        _in_force.best_config("a@v1", "k")["n"] = 2
-        assert _in_force.best_config("a@v1", "k") == {"n": 1}
-        assert _in_force.best_config("a@v1", "other") is None
-    assert _in_force.best_config("a@v1", "k") is None
+        best_config("a@v1", "k")["n"] = 2
+        assert best_config("a@v1", "k") == {"n": 1}
+        assert best_config("a@v1", "other") is None
+    assert best_config("a@v1", "k") is None
 
 
 def test_equal_states_have_equal_generations():
     def inside(*configs):
         if not configs:
-            return _in_force.generation()
+            return in_force.generation()
         with autotune_lowered.overlay(configs[0]):
             return inside(*configs[1:])
 
@@ -349,20 +352,20 @@ def test_an_overlay_across_an_await_is_an_error():
 
     async def keeps_to_itself():
         with autotune_lowered.overlay({("a@v1", "k"): {"n": 1}}):
-            seen.append(_in_force.best_config("a@v1", "k"))
+            seen.append(best_config("a@v1", "k"))
         await asyncio.sleep(0)
 
     asyncio.run(keeps_to_itself())
     assert seen == [{"n": 1}]
     with pytest.raises(RuntimeError, match="held across an await"):
         asyncio.run(holds())
-    assert _in_force.generation() == 0 and not _trace_key._of_this_thread()
+    assert in_force.generation() == 0 and not trace_key._of_this_thread()
 
 
 def test_an_error_inside_an_overlay_leaves_nothing_behind():
     with pytest.raises(KeyError), autotune_lowered.overlay({("a@v1", "k"): {"n": 1}}):
         raise KeyError
-    assert _in_force.generation() == 0 and not _trace_key._of_this_thread()
+    assert in_force.generation() == 0 and not trace_key._of_this_thread()
 
 
 def test_a_callers_own_parameters_are_obeyed_without_a_label():
@@ -465,11 +468,9 @@ def recorded(monkeypatch):
         wants=lambda op_id, key: all(key != call["call_key"] for call in calls),
         watch=lambda *_: None,
         listen=lambda op_id, key, arrays: arrays,
+        record=lambda call: calls.append(vars(call)),
     )
-    recording = types.SimpleNamespace(active=lambda: recorder)
-    keep = types.SimpleNamespace(RecordedCall=lambda **fields: fields, record_call=lambda _, call: calls.append(call))
-    monkeypatch.setitem(sys.modules, "autotune_lowered._recording", recording)
-    monkeypatch.setitem(sys.modules, "autotune_lowered._calls", keep)
+    monkeypatch.setattr(recorder_room, "_STACK", [recorder])
     return calls
 
 
@@ -796,7 +797,6 @@ for call in (lambda: f(1), lambda: autotune_lowered.dump(1, "x"), profile):
 def program(monkeypatch):
     if not hasattr(jax, "make_user_context"):
         pytest.skip("this JAX does not trace again for a recording what it has traced before")
-    pytest.importorskip("autotune_lowered._recording", reason="the recorder is not part of this package yet")
     beside = pathlib.Path(sys.executable).with_name("autotune-lowered")
     if "AUTOTUNE_LOWERED_EXE" not in os.environ and not beside.exists() and shutil.which("autotune-lowered") is None:
         pytest.skip("the program is not here: set AUTOTUNE_LOWERED_EXE")

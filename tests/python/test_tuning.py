@@ -9,7 +9,8 @@ import threading
 import pytest
 
 import autotune_lowered
-from autotune_lowered import AutotuningResult, TuningError, _in_force
+from autotune_lowered import AutotuningResult, TuningError
+from autotune_lowered.lookup import in_force
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -18,7 +19,7 @@ jnp = jax.numpy
 @pytest.fixture(autouse=True)
 def nothing_cached():
     """Each test begins with nothing in force, not with this machine's cache."""
-    _in_force.set_lookup(None)
+    in_force.set_lookup(None)
 
 
 def row(op_id, key, direction, config, best_ns=500_000.0, **more):

@@ -15,7 +15,7 @@ import numpy as np
 
 import autotune_lowered
 from autotune_lowered import _native
-from autotune_lowered._lowering import lower, with_vjp
+from autotune_lowered.record.lowering import lower, with_vjp
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "tunable"
 new_jax = pytest.mark.skipif(

@@ -102,7 +102,7 @@ def test_candidates_are_compiled_ahead_and_each_failure_is_its_own(worker, tmp_p
 def test_a_process_that_only_loads_programs_has_lapack(worker, tmp_path):
     import numpy as np
 
-    from autotune_lowered._lowering import lower
+    from autotune_lowered.record.lowering import lower
 
     rng = np.random.default_rng(0)
     given = rng.normal(size=(8, 8)).astype(np.float32)

@@ -1,0 +1,14 @@
+"""JAX, imported where it is needed first, or what to install."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def jax_for(what: str) -> Any:
+    """The `jax` module. `what` begins the ImportError of a Python without it: `dump needs`."""
+    try:
+        import jax
+    except ImportError as error:
+        raise ImportError(f"{what} JAX: pip install 'autotune-lowered[jax]'") from error
+    return jax

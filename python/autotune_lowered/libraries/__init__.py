@@ -1,0 +1,1 @@
+"""Calls of libraries' operations, told to a recording."""

@@ -1,0 +1,1 @@
+"""ejkernel: its calls, their candidates, and its own overlay."""

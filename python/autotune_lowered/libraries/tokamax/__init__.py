@@ -1,0 +1,1 @@
+"""Tokamax: its calls, and what a stamp says of one."""

@@ -1,0 +1,146 @@
+"""Tokamax's `BoundArguments`, an operation with the abstract arguments of a call, as a recorded call.
+
+Tokamax's own stamp, `tokamax:{…}`, gives the label, read by the scanner that reads it in modules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..._native import scan
+from ...record.call import RecordedCall
+
+# what a stamp's types and functions may be of
+_PACKAGES = ("tokamax", "jax")
+
+
+def label(bound: Any) -> tuple[str, str]:
+    """Operation and call key, as the scanner reads them from the stamp of this call."""
+    return _scanned(_stamp(bound))
+
+
+def _stamp(bound: Any) -> str:
+    import pydantic
+
+    plain = bound.replace(op=bound.op.replace(config=None, vjp=None))
+    return str(pydantic.TypeAdapter(type(bound)).dump_json(plain).decode())
+
+
+def from_stamp(stamp: str) -> RecordedCall:
+    """The call that a stamp (`{"op": …, "arguments": …}`) is of; an operation of Tokamax alone."""
+    import pydantic
+    import tokamax
+
+    parsed = json.loads(stamp)
+    if parsed["op"]["__type"].split(".")[0] != "tokamax":
+        raise ValueError(f"a recipe must not import `{parsed['op']['__type']}`")
+    _check_imports(parsed)
+    return describe_call(*_scanned(stamp), pydantic.TypeAdapter(tokamax.BoundArguments).validate_json(stamp))
+
+
+def _check_imports(value: Any, is_type: bool = False) -> None:
+    """Tokamax imports what the types and functions of a stamp are called: only what is of it or of JAX may be."""
+    if isinstance(value, dict):
+        for name, held in value.items():
+            _check_imports(held, name == "__type")
+    elif isinstance(value, list):
+        for held in value:
+            _check_imports(held)
+    elif isinstance(value, str):
+        head = re.split(r"[.:]", value)[0]
+        if (is_type or re.fullmatch(r"[^\W\d]\w*([.:][^\W\d]\w*)+", value)) and head not in _PACKAGES:
+            raise ValueError(f"a recipe must not import `{value}`")
+
+
+@functools.lru_cache(maxsize=4096)
+def _scanned(stamp: str) -> tuple[str, str]:
+    # MLIR's spelling of a string
+    name = f"tokamax:{stamp}/call".replace("\\", "\\\\").replace('"', "\\22")
+    module = f'module @stamp {{\n  func.func public @main() {{\n    return loc("{name}")\n  }}\n}}\n'
+    labels = json.loads(scan(module.encode()))["labels"]
+    if len(labels) != 1 or not labels[0].get("call_key"):
+        raise ValueError("the scanner cannot read this Tokamax's stamp")
+    return labels[0]["op_id"], labels[0]["call_key"]
+
+
+def describe_call(op_id: str, call_key: str, bound: Any) -> RecordedCall:
+    """The neutral description of a Tokamax call with abstract arguments; `vmap` axes become axes of the arrays."""
+    import jax
+    import pydantic
+
+    _, inputs = _standardized(bound, bound.op)
+    names = _names(bound, len(inputs))
+    adapter = pydantic.TypeAdapter(bound.op.config_cls, config=_config_of(bound.op.config_cls))
+
+    def plain(config: Any) -> dict[str, Any]:
+        spelled: dict[str, Any] = adapter.dump_python(config, mode="json")
+        return spelled
+
+    def build(config: Mapping[str, Any]) -> Callable[..., Any]:
+        function, _ = _standardized(bound, bound.op.replace(config=adapter.validate_python(dict(config))))
+        return lambda *arrays: function(list(arrays))
+
+    def configs(_: str) -> list[dict[str, Any]]:
+        return sorted(map(plain, bound.autotuning_configs), key=lambda config: json.dumps(config, sort_keys=True))
+
+    return RecordedCall(
+        op_id=op_id,
+        call_key=call_key,
+        arrays={name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in zip(names, inputs, strict=True)},
+        static={name: value for name, value in bound.arguments.items() if not _holds_arrays(value)},
+        baseline=lambda _: plain(bound.heuristics_config),
+        configs=configs,
+        build=build,
+        recipe={"kind": "tokamax", "bound": json.loads(_stamp(bound))},
+        values={name: _representative(x) for name, x in zip(names, inputs, strict=True) if callable(x)},
+    )
+
+
+def _standardized(bound: Any, op: Any) -> tuple[Callable[[list[Any]], Any], list[Any]]:
+    """Tokamax's own way to make a function of its arrays alone, and their specs."""
+    from tokamax import standardize_function
+
+    function, specs = standardize_function(op, *bound.args, kwargs=bound.kwargs, seed=None)
+    return function, specs
+
+
+def _names(bound: Any, count: int) -> list[str]:
+    import jax
+
+    def is_leaf(value: Any) -> bool:
+        return callable(value) and hasattr(value, "shape")
+
+    positional = list(bound.signature.parameters)
+    found = []
+    for path, leaf in jax.tree_util.tree_flatten_with_path((bound.args, bound.kwargs), is_leaf=is_leaf)[0]:
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            argument = positional[path[1].idx] if path[0].idx == 0 else str(path[1].key)
+            found.append(argument + jax.tree_util.keystr(path[2:]))
+    return found if len(found) == count == len(set(found)) else [f"array_{index}" for index in range(count)]
+
+
+def _representative(initializer: Any) -> Any:
+    """The values that Tokamax itself measures with where the call's own steer the operation, as group sizes do."""
+    import jax
+    import numpy as np
+
+    with jax.ensure_compile_time_eval():
+        return np.asarray(initializer(np.random.default_rng(0)))
+
+
+def _holds_arrays(value: Any) -> bool:
+    import jax
+
+    return any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree_util.tree_leaves(value))
+
+
+def _config_of(kind: type) -> Any:
+    import pydantic
+
+    # a dataclass brings its own, and pydantic refuses another
+    return None if dataclasses.is_dataclass(kind) else pydantic.ConfigDict(arbitrary_types_allowed=True)

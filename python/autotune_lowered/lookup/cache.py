@@ -1,0 +1,230 @@
+"""Look up best configs: overlay, then memory, then the published snapshot, then the seed files that are shipped."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from .. import _native
+from .._printable import printable
+from . import ranks
+from .device import Device
+from .entry import Entry
+from .in_force import overlaid
+
+
+class CacheError(RuntimeError):
+    """A cache that cannot be used: what, where, and what to do next."""
+
+    def __init__(self, message: str):
+        super().__init__(printable(message))
+
+
+class SnapshotMismatch(CacheError):
+    """The snapshot is not the one that was pinned, or not the one that the other processes have."""
+
+
+def default_folder() -> pathlib.Path:
+    """The cache folder: `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder."""
+    named = os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR")
+    if named:
+        return pathlib.Path(named)
+    base = os.environ.get("XDG_CACHE_HOME")
+    # the specification has relative paths ignored
+    root = pathlib.Path(base) if base and os.path.isabs(base) else pathlib.Path.home() / ".cache"
+    return root / "autotune-lowered"
+
+
+def _url(path: str | os.PathLike[str] | None) -> str | None:
+    """The URL that a path is, without user, password and query."""
+    scheme, separator, rest = os.fspath(path or "").partition("://")
+    if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        return None
+    host, slash, place = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{place}"
+
+
+class Cache:
+    """An open cache. It shows what was published when it was opened; `refreshed` gives the one that stands there now.
+
+    Any number of processes open one at once, also while a tuner writes its folder. The processes of one JAX program
+    (`jax.distributed`) compare their digests before the first look-up; each must open its caches in the same order.
+    """
+
+    __slots__ = ("_answers", "_opened_with", "_path", "_ranks_agree", "_store")
+
+    def __init__(self, store: _native.Store, path: pathlib.Path, opened_with: dict[str, Any]):
+        """Not to be called: see `open`."""
+        self._store = store
+        self._path = path
+        self._opened_with = opened_with
+        self._answers: dict[tuple[str, str, str | None, str, Device], Entry | None] = {}
+        self._ranks_agree = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        pin: str | None = None,
+        seeds: str | os.PathLike[str] | None = None,
+        mapped: bool = True,
+    ) -> Cache:
+        """Open a cache folder, or a snapshot file.
+
+        Without a `path` it is the default folder, the one that the tuner uses. A folder in which nothing was published
+        yet has the seed files only. `pin` is the digest that the snapshot must have (`AUTOTUNE_LOWERED_PIN` where it is
+        not given). `seeds` names a folder of seed files that go before those shipped (`AUTOTUNE_LOWERED_SEEDS`).
+        `mapped=False` reads the file instead of mapping it, which happens by itself on network file systems.
+
+        Replace a mapped file by a rename alone, as the tuner, `cache snapshot` and `cache pull` do. A copy over it (`cp`,
+        `rsync --inplace`) cuts the file under its readers, and the system ends them with SIGBUS. Where others may do
+        so, open it with `mapped=False`.
+
+        Raises `CacheError` for a damaged file or one of a later version, `SnapshotMismatch` where the digest is another.
+        """
+        chosen = pathlib.Path(path) if path is not None else default_folder()
+        if url := _url(path if path is not None else os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR")):
+            raise CacheError(f"`{url}` is a URL: `autotune-lowered cache pull URL FILE` loads it, open the file")
+        snapshot: pathlib.Path | None = chosen / _native.SNAPSHOT_FILE if chosen.is_dir() else chosen
+        if snapshot is not None and not snapshot.exists():
+            if path is not None and not chosen.is_dir() and chosen.suffix:
+                raise CacheError(f"cannot open the snapshot `{chosen}`: there is no such file")
+            snapshot = None
+        seeds = seeds if seeds is not None else os.environ.get("AUTOTUNE_LOWERED_SEEDS")
+        try:
+            store = _native.Store(snapshot, seeds, mapped)
+        except (OSError, RuntimeError) as error:
+            raise CacheError(str(error)) from None
+        pin = pin if pin is not None else os.environ.get("AUTOTUNE_LOWERED_PIN")
+        if pin and pin != store.digest:
+            found = store.digest or "there is none"
+            raise SnapshotMismatch(f"the snapshot of `{chosen}` is not the pinned one: {found}, {pin} is pinned")
+        return cls(
+            store, chosen, {"path": chosen if path is not None else None, "pin": pin, "seeds": seeds, "mapped": mapped}
+        )
+
+    def refreshed(self) -> Cache:
+        """The same cache as it is published now; this one stays what it is.
+
+        `use_cache(cache.refreshed())` lets tunable functions take what is new: those jitted before are traced again only
+        where the snapshot is another. The processes of one JAX program must each do it at the same place. Raises as `open`.
+        """
+        return type(self).open(**self._opened_with)
+
+    @property
+    def path(self) -> pathlib.Path:
+        """What was opened."""
+        return self._path
+
+    @property
+    def digest(self) -> str | None:
+        """SHA-256 that names the snapshot's content, to be pinned; None where nothing was published."""
+        return self._store.digest
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the snapshot is mapped, and not read into memory."""
+        return self._store.mapped
+
+    @property
+    def problems(self) -> list[str]:
+        """Seed files that were left out, each with the reason."""
+        return self._store.problems
+
+    def __len__(self) -> int:
+        """Number of entries in the snapshot."""
+        return len(self._store)
+
+    def __repr__(self) -> str:
+        return f"<Cache {str(self._path)!r}: {len(self)} entries, {(self.digest or 'nothing published')[:16]}>"
+
+    def get(
+        self, device: Device, op_id: str, call_key: str, direction: str | None = None, match: str = "exact"
+    ) -> Entry | None:
+        """The best config of a call on a device, or None: then `explain` says why. An overlay of this thread goes before.
+
+        Without a `direction`, what was tuned with its vector-Jacobian product goes before what was tuned forward only.
+        `match` says whose results may stand for this device's: `exact`, `kind` (same kind, other hardware part) or `any`.
+        """
+        if (config := overlaid(op_id, call_key)) is not None:
+            identity = json.dumps(device.fingerprint["identity"])
+            return Entry(op_id, call_key, direction or "forward", "overlay", (), json.dumps(config), None, identity)
+        question = (op_id, call_key, direction, match, device)
+        try:
+            return self._answers[question]
+        except KeyError:
+            return self._ask(question)
+
+    def _ask(self, question: tuple[str, str, str | None, str, Device]) -> Entry | None:
+        op_id, call_key, direction, match, device = question
+        if not self._ranks_agree:
+            difference = ranks.first_difference(self.digest)
+            if difference is not None:
+                raise SnapshotMismatch(
+                    f"{difference}: programs that differ hang; publish one snapshot to all and pin it"
+                )
+            self._ranks_agree = True
+        try:
+            found = self._store.find(device._fingerprint, op_id, call_key, direction, match)
+        except (OSError, RuntimeError) as error:
+            raise CacheError(str(error)) from None
+        entry = None if found is None else Entry.of(op_id, call_key, found)
+        # an answer never changes: the file does not, and another one is another Cache
+        self._answers[question] = entry
+        return entry
+
+    def explain(
+        self,
+        device: Device,
+        op_id: str,
+        call_key: str,
+        direction: str | None = None,
+        match: str = "exact",
+        registry: str | os.PathLike[str] | None = None,
+    ) -> str:
+        """In one line, where the config of a call comes from, or why there is none.
+
+        `registry` is the folder that the call was recorded into (`AUTOTUNE_LOWERED_REGISTRY` where it is not given): what
+        kept the recorder from lowering the call is in there. Raises `CacheError` where it cannot be read.
+        """
+        entry = self.get(device, op_id, call_key, direction, match)
+        if entry is not None:
+            flags = "".join(f"; {kind}: {detail}" for kind, detail in entry.flags)
+            return printable(
+                f"`{op_id}:{call_key}` has {entry._config} ({entry.direction}) from the {entry.tier} tier{flags}"
+            )
+        registry = registry or os.environ.get("AUTOTUNE_LOWERED_REGISTRY")
+        if registry is not None:
+            try:
+                unrecorded = _native.not_runnable(registry, device._fingerprint, op_id, call_key, match)
+            except (OSError, ValueError) as error:
+                raise CacheError(str(error)) from None
+            if unrecorded is not None:
+                return printable(f"`{op_id}:{call_key}` is not tuned: {unrecorded}")
+        reason = self._store.explain_miss(device._fingerprint, op_id, call_key, direction, match)
+        if self.digest is None:
+            reason += (
+                f"; nothing was published in `{self._path}` yet: run `autotune-lowered MODULE --cache {self._path}`"
+            )
+        return printable(reason)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Every entry, seeds included."""
+        for op_id, call_key, found in self._store.entries():
+            yield Entry.of(op_id, call_key, found)
+
+
+@functools.cache
+def _shared(path: str | None) -> Cache:
+    return Cache.open(path)
+
+
+def current_cache() -> Cache:
+    """The cache that this process's tunable functions ask: the default folder's, opened once."""
+    return _shared(os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR"))

@@ -1,0 +1,85 @@
+"""Devices that look-ups are for, and the one that this process computes on, as the tuner's workers name it."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .. import _native
+from .._jax import jax_for
+
+
+class Device:
+    """A device with the software around it: what a look-up is for.
+
+    Two are equal where hardware and software are; only the hardware decides whether an entry applies, a difference of the
+    software is a flag.
+    """
+
+    __slots__ = ("_fingerprint", "_hash")
+
+    def __init__(
+        self,
+        platform: str,
+        device_kind: str,
+        hardware: Mapping[str, str] | None = None,
+        environment: Mapping[str, Any] | None = None,
+    ):
+        """Platform as PJRT names it in lower case (`cpu`, `cuda`), device kind (`NVIDIA H200`), and the hardware part as
+        `autotune-lowered device` prints it."""
+        identity = {"platform": platform, "device_kind": device_kind, "hardware": dict(hardware or {})}
+        self._set(_native.Fingerprint(json.dumps({"identity": identity, "environment": dict(environment or {})})))
+
+    def _set(self, fingerprint: _native.Fingerprint) -> None:
+        self._fingerprint = fingerprint
+        self._hash = hash(fingerprint)
+
+    @classmethod
+    def from_fingerprint(cls, fingerprint: Mapping[str, Any] | str) -> Device:
+        """From a fingerprint as `autotune-lowered device --format json` prints it, as a mapping or text."""
+        text = fingerprint if isinstance(fingerprint, str) else json.dumps(fingerprint)
+        device = cls.__new__(cls)
+        device._set(_native.Fingerprint(text))
+        return device
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Identity and environment."""
+        fingerprint: dict[str, Any] = json.loads(self._fingerprint.to_json())
+        return fingerprint
+
+    @property
+    def portable(self) -> str:
+        """ejkernel's spelling, `device_kind|platform_version`: for exchange only."""
+        return self._fingerprint.to_portable()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Device) and self._fingerprint == other._fingerprint)
+
+    def __repr__(self) -> str:
+        return f"<Device {self._fingerprint}>"
+
+
+def device(jax_device: Any = None) -> Device:
+    """The fingerprint of a JAX device; without one, of the device that JAX uses by default.
+
+    Raises ImportError without JAX.
+    """
+    jax = jax_for("to tell the device of this process (or name a `Device`) needs")
+    if jax_device is None:
+        jax_device = jax.config.jax_default_device or jax.devices()[0]
+    if isinstance(jax_device, str):
+        jax_device = jax.devices(jax_device)[0]
+    return _of_jax(jax_device)
+
+
+@functools.cache
+def _of_jax(jax_device: Any) -> Device:
+    from ..worker import fingerprint
+
+    return Device.from_fingerprint(fingerprint(jax_device))

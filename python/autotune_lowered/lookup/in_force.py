@@ -1,0 +1,128 @@
+"""What is in force: the overlays of a thread or task (`contextvars`) above the look-up of the whole process.
+
+`generation()` names the whole state: equal states have equal numbers, so that what was traced under a state is found again
+when it returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import enum
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from .. import _vmap
+from . import trace_key
+
+Config = dict[str, Any]
+Lookup = Callable[[str, str], Config | None]
+
+
+class Default(enum.Enum):
+    """The look-up that a process begins with."""
+
+    CACHE = enum.auto()
+    """The default cache, opened when it is asked first."""
+
+
+class _State(NamedTuple):
+    overlays: tuple[Mapping[tuple[str, str], Config], ...]
+    """Innermost first."""
+    lookup: Lookup | Default | None
+    generation: int
+
+
+_base_changes = 0
+_base_lock = threading.Lock()
+_current: contextvars.ContextVar[_State | None] = contextvars.ContextVar("autotune_lowered_in_force", default=None)
+
+
+def _state() -> _State:
+    return _current.get() or _base
+
+
+def overlaid(op_id: str, call_key: str) -> Config | None:
+    """The config that this thread's overlays have for a call; `None` where none has one.
+
+    Of one overlay, what it has for the call under its own `vmap`s, else unmapped, else under the `vmap` of the most
+    calls."""
+    state = _current.get()
+    if state is None:
+        return None
+    for configs in state.overlays:
+        config = configs.get((op_id, call_key)) or _of_other_batch(configs, op_id, call_key)
+        if config is not None:
+            return dict(config)
+    return None
+
+
+def _of_other_batch(configs: Mapping[tuple[str, str], Config], op_id: str, call_key: str) -> Config | None:
+    own = _vmap.unmapped_key(call_key)
+    keys = [key for op, key in configs if op == op_id and _vmap.unmapped_key(key) == own]
+    return configs[op_id, min(keys, key=_vmap.preference)] if keys else None
+
+
+def lookup() -> Lookup | Default | None:
+    """What is asked below all overlays."""
+    return _state().lookup
+
+
+def generation() -> int:
+    """A number that names what is in force here; it changes whenever that changes, and 0 is nothing at all."""
+    return _state().generation
+
+
+def set_lookup(lookup: Lookup | None, *, version: str | None = None) -> None:
+    """Put a look-up below all overlays, for the whole process; `None` takes it away.
+
+    Functions jitted before are traced again when they are called next. `version` says what the look-up reads (a
+    snapshot's digest): the same version means the same answers, so nothing is traced again when it returns. Without
+    it every call of this function counts as a change. Overlays that are open keep the look-up they began with.
+    """
+    global _base, _base_changes
+    with _base_lock:
+        _base_changes += 1
+        named = f"version {version}" if version is not None else f"change {_base_changes}"
+        generation = 0 if lookup is None else _number("lookup", named)
+        _base = _State((), lookup, generation)
+        trace_key.set_process(generation)
+
+
+@contextlib.contextmanager
+def overlay(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[None]:
+    """Put configs, `(op_id, call_key)` to config, in force above what already is, for this thread or task.
+
+    Functions jitted outside are traced again inside, and back to their old trace after it. Enter it in the thread that
+    calls them. JAX keeps its trace caches apart by thread and not by task: in a coroutine do not `await` inside it;
+    where the loop ran on meanwhile, leaving it raises RuntimeError.
+    """
+    outer = _state()
+    own = {label: dict(config) for label, config in configs.items()}
+    text = json.dumps(sorted((*label, config) for label, config in own.items()), sort_keys=True, default=repr)
+    state = _State((own, *outer.overlays), outer.lookup, _number("overlay", str(outer.generation), text))
+    with trace_key.entered(state.generation):
+        token = _current.set(state)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+
+def _number(*parts: str) -> int:
+    """63 bits of a digest over parts, each after its length; not 0, which is nothing, and not 1, which is the first state."""
+    # late: a look-up alone needs none
+    import hashlib
+
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part.encode()
+        digest.update(len(content).to_bytes(8, "little") + content)
+    return max(int.from_bytes(digest.digest()[:8], "little") >> 1, 2)
+
+
+# what a process begins with
+_base = _State((), Default.CACHE, generation=1)
+trace_key.begin_with(_base.generation)

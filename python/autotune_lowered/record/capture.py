@@ -1,0 +1,71 @@
+"""What arrays of traced programs hold, brought by callbacks from inside while they run."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from .call import RecordedCall
+from .dtypes import is_key, is_real
+from .fills import traced_figures
+
+
+class Capture:
+    """Values by call (operation and call key) and argument: of integers and booleans themselves, of real arrays figures."""
+
+    def __init__(self, is_asked: bool, max_array_bytes: int) -> None:
+        self.is_asked = is_asked
+        self._max_array_bytes = max_array_bytes
+        # a lock of its own: whoever holds the recorder's may wait for a program whose callback brings a value
+        self._lock = threading.Lock()
+        self._held: dict[tuple[str, str], dict[str, Any]] = {}
+        self._awaited: dict[tuple[str, str], set[str]] = {}
+
+    def watch(self, key: tuple[str, str], arrays: Mapping[str, Any]) -> None:
+        """Puts callbacks into the program that is being traced. Arrays that are concrete need no such thing."""
+        import jax
+
+        if not self.is_asked:
+            return
+        for name, array in arrays.items():
+            if isinstance(array, jax.core.Tracer) and array.size > 0 and not is_key(array.dtype):
+                with self._lock:
+                    self._awaited.setdefault(key, set()).add(name)
+                brought = traced_figures(array) if is_real(array.dtype) else array
+                jax.debug.callback(functools.partial(self._keep, key, name), brought)
+
+    def _keep(self, key: tuple[str, str], name: str, value: Any) -> None:
+        import numpy as np
+
+        with self._lock:
+            held = self._held.setdefault(key, {})
+            # the first that comes counts
+            if name not in held and getattr(value, "nbytes", 0) <= self._max_array_bytes:
+                held[name] = np.array(value)
+
+    def awaited(self, key: tuple[str, str], call: RecordedCall) -> set[str]:
+        """The arrays of a call that are not concrete, and that a callback is going to tell of."""
+        with self._lock:
+            return self._awaited.get(key, set()) - call.values.keys()
+
+    def take(self, key: tuple[str, str]) -> dict[str, Any]:
+        """What was brought of a call, once."""
+        with self._lock:
+            values = self._held.pop(key, {})
+            if values and key in self._awaited:
+                self._awaited[key] -= values.keys()
+        return values
+
+    def wait(self) -> None:
+        """Waits for the callbacks of programs that run."""
+        if self.is_asked and "jax" in sys.modules:
+            sys.modules["jax"].effects_barrier()
+
+    def forget(self) -> None:
+        """In a forked child: what was waited for is the parent's, and a lock that it held is nobody's here."""
+        self._lock = threading.Lock()
+        self._held.clear()
+        self._awaited.clear()

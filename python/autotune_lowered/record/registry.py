@@ -1,0 +1,89 @@
+"""The registry's folder that a recording writes into, and the devices that its records are for."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from .._native import RegistryWriter
+from .._version import __version__
+
+# platforms as JAX and its users name them, to the names of lowering
+LOWERING_PLATFORMS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "rocm", "tpu": "tpu"}
+
+
+class Registry:
+    """A registry's writer. Any number of them, in any number of processes, may write into one folder."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        platforms: Iterable[str] | None,
+        directions: tuple[str, ...],
+        fingerprint: Callable[[], dict[str, Any]],
+    ) -> None:
+        """`platforms` as users name them; `fingerprint` gives that of the device here, and is asked once."""
+        if importlib.util.find_spec("jax") is None:
+            raise ImportError("recording needs JAX: pip install 'autotune-lowered[jax]'")
+        # made now: a folder that is of another schema, or cannot be written, is refused before the run and not after it
+        self.writer = RegistryWriter(Path(folder).absolute())
+        self.directions = directions
+        self._fingerprint = functools.cache(fingerprint)
+        self._asked = None if platforms is None else tuple(platforms)
+
+    @functools.cached_property
+    def platforms(self) -> tuple[str, ...]:
+        """What is lowered for, by JAX's names; where none was asked for, the platform that this process runs on."""
+        if self._asked is None:
+            return (self._own_platform(),)
+        unknown = [name for name in self._asked if name not in LOWERING_PLATFORMS]
+        if unknown:
+            raise ValueError(
+                f"no platform `{unknown[0]}`: name some of `{'`, `'.join(sorted(set(LOWERING_PLATFORMS)))}`"
+            )
+        return tuple(dict.fromkeys(LOWERING_PLATFORMS[name] for name in self._asked))
+
+    def target(self, platform: str) -> dict[str, Any]:
+        """The device where it is there, else every device of the platform."""
+        return {"device": self._fingerprint()["identity"]} if self.is_here(platform) else {"platform": platform}
+
+    def is_here(self, platform: str) -> bool:
+        """Whether this process runs on the platform."""
+        return self._own_platform() == platform
+
+    def _own_platform(self) -> str:
+        return str(self._fingerprint()["identity"]["platform"])
+
+    def put_program(self, artifact: bytes, semantic_digest: str | None, custom_calls: list[str]) -> dict[str, Any]:
+        """Store a program; gives its entry in a record."""
+        entry: dict[str, Any] = json.loads(self.writer.put_program(artifact, semantic_digest, custom_calls))
+        return entry
+
+    def add(self, invocation: dict[str, Any]) -> str:
+        """Write a record whose programs are written already; gives its path."""
+        whole = invocation | {
+            "recorded_on": self._fingerprint(),
+            "recorded_at": int(os.environ.get("SOURCE_DATE_EPOCH", time.time())),
+            "recorder": recorder_name(),
+        }
+        return str(self.writer.add(json.dumps(whole, allow_nan=False)))
+
+
+def recorder_name() -> str:
+    """What recorded, with versions: `autotune-lowered 0.1.0, jax 0.10.2, ejkernel 0.0.80.3`."""
+    parts = [f"autotune-lowered {__version__}"]
+    for package in ("jax", "ejkernel", "tokamax"):
+        if package in sys.modules:
+            try:
+                parts.append(f"{package} {version(package)}")
+            except PackageNotFoundError:
+                parts.append(package)
+    return ", ".join(parts)

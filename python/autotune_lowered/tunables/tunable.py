@@ -1,0 +1,136 @@
+"""`tunable`: anyone's kernel becomes an operation that is recorded, tuned and run with its best config."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+from .._jax import jax_for
+from ..lookup.best import config_to_trace
+from ..record.arguments import Unrecordable
+from ..record.mapped import whole_arrays
+from ..record.recorder import active
+from .call import Call, split
+from .call_key import Undescribable
+from .declaration import Declaration
+from .recorded import recorded_call
+from .search_space import Config, Constraint
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Tunable(Declaration):
+    """`function.tunable` of what the decorator gives: the declaration, and its calls."""
+
+    def call(self, *args: Any, **kwargs: Any) -> Call:
+        """The arguments of a call, told apart. Raises `Undescribable`, a TypeError, where one has no spelling."""
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return split(self, bound)
+
+    def call_key(self, *args: Any, **kwargs: Any) -> str:
+        """The key of a call; arrays may be `jax.ShapeDtypeStruct`. Inside of `vmap` it is that of the mapped
+        variant."""
+        return self.call(*args, **kwargs).key
+
+    def config_for(self, key: str) -> Config:
+        """The config in force for a call key, else the default."""
+        found = config_to_trace(self.op_id, key)
+        if found is None:
+            return dict(self.default)
+        found = self.space.typed(found)
+        wrong = self.space.misfit(found)
+        if wrong is not None:
+            self.warn_once(
+                key,
+                f"the config in force for {self.op_id}:{key} has `{wrong}` = {found[wrong]!r}, which "
+                f"`{self.function.__name__}` does not take; the default is used: tune this version again",
+            )
+            return dict(self.default)
+        return self.default | found
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with the config in force, stamped; a caller's own config is obeyed, without a stamp."""
+        bound = self.signature.bind(*args, **kwargs)
+        if not self.default.keys().isdisjoint(bound.arguments):
+            return self.function(*args, **kwargs)
+        bound.apply_defaults()
+        try:
+            call = split(self, bound)
+        except Undescribable as error:
+            reason = f"{error}; such calls run with the default and are not tuned"
+            recorder = active()
+            if recorder is not None:
+                recorder.skipped(self.op_id, "", reason)
+            else:
+                self.warn_once("", reason)
+            return self.function(*args, **kwargs)
+        key = call.key
+        bound.arguments.update(call.fill(list(self._record(call, key).values())))
+        # no `@`, at which HLO cuts names
+        with jax_for("tunable functions need").named_scope(f"ejkernel_ops#{self.op}.v{self.version}:{key}"):
+            return self.function(*bound.args, **(bound.kwargs | self.config_for(key)))
+
+    def _record(self, call: Call, key: str) -> Mapping[str, Any]:
+        """Records a call where something records; gives the arrays that it is to go on with."""
+        recorder = active()
+        if recorder is None:
+            return call.arrays
+        if recorder.wants(self.op_id, key):
+            try:
+                recorded = recorded_call(self, call, key)
+            except Unrecordable as reason:
+                recorder.skipped(self.op_id, key, str(reason))
+            else:
+                recorder.watch(self.op_id, key, whole_arrays(call.arrays, call.batch))
+                recorder.record(recorded)
+        return recorder.listen(self.op_id, key, call.arrays)
+
+
+def tunable(
+    *,
+    op: str,
+    version: int,
+    space: Mapping[str, Iterable[Any]] | None = None,
+    candidates: Iterable[Mapping[str, Any]] = (),
+    constraints: Iterable[Constraint] = (),
+    static_argnames: Iterable[str] = (),
+    static_key: Mapping[str, Callable[[Any], Any]] | None = None,
+    fills: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function of arrays a tunable operation, `op@vVERSION`.
+
+    The parameters named in `space` (name to values) or in `candidates` (configs as they are) are tuned: they must be
+    keyword-only, and their defaults are the baseline. `constraints` are callables of a config, or of a config and the
+    arrays by name (anything with `shape` and `dtype`); a config is a candidate where all are true. `fills` says how a
+    tuner makes an array's values (`docs/registry.md`), by parameter or by `x[0]`, `x['a']` inside of pytrees.
+
+    Of the other arguments, leaves with a shape and a dtype are arrays of any shape; the rest, and all of
+    `static_argnames`, is static and becomes part of the call key. `static_key` gives what identifies a static argument that
+    has no spelling of its own, by parameter: `{"self": lambda self: (self.heads, self.causal)}` for a method. Each call is
+    stamped with its label. Under `vmap` the function sees shapes without the mapped axis, and the key has the axis beside
+    them; under `shard_map` it sees those of one device.
+
+    At trace time the config in force for the call is taken, else the default; a compiled call costs nothing. A function
+    that is jitted around this one is traced again when what is in force changes. A caller that gives a tuned parameter
+    itself is obeyed, and that call is neither stamped nor recorded.
+
+    Raises TypeError and ValueError for a declaration that cannot be tuned, ImportError at a call without JAX.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        made = Tunable(
+            function, op, version, space or {}, candidates, constraints, static_argnames, fills or {}, static_key or {}
+        )
+
+        @functools.wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            result: R = made.run(*args, **kwargs)
+            return result
+
+        run.tunable = made  # type: ignore[attr-defined]
+        return run
+
+    return decorate

@@ -1,0 +1,149 @@
+"""What a tuning run decided: a table to read, a frame to compute with, a context to run in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from .._printable import printable
+from ..libraries.ejkernel.overlay import overlay as ejkernel_overlay
+from ..lookup.device import Device
+from ..lookup.in_force import overlay
+
+
+class AutotuningResult:
+    """The result of a tuning run; inside `with result:` its configs are in force.
+
+    That holds for tunable functions and, where ejkernel is imported, for ejkernel's operations (its own `overlay_cache` is
+    entered too), for functions that were jitted outside as well: they are traced again. It nests, and holds for the
+    thread that enters it; see `overlay` for threads and tasks. Leaving it brings back what was in force before.
+    """
+
+    def __init__(self, result: Mapping[str, Any]):
+        """From the JSON that the program prints (`docs/json.md`)."""
+        if result.get("schema") != 1:
+            raise ValueError(f"a result of schema {result.get('schema')!r}; this package reads 1: update it")
+        self._result = dict(result)
+        self._entered = threading.local()
+
+    @classmethod
+    def load(cls, path: str) -> AutotuningResult:
+        """From a file to which `autotune-lowered MODULE --format json` was written."""
+        with open(path, encoding="utf-8") as file:
+            return cls(json.load(file))
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Everything, as the program printed it."""
+        return self._result
+
+    @property
+    def device(self) -> Device:
+        """The device that was measured on."""
+        return Device.from_fingerprint(self._result["device"])
+
+    @property
+    def operations(self) -> list[dict[str, Any]]:
+        """One row a call: `op_id`, `call_key`, `direction`, `status`, `reason`, `baseline`, `best`, `speed_up`, …."""
+        rows: list[dict[str, Any]] = self._result["operations"]
+        return rows
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was ended before its time; what it measured is kept."""
+        return bool(self._result["interrupted"])
+
+    @property
+    def configs(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """The best config by operation and call key. What was measured with its backward pass goes before what was not."""
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        for row in sorted(self.operations, key=lambda row: row["direction"] == "forward-vjp"):
+            if row.get("best") is not None:
+                found[row["op_id"], row["call_key"]] = row["best"]["config"]
+        return found
+
+    def __enter__(self) -> AutotuningResult:
+        stack = contextlib.ExitStack()
+        stack.enter_context(overlay(self.configs))
+        try:
+            stack.enter_context(ejkernel_overlay(self.configs))
+        except BaseException:
+            stack.close()
+            raise
+        self._entered.__dict__.setdefault("stacks", []).append(stack)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        stacks = self._entered.__dict__.get("stacks")
+        if not stacks:
+            raise RuntimeError("this result was entered in another thread, and must be left there")
+        stacks.pop().__exit__(kind, error, traceback)
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [("operation", "direction", "status", "baseline", "best", "speed-up", "config")]
+        for row in self.operations:
+            best, speed_up = row.get("best"), row.get("speed_up")
+            rows.append(
+                (
+                    f"{row['op_id']}:{row['call_key']}",
+                    row["direction"],
+                    row["status"],
+                    _time(row["baseline"].get("median_ns")),
+                    _time(best.get("median_ns") if best else None),
+                    "—" if speed_up is None else f"{speed_up:.2f}×",
+                    json.dumps(best["config"], sort_keys=True) if best else row["reason"],
+                )
+            )
+        rows = [tuple(map(printable, row)) for row in rows]
+        widths = [max(len(row[column]) for row in rows) for column in range(6)]
+        lines = [
+            "  ".join(
+                [
+                    cell.rjust(width) if 3 <= column <= 5 else cell.ljust(width)
+                    for column, (cell, width) in enumerate(zip(row, widths, strict=False))
+                ]
+                + [row[6]]
+            ).rstrip()
+            for row in rows
+        ]
+        device = self._result["device"]["identity"]
+        head = printable(f"{device['platform']}:{device['device_kind']}, timed by {self._result['timer']}")
+        return "\n".join([head, *lines])
+
+    def __repr__(self) -> str:
+        decided = sum(row.get("best") is not None for row in self.operations)
+        return f"<AutotuningResult: {decided} of {len(self.operations)} operations decided>"
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`, one row a call; times in nanoseconds. Raises ImportError without pandas."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("a frame needs pandas: pip install 'autotune-lowered[pandas]'") from error
+        columns = ("op_id", "call_key", "direction", "status", "reason", "speed_up", "rounds_kept", "rounds_measured")
+        rows = []
+        for row in self.operations:
+            best = row.get("best") or {}
+            low_high = row.get("speed_up_interval") or {}
+            rows.append(
+                {name: row.get(name) for name in columns}
+                | {"baseline_ns": row["baseline"].get("median_ns"), "best_ns": best.get("median_ns")}
+                | {"speed_up_low": low_high.get("low"), "speed_up_high": low_high.get("high")}
+                | {"baseline": row["baseline"]["config"], "best": best.get("config")}
+            )
+        return pandas.DataFrame(rows)
+
+
+def _time(nanoseconds: float | None) -> str:
+    if nanoseconds is None:
+        return "—"
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:.3g} {unit}"
+    return f"{nanoseconds:.3g} ns"

@@ -1,0 +1,127 @@
+"""Tuning from Python: the program is started on a dump of the module, and its result read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from .._program import find_program
+from .._scratch import scratch_folder
+from ..module import dump
+from .result import AutotuningResult
+
+_LOG = logging.getLogger("autotune_lowered")
+
+# exit codes with which the program prints a whole result: all tuned, some not, ended by Ctrl-C
+_WITH_RESULT = (0, 1, 130)
+
+
+class TuningError(RuntimeError):
+    """The program could not tune: its own words, and `exit_code` as the README lists them."""
+
+    def __init__(self, message: str, exit_code: int):
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def tune(
+    module: Any,
+    *,
+    registry: str | os.PathLike[str],
+    cache: str | os.PathLike[str] | None = None,
+    timer: str | None = None,
+    rounds: int | None = None,
+    min_improvement: float | None = None,
+    match: str = "exact",
+    only: Iterable[str] = (),
+    force: bool = False,
+    options: Iterable[str] = (),
+) -> AutotuningResult:
+    """Tune every recorded operation of a lowered module on this machine's device. `autotune_lowered` is another name of it.
+
+    ```python
+    lowered = jax.jit(step).lower(state, batch)
+    with autotune_lowered.tune(lowered, registry="registry/") as result:
+        print(result)
+        step_with_best_configs(state, batch)
+    ```
+
+    Arguments:
+        module: A `jax.stages.Lowered` or `Compiled`, or the path of a module that was dumped.
+        registry: Folder of recorded invocations (see `recording`).
+        cache: Cache folder; the default one unless given. What it holds already is not measured again.
+        timer: As `--timer` of the program. Unless given, JAX's profiler in a worker process of this Python.
+        rounds, min_improvement, match, only, force: As the program's options of these names.
+        options: Further options of the program, such as `["--plugin", path]`.
+
+    The worker is a process of its own with a client of its own: on an accelerator it shares the memory with this process
+    and preallocates none, so set `XLA_PYTHON_CLIENT_PREALLOCATE=false` here too, or tune before the first computation.
+
+    Raises `TuningError` where nothing could be tuned, `ProgramError` without the program.
+    """
+    words = [find_program()]
+    with scratch_folder() as folder:
+        if isinstance(module, str | os.PathLike):
+            path = pathlib.Path(module)
+        else:
+            path = dump(module, folder / "module.txt")
+        words += [str(path), "--registry", os.fspath(registry), "--format", "json", "--match", match]
+        words += ["--timer", timer if timer is not None else f"jax:{sys.executable}"]
+        if cache is not None:
+            words += ["--cache", os.fspath(cache)]
+        for name, value in (("--rounds", rounds), ("--min-improvement", min_improvement)):
+            if value is not None:
+                words += [name, str(value)]
+        for name in only:
+            words += ["--only", name]
+        if force:
+            words.append("--force")
+        return AutotuningResult(_run([*words, *options]))
+
+
+autotune_lowered = tune
+
+
+def _run(words: list[str]) -> dict[str, Any]:
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    assert process.stdout is not None and process.stderr is not None
+    said: list[str] = []
+
+    def listen(stream: Any) -> None:
+        for line in stream:
+            if line.strip():
+                said.append(line.strip())
+                _LOG.info("%s", line.strip())
+
+    listener = threading.Thread(target=listen, args=(process.stderr,), daemon=True)
+    listener.start()
+    try:
+        output = process.stdout.read()
+        code = process.wait()
+    except KeyboardInterrupt:
+        # the program had the same signal from the terminal: it ends by itself and keeps what was measured
+        process.wait()
+        raise
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        listener.join(timeout=10)
+        process.stdout.close()
+        process.stderr.close()
+    if code in _WITH_RESULT and output.strip():
+        try:
+            result: dict[str, Any] = json.loads(output)
+            return result
+        except ValueError:
+            said.append("its result is no JSON: is the program of another version?")
+    named = [line for line in said if line.startswith("autotune-lowered: ")]
+    reason = (named or said or ["it said nothing"])[-1].removeprefix("autotune-lowered: ")
+    raise TuningError(f"autotune-lowered ended with {code}: {reason}", code)
