@@ -14,6 +14,7 @@ pub mod array;
 pub mod batch;
 pub mod call;
 pub mod config;
+pub mod constraint;
 #[cfg(feature = "tuner")]
 mod counted;
 pub mod device;

@@ -397,7 +397,6 @@ fn what_is_no_file_is_told_at_once() {
         (format!("profile mosaic {dump} --names FILE --grid 1,1,1 --block 128,1,1"), BAD_INPUT),
         ("candidates check FILE".into(), BAD_INPUT),
         ("report FILE --out /dev/null/none.html".into(), BAD_INPUT),
-        ("bench search FILE".into(), BAD_INPUT),
         (format!("cache diff FILE {snapshot}"), BAD_INPUT),
         ("cache verify FILE".into(), BAD_INPUT),
         ("cache import --format json FILE".into(), BAD_INPUT),

@@ -1,18 +1,18 @@
-//! `bench search`, as a user runs it.
+//! `cargo bench --bench search`, from its arguments to its figures and faults.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 #[path = "support/executable.rs"]
 mod executable;
-#[path = "support/program.rs"]
-mod program;
+#[allow(dead_code)]
+#[path = "../benches/search/main.rs"]
+mod search;
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use executable::write_executable;
-use program::*;
 use serde_json::{Value, json};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -57,8 +57,30 @@ fn cache() -> Value {
            "tune_params": {"a": [0], "b": [0]}, "objective": "time", "cache": entries})
 }
 
-fn bench(folder: &Path, arguments: &[&str]) -> Run {
-    run(folder, &[&["bench", "search"], arguments].concat())
+/// What `main` would print, and its exit code.
+struct Run {
+    code: u8,
+    stdout: String,
+    stderr: String,
+}
+
+impl Run {
+    fn json(&self) -> Value {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+
+    fn fault(&self) -> &str {
+        assert_eq!(self.stderr.lines().count(), 1, "{}", self.stderr);
+        &self.stderr
+    }
+}
+
+fn bench(arguments: &[&str]) -> Run {
+    let mut out = Vec::new();
+    let result = search::run(["search"].iter().chain(arguments).map(|word| (*word).into()), &mut out);
+    let (code, stderr) = result.map_or_else(|fault| (fault.code, fault.message), |()| (0, String::new()));
+    Run { code, stdout: String::from_utf8(out).unwrap(), stderr }
 }
 
 #[test]
@@ -73,7 +95,7 @@ fn both_formats_are_read_gzip_or_not_and_say_the_same() {
     let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     let mut arguments: Vec<&str> = files.iter().map(String::as_str).collect();
     arguments.extend(["--seeds", "5", "--strategy", "auto", "--strategy", "random", "--format", "json"]);
-    let document = bench(folder.path(), &arguments).json();
+    let document = bench(&arguments).json();
     let spaces = document["spaces"].as_array().unwrap();
     let names: Vec<&str> = spaces.iter().map(|space| space["space"].as_str().unwrap()).collect();
     assert_eq!(names, ["one", "two", "three", "four"]);
@@ -96,16 +118,13 @@ fn both_formats_are_read_gzip_or_not_and_say_the_same() {
 
 #[test]
 fn the_simulated_spaces_are_there_without_a_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = bench(folder.path(), &["--seeds", "2", "--strategy", "auto"]);
+    let run = bench(&["--seeds", "2", "--strategy", "auto"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     for part in ["simulated:tiles", "simulated:waves", "simulated:failures", "auto", "2 seeds"] {
         assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
     }
-    let again =
-        bench(folder.path(), &["simulated:tiles", "--seeds", "2", "--strategy", "auto", "--format", "json"]).json();
-    let once_more =
-        bench(folder.path(), &["simulated:tiles", "--seeds", "2", "--strategy", "auto", "--format", "json"]).json();
+    let again = bench(&["simulated:tiles", "--seeds", "2", "--strategy", "auto", "--format", "json"]).json();
+    let once_more = bench(&["simulated:tiles", "--seeds", "2", "--strategy", "auto", "--format", "json"]).json();
     assert_eq!(again["strategies"][0]["mean_score"], once_more["strategies"][0]["mean_score"]);
     assert_eq!(again["spaces"][0]["format"], "simulated");
 }
@@ -134,24 +153,24 @@ fn files_that_are_no_spaces_are_one_line() {
         ("double.json", twice.into_bytes(), "stands twice"),
     ] {
         let path = write(folder.path(), name, bytes);
-        let run = bench(folder.path(), &[path.to_str().unwrap()]);
+        let run = bench(&[path.to_str().unwrap()]);
         assert_eq!(run.code, 4, "{name}: {}", run.stderr);
         assert!(run.fault().contains(reason) && run.fault().contains(name), "{name}: {}", run.fault());
         assert!(run.stdout.is_empty(), "{name}");
     }
-    let run = bench(folder.path(), &["absent.json"]);
+    let run = bench(&["absent.json"]);
     assert_eq!(run.code, 4);
     assert!(run.fault().contains("absent.json"));
-    assert_eq!(bench(folder.path(), &["--strategy", "best"]).code, 2);
-    assert_eq!(bench(folder.path(), &["--cut-off", "1"]).code, 2);
-    assert_eq!(bench(folder.path(), &["--seeds", "0"]).code, 2);
+    assert_eq!(bench(&["--strategy", "best"]).code, 2);
+    assert_eq!(bench(&["--cut-off", "1"]).code, 2);
+    assert_eq!(bench(&["--seeds", "0"]).code, 2);
 }
 
 /// A Python that has no Kernel Tuner, and one that is none, are said in a line; a stand-in for the driver's answers is scored.
 #[test]
 fn a_peer_is_run_and_scored_or_said_to_be_missing() {
     let folder = tempfile::tempdir().unwrap();
-    let run = bench(folder.path(), &["--seeds", "1", "--strategy", "random", "--peer", "/nowhere/python"]);
+    let run = bench(&["--seeds", "1", "--strategy", "random", "--peer", "/nowhere/python"]);
     assert_eq!(run.code, 4);
     assert!(run.fault().contains("cannot run `/nowhere/python`"), "{}", run.fault());
     // answers as the driver gives them: one strategy asks for the first configs, one ran out of time
@@ -162,7 +181,7 @@ fn a_peer_is_run_and_scored_or_said_to_be_missing() {
     write_executable(&python, script);
     let arguments =
         ["simulated:tiles", "--seeds", "1", "--strategy", "auto", "--strategy", "exhaustive", "--format", "json"];
-    let document = bench(folder.path(), &[&arguments[..], &["--peer", python.to_str().unwrap()]].concat()).json();
+    let document = bench(&[&arguments[..], &["--peer", python.to_str().unwrap()]].concat()).json();
     let rows = document["strategies"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().map(|row| row["strategy"].as_str().unwrap()).collect();
     assert_eq!(names, ["auto", "exhaustive", "steady", "slow"]);

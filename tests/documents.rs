@@ -65,7 +65,6 @@ fn every_member_of_the_json_is_documented() {
         &[module.as_str(), "--timer", &timer, "--profile", "tests/data/xplane/tf2_step.xplane.pb.gz"],
         &["profile", "list", "tests/data/xplane"],
         &["profile", "mosaic-size", "--grid", "1", "--block", "128", "--entries", "7"],
-        &["bench", "search", "simulated:tiles", "--seeds", "1", "--strategy", "random"],
         &[&measure[..], &["--timer", &captured]].concat(),
     ] {
         let run = run(&cache, &[arguments, &["--format", "json"]].concat());

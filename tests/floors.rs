@@ -15,6 +15,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("device", 0),
     ("digest", 0),
     ("config", 0),
+    ("constraint", 0),
     ("array", 0),
     ("batch", 0),
     ("stats", 0),

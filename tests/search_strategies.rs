@@ -6,12 +6,23 @@ use std::collections::HashSet;
 
 use autotune_lowered::candidates::{CandidateSpace, Descent};
 use autotune_lowered::config::Config;
-use autotune_lowered::search::{
-    Budget, Kind, MAX_PRIORS, MAX_STEPS, NoScale, NoSpace, Outcome, Plan, Prior, Recorded, SAMPLE, Scale, Space,
-    analytic, simulate, start,
-};
+use autotune_lowered::search::{Budget, Kind, MAX_PRIORS, MAX_STEPS, NoSpace, Outcome, Plan, SAMPLE, Space, start};
 use proptest::prelude::*;
 use serde_json::json;
+
+#[allow(dead_code)]
+#[path = "../benches/search/recorded/mod.rs"]
+mod recorded;
+#[allow(dead_code)]
+#[path = "../benches/search/score.rs"]
+mod score;
+#[allow(dead_code)]
+#[path = "../benches/search/simulate.rs"]
+mod simulate;
+
+use recorded::{Recorded, analytic, read};
+use score::{CUT_OFF, NoScale, Scale};
+use simulate::simulate;
 
 fn config(text: &str) -> Config {
     serde_json::from_str(text).unwrap()
@@ -63,7 +74,7 @@ fn a_told_history_resumes_a_search_wherever_it_was_interrupted() {
 #[test]
 fn every_config_is_asked_once_and_then_nothing() {
     let tiles = analytic()[0].recorded().unwrap();
-    for kind in [Kind::Auto, Kind::Model, Kind::Genetic, Kind::Random, Kind::Exhaustive] {
+    for kind in [Kind::Auto, Kind::Model, Kind::Random, Kind::Exhaustive] {
         let asked = simulate(&mut *start(kind, &plan(&tiles.space, 1)), &tiles, 10_000).asked;
         assert_eq!(asked.len(), tiles.space.count(), "{kind:?}");
         assert_eq!(asked.iter().collect::<HashSet<_>>().len(), asked.len(), "{kind:?}");
@@ -79,57 +90,24 @@ fn the_model_finds_the_bottom_of_a_bowl() {
         let asked = simulate(&mut *start(Kind::Auto, &plan(&bowl.space, seed)), &bowl, 40).asked;
         assert!(asked.contains(&bottom), "seed {seed}: {asked:?}");
     }
-    let by_genes = (0..10).filter(|&seed| {
-        simulate(&mut *start(Kind::Genetic, &plan(&bowl.space, seed)), &bowl, 150).asked.contains(&bottom)
-    });
-    assert!(by_genes.count() >= 8);
-}
-
-/// Halving judges by the median of repetitions: one lucky sample does not make a winner.
-#[test]
-fn halving_asks_the_better_half_again() {
-    let space = Space::new((0..8).map(|n| config(&format!("{{\"n\":{n}}}")))).unwrap();
-    let mut halving = start(Kind::Halving, &Plan { space: &space, seed: 0, budget: Some(16), priors: &[] });
-    let mut asked = Vec::new();
-    for _ in 0..15 {
-        let point = halving.ask().unwrap();
-        // 0 is the fastest but for 7, which is fast once and slow ever after
-        let time = if point == 7 && !asked.contains(&7) { 0.5 } else { 1.0 + point as f64 };
-        asked.push(point);
-        halving.tell(point, Outcome::of(time));
-    }
-    let count = |round: &[usize], point| round.iter().filter(|&&asked| asked == point).count();
-    let (first, rest) = asked.split_at(8);
-    assert_eq!(first.iter().collect::<HashSet<_>>().len(), 8);
-    let (second, rest) = rest.split_at(4);
-    assert_eq!(second.iter().copied().collect::<HashSet<_>>(), HashSet::from([0, 1, 2, 7]));
-    let (third, last) = rest.split_at(2);
-    assert_eq!(third.iter().copied().collect::<HashSet<_>>(), HashSet::from([0, 1]));
-    assert_eq!((last, count(&asked, 0)), (&[0][..], 4));
 }
 
 #[test]
 fn neighbours_are_asked_first_even_if_they_are_of_another_space() {
     let bowl = bowl();
-    let prior = |text: &str, relative| Prior { config: config(text), relative };
-    // out of order; one is not of this space; one is no time at all
-    let priors = [
-        prior(r#"{"a":3,"b":3}"#, 1.5),
-        prior(r#"{"a":16.6,"b":5.2,"other":1}"#, 1.0),
-        prior(r#"{"a":0,"b":0}"#, f64::NAN),
-        prior(r#"{"a":17,"b":5}"#, 1.1),
-    ];
+    // the first is not of this space, and stands for the same config as the second
+    let priors = [r#"{"a":16.6,"b":5.2,"other":1}"#, r#"{"a":17,"b":5}"#, r#"{"a":3,"b":3}"#].map(config);
     for kind in Kind::ALL {
         let plan = Plan { priors: &priors, ..plan(&bowl.space, 0) };
         let asked = simulate(&mut *start(kind, &plan), &bowl, 3).asked;
         let configs: Vec<Config> = asked.iter().map(|&point| bowl.space.config(point)).collect();
-        // the model asks for the best one and learns from the others
+        // the model asks for the first and learns from the others
         let first = if matches!(kind, Kind::Auto | Kind::Model) { 1 } else { 2 };
         let expected = [config(r#"{"a":17,"b":5}"#), config(r#"{"a":3,"b":3}"#)];
         assert_eq!(configs[..first], expected[..first], "{kind:?}");
     }
     // misleading ones cost little
-    let bad: Vec<Prior> = (0..20).map(|n| prior(&format!("{{\"a\":0,\"b\":{n}}}"), 1.0)).collect();
+    let bad: Vec<Config> = (0..20).map(|n| config(&format!("{{\"a\":0,\"b\":{n}}}"))).collect();
     let plan = Plan { priors: &bad, ..plan(&bowl.space, 0) };
     let asked = simulate(&mut *start(Kind::Auto, &plan), &bowl, 60).asked;
     assert!(asked.contains(&bowl.space.find(&config(r#"{"a":17,"b":5}"#)).unwrap()));
@@ -253,12 +231,12 @@ proptest! {
     #[test]
     fn any_history_told_again_resumes_any_strategy(
         seed in 0..1000_u64, budget in proptest::option::of(0..80_usize), steps in 1..50_usize, failing in 2..9_usize,
-        known in proptest::collection::vec((0..24, 0..24, 1.0..3.0_f64), 0..30),
+        known in proptest::collection::vec((0..24, 0..24), 0..30),
     ) {
         let mut recorded = bowl();
         recorded.outcomes.iter_mut().step_by(failing).for_each(|outcome| *outcome = Outcome::Failed);
-        let prior = |&(a, b, relative)| Prior { config: config(&format!("{{\"a\":{a},\"b\":{b}}}")), relative };
-        let priors: Vec<Prior> = known.iter().map(prior).collect();
+        let prior = |&(a, b)| config(&format!("{{\"a\":{a},\"b\":{b}}}"));
+        let priors: Vec<Config> = known.iter().map(prior).collect();
         for kind in Kind::ALL {
             let plan = Plan { space: &recorded.space, seed, budget, priors: &priors };
             let whole = simulate(&mut *start(kind, &plan), &recorded, steps + 5).asked;
@@ -292,30 +270,30 @@ fn a_budget_of_time_ends_every_search() {
     }
 }
 
-/// A neighbour's configs with their times, far more than are asked: the model learns where to look from them.
+/// Best configs of neighbours, far more than are asked: the model learns where to look from them.
 #[test]
 fn priors_shape_the_model() {
     let bowl = bowl();
-    let times: Vec<f64> = bowl.times().collect();
-    // a neighbour whose best is three steps away, on every ninth config, and the same times on the wrong configs
-    let of = |point: usize, from: usize| {
-        let (a, b) = ((from / 24) as f64 - 14.0, (from % 24) as f64 - 5.0);
-        Prior { config: bowl.space.config(point), relative: 1.0 + 0.01 * (a * a + 2.0 * b * b) }
-    };
-    let right: Vec<Prior> = (0..times.len()).step_by(9).map(|point| of(point, point)).collect();
-    let wrong: Vec<Prior> = (0..times.len()).step_by(9).map(|point| of(point, (point * 7 + 111) % 576)).collect();
-    let mean = |priors: &[Prior], evaluations: usize| {
+    let mean = |priors: &[Config], evaluations: usize| {
         let best = |seed| {
             let plan = Plan { priors, ..plan(&bowl.space, seed) };
             simulate(&mut *start(Kind::Model, &plan), &bowl, evaluations).best.last().unwrap().unwrap()
         };
         (0..10).map(best).sum::<f64>() / 10.0
     };
+    // the best first, as neighbours are
+    let around = |a: i32, b: i32| -> Vec<Config> {
+        let mut places: Vec<(i32, i32)> = (0..25).map(|n| (n % 5 - 2, n / 5 - 2)).collect();
+        places.sort_by_key(|(x, y)| x * x + y * y);
+        places.into_iter().map(|(x, y)| config(&format!("{{\"a\":{},\"b\":{}}}", a + x, b + y))).collect()
+    };
+    // neighbours whose best lie around three steps away, and such as lie in the far corner
+    let (right, wrong) = (around(14, 5), around(2, 21));
     assert!(mean(&right, 5) < mean(&[], 5), "{} {}", mean(&right, 5), mean(&[], 5));
     assert!(mean(&wrong, 25) < 1.05, "{}", mean(&wrong, 25));
-    // more than are taken: the best count
-    let many: Vec<Prior> = (0..3 * MAX_PRIORS).map(|n| of(n % 576, n % 576)).collect();
-    assert!(mean(&many, 5) < mean(&[], 5));
+    // more than are taken: the first count
+    let many: Vec<Config> = right.iter().cycle().take(2 * MAX_PRIORS).chain(&wrong).cloned().collect();
+    assert_eq!(mean(&many, 5), mean(&right, 5));
 }
 
 /// Zero, negative, infinite and missing times are failures; all failing and all alike end without a panic or a winner.
@@ -367,7 +345,7 @@ fn a_budget_too_small_for_anything_asks_for_nothing_or_one() {
         assert!(strategy.ask().is_some_and(|point| point < bowl.space.count()), "{kind:?}");
     }
     let one = Space::new([config("{}")]).unwrap();
-    for kind in [Kind::Auto, Kind::Model, Kind::Genetic, Kind::Random, Kind::Exhaustive] {
+    for kind in [Kind::Auto, Kind::Model, Kind::Random, Kind::Exhaustive] {
         let mut strategy = start(kind, &plan(&one, 0));
         assert_eq!(strategy.ask(), Some(0), "{kind:?}");
         strategy.tell(0, Outcome::Time(1.0));
@@ -386,7 +364,7 @@ fn recorded_spaces_are_searched_better_than_by_chance() {
             eprintln!("skipped: {} is not there", folder.join(name).display());
             continue;
         };
-        let recorded = autotune_lowered::search::read(file).unwrap();
+        let recorded = read(file).unwrap();
         // both figures by a few lines of Python on the same file
         let scale = Scale::new(recorded.times(), 0.95).unwrap();
         assert_eq!((recorded.space.count(), scale.end), (configs, axis_end), "{name}");
@@ -397,4 +375,29 @@ fn recorded_spaces_are_searched_better_than_by_chance() {
         let score = scale.score(&(0..20).map(best).collect::<Vec<_>>());
         assert!(score > 0.1, "{name}: {score}");
     }
+}
+
+/// Times 1 to 101: the package's own arithmetic by hand. Target of 0.95: 1 + 50 × 0.05 = 3.5, reached at place 98
+/// of 101 in descending order (time 3), so t = ceil(98 / 4) = 25. Of 0.01: 50.5, place 51 (time 50), ceil(51 / 51) = 1.
+#[test]
+fn the_axis_is_the_packages() {
+    let scale = Scale::new((1..=101).map(f64::from), CUT_OFF).unwrap();
+    assert_eq!((scale.optimum, scale.median, scale.start, scale.end), (1.0, 51.0, 1, 25));
+    // r(1) = round(102 / 2) = 51, r(4) = round(81.6) = 82, r(24) = round(97.92) = 98: counted from the slowest, 101
+    assert_eq!([1, 4, 24].map(|at| scale.baseline(at)), [50.0, 19.0, 3.0]);
+    // Python rounds 2.5 to 2: r(1) of 4 times
+    let four = Scale::new([1.0, 2.0, 3.0, 8.0], 0.5).unwrap();
+    assert_eq!(four.baseline(1), 2.0);
+}
+
+#[test]
+fn the_optimum_at_once_is_one_and_the_baseline_itself_is_none() {
+    let scale = Scale::new((1..=101).map(f64::from), CUT_OFF).unwrap();
+    assert!((scale.score(&[vec![Some(1.0)]]) - 1.0).abs() < 1e-12);
+    let baseline: Vec<Option<f64>> = (1..=25).map(|at| Some(scale.baseline(at))).collect();
+    assert!(scale.score(std::slice::from_ref(&baseline)).abs() < 1e-12);
+    // one run at the baseline and one at the optimum: half way, on the mean of their times
+    assert!((scale.score(&[baseline, vec![Some(1.0); 25]]) - 0.5).abs() < 1e-12);
+    // nothing found counts as the slowest: (B - 101) / (B - 1), far below random
+    assert!(scale.score(&[vec![None; 25]]) < -1.0);
 }

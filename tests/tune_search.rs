@@ -9,7 +9,7 @@ mod formula;
 mod program;
 mod support;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -124,7 +124,7 @@ fn each_config_is_measured_in_as_many_rounds_as_any_other() {
 /// What a kill leaves is what the log held at that moment: it is copied there while the search goes on.
 #[test]
 fn a_killed_search_goes_on_where_it_was() {
-    for kind in [Kind::Auto, Kind::Genetic, Kind::Halving] {
+    for kind in [Kind::Auto, Kind::Random] {
         let folder = tempfile::tempdir().unwrap();
         let (cache, killed) = (folder.path().join("cache"), folder.path().join("killed"));
         std::fs::create_dir(&killed).unwrap();
@@ -347,7 +347,7 @@ fn budgets_of_one_and_of_none() {
 
 #[test]
 fn what_another_call_found_is_tried_first() {
-    for kind in [Kind::Auto, Kind::Genetic] {
+    for kind in [Kind::Auto, Kind::Random] {
         let ledger = memory();
         let options = options(kind, 24);
         let plan = [planned(A, &space()), planned(B, &space())];
@@ -360,24 +360,6 @@ fn what_another_call_found_is_tried_first() {
         // as good as the first, or tied with it
         assert!(bowl(best(&result.operations[1])) <= bowl(first) / 100 * 101);
     }
-}
-
-#[test]
-fn a_config_that_is_asked_again_is_measured_again_and_both_are_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let ledger = Ledger::open(folder.path(), vec![]).unwrap();
-    let planned = planned(A, &space());
-    let mut timer = FormulaTimer::new(bowl);
-    let operation = tune_one(&planned, &mut timer, &ledger, &options(Kind::Halving, 30));
-    // of fifteen at first seven, three and one are asked again, and so on
-    let tried = timer.tried();
-    let distinct = tried.iter().collect::<BTreeSet<_>>().len();
-    assert!(tried.len() == 30 && distinct < 25, "{distinct}");
-    assert_eq!(operation.search.unwrap().reused, 0);
-    // the entry in the cache is asked first now: of the same questions the last one about it is new
-    let again = tune_one(&planned, &mut timer, &ledger, &options(Kind::Halving, 31));
-    assert_eq!(again.search.unwrap().reused, 30);
-    assert_eq!(timer.tried().len(), 31);
 }
 
 #[test]
@@ -571,4 +553,9 @@ fn a_worker_that_builds_programs_is_searched_through_the_command_line() {
     assert!(random.stdout.contains("searched 4073 configs: 40 tried (random, seed 3)"), "{}", random.stdout);
     let wrong = tune(&["--search", "lucky"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("expected one of auto, model"), "{}", wrong.stderr);
+    for gone in ["halving", "genetic"] {
+        let run = tune(&["--search", gone]);
+        let said = run.stderr.lines().next().unwrap();
+        assert!(run.code == 2 && said.contains(&format!("`{gone}` is gone")) && said.ends_with("use `auto`"), "{said}");
+    }
 }

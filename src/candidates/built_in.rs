@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{CandidateSpace, SpaceError};
+use super::space::{CandidateSpace, SpaceError};
 
 /// Every file of `candidates/`, by its name.
 const FILES: &[(&str, &str)] = &[

@@ -19,6 +19,24 @@ pub(super) fn offset(text: &str, path: &[Step<'_>]) -> usize {
     at
 }
 
+/// Byte offset of a character, by its number from 0, of the string that stands at `at`. What is escaped is one character.
+pub(super) fn offset_in_string(text: &str, at: usize, character: usize) -> usize {
+    let mut place = at + 1;
+    for _ in 0..character {
+        let rest = text.get(place..).unwrap_or_default();
+        let high = |digits: &[u8]| matches!(digits, [b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', ..]);
+        place += match rest.as_bytes() {
+            [] | [b'"', ..] => break,
+            // a character beyond 16 bits is two of these
+            [b'\\', b'u', digits @ ..] if high(digits) => 12,
+            [b'\\', b'u', ..] => 6,
+            [b'\\', ..] => 2,
+            _ => rest.chars().next().map_or(1, char::len_utf8),
+        };
+    }
+    place
+}
+
 /// Line and column, both from 1, of a byte offset; columns count characters.
 pub(super) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
@@ -98,5 +116,14 @@ mod tests {
         assert!(at(&[Step::Key("c")]).starts_with("-2.5e3"));
         assert!(at(&[array, Step::Index(9)]).starts_with("[1,"), "as far as the path goes");
         assert_eq!(line_and_column(text, offset(text, &[Step::Key("c")])), (3, 9));
+    }
+
+    #[test]
+    fn characters_of_a_string_are_found_behind_escaped_ones() {
+        let text = r#" "a\"\u0022\ud83d\ude00é\nz""#;
+        let at = |character| text.get(offset_in_string(text, 1, character)..).unwrap();
+        assert_eq!((at(1), at(2)), (r#"\"\u0022\ud83d\ude00é\nz""#, r#"\u0022\ud83d\ude00é\nz""#));
+        assert_eq!((at(3), at(4), at(6)), (r#"\ud83d\ude00é\nz""#, "é\\nz\"", "z\""));
+        assert_eq!((at(7), at(99)), ("\"", "\""), "no further than its end");
     }
 }

@@ -19,15 +19,13 @@
 //!
 //! - `op` is the operation's name without version.
 //! - `parameters`, in the order in which they vary, the last fastest. A point in a name makes a nested object.
-//! - `constraints` are expressions of [Rhai](https://rhai.rs) over parameters and `given` values, true for a good config:
-//!   arithmetic, comparison, `&&`, `||`, `!`, `if … {} else {}`, and the functions `min`, `max` and `abs`.
+//! - `constraints` are [expressions](crate::constraint) over parameters and `given` values, true for a good config.
 //! - `given` names what a caller knows of the call, with values for when it does not say.
 //! - `configs`, optional, are configs to try before those of the space, as they are.
 //! - `baseline` is one config of the space or of `configs`.
 
 mod built_in;
 mod descent;
-mod expression;
 mod file;
 mod locate;
 mod space;

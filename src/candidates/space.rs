@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::expression::Expression;
 use super::file::{File, Head};
-use super::locate::{Step, line_and_column, offset};
+use super::locate::{Step, line_and_column, offset, offset_in_string};
 use crate::config::{Config, canonical_json};
+use crate::constraint::{self, Constraint, ConstraintError, Kinds};
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
 use crate::printable::printable;
@@ -45,15 +45,15 @@ pub struct CandidateSpace {
     /// Names known from the call, before the parameters in `names`.
     pub(super) given: Vec<(String, Value)>,
     pub(super) parameters: Vec<(String, Vec<Value>)>,
-    pub(super) constraints: Vec<Constraint>,
+    pub(super) constraints: Vec<Placed>,
     pub(super) listed: Vec<Config>,
     baseline: Config,
 }
 
 /// A constraint and the parameter after whose choice it can be checked.
 #[derive(Debug, Clone)]
-pub(super) struct Constraint {
-    pub(super) expression: Expression,
+pub(super) struct Placed {
+    pub(super) constraint: Constraint,
     /// Number of parameters that must be chosen before it is checked.
     pub(super) after: usize,
 }
@@ -129,19 +129,12 @@ impl CandidateSpace {
             space.parameters.push((name, values));
         }
         space.check_names()?;
-        let names = space.names();
-        let mut constraints = Vec::new();
         for (index, constraint) in read.constraints.iter().enumerate() {
-            let expression = Expression::compile(constraint, &names).map_err(|error| {
-                // past the quote; an escaped character before it would shift the column, no expression needs one
-                let place = offset(text, &[Step::Key("constraints"), Step::Index(index)]) + 1;
-                let before: usize = constraint.chars().take(error.at).map(char::len_utf8).sum();
-                error_at(file, text, place + before, error.message)
-            })?;
-            let last = expression.reads.last().map_or(0, |&last| last + 1);
-            constraints.push(Constraint { expression, after: last.saturating_sub(space.given.len()) });
+            let constraint = Constraint::compile(constraint, &space.kinds())
+                .map_err(|error| space.constraint_error(index, &error, ""))?;
+            let last = constraint.reads().last().map_or(0, |&last| last + 1);
+            space.constraints.push(Placed { constraint, after: last.saturating_sub(space.given.len()) });
         }
-        space.constraints = constraints;
         space.check_baseline()?;
         Ok(space)
     }
@@ -269,24 +262,38 @@ impl CandidateSpace {
         Config::new(fields)
     }
 
+    /// The names with the kinds of their values; a caller may give any.
+    fn kinds(&self) -> Vec<(&str, Kinds)> {
+        let kinds = |values: &[Value]| {
+            let kinds = values.iter().filter_map(|value| Some(constraint::Value::try_from(value).ok()?.kinds()));
+            kinds.fold(Kinds::NONE, |all, kinds| all | kinds)
+        };
+        let given = self.given.iter().map(|(name, _)| (name.as_str(), Kinds::ANY));
+        given.chain(self.parameters.iter().map(|(name, values)| (name.as_str(), kinds(values)))).collect()
+    }
+
     /// The parameters that a constraint reads.
-    pub(super) fn parameters_read(&self, constraint: &Constraint) -> Vec<usize> {
-        constraint.expression.reads.iter().filter_map(|name| name.checked_sub(self.given.len())).collect()
+    pub(super) fn parameters_read(&self, placed: &Placed) -> Vec<usize> {
+        placed.constraint.reads().iter().filter_map(|name| name.checked_sub(self.given.len())).collect()
     }
 
     /// Whether a constraint holds for values of the parameters up to those that it reads.
     pub(super) fn holds(&self, index: usize, values: &[&Value]) -> Result<bool, SpaceError> {
-        let Some(constraint) = self.constraints.get(index) else { return Ok(true) };
-        let read = constraint.expression.reads.iter().filter_map(|&name| match self.given.get(name) {
-            Some((name, value)) => Some((name.as_str(), value)),
-            None => {
-                let place = name - self.given.len();
-                Some((self.parameters.get(place)?.0.as_str(), *values.get(place)?))
-            }
-        });
-        constraint.expression.holds(read).map_err(|message| {
-            self.error(&[Step::Key("constraints"), Step::Index(index)], format!("the constraint failed: {message}"))
-        })
+        let Some(Placed { constraint, .. }) = self.constraints.get(index) else { return Ok(true) };
+        let value = |name: usize| match self.given.get(name) {
+            Some((_, value)) => value.try_into(),
+            None => match values.get(name - self.given.len()) {
+                Some(&value) => value.try_into(),
+                None => Err("the parameter has no value".to_owned()),
+            },
+        };
+        constraint.holds(value).map_err(|error| self.constraint_error(index, &error, "the constraint failed: "))
+    }
+
+    fn constraint_error(&self, index: usize, error: &ConstraintError, before: &str) -> SpaceError {
+        let start = offset(&self.text, &[Step::Key("constraints"), Step::Index(index)]);
+        let place = offset_in_string(&self.text, start, error.at);
+        error_at(&self.file, &self.text, place, format!("{before}{}", error.message))
     }
 
     pub(super) fn error(&self, path: &[Step<'_>], message: String) -> SpaceError {

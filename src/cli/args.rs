@@ -12,7 +12,6 @@ use crate::measured_by::CacheState;
 use crate::search::{Budget, Kind};
 use crate::tune::SearchOptions;
 
-use super::bench::BenchCommand;
 use super::cache::CacheCommand;
 use super::candidates::CandidatesCommand;
 use super::check::CheckArgs;
@@ -87,9 +86,6 @@ pub(super) enum Command {
     Measure(MeasureArgs),
     /// Run programs against themselves: what this machine can tell apart (docs/decisions.md)
     Selftest(SelftestArgs),
-    /// Make benchmark figures again (docs/search.md)
-    #[command(subcommand)]
-    Bench(BenchCommand),
     /// Run, guard or check a worker (docs/worker-protocol.md)
     #[command(subcommand)]
     Worker(WorkerCommand),
@@ -309,8 +305,8 @@ pub(super) struct TuneArgs {
 /// How to search the configs of an operation where there are too many to race them all.
 #[derive(Debug, Clone, Args)]
 pub(super) struct SearchArgs {
-    /// Who says which config to try next where an operation has more than 64: auto, model, genetic, halving, random or
-    /// exhaustive (docs/search.md)
+    /// Who says which config to try next where an operation has more than 64: auto, model, random or exhaustive
+    /// (docs/search.md)
     #[arg(long = "search", value_name = "STRATEGY", default_value = "auto", value_parser = strategy)]
     pub strategy: Kind,
     /// The most configs of each operation that a search tries; the best of them are raced [default: 128, or any number
@@ -336,7 +332,12 @@ impl SearchArgs {
 }
 
 /// A search strategy by its name.
-pub(super) fn strategy(text: &str) -> Result<Kind, String> {
+fn strategy(text: &str) -> Result<Kind, String> {
+    if ["halving", "genetic"].contains(&text) {
+        return Err(format!(
+            "`{text}` is gone, since `auto` found better configs in every space that was tried; use `auto`"
+        ));
+    }
     Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
         let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
         format!("expected one of {}", known.join(", "))

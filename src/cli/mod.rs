@@ -1,7 +1,6 @@
 //! The command line: arguments, progress, exit codes. The only room that prints or exits.
 
 mod args;
-mod bench;
 mod cache;
 mod candidates;
 mod check;

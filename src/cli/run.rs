@@ -14,7 +14,7 @@ use super::args::{Cli, Command};
 use super::fault::Fault;
 use super::tune::say;
 use super::{
-    RunTrace, bench, cache, candidates, check, device, exit, logging, measure, meta, profile, registry, report, scan,
+    RunTrace, cache, candidates, check, device, exit, logging, measure, meta, profile, registry, report, scan,
     selftest, tune, worker,
 };
 
@@ -60,7 +60,6 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, trace: Option<&RunTrace>, out
         Some(Command::Measure(args)) => measure::run(args, out),
         Some(Command::Selftest(args)) => selftest::run(args, bars, out),
         Some(Command::Profile(command)) => profile::run(command, out),
-        Some(Command::Bench(command)) => bench::run(command, out),
         // it owns stdout, and has gone its way
         Some(Command::Worker(_)) => Ok(exit::FINE),
         Some(Command::Completions { shell }) => meta::completions(*shell, out),

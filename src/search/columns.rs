@@ -7,6 +7,20 @@ use serde_json::{Map, Value};
 use super::space::{MAX_DEPTH, MAX_PARAMETERS, MAX_POINTS, MAX_VALUES, NoSpace, Parameter, Space};
 use crate::config::Config;
 
+impl Space {
+    /// The space of these configs, numbered as they come; what their parameters are is read off them.
+    ///
+    /// # Errors
+    /// Without any config, with one that stands twice, or with more than [`MAX_POINTS`].
+    pub fn new(configs: impl IntoIterator<Item = Config>) -> Result<Self, NoSpace> {
+        let mut columns = Columns::default();
+        for config in configs {
+            columns.add(&config)?;
+        }
+        columns.into_space()
+    }
+}
+
 /// Configs as they are read, column by column.
 #[derive(Default)]
 pub(super) struct Columns {

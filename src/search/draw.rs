@@ -22,11 +22,6 @@ impl Draw {
         ((u128::from(self.words.next_u64()) * bound as u128) >> 64) as usize
     }
 
-    /// A number in `[0, 1)`.
-    pub(super) fn unit(&mut self) -> f64 {
-        (self.words.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
     /// The numbers below `count` in an order of chance (Fisher and Yates).
     pub(super) fn shuffled(&mut self, count: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count as u32).collect();

@@ -4,32 +4,25 @@
 //! told the [`Outcome`]; it sees neither a timer nor a store, so that the tuner, a simulation or a test can drive it.
 //! Everything it asks follows from the plan and from what it was told: telling a history again resumes a search.
 //!
-//! [`simulate`] runs a strategy on a [`Recorded`] space, [`Scale`] scores it; `docs/search.md` has methods and figures.
+//! `benches/search` runs strategies on recorded spaces and scores them; `docs/search.md` has methods and figures.
 
-mod auto;
 mod budget;
 mod columns;
 mod draw;
 mod exhaustive;
-mod genetic;
-mod halving;
 mod history;
 mod kind;
 mod large;
 mod model;
 mod priors;
 mod random;
-mod recorded;
-mod score;
-mod simulate;
 mod space;
+mod start;
 mod strategy;
 
 pub use budget::{Budget, NoBudget};
-pub use kind::{Kind, start};
+pub use kind::Kind;
 pub use large::{MAX_STEPS, SAMPLE};
-pub use recorded::{Analytic, Recorded, RecordedError, analytic, read};
-pub use score::{CUT_OFF, NoScale, Scale};
-pub use simulate::{Simulated, simulate};
 pub use space::{MAX_POINTS, NoSpace, Parameter, Space};
-pub use strategy::{MAX_PRIORS, Outcome, Plan, Prior, SearchStrategy};
+pub use start::start;
+pub use strategy::{MAX_PRIORS, Outcome, Plan, SearchStrategy};

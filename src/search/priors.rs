@@ -8,24 +8,19 @@ const MOST: usize = 8;
 /// Distances that are computed for priors that are no config of this space, at most.
 const MAX_DISTANCES: usize = 1 << 24;
 
-/// The points that the priors stand for with their relative times, best first, each once.
+/// The points that the priors stand for, in their order, each once.
 ///
-/// A prior that is no config of this space stands for the nearest one. Those of a time that is none are left out, and
-/// of the others all but the [`MAX_PRIORS`] best.
-pub(super) fn points(plan: &Plan<'_>) -> Vec<(usize, f64)> {
-    let good = |relative: f64| relative.is_finite() && relative > 0.0;
-    let mut priors: Vec<_> = plan.priors.iter().filter(|prior| good(prior.relative)).collect();
-    // a stable sort: equal ones keep the order in which they were handed in
-    priors.sort_by(|a, b| a.relative.total_cmp(&b.relative));
+/// A prior that is no config of this space stands for the nearest one. Of more than [`MAX_PRIORS`] the first are taken.
+pub(super) fn points(plan: &Plan<'_>) -> Vec<usize> {
     let mut searched = (MAX_DISTANCES / plan.space.count()).max(MOST);
-    let mut points: Vec<(usize, f64)> = Vec::new();
-    for prior in priors.into_iter().take(MAX_PRIORS) {
-        let point = plan.space.find(&prior.config).or_else(|| {
+    let mut points: Vec<usize> = Vec::new();
+    for prior in plan.priors.iter().take(MAX_PRIORS) {
+        let point = plan.space.find(prior).or_else(|| {
             searched = searched.checked_sub(1)?;
-            plan.space.nearest(&prior.config)
+            plan.space.nearest(prior)
         });
-        if let Some(point) = point.filter(|point| !points.iter().any(|(known, _)| known == point)) {
-            points.push((point, prior.relative));
+        if let Some(point) = point.filter(|point| !points.contains(point)) {
+            points.push(point);
         }
     }
     points
@@ -42,7 +37,7 @@ pub(super) struct Primed<'a> {
 
 impl<'a> Primed<'a> {
     pub(super) fn new(plan: &Plan<'a>, then: Box<dyn SearchStrategy + 'a>) -> Self {
-        let first = points(plan).into_iter().take(MOST).map(|(point, _)| point).collect();
+        let first = points(plan).into_iter().take(MOST).collect();
         Self { first, history: History::new(plan.space.count()), then }
     }
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::columns::Columns;
 use crate::candidates::SpaceError;
 use crate::config::Config;
 
@@ -83,18 +82,6 @@ pub struct Space {
 }
 
 impl Space {
-    /// The space of these configs, numbered as they come; what their parameters are is read off them.
-    ///
-    /// # Errors
-    /// Without any config, with one that stands twice, or with more than [`MAX_POINTS`].
-    pub fn new(configs: impl IntoIterator<Item = Config>) -> Result<Self, NoSpace> {
-        let mut columns = Columns::default();
-        for config in configs {
-            columns.add(&config)?;
-        }
-        columns.into_space()
-    }
-
     /// Whether these are configs by chance of a space that is too large to hold.
     pub fn is_sample(&self) -> bool {
         self.sampled

@@ -20,17 +20,8 @@ impl Outcome {
     }
 }
 
-/// Most priors that a strategy takes; of more the best are taken.
+/// Most priors that a strategy takes; of more the first are taken.
 pub const MAX_PRIORS: usize = 256;
-
-/// A config measured for a neighbour, good or not: the same operation with other shapes, or on another device.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Prior {
-    /// The neighbour's config; it need not be one of the space.
-    pub config: Config,
-    /// Its time there over that of the best one there: 1 for the best.
-    pub relative: f64,
-}
 
 /// What a strategy is started with.
 #[derive(Debug, Clone, Copy)]
@@ -41,8 +32,9 @@ pub struct Plan<'a> {
     pub seed: u64,
     /// How many evaluations there will be at most; `None` where that is not known.
     pub budget: Option<usize>,
-    /// What is known from neighbours, up to [`MAX_PRIORS`] of it, in any order.
-    pub priors: &'a [Prior],
+    /// The best configs of neighbours, the nearest neighbour's first: of the same operation with other shapes, or on
+    /// another device. One need not be of the space; at most [`MAX_PRIORS`] are taken.
+    pub priors: &'a [Config],
 }
 
 /// A way to choose which config to measure next.

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::digest::FieldHasher;
 use crate::failure::Failure;
 use crate::registry::{Invocation, NotRunnable};
-use crate::search::{Budget, NoSpace, Outcome, Plan, Prior, start};
+use crate::search::{Budget, NoSpace, Outcome, Plan, start};
 use crate::stats::median;
 use crate::timer::SPANS;
 
@@ -294,7 +294,7 @@ impl Autotuner<'_, '_> {
 
     /// What is cached of the same operation, whatever the call, the device and the direction: the nearest first, and
     /// the entries themselves before what is tied with them.
-    fn priors(&self, key: &CacheKey) -> Result<Vec<Prior>, TuneError> {
+    fn priors(&self, key: &CacheKey) -> Result<Vec<Config>, TuneError> {
         let mut entries = self.ledger.cache().entries()?;
         entries.retain(|(other, ..)| other.op_id == key.op_id);
         entries.sort_by_key(|(other, ..)| {
@@ -302,10 +302,10 @@ impl Autotuner<'_, '_> {
         });
         let best = entries.iter().map(|(_, entry, _)| &entry.config);
         let tied = entries.iter().filter_map(|(_, entry, _)| entry.provenance.as_ref());
-        let mut priors: Vec<Prior> = Vec::new();
+        let mut priors: Vec<Config> = Vec::new();
         for config in best.chain(tied.flat_map(|provenance| &provenance.tie_set)) {
-            if !priors.iter().any(|prior| prior.config == *config) {
-                priors.push(Prior { config: config.clone(), relative: 1.0 });
+            if !priors.contains(config) {
+                priors.push(config.clone());
             }
         }
         Ok(priors)

@@ -80,7 +80,7 @@ impl<'a> Guided<'a> {
             next_model: 0,
             next: None,
         };
-        new.design = priors.iter().take(FIRST_PRIORS).map(|&(point, _)| point).collect();
+        new.design = priors.iter().take(FIRST_PRIORS).copied().collect();
         let known = new.design.clone();
         let wanted = DESIGN.saturating_sub(known.len()).max(1);
         new.design.extend(new.design().into_iter().filter(|point| !known.contains(point)).take(wanted));

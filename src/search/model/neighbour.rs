@@ -6,10 +6,6 @@ use super::features::Features;
 use super::process::{Factor, Shape};
 use crate::search::space::Space;
 
-/// A relative time that nobody would call good, where the neighbours' own times say less: best-of lists hold good ones only.
-const LEAST_SPREAD: f64 = 1.5;
-/// Quantile of the neighbours' times from which on a config is of no interest.
-const SLOW: f64 = 0.75;
 /// Variance of the noise: what holds there need not hold here to the last per cent.
 const NOISE: f32 = 0.05;
 /// The trust before anything was told, in deviations of the outcomes, and as how many outcomes it counts.
@@ -18,7 +14,7 @@ const TRUST_COUNTS: f64 = 2.0;
 /// Most points whose expectation is kept.
 const KEPT: usize = 1 << 16;
 
-/// A surface over the space: −1 where the neighbours' best configs lie, 0 where they are slow or nothing is known.
+/// A surface over the space: −1 where the neighbours' best configs lie, 0 where nothing is known.
 #[derive(Debug, Clone)]
 pub(super) struct Neighbour {
     factor: Factor,
@@ -27,18 +23,14 @@ pub(super) struct Neighbour {
 }
 
 impl Neighbour {
-    /// The surface of priors, points and relative times; `None` without any.
-    pub(super) fn of(points: &[(usize, f64)], space: &Space, features: &Features) -> Option<Self> {
-        let logarithms: Vec<f64> = points.iter().map(|(_, relative)| relative.ln()).collect();
-        let best = crate::stats::quantile(&logarithms, 0.0)?;
-        let slow = crate::stats::quantile(&logarithms, SLOW)?.max(best + LEAST_SPREAD.ln());
-        let shape = Shape { weights: features.weights().to_vec(), noise: NOISE };
-        let mut factor = Factor::new(shape, features.ordered());
-        for (&(point, _), logarithm) in points.iter().zip(&logarithms) {
-            factor.add(&features.row(space, point), (logarithm - slow).min(0.0) / (slow - best));
+    /// The surface of these points; `None` without any.
+    pub(super) fn of(points: &[usize], space: &Space, features: &Features) -> Option<Self> {
+        let mut factor = Factor::new(Shape { weights: features.weights().to_vec(), noise: NOISE }, features.ordered());
+        for &point in points {
+            factor.add(&features.row(space, point), -1.0);
         }
         let weights = factor.weights();
-        Some(Self { factor, weights, kept: HashMap::new() })
+        (!points.is_empty()).then(|| Self { factor, weights, kept: HashMap::new() })
     }
 
     /// What is expected of each point.

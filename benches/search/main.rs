@@ -1,21 +1,60 @@
-//! `bench search`: simulated searches on recorded spaces, scored.
+//! What the search strategies find: simulated searches on recorded spaces, scored, beside Kernel Tuner's.
+//!
+//! `cargo bench --bench search -- [SPACE…] [--seeds N] [--peer PYTHON] [--format json]`; docs/search.md has the score and
+//! the figures. A fault is one line on stderr: exit code 2 for an argument, 4 for a file or a peer that cannot be used.
 
+#![allow(clippy::print_stderr)]
+
+mod args;
+mod peer;
+mod recorded;
+mod score;
+mod simulate;
+
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
+use std::process::ExitCode;
 
+use autotune_lowered::report::{Grid, write_json};
+use autotune_lowered::search::{Kind, Outcome, Plan, start};
+use clap::Parser;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::cli::args::Format;
-use crate::cli::exit;
-use crate::cli::fault::Fault;
-use crate::outside_file;
-use crate::remedy::remedy;
-use crate::report::{Grid, write_json};
-use crate::search::{Kind, Outcome, Plan, Recorded, Scale, Simulated, analytic, read, simulate, start};
+use args::{Format, SearchArgs};
+use recorded::{Recorded, analytic, read};
+use score::Scale;
+use simulate::{Simulated, simulate};
 
-use super::args::{BenchCommand, SearchArgs};
-use super::peer;
+/// Why there are no figures.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) code: u8,
+    pub(crate) message: String,
+}
+
+impl Fault {
+    fn input(message: String) -> Self {
+        Self { code: 4, message }
+    }
+}
+
+impl From<std::io::Error> for Fault {
+    fn from(error: std::io::Error) -> Self {
+        Self { code: 1, message: format!("cannot write: {error}") }
+    }
+}
+
+fn main() -> ExitCode {
+    match run(std::env::args_os(), &mut std::io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("{}", fault.message);
+            ExitCode::from(fault.code)
+        }
+    }
+}
 
 #[derive(Serialize)]
 struct Document {
@@ -67,9 +106,11 @@ struct Bench {
     scale: Scale,
 }
 
-/// Runs a command of `bench`.
-pub(in crate::cli) fn run(command: &BenchCommand, out: &mut dyn Write) -> Result<u8, Fault> {
-    let BenchCommand::Search(args) = command;
+/// The whole benchmark: arguments, of which the first is the program's name, to figures.
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> Result<(), Fault> {
+    let args = SearchArgs::try_parse_from(arguments)
+        .map_err(|error| Fault { code: u8::try_from(error.exit_code()).unwrap_or(2), message: error.to_string() })?;
+    let args = &args;
     let benches = benches(args)?;
     let mut strategies = Vec::new();
     let kinds = if args.strategies.is_empty() { &Kind::ALL[..] } else { &args.strategies };
@@ -98,15 +139,11 @@ pub(in crate::cli) fn run(command: &BenchCommand, out: &mut dyn Write) -> Result
         best_peer: best_peer.map(|(name, _)| name),
         ratio_to_best_peer: ratio,
     };
-    match args.format.format {
-        Format::Json => write_json(out, &document)?,
-        Format::Table => table(&document, out)?,
+    match args.format {
+        Format::Json => Ok(write_json(out, &document)?),
+        Format::Table => table(&document, out),
     }
-    Ok(exit::FINE)
 }
-
-/// Most bytes of a recorded space's file, compressed or not.
-const MAX_SPACE_BYTES: u64 = 1 << 30;
 
 fn benches(args: &SearchArgs) -> Result<Vec<Bench>, Fault> {
     let mut benches = Vec::new();
@@ -118,9 +155,8 @@ fn benches(args: &SearchArgs) -> Result<Vec<Bench>, Fault> {
         let recorded = match own {
             Some(space) => space.recorded().map_err(|error| cannot(&error))?,
             None => {
-                let bytes = outside_file::input(path, MAX_SPACE_BYTES);
-                let bytes = bytes.map_err(|error| cannot(&format!("{error}{}", remedy(&error))))?;
-                read(bytes.as_slice()).map_err(|error| cannot(&error))?
+                let file = std::fs::File::open(path).map_err(|error| cannot(&error))?;
+                read(file).map_err(|error| cannot(&error))?
             }
         };
         let scale = Scale::new(recorded.times(), args.cut_off).map_err(|error| cannot(&error))?;

@@ -10,32 +10,31 @@ mod kernel_tuner;
 mod read;
 mod t4;
 
-pub use analytic::{Analytic, analytic};
-pub use read::{RecordedError, read};
+pub(crate) use analytic::analytic;
+pub(crate) use read::read;
 
-use super::space::Space;
-use super::strategy::Outcome;
-use crate::stats;
+use autotune_lowered::search::{Outcome, Space};
+use autotune_lowered::stats;
 
 /// A space and what becomes of each of its configs.
 #[derive(Debug, Clone)]
-pub struct Recorded {
+pub(crate) struct Recorded {
     /// The configs.
-    pub space: Space,
+    pub(crate) space: Space,
     /// For each of them its outcome.
-    pub outcomes: Vec<Outcome>,
+    pub(crate) outcomes: Vec<Outcome>,
     /// `t4`, `kernel-tuner` or `simulated`.
-    pub format: &'static str,
+    pub(crate) format: &'static str,
 }
 
 impl Recorded {
     /// What becomes of a point.
-    pub fn outcome(&self, point: usize) -> Outcome {
+    pub(crate) fn outcome(&self, point: usize) -> Outcome {
         self.outcomes.get(point).copied().unwrap_or(Outcome::Failed)
     }
 
     /// The times of the configs that ran, in the order of the points.
-    pub fn times(&self) -> impl Iterator<Item = f64> {
+    pub(crate) fn times(&self) -> impl Iterator<Item = f64> {
         self.outcomes.iter().filter_map(|outcome| match outcome {
             Outcome::Time(time) => Some(*time),
             Outcome::Failed => None,

@@ -3,21 +3,21 @@
 use std::time::{Duration, Instant};
 
 use super::recorded::Recorded;
-use super::strategy::{Outcome, SearchStrategy};
+use autotune_lowered::search::{Outcome, SearchStrategy};
 
 /// What a simulated search did.
 #[derive(Debug, Clone, Default)]
-pub struct Simulated {
+pub(crate) struct Simulated {
     /// The points asked for, in order.
-    pub asked: Vec<usize>,
+    pub(crate) asked: Vec<usize>,
     /// After each evaluation the best time so far; `None` while nothing ran.
-    pub best: Vec<Option<f64>>,
+    pub(crate) best: Vec<Option<f64>>,
     /// Time within the strategy itself.
-    pub own: Duration,
+    pub(crate) own: Duration,
 }
 
 /// Runs a strategy until it has nothing left to ask or `evaluations` are spent.
-pub fn simulate(strategy: &mut dyn SearchStrategy, recorded: &Recorded, evaluations: usize) -> Simulated {
+pub(crate) fn simulate(strategy: &mut dyn SearchStrategy, recorded: &Recorded, evaluations: usize) -> Simulated {
     let mut done = Simulated::default();
     let mut best: Option<f64> = None;
     for _ in 0..evaluations {

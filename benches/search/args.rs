@@ -1,31 +1,25 @@
-//! Arguments of `bench`.
+//! Arguments of the benchmark.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use autotune_lowered::search::Kind;
+use clap::{Parser, ValueEnum};
 
-use crate::cli::args::{FormatArg, strategy};
-use crate::search::Kind;
-
-#[derive(Debug, Subcommand)]
-pub(in crate::cli) enum BenchCommand {
-    /// Score search strategies on spaces of recorded times (docs/search.md)
-    Search(SearchArgs),
-}
-
-#[derive(Debug, Args)]
-pub(in crate::cli) struct SearchArgs {
+/// Score search strategies on spaces of recorded times (docs/search.md)
+#[derive(Debug, Parser)]
+#[command(name = "search")]
+pub(crate) struct SearchArgs {
     /// Recorded spaces: T4 results or Kernel Tuner caches, gzip or not, or `simulated:NAME` [default: the simulated ones]
     #[arg(value_name = "SPACE")]
     pub(super) spaces: Vec<PathBuf>,
     /// Runs of each strategy on each space, with the seeds from 0
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) seeds: u64,
-    /// Only this strategy: auto, model, genetic, halving, random or exhaustive; may be given again
+    /// Only this strategy: auto, model, random or exhaustive; may be given again
     #[arg(long = "strategy", value_name = "NAME", value_parser = strategy)]
     pub(super) strategies: Vec<Kind>,
     /// The axis ends where random search is this far from the median to the best time
-    #[arg(long, value_name = "SHARE", default_value_t = crate::search::CUT_OFF, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = super::score::CUT_OFF, value_parser = share)]
     pub(super) cut_off: f64,
     /// A Python with Kernel Tuner 1.x: its strategies run on the same spaces, in simulation, at their defaults
     #[arg(long, value_name = "PYTHON")]
@@ -37,8 +31,25 @@ pub(in crate::cli) struct SearchArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "peer",
         value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) peer_seconds: u32,
-    #[command(flatten)]
-    pub(super) format: FormatArg,
+    /// How the figures are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// What `cargo bench` adds
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Table,
+    /// For programs (docs/search.md)
+    Json,
+}
+
+fn strategy(text: &str) -> Result<Kind, String> {
+    let known = || Kind::ALL.map(Kind::name).join(", ");
+    Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| format!("expected one of {}", known()))
 }
 
 fn share(text: &str) -> Result<f64, String> {

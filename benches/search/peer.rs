@@ -7,9 +7,10 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::search::{Outcome, Recorded};
+use autotune_lowered::search::Outcome;
 
 use super::args::SearchArgs;
+use super::recorded::Recorded;
 
 const DRIVER: &str = include_str!("peer_driver.py");
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{Recorded, kernel_tuner, t4};
-use crate::search::space::NoSpace;
+use autotune_lowered::search::NoSpace;
 
 /// Most bytes of a file, decompressed.
 const MAX_BYTES: u64 = 1 << 30;
@@ -14,8 +14,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Why a file is no recorded space; completes "cannot read FILE:".
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordedError {
+pub(crate) enum RecordedError {
     /// Reading failed, a truncated gzip file included.
     #[error("{0}; fetch the file again")]
     Io(#[from] io::Error),
@@ -47,7 +46,7 @@ struct Head {
 ///
 /// # Errors
 /// Where the bytes are not one, see [`RecordedError`].
-pub fn read(reader: impl Read) -> Result<Recorded, RecordedError> {
+pub(crate) fn read(reader: impl Read) -> Result<Recorded, RecordedError> {
     let bytes = bounded(reader)?;
     let bytes = if bytes.starts_with(&GZIP) { bounded(flate2::bufread::MultiGzDecoder::new(&*bytes))? } else { bytes };
     if bytes.starts_with(&GZIP) {

@@ -16,12 +16,12 @@
 //! strategy an evaluation. A run that has found nothing yet counts as the slowest time.
 
 /// The package's default share between median and optimum at which the axis ends.
-pub const CUT_OFF: f64 = 0.95;
+pub(crate) const CUT_OFF: f64 = 0.95;
 const START: f64 = 0.01;
 
 /// Why a space's times give no scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoScale {
+pub(crate) enum NoScale {
     /// Nothing ran.
     #[error("no config of the space ran: there is nothing to find")]
     AllFailed,
@@ -35,16 +35,16 @@ pub enum NoScale {
 
 /// The scale of one space.
 #[derive(Debug, Clone)]
-pub struct Scale {
+pub(crate) struct Scale {
     descending: Vec<f64>,
     /// The best time.
-    pub optimum: f64,
+    pub(crate) optimum: f64,
     /// The median of the times.
-    pub median: f64,
+    pub(crate) median: f64,
     /// Evaluations at which the axis begins.
-    pub start: usize,
+    pub(crate) start: usize,
     /// Evaluations at which the axis ends.
-    pub end: usize,
+    pub(crate) end: usize,
 }
 
 impl Scale {
@@ -52,10 +52,10 @@ impl Scale {
     ///
     /// # Errors
     /// Where there is nothing to tell strategies apart by.
-    pub fn new(times: impl IntoIterator<Item = f64>, cut_off: f64) -> Result<Self, NoScale> {
+    pub(crate) fn new(times: impl IntoIterator<Item = f64>, cut_off: f64) -> Result<Self, NoScale> {
         let mut descending: Vec<f64> = times.into_iter().collect();
         descending.sort_by(|a, b| b.total_cmp(a));
-        let (Some(&optimum), Some(median)) = (descending.last(), crate::stats::median(&descending)) else {
+        let (Some(&optimum), Some(median)) = (descending.last(), autotune_lowered::stats::median(&descending)) else {
             return Err(NoScale::AllFailed);
         };
         if median <= optimum {
@@ -87,7 +87,7 @@ impl Scale {
     }
 
     /// B(t): what random search is expected to have found after `evaluations`.
-    pub fn baseline(&self, evaluations: usize) -> f64 {
+    pub(crate) fn baseline(&self, evaluations: usize) -> f64 {
         let count = self.descending.len();
         // halves to the even neighbour, as Python rounds
         let place = (evaluations as f64 * (count + 1) as f64 / (evaluations + 1) as f64).round_ties_even() as usize;
@@ -96,7 +96,7 @@ impl Scale {
 
     /// The score of runs, each the best time after 1, 2, … evaluations and `None` while nothing was found; one that
     /// ended early stays where it was.
-    pub fn score(&self, runs: &[Vec<Option<f64>>]) -> f64 {
+    pub(crate) fn score(&self, runs: &[Vec<Option<f64>>]) -> f64 {
         if runs.is_empty() {
             return 0.0;
         }
@@ -109,35 +109,5 @@ impl Scale {
             (baseline - mean) / (baseline - self.optimum)
         });
         curve.sum::<f64>() / (self.end - self.start + 1) as f64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Times 1 to 101: the package's own arithmetic by hand. Target of 0.95: 1 + 50 × 0.05 = 3.5, reached at place 98
-    /// of 101 in descending order (time 3), so t = ceil(98 / 4) = 25. Of 0.01: 50.5, place 51 (time 50), ceil(51 / 51) = 1.
-    #[test]
-    fn the_axis_is_the_packages() {
-        let scale = Scale::new((1..=101).map(f64::from), CUT_OFF).unwrap();
-        assert_eq!((scale.optimum, scale.median, scale.start, scale.end), (1.0, 51.0, 1, 25));
-        // r(1) = round(102 / 2) = 51, r(4) = round(81.6) = 82, r(24) = round(97.92) = 98: counted from the slowest, 101
-        assert_eq!([1, 4, 24].map(|at| scale.baseline(at)), [50.0, 19.0, 3.0]);
-        // Python rounds 2.5 to 2: r(1) of 4 times
-        let four = Scale::new([1.0, 2.0, 3.0, 8.0], 0.5).unwrap();
-        assert_eq!(four.baseline(1), 2.0);
-    }
-
-    #[test]
-    fn the_optimum_at_once_is_one_and_the_baseline_itself_is_none() {
-        let scale = Scale::new((1..=101).map(f64::from), CUT_OFF).unwrap();
-        assert!((scale.score(&[vec![Some(1.0)]]) - 1.0).abs() < 1e-12);
-        let baseline: Vec<Option<f64>> = (1..=25).map(|at| Some(scale.baseline(at))).collect();
-        assert!(scale.score(std::slice::from_ref(&baseline)).abs() < 1e-12);
-        // one run at the baseline and one at the optimum: half way, on the mean of their times
-        assert!((scale.score(&[baseline, vec![Some(1.0); 25]]) - 0.5).abs() < 1e-12);
-        // nothing found counts as the slowest: (B - 101) / (B - 1), far below random
-        assert!(scale.score(&[vec![None; 25]]) < -1.0);
     }
 }

@@ -3,15 +3,15 @@
 use serde_json::json;
 
 use super::Recorded;
-use crate::config::Config;
-use crate::search::space::{NoSpace, Space};
-use crate::search::strategy::Outcome;
+use autotune_lowered::config::Config;
+use autotune_lowered::search::Outcome;
+use autotune_lowered::search::{NoSpace, Space};
 
 /// A simulated space by its name.
 #[derive(Debug, Clone, Copy)]
-pub struct Analytic {
+pub(crate) struct Analytic {
     /// What it is called on the command line.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     configs: fn() -> Vec<(Config, Outcome)>,
 }
 
@@ -20,14 +20,14 @@ impl Analytic {
     ///
     /// # Errors
     /// Never for the spaces here; a space of no configs would be one.
-    pub fn recorded(&self) -> Result<Recorded, NoSpace> {
+    pub(crate) fn recorded(&self) -> Result<Recorded, NoSpace> {
         let (configs, outcomes): (Vec<Config>, Vec<Outcome>) = (self.configs)().into_iter().unzip();
         Ok(Recorded { space: Space::new(configs)?, outcomes, format: "simulated" })
     }
 }
 
 /// The simulated spaces.
-pub fn analytic() -> &'static [Analytic] {
+pub(crate) fn analytic() -> &'static [Analytic] {
     &[
         Analytic { name: "simulated:tiles", configs: tiles },
         Analytic { name: "simulated:waves", configs: waves },

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Recorded, outcome};
-use crate::config::Config;
-use crate::search::space::{NoSpace, Space};
-use crate::search::strategy::Outcome;
+use autotune_lowered::config::Config;
+use autotune_lowered::search::Outcome;
+use autotune_lowered::search::{NoSpace, Space};
 
 /// A file; members that do not matter here are passed over.
 #[derive(Deserialize)]

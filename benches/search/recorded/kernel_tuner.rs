@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{Recorded, outcome};
-use crate::config::Config;
-use crate::search::space::{NoSpace, Space};
+use autotune_lowered::config::Config;
+use autotune_lowered::search::{NoSpace, Space};
 
 /// A file; members that do not matter here are passed over.
 #[derive(Deserialize)]

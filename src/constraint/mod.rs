@@ -1,0 +1,47 @@
+//! Constraints: one expression over named values that is true or false, evaluated without allocation.
+//!
+//! ```
+//! use autotune_lowered::constraint::{Constraint, Kinds, Value};
+//!
+//! let names = [("rows", Kinds::ANY), ("block", Kinds::INT)];
+//! let constraint = Constraint::compile("rows % block == 0 && block <= 256", &names).unwrap();
+//! let values = [Value::Int(512), Value::Int(128)];
+//! assert_eq!(constraint.holds(|name| Ok(values[name])), Ok(true));
+//! ```
+//!
+//! The grammar, from what binds loosest; operators of one line bind alike, to the left where nothing else is said:
+//!
+//! ```text
+//! ||  |  ^                 `||` evaluates its right side only where the left is false
+//! &&  &                    `&&` only where the left is true
+//! ==  !=
+//! <  <=  >  >=
+//! +  -
+//! *  /  %
+//! **                       to the right
+//! <<  >>
+//! -a  +a  !a
+//! a.min(b)  a.max(b)  a.abs()
+//! 1  0x1f  2.5  1e-3  "text"  'text'  true  false  ()  name  object.name  (a)
+//! min(a, b)  max(a, b)  abs(a)  if a { b } else { c }
+//! ```
+//!
+//! - Integers have 64 bits; a result beyond them is an error, and so is a float that is not finite.
+//! - `/` of integers drops the fraction, and `%` has the sign of its left side. Beside a float an integer becomes one.
+//! - `==` and `!=` compare values of any kinds; those of different kinds are not equal, save integers and floats.
+//! - `<` and its like compare numbers, strings, or booleans, with their own kind only.
+//! - `&`, `|` and `^` take two integers or two booleans; `()` is JSON's `null`.
+//!
+//! An expression is compiled to steps of a stack machine. What each name may hold is known then, so that an operation
+//! which no values fit is an error of the text. Nesting is bounded, as is the number of steps, and no step runs twice.
+
+mod error;
+mod operator;
+mod parser;
+mod program;
+mod token;
+mod value;
+
+pub use error::ConstraintError;
+pub use program::Constraint;
+pub use value::{Kinds, Value};

@@ -1,0 +1,235 @@
+//! What the operators do, and to values of which kinds.
+
+use std::cmp::Ordering;
+
+use super::value::{Kinds, Value};
+
+/// An operator or function of one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unary {
+    Negate,
+    Plus,
+    Not,
+    Abs,
+}
+
+/// An operator or function of two values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Binary {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+    Power,
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    And,
+    Or,
+    Xor,
+    Left,
+    Right,
+    Min,
+    Max,
+}
+
+impl Unary {
+    fn symbol(self) -> &'static str {
+        match self {
+            Self::Negate => "-",
+            Self::Plus => "+",
+            Self::Not => "!",
+            Self::Abs => "abs",
+        }
+    }
+
+    /// The kinds of its result.
+    ///
+    /// # Errors
+    /// Where it takes no value of these kinds.
+    pub(super) fn kinds(self, of: Kinds) -> Result<Kinds, String> {
+        let result = of.and(if self == Self::Not { Kinds::BOOL } else { Kinds::NUMBER });
+        if result == Kinds::NONE { Err(self.misfit(of)) } else { Ok(result) }
+    }
+
+    /// # Errors
+    /// For a value of a kind that it does not take, and for a result beyond 64 bits.
+    pub(super) fn apply(self, of: Value<'_>) -> Result<Value<'static>, String> {
+        let beyond = |value: i64| format!("`{}` of `{value}` is beyond an integer of 64 bits", self.symbol());
+        Ok(match (self, of) {
+            (Self::Not, Value::Bool(value)) => Value::Bool(!value),
+            (Self::Negate, Value::Int(value)) => Value::Int(value.checked_neg().ok_or_else(|| beyond(value))?),
+            (Self::Negate, Value::Float(value)) => Value::Float(-value),
+            (Self::Abs, Value::Int(value)) => Value::Int(value.checked_abs().ok_or_else(|| beyond(value))?),
+            (Self::Abs, Value::Float(value)) => Value::Float(value.abs()),
+            (Self::Plus, Value::Int(value)) => Value::Int(value),
+            (Self::Plus, Value::Float(value)) => Value::Float(value),
+            _ => return Err(self.misfit(of.kinds())),
+        })
+    }
+
+    fn misfit(self, kinds: Kinds) -> String {
+        format!("`{}` does not take {kinds}", self.symbol())
+    }
+}
+
+impl Binary {
+    fn symbol(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Remainder => "%",
+            Self::Power => "**",
+            Self::Equal => "==",
+            Self::Unequal => "!=",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+            Self::And => "&",
+            Self::Or => "|",
+            Self::Xor => "^",
+            Self::Left => "<<",
+            Self::Right => ">>",
+            Self::Min => "min",
+            Self::Max => "max",
+        }
+    }
+
+    /// The kinds of its result.
+    ///
+    /// # Errors
+    /// Where it takes no values of these kinds: two that are never equal among them.
+    pub(super) fn kinds(self, left: Kinds, right: Kinds) -> Result<Kinds, String> {
+        let numbers = left.meets(Kinds::NUMBER) && right.meets(Kinds::NUMBER);
+        let result = match self {
+            Self::Equal | Self::Unequal if numbers || left.meets(right) => Kinds::BOOL,
+            Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual
+                if numbers || left.and(right).meets(Kinds::TEXT | Kinds::BOOL) =>
+            {
+                Kinds::BOOL
+            }
+            Self::And | Self::Or | Self::Xor => left.and(right).and(Kinds::INT | Kinds::BOOL),
+            Self::Left | Self::Right => left.and(right).and(Kinds::INT),
+            Self::Add
+            | Self::Subtract
+            | Self::Multiply
+            | Self::Divide
+            | Self::Remainder
+            | Self::Power
+            | Self::Min
+            | Self::Max
+                if numbers =>
+            {
+                left.and(right).and(Kinds::INT) | (left | right).and(Kinds::FLOAT)
+            }
+            _ => Kinds::NONE,
+        };
+        if result == Kinds::NONE { Err(self.misfit(left, right)) } else { Ok(result) }
+    }
+
+    /// # Errors
+    /// For values of kinds that it does not take, and where there is no result: beyond 64 bits, not finite, by zero.
+    pub(super) fn apply(self, left: Value<'_>, right: Value<'_>) -> Result<Value<'static>, String> {
+        if let (Value::Int(a), Value::Int(b)) = (left, right) {
+            return self.of_integers(a, b).ok_or_else(|| self.no_integer(a, b));
+        }
+        match (self, left, right) {
+            (Self::Equal, ..) => Ok(Value::Bool(are_equal(left, right))),
+            (Self::Unequal, ..) => Ok(Value::Bool(!are_equal(left, right))),
+            (Self::Less, ..) => self.compare(left, right, Ordering::is_lt),
+            (Self::LessOrEqual, ..) => self.compare(left, right, Ordering::is_le),
+            (Self::Greater, ..) => self.compare(left, right, Ordering::is_gt),
+            (Self::GreaterOrEqual, ..) => self.compare(left, right, Ordering::is_ge),
+            (Self::And, Value::Bool(a), Value::Bool(b)) => Ok(Value::Bool(a & b)),
+            (Self::Or, Value::Bool(a), Value::Bool(b)) => Ok(Value::Bool(a | b)),
+            (Self::Xor, Value::Bool(a), Value::Bool(b)) => Ok(Value::Bool(a ^ b)),
+            _ => match (left.to_float(), right.to_float()) {
+                (Some(a), Some(b)) => self.of_floats(a, b).map(Value::Float),
+                _ => Err(self.misfit(left.kinds(), right.kinds())),
+            },
+        }
+    }
+
+    fn compare(self, left: Value<'_>, right: Value<'_>, holds: fn(Ordering) -> bool) -> Result<Value<'static>, String> {
+        let order = match (left, right) {
+            (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(&b)),
+            (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),
+            _ => left.to_float().zip(right.to_float()).and_then(|(a, b)| a.partial_cmp(&b)),
+        };
+        order.map(|order| Value::Bool(holds(order))).ok_or_else(|| self.misfit(left.kinds(), right.kinds()))
+    }
+
+    fn of_integers(self, a: i64, b: i64) -> Option<Value<'static>> {
+        let result = match self {
+            Self::Equal => return Some(Value::Bool(a == b)),
+            Self::Unequal => return Some(Value::Bool(a != b)),
+            Self::Less => return Some(Value::Bool(a < b)),
+            Self::LessOrEqual => return Some(Value::Bool(a <= b)),
+            Self::Greater => return Some(Value::Bool(a > b)),
+            Self::GreaterOrEqual => return Some(Value::Bool(a >= b)),
+            Self::Add => a.checked_add(b),
+            Self::Subtract => a.checked_sub(b),
+            Self::Multiply => a.checked_mul(b),
+            Self::Divide => a.checked_div(b),
+            // of the least integer and -1 it is 0, though their quotient is none
+            Self::Remainder => (b != 0).then(|| a.wrapping_rem(b)),
+            Self::Power => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
+            // no bit may be lost: a shift to the left is a multiplication
+            Self::Left if a == 0 && b >= 0 => Some(0),
+            Self::Left => {
+                u32::try_from(b).ok().filter(|b| *b < 64).and_then(|b| i64::try_from(i128::from(a) << b).ok())
+            }
+            Self::Right => u32::try_from(b.min(63)).ok().map(|b| a >> b),
+            Self::And => Some(a & b),
+            Self::Or => Some(a | b),
+            Self::Xor => Some(a ^ b),
+            Self::Min => Some(a.min(b)),
+            Self::Max => Some(a.max(b)),
+        };
+        result.map(Value::Int)
+    }
+
+    /// Why two integers have no result.
+    #[cold]
+    fn no_integer(self, a: i64, b: i64) -> String {
+        let why = match self {
+            Self::Divide | Self::Remainder if b == 0 => "divides by zero",
+            Self::Power | Self::Left | Self::Right if b < 0 => "has a negative right side",
+            _ => "is beyond an integer of 64 bits",
+        };
+        format!("`{a} {} {b}` {why}", self.symbol())
+    }
+
+    fn of_floats(self, a: f64, b: f64) -> Result<f64, String> {
+        let result = match self {
+            Self::Add => a + b,
+            Self::Subtract => a - b,
+            Self::Multiply => a * b,
+            Self::Divide => a / b,
+            Self::Remainder => a % b,
+            Self::Power => a.powf(b),
+            Self::Min => a.min(b),
+            Self::Max => a.max(b),
+            _ => return Err(self.misfit(Kinds::FLOAT, Kinds::FLOAT)),
+        };
+        if result.is_finite() { Ok(result) } else { Err(format!("`{a:?} {} {b:?}` is not finite", self.symbol())) }
+    }
+
+    fn misfit(self, left: Kinds, right: Kinds) -> String {
+        format!("`{}` does not take {left} and {right}", self.symbol())
+    }
+}
+
+fn are_equal(left: Value<'_>, right: Value<'_>) -> bool {
+    match (left, right) {
+        (Value::Int(_), Value::Float(_)) | (Value::Float(_), Value::Int(_)) => left.to_float() == right.to_float(),
+        _ => left == right,
+    }
+}

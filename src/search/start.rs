@@ -1,0 +1,30 @@
+//! The start of a strategy, and which one `auto` is.
+
+use super::exhaustive::Exhaustive;
+use super::kind::Kind;
+use super::model::Guided;
+use super::priors::Primed;
+use super::random::Random;
+use super::strategy::{Plan, SearchStrategy};
+
+/// Up to so many configs there is nothing for a model to learn from.
+const FEW: usize = 16;
+
+/// Starts a strategy. Whatever it is, the best of the plan's priors are asked first.
+pub fn start<'a>(kind: Kind, plan: &Plan<'a>) -> Box<dyn SearchStrategy + 'a> {
+    let own: Box<dyn SearchStrategy + 'a> = match kind {
+        Kind::Auto => return start(choose(plan), plan),
+        Kind::Model => Box::new(Guided::new(plan)),
+        Kind::Random => Box::new(Random::new(plan)),
+        Kind::Exhaustive => Box::new(Exhaustive::new(plan)),
+    };
+    // the model asks for them itself, and learns from all
+    if plan.priors.is_empty() || kind == Kind::Model { own } else { Box::new(Primed::new(plan, own)) }
+}
+
+/// Every config in its order where the budget covers the space or there are few; else the model, which suits any smaller
+/// budget: its first questions are few, and each later one is the best that it knows.
+fn choose(plan: &Plan<'_>) -> Kind {
+    let count = plan.space.count();
+    if count <= FEW || plan.budget.is_some_and(|budget| budget >= count) { Kind::Exhaustive } else { Kind::Model }
+}
