@@ -12,10 +12,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, space_collectives};
+use autotune_lowered::analysis::Capture;
+use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, collectives};
 use autotune_lowered::analysis::trace::{TraceFormat, TraceOptions, write_trace};
 use autotune_lowered::analysis::{HloFiles, StacksBy, SummaryOptions, stacks_by, summarize};
-use autotune_lowered::profile::{Capture, Profiler, Semantics, StatValue, XSpace, executions};
+use autotune_lowered::profile::{Profiler, Semantics, StatValue, XSpace, executions};
 use autotune_lowered::report::{MAX_EVENTS, Timeline, ViewPage, write_view};
 use autotune_lowered::wire::{WireCursor, WireValue};
 use rayon::prelude::*;
@@ -201,9 +202,9 @@ fn child(mode: &str, file: &Path) {
         "index" => space.event_count(),
         "totals" | "everything" => {
             let time = executions(&space);
-            let modules = time.module_totals();
-            let operations: u64 = time.operation_totals().values().flatten().map(|(_, total)| total.count).sum();
-            assert_eq!(operations, modules.values().map(|total| total.events).sum::<u64>());
+            let all = time.executions.iter().flat_map(|execution| &execution.operations);
+            let operations: u64 = all.map(|operation| operation.count).sum();
+            assert_eq!(operations, time.executions.iter().map(|execution| execution.events).sum::<u64>());
             if mode == "everything" { all_stats(&space) } else { operations }
         }
         "seed" | "seed-regex" => {
@@ -217,22 +218,22 @@ fn child(mode: &str, file: &Path) {
             profiler.timings(plane, &executions(&space)).samples.len() as u64
         }
         "summary" => {
-            let captures = [Capture { path: file.to_owned(), host: String::new(), space }];
+            let captures = [Capture::xspace(file, "", space)];
             let options = SummaryOptions::default();
             let summary = summarize(&captures, &HloFiles::default(), options);
             summary.operations.iter().map(|operation| operation.count).sum()
         }
         // the check is how many collectives there were
         "collectives" => {
-            let captures = [Capture { path: file.to_owned(), host: String::new(), space }];
+            let captures = [Capture::xspace(file, "", space)];
             let files = HloFiles::default();
-            let found = space_collectives(&captures, &files, false);
+            let found = collectives(&captures, &files, false);
             collective_metrics(&found, Clocks::Device).sizes.iter().map(|row| row.figures.instances).sum()
         }
         // the check is the page's bytes
-        "view" => view(vec![Capture { path: file.to_owned(), host: String::new(), space }]),
+        "view" => view(vec![Capture::xspace(file, "", space)]),
         "trace-perfetto" | "trace-chrome" => {
-            let captures = [Capture { path: file.to_owned(), host: String::new(), space }];
+            let captures = [Capture::xspace(file, "", space)];
             let format = if mode == "trace-chrome" { TraceFormat::Chrome } else { TraceFormat::Perfetto };
             let options = TraceOptions { format, with_stats: false };
             let traced = write_trace(&captures, options, &mut std::io::sink()).unwrap();

@@ -9,11 +9,12 @@ mod xspace;
 
 use std::path::Path;
 
+use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::HloFiles;
 use autotune_lowered::analysis::collectives::{
-    Clocks, Collectives, Communication, Device, Figures, Kind, Operation, Part, collective_metrics, space_collectives,
+    Clocks, Collectives, Communication, Device, Figures, Kind, Operation, Part, collective_metrics, collectives,
 };
-use autotune_lowered::profile::{Capture, XSpace, captures};
+use autotune_lowered::profile::{XSpace, captures};
 use program::*;
 use serde_json::Value;
 use xspace::*;
@@ -26,7 +27,8 @@ fn oracle() -> Value {
 }
 
 fn sample() -> Vec<Capture> {
-    captures(&Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE)).unwrap()
+    let read = captures(&Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE)).unwrap();
+    read.into_iter().map(Capture::from).collect()
 }
 
 fn close(found: f64, expected: f64) -> bool {
@@ -42,7 +44,7 @@ fn the_sample_of_eight_devices_equals_the_oracle() {
         (false, Clocks::Device, "later_by_device"),
     ] {
         let (captures, files) = (sample(), HloFiles::default());
-        let found = space_collectives(&captures, &files, with_warm_up);
+        let found = collectives(&captures, &files, with_warm_up);
         let metrics = collective_metrics(&found, clocks);
         let expected = oracle[expected].as_object().unwrap();
         assert_eq!(metrics.operations.len(), expected.len());
@@ -73,7 +75,7 @@ fn the_sample_of_eight_devices_equals_the_oracle() {
 #[test]
 fn skews_of_the_sample_equal_the_oracle() {
     let (captures, files) = (sample(), HloFiles::default());
-    let found = space_collectives(&captures, &files, false);
+    let found = collectives(&captures, &files, false);
     let alignment = collective_metrics(&found, Clocks::Recorded).alignment;
     // two executions of four collectives that no device ends before all began
     assert_eq!(alignment.collectives, 8);
@@ -246,7 +248,7 @@ fn the_command_prints_tables_json_and_a_plot() {
 
 fn synthetic(planes: &[PlaneBuilder]) -> Vec<Capture> {
     let space = XSpace::from_bytes(space(planes).0).unwrap();
-    vec![Capture { path: "synthetic".into(), host: "host".to_owned(), space }]
+    vec![Capture::xspace("synthetic", "host", space)]
 }
 
 #[test]
@@ -258,7 +260,7 @@ fn computations_on_several_threads_hide_a_moment_once() {
         &[("fusion.2", "jit_f", 1, 1, 40, 40)],
     ];
     let (captures, files) = (synthetic(&[host(&threads)]), HloFiles::default());
-    let found = space_collectives(&captures, &files, false);
+    let found = collectives(&captures, &files, false);
     let metrics = collective_metrics(&found, Clocks::Recorded);
     let figures = &metrics.sizes[0].figures;
     // 70 of 100; 50 and 40 as a sum
@@ -291,7 +293,7 @@ fn halves_of_an_asynchronous_collective_are_one() {
         .collect();
     plane.line("XLA Ops", 0, &events);
     let (captures, files) = (synthetic(&[plane]), HloFiles::default());
-    let found = space_collectives(&captures, &files, false);
+    let found = collectives(&captures, &files, false);
     let [part] = found.parts.to_vec()[..] else { panic!("{:?}", found.parts.to_vec()) };
     assert_eq!((part.start_ps, part.end_ps, part.hidden_ps), (0, 80_000, 50_000));
     assert!(found.notes.iter().any(|note| note.contains("bandwidth is a lower bound")), "{:?}", found.notes);

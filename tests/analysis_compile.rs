@@ -7,8 +7,9 @@ mod program;
 
 use std::path::Path;
 
+use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::compile::{
-    CompileOptions, CompileRange, CompileReport, compile_report, space_compile_ranges,
+    CompileOptions, CompileRange, CompileReport, compile_ranges, compile_report,
 };
 use autotune_lowered::profile::XSpace;
 use program::*;
@@ -40,7 +41,7 @@ fn the_sample_equals_the_oracle() {
         serde_json::from_str(&std::fs::read_to_string(root.join("tests/data/compile/compile2.phases.json")).unwrap())
             .unwrap();
     let space = XSpace::open(&root.join(SAMPLE)).unwrap();
-    let ranges = space_compile_ranges(&space);
+    let ranges = compile_ranges(&Capture::xspace(SAMPLE, "", space)).unwrap();
     let report = compile_report(&ranges, CompileOptions { by_pass: true, autotuner_detail: false });
     assert_eq!(report.total_ns, oracle["total_ns"].as_f64().unwrap());
     assert_eq!(report.parallel_ns, oracle["parallel_ns"].as_f64().unwrap());

@@ -7,8 +7,9 @@ mod program;
 #[path = "support/xspace.rs"]
 mod xspace;
 
+use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::{DiffRow, Verdict, profile_diff};
-use autotune_lowered::profile::{Capture, XSpace};
+use autotune_lowered::profile::XSpace;
 use program::*;
 use xspace::*;
 
@@ -24,7 +25,7 @@ fn capture(program: i64, operations: &[(&str, &[i64])]) -> Vec<Capture> {
         }
     }
     let space = XSpace::from_bytes(space(&[host(&[&ran])]).0).unwrap();
-    vec![Capture { path: "synthetic".into(), host: "host".to_owned(), space }]
+    vec![Capture::xspace("synthetic", "host", space)]
 }
 
 fn row<'d>(rows: &'d [DiffRow], name: &str) -> &'d DiffRow {

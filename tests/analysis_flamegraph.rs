@@ -10,10 +10,11 @@ mod xspace;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::{
     ACTIVE, HloFiles, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, StacksBy, SummaryOptions, stacks, stacks_by, summarize,
 };
-use autotune_lowered::profile::{Capture, XSpace};
+use autotune_lowered::profile::XSpace;
 use autotune_lowered::report::write_flame_graph;
 use serde_json::Value;
 use xspace::*;
@@ -25,7 +26,7 @@ fn sample(name: &str) -> PathBuf {
 fn captured(name: &str) -> Vec<Capture> {
     let path = sample(&format!("{name}.xplane.pb.gz"));
     let space = XSpace::open(&path).unwrap();
-    vec![Capture { path, host: name.to_owned(), space }]
+    vec![Capture::xspace(path, name, space)]
 }
 
 /// The stacks and scopes of each operation are XLA's; its time, which the summary's tests check, is split among them.

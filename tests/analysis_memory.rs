@@ -9,9 +9,10 @@ mod xspace;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, space_collectives, straggler_waits};
+use autotune_lowered::analysis::Capture;
+use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, collectives, straggler_waits};
 use autotune_lowered::analysis::{HloFiles, StacksBy, SummaryOptions, stacks, summarize};
-use autotune_lowered::profile::{Capture, XSpace};
+use autotune_lowered::profile::XSpace;
 use xspace::*;
 
 struct Counting;
@@ -146,7 +147,7 @@ fn capture(platform: Platform, executions: usize, rounds: usize) -> Vec<Capture>
     let mut space = XSpace::from_bytes(space(&[plane]).0).unwrap();
     // so that a small capture shows what a large one does
     space.hold_events(0);
-    vec![Capture { path: "synthetic".into(), host: "host".to_owned(), space }]
+    vec![Capture::xspace("synthetic", "host", space)]
 }
 
 /// Peaks of the summary, of stacks and of collectives.
@@ -166,7 +167,7 @@ fn peaks(platform: Platform, executions: usize, rounds: usize) -> [usize; 3] {
     assert_eq!((of_loop.own_ns.mean, of_loop.executions), (own_ns, counted));
     let (stacked, _) = peak_of(|| stacks(&captures, &files, StacksBy::OpName, false));
     let (collectives, metrics) = peak_of(|| {
-        let found = space_collectives(&captures, &files, false);
+        let found = collectives(&captures, &files, false);
         collective_metrics(&found, Clocks::Recorded)
     });
     assert_eq!(metrics.sizes[0].figures.instances, 2 * counted);
@@ -205,7 +206,7 @@ fn reduces(hosts: usize, executions: usize, reduces: usize) -> Vec<Capture> {
     let capture = |host: usize, planes: &[PlaneBuilder]| {
         let mut space = XSpace::from_bytes(space(planes).0).unwrap();
         space.hold_events(0);
-        Capture { path: "synthetic".into(), host: format!("host {host}"), space }
+        Capture::xspace("synthetic", format!("host {host}"), space)
     };
     match hosts {
         1 => vec![capture(0, &[plane(0), plane(1)])],
@@ -217,7 +218,7 @@ fn peak_of_reduces(hosts: usize, executions: usize, count: usize) -> usize {
     let captures = reduces(hosts, executions, count);
     let files = HloFiles::default();
     let (peak, (metrics, waits)) = peak_of(|| {
-        let found = space_collectives(&captures, &files, false);
+        let found = collectives(&captures, &files, false);
         let metrics = collective_metrics(&found, Clocks::Recorded);
         let waits = straggler_waits(&found, &metrics.alignment);
         (metrics, waits)

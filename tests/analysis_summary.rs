@@ -8,12 +8,13 @@ mod xspace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::{
     Counting, HloFiles, IDLE_INSIDE, StacksBy, Summary, SummaryOptions, UNKNOWN, stacks, summarize,
 };
 use autotune_lowered::hlo::Evidence;
 use autotune_lowered::hlo::UserLabels;
-use autotune_lowered::profile::{Capture, XSpace};
+use autotune_lowered::profile::XSpace;
 use serde_json::Value;
 use xspace::*;
 
@@ -32,12 +33,12 @@ fn summary_of(captures: &[Capture], options: SummaryOptions<'_>) -> Summary {
 fn captured(name: &str) -> Vec<Capture> {
     let path = sample(&format!("{name}.xplane.pb.gz"));
     let space = XSpace::open(&path).unwrap();
-    vec![Capture { path, host: name.to_owned(), space }]
+    vec![Capture::xspace(path, name, space)]
 }
 
 fn synthetic(planes: &[PlaneBuilder]) -> Vec<Capture> {
     let space = XSpace::from_bytes(space(planes).0).unwrap();
-    vec![Capture { path: "synthetic".into(), host: "host".to_owned(), space }]
+    vec![Capture::xspace("synthetic", "host", space)]
 }
 
 fn close(found: f64, expected: f64) {
@@ -399,7 +400,7 @@ fn devices_and_hosts_stand_apart() {
                 plane
             })
             .collect();
-        Capture { path: name.into(), host: name.to_owned(), ..synthetic(&planes).remove(0) }
+        Capture::xspace(name, name, XSpace::from_bytes(space(&planes).0).unwrap())
     };
     let summary = summary_of(&[capture("one", 0), capture("two", 2)], SummaryOptions::default());
     // the second and third execution of each core, 100, 200, 300 and 400 ns, half of them busy

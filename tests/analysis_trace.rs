@@ -13,8 +13,9 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::trace::{TraceFormat, TraceOptions, Traced, write_trace};
-use autotune_lowered::profile::{Capture, XSpace};
+use autotune_lowered::profile::XSpace;
 use program::run;
 use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage};
 use serde_json::Value;
@@ -207,7 +208,7 @@ fn read_chrome(bytes: &[u8]) -> Vec<Slice> {
 }
 
 fn capture(host: &str, space: XSpace) -> Capture {
-    Capture { path: PathBuf::from(host), host: host.to_owned(), space }
+    Capture::xspace(PathBuf::from(host), host, space)
 }
 
 fn traced(captures: &[Capture], with_stats: bool) -> (Traced, Vec<Slice>, Vec<Slice>) {
@@ -242,7 +243,7 @@ fn document(path: &str) -> Value {
 fn slices_and_their_times_are_those_that_jax_reads() {
     let oracle = document("tests/data/trace/oracle.json");
     for (stem, capture) in captures() {
-        let base_ns = capture.space.base_ns() as u64;
+        let base_ns = capture.timeline().base_ns() as u64;
         let (traced, perfetto, chrome) = traced(std::slice::from_ref(&capture), false);
         assert_eq!(perfetto, chrome, "{stem}");
         let mut lines: BTreeMap<String, [u64; 4]> = BTreeMap::new();
@@ -264,7 +265,7 @@ fn slices_and_their_times_are_those_that_jax_reads() {
             .collect();
         assert_eq!(lines, expected, "{stem}");
         assert_eq!((traced.slices, traced.threads), (perfetto.len() as u64, lines.len() as u64));
-        assert_eq!(traced.slices, capture.space.event_count());
+        assert_eq!(traced.slices, capture.timeline().event_count());
         // the sample with more than one event on a thread that neither nest nor follow each other
         assert_eq!(traced.extra_tracks, u64::from(stem == "tf8_steps3"), "{stem}");
     }

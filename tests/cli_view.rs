@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
+use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::{HloFiles, SummaryOptions, summarize};
-use autotune_lowered::profile::{Capture, XSpace};
+use autotune_lowered::profile::XSpace;
 use autotune_lowered::report::{Timeline, ViewPage, write_view};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -220,7 +221,7 @@ fn stepped(steps: i64) -> Vec<Capture> {
         }
     }
     let space = XSpace::from_bytes(space(&[host(&[&events])]).0).unwrap();
-    vec![Capture { path: "made".into(), host: String::new(), space }]
+    vec![Capture::xspace("made", "", space)]
 }
 
 #[test]
@@ -267,7 +268,7 @@ fn lanes(captures: &[Capture], most: usize) -> (Timeline, Vec<(String, usize, u6
 
 fn captured(plane: &PlaneBuilder) -> Vec<Capture> {
     let space = XSpace::from_bytes(space(std::slice::from_ref(plane)).0).unwrap();
-    vec![Capture { path: "made".into(), host: String::new(), space }]
+    vec![Capture::xspace("made", "", space)]
 }
 
 #[test]

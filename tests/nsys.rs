@@ -10,9 +10,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use autotune_lowered::analysis::collectives::{Clocks, Collectives, collective_metrics, nsys_collectives};
-use autotune_lowered::analysis::compile::{CompileOptions, CompileReport, compile_report, nsys_compile_ranges};
-use autotune_lowered::analysis::{HloFiles, SummaryOptions, nsys_captures, summarize};
+use autotune_lowered::analysis::collectives::{Clocks, Collectives, collective_metrics};
+use autotune_lowered::analysis::compile::{CompileOptions, CompileReport, compile_ranges, compile_report};
+use autotune_lowered::analysis::{Capture, HloFiles, SummaryOptions, nsys_captures, summarize};
 use autotune_lowered::nsys::{NsysCapture, NsysErrorKind};
 use parquet::data_type::Int64Type;
 use parquet::file::writer::SerializedFileWriter;
@@ -41,19 +41,25 @@ fn oracle() -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-fn collectives(path: &Path, with_warm_up: bool) -> Collectives<'static> {
-    nsys_collectives(NsysCapture::open(path).unwrap(), &HloFiles::default(), with_warm_up)
+static NO_FILES: std::sync::LazyLock<HloFiles> = std::sync::LazyLock::new(HloFiles::default);
+
+fn captures(path: &Path) -> Vec<Capture> {
+    nsys_captures(NsysCapture::open(path).unwrap(), &NO_FILES).unwrap()
+}
+
+fn collectives(captures: &[Capture], with_warm_up: bool) -> Collectives<'_> {
+    autotune_lowered::analysis::collectives::collectives(captures, &NO_FILES, with_warm_up)
 }
 
 fn compiled(path: &Path, options: CompileOptions) -> CompileReport {
-    let captures = NsysCapture::open(path).unwrap();
-    compile_report(&nsys_compile_ranges(captures[0].host_ranges.as_deref().unwrap()), options)
+    compile_report(&compile_ranges(&captures(path)[0]).unwrap(), options)
 }
 
 #[test]
 fn both_versions_of_the_synthetic_capture_give_what_was_put_into_them() {
     for name in ["synthetic.zip", "synthetic_old"] {
-        let found = collectives(&data().join(name), false);
+        let captures = captures(&data().join(name));
+        let found = collectives(&captures, false);
         let devices: Vec<i64> = found.devices.iter().map(|device| device.ordinal).collect();
         // three executions on two devices, of which each first was compiled in the capture
         assert_eq!((devices, found.left_out, found.parts.to_vec().len()), (vec![0, 1], 2, 4), "{name}");
@@ -69,7 +75,7 @@ fn both_versions_of_the_synthetic_capture_give_what_was_put_into_them() {
         assert_eq!((of.algorithm_gb_per_s.unwrap().mean, of.bus_gb_per_s.unwrap().mean), (40.0, 40.0));
         // 100 of 200 on one device and 50 of 100 on the other; 250 - 50 - 100
         assert_eq!((of.hidden, of.hidden_by_sum, of.wait.unwrap().mean_ns, of.total_ns), (0.5, None, 100.0, 600.0));
-        assert_eq!(collectives(&data().join(name), true).parts.to_vec().len(), 6);
+        assert_eq!(collectives(&captures, true).parts.to_vec().len(), 6);
         assert!(
             found.notes.iter().any(|note| note.contains("outside of any module are not counted: 1")),
             "{:?}",
@@ -106,7 +112,8 @@ fn workers_of_the_synthetic_compilation_share_the_time_in_which_they_ran() {
 #[test]
 fn the_real_capture_has_the_collectives_of_the_notebook() {
     let Some(path) = real() else { return };
-    let (oracle, found) = (oracle(), collectives(&path, false));
+    let (oracle, captures) = (oracle(), captures(&path));
+    let found = collectives(&captures, false);
     assert_eq!(found.parts.to_vec().len() as u64, oracle["communication_thunks"].as_u64().unwrap());
     let metrics = collective_metrics(&found, Clocks::Recorded);
     let rows = oracle["collectives"].as_array().unwrap();
@@ -172,7 +179,8 @@ fn processes_of_one_program_are_brought_together() {
         fs::copy(data().join("synthetic.zip"), path).unwrap();
     }
     let captures = [&one, &two].into_iter().flat_map(|path| NsysCapture::open(path).unwrap()).collect();
-    let found = nsys_collectives(captures, &HloFiles::default(), false);
+    let captures = nsys_captures(captures, &NO_FILES).unwrap();
+    let found = collectives(&captures, false);
     let hosts: Vec<&str> = found.devices.iter().map(|device| device.host.as_str()).collect();
     assert_eq!(hosts, ["proc0", "proc0", "proc1", "proc1"]);
     let metrics = collective_metrics(&found, Clocks::Host);

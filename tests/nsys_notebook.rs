@@ -14,11 +14,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use autotune_lowered::analysis::{
-    Counting, HloFiles, IDLE_INSIDE, OperationSummary, StacksBy, Summary, SummaryOptions, nsys_captures, profile_diff,
-    stacks, summarize,
+    Capture, Counting, HloFiles, IDLE_INSIDE, OperationSummary, StacksBy, Summary, SummaryOptions, nsys_captures,
+    profile_diff, stacks, summarize,
 };
 use autotune_lowered::nsys::NsysCapture;
-use autotune_lowered::profile::{Capture, XSpace, executions};
+use autotune_lowered::profile::{XSpace, executions};
 use program::*;
 use serde_json::Value;
 
@@ -109,9 +109,9 @@ fn the_synthetic_captures_have_the_summary_that_was_put_into_them() {
 #[test]
 fn what_is_drawn_is_what_is_added_up() {
     let captures = captures(&data().join("synthetic.zip"));
-    let told = executions(&captures[0].space);
+    let imported = captures[0].executions();
     // the same looked for in the events, as in a capture of XLA's
-    let drawn = XSpace::from_bytes(captures[0].space.as_bytes().to_vec()).unwrap();
+    let drawn = XSpace::from_bytes(captures[0].timeline().as_bytes().to_vec()).unwrap();
     let found = executions(&drawn);
     let list = |time: &autotune_lowered::profile::DeviceTime| {
         let of = |one: &autotune_lowered::profile::Execution| {
@@ -120,10 +120,10 @@ fn what_is_drawn_is_what_is_added_up() {
         };
         time.executions.iter().map(of).collect::<Vec<_>>()
     };
-    assert_eq!(list(&told), list(&found));
-    assert_eq!(told.executions.len(), 7);
+    assert_eq!(list(&imported), list(&found));
+    assert_eq!(imported.executions.len(), 7);
     // devices share the ids of their launches
-    let run = |number: i64| told.executions.iter().filter(|one| one.run_id == Some((7 << 32) + number)).count();
+    let run = |number: i64| imported.executions.iter().filter(|one| one.run_id == Some((7 << 32) + number)).count();
     assert_eq!([run(0), run(1), run(2), run(3)], [2, 2, 2, 0]);
 }
 

@@ -20,8 +20,6 @@ fn trivial() -> Vec<u8> {
 fn read(bytes: Vec<u8>) -> Option<Vec<Finding>> {
     let space = XSpace::from_bytes(bytes).ok()?;
     let time = executions(&space);
-    time.module_totals();
-    time.operation_totals();
     let regex = regex::bytes::Regex::new("e").unwrap();
     for plane in space.planes() {
         for event in plane.lines().flat_map(|line| line.events()).flatten() {
@@ -30,7 +28,7 @@ fn read(bytes: Vec<u8>) -> Option<Vec<Finding>> {
                 assert!(text.is_some() || !matches!(stat.value, StatValue::Str(_)));
             }
         }
-        for semantics in [Semantics::Seed, Semantics::Mended] {
+        for semantics in [Semantics::Seed, Semantics::PerExecution] {
             for regex in [None, Some(regex.clone())] {
                 let profiler =
                     Profiler { prefix_filter: String::new(), event_filter_regex: regex, ..Profiler::new(semantics) };

@@ -68,7 +68,7 @@ fn spans_busy_times_and_operation_sums_are_the_oracles() {
                 .collect();
             assert_eq!(sums, expected, "{}", path.display());
             // what is not control flow on another line adds up to no more than busy time on each line
-            let own: u64 = execution.operations.iter().map(|operation| operation.own_ps).sum();
+            let own: u64 = execution.operations.iter().map(|operation| operation.self_ps).sum();
             let total: u64 = execution.operations.iter().map(|operation| operation.total_ps).sum();
             assert!(own >= execution.busy_ps && own <= total, "{own} {total} {}", execution.busy_ps);
         }

@@ -1,6 +1,6 @@
 //! `profile timings`: what is printed, for each kind of input.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 #[path = "support/program.rs"]
 mod program;
@@ -132,15 +132,106 @@ fn devices_stand_apart_and_standard_input_is_read() {
     assert_eq!(document["sample_counts"]["jit_f(1-None)"], 2);
 }
 
+/// The names of a document's samples with their counts, and the seconds of each, sorted.
+#[cfg(feature = "nsys")]
+fn samples(document: &Value) -> std::collections::BTreeMap<String, Vec<f64>> {
+    let mut all = std::collections::BTreeMap::<String, Vec<f64>>::new();
+    for device in document["devices"].as_array().unwrap() {
+        let seconds = device["seconds"].as_array().unwrap().iter().map(|one| one.as_f64().unwrap());
+        all.entry(device["name"].as_str().unwrap().to_owned()).or_default().extend(seconds);
+    }
+    all.values_mut().for_each(|seconds| seconds.sort_by(f64::total_cmp));
+    let counts = document["sample_counts"].as_object().unwrap();
+    assert_eq!(counts.len(), all.len());
+    assert!(all.iter().all(|(name, seconds)| counts[name] == seconds.len()), "{counts:?}");
+    all
+}
+
+#[cfg(feature = "nsys")]
 #[test]
-fn a_capture_of_another_kind_is_sent_on() {
-    let output = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["profile", "timings", "tests/data/nsys/synthetic.zip"])
-        .output()
-        .unwrap();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(4), 0));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("a capture of nsys-jax") && said.contains("`profile summary` does"), "{said}");
+fn executions_that_nsys_jax_captured_are_samples() {
+    for capture in ["tests/data/nsys/synthetic.zip", "tests/data/nsys/synthetic_old"] {
+        let found = timings(&[capture, "--min-duration-ns", "0"]);
+        assert_eq!(found.code, 0, "{}", found.stderr);
+        let document = found.json();
+        // what `synthetic.py` put there: three executions on each of two devices, of which thunks cover 250 ns
+        assert_eq!(samples(&document), [("jit_step(7-None)".to_owned(), vec![2.5e-7; 6])].into(), "{capture}");
+        let [first, second] = [0, 1].map(|place| &document["devices"][place]);
+        let devices = [&first["device"], &second["device"], &second["plane"]];
+        assert_eq!(devices, [&0.into(), &1.into(), &Value::from("/device:GPU:1")]);
+        let planes = &document["profiles"][0]["planes"];
+        assert_eq!(planes, &serde_json::json!(["/device:GPU:0", "/device:GPU:1"]));
+        let said = document["findings"].as_array().unwrap();
+        assert!(said.iter().any(|one| one["said"].as_str().unwrap().contains("outside of any module")), "{said:?}");
+        // `fusion.1` takes 100 ns of each, the autotuner's one execution 100
+        let fusion = timings(&[capture, "--min-duration-ns", "0", "--regex", "^fusion.1$"]).json();
+        assert_eq!(samples(&fusion)["jit_step(7-None)"], [1e-7; 6]);
+        let all = timings(&[capture, "--min-duration-ns", "0", "--prefix", ""]).json();
+        assert_eq!(samples(&all).values().map(Vec::len).sum::<usize>(), 7, "{all}");
+        let host = timings(&[capture, "--min-duration-ns", "0", "--prefix", "XlaCompile:", "--plane", "/host:CPU"]);
+        assert_eq!(samples(&host.json()).values().collect::<Vec<_>>(), [&vec![1e-6]], "{}", host.stdout);
+    }
+    // executions of less than a microsecond are left out unless told
+    let short = timings(&["tests/data/nsys/synthetic.zip"]);
+    assert_eq!((short.code, &short.json()["dropped"]["too_short"]), (3, &6.into()));
+}
+
+#[cfg(feature = "nsys")]
+#[test]
+fn the_seed_reads_no_capture_of_nsys_jax() {
+    let folder = tempfile::tempdir().unwrap();
+    let seed = run(folder.path(), &["profile", "timings", "tests/data/nsys/synthetic.zip", "--seed-semantics"]);
+    assert_eq!((seed.code, seed.stdout.as_str(), seed.stderr.lines().count()), (2, "", 1), "{}", seed.stderr);
+    assert!(seed.stderr.contains("synthetic.zip`: is a capture of nsys-jax"), "{}", seed.stderr);
+    let mixed = run(folder.path(), &["profile", "timings", "tests/data/nsys/synthetic.zip", AUTOTUNE]);
+    assert_eq!((mixed.code, mixed.stderr.lines().count()), (2, 1), "{}", mixed.stderr);
+}
+
+/// The real capture against pandas: `tests/data/nsys/timings.py`.
+#[cfg(feature = "nsys")]
+#[test]
+fn the_real_capture_has_the_executions_that_pandas_finds() {
+    let path = std::path::Path::new("../shared/data/nsys/pax_fsdp4_4proc_proc0.zip");
+    let elsewhere = std::env::var_os("AUTOTUNE_LOWERED_TEST_NSYS").map(std::path::PathBuf::from);
+    let Some(path) = elsewhere.into_iter().chain([path.to_owned()]).find(|path| path.is_file()) else {
+        eprintln!("skipped: no `{}`; AUTOTUNE_LOWERED_TEST_NSYS may name it", path.display());
+        return;
+    };
+    let path = fs::canonicalize(path).unwrap();
+    let text = fs::read_to_string("tests/data/nsys/pax_fsdp4_4proc_proc0.timings.json").unwrap();
+    let oracle: Value = serde_json::from_str(&text).unwrap();
+    let expected = |what: &str| -> std::collections::BTreeMap<String, Vec<f64>> {
+        let seconds = |list: &Value| list.as_array().unwrap().iter().map(|ns| ns.as_f64().unwrap() / 1e9).collect();
+        oracle[what].as_object().unwrap().iter().map(|(name, list)| (name.clone(), seconds(list))).collect()
+    };
+    let arguments = [path.to_str().unwrap(), "--prefix", ""];
+    assert_eq!(samples(&timings(&arguments).json()), expected("all"));
+    let pattern = oracle["regex_pattern"].as_str().unwrap();
+    assert_eq!(samples(&timings(&[&arguments[..], &["--regex", pattern]].concat()).json()), expected("regex"));
+}
+
+#[test]
+fn a_capture_of_nsys_jax_is_no_log_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    for capture in ["tests/data/nsys/synthetic.zip", "tests/data/nsys/synthetic_old"] {
+        for command in [&["list", capture][..], &["extract", capture, "-o", "trace.json"]] {
+            let refused = run(folder.path(), &[&["profile"], command].concat());
+            assert_eq!((refused.code, refused.stdout.as_str(), refused.stderr.lines().count()), (4, "", 1));
+            assert!(refused.stderr.contains("is a capture of nsys-jax and no log folder"), "{}", refused.stderr);
+        }
+    }
+}
+
+#[cfg(not(feature = "nsys"))]
+#[test]
+fn a_capture_of_another_kind_names_the_feature() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = run(folder.path(), &["profile", "timings", "tests/data/nsys/synthetic.zip"]);
+    assert_eq!(
+        (refused.code, refused.stdout.as_str(), refused.stderr.lines().count()),
+        (2, "", 1),
+        "{}",
+        refused.stderr
+    );
+    assert!(refused.stderr.contains("build it with `--features nsys`"), "{}", refused.stderr);
 }

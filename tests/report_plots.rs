@@ -7,11 +7,12 @@ mod program;
 #[path = "support/xspace.rs"]
 mod xspace;
 
+use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::collectives::{
     Clocks, Collectives, Communication, Device, Kind, Operation, Part, collective_metrics, straggler_waits,
 };
 use autotune_lowered::analysis::{HloFiles, SummaryOptions, summarize};
-use autotune_lowered::profile::{Capture, XSpace};
+use autotune_lowered::profile::XSpace;
 use autotune_lowered::report::{write_collectives_plot, write_spread_plot};
 use program::run;
 use regex::Regex;
@@ -124,7 +125,7 @@ fn ran(operations: &[(&str, &[i64])]) -> Vec<Capture> {
     }
     events.sort_by_key(|event| event.4);
     let space = XSpace::from_bytes(space(&[host(&[&events])]).0).unwrap();
-    vec![Capture { path: "made".into(), host: String::new(), space }]
+    vec![Capture::xspace("made", "", space)]
 }
 
 fn spread(captures: &[Capture]) -> Option<String> {

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use autotune_lowered::profile::{Capture, captures};
+use autotune_lowered::profile::{XSpaceCapture, captures};
 use autotune_lowered::wire::{WireCursor, WireValue};
 use program::{Run, module, run};
 use serde_json::Value;
@@ -28,7 +28,7 @@ struct Slice {
     stats: BTreeMap<String, String>,
 }
 
-fn followed(folder: &Path, timer: &str, more: &[&str]) -> (Run, Vec<Capture>) {
+fn followed(folder: &Path, timer: &str, more: &[&str]) -> (Run, Vec<XSpaceCapture>) {
     let logs = folder.join("logs");
     let kept = logs.display().to_string();
     let module = module();
@@ -49,7 +49,7 @@ fn simulated(folder: &Path, mode: &str) -> String {
 }
 
 /// The lines of the plane, by name; none where the capture has no such plane.
-fn lines(capture: &Capture) -> BTreeMap<String, Vec<Slice>> {
+fn lines(capture: &XSpaceCapture) -> BTreeMap<String, Vec<Slice>> {
     let Some(plane) = capture.space.planes().find(|plane| plane.name() == PLANE) else { return BTreeMap::new() };
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let slices = |line: autotune_lowered::profile::Line<'_>| -> Vec<Slice> {

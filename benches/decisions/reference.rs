@@ -5,7 +5,7 @@
 //! baseline's median times the median of its paired ratios to the baseline. It is measured twice, before and after what is
 //! judged, by other workers; the two halves together judge, and how far they differ bounds any judgement.
 
-use autotune_lowered::stats::{Interval, median, median_interval};
+use autotune_lowered::stats::{Interval, median};
 use autotune_lowered::timer::Timer;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -174,4 +174,40 @@ pub(crate) fn rows(programs: &Programs, references: &[Reference], repeats: &[rep
         }
     };
     programs.matmul.operations.iter().zip(references).map(row).collect()
+}
+
+/// The narrowest pair of order statistics that covers the median with at least `confidence`, from the binomial
+/// distribution with p = 1/2 (the inverted sign test; Conover, Practical Nonparametric Statistics, section 3.2).
+///
+/// With too few values for that confidence (five at 95%) it is the whole range, with the confidence that the range has.
+fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let n = sorted.len();
+    if n == 0 {
+        return None;
+    }
+    let mut chosen = 0;
+    let mut covered = 1.0 - 2.0 * binomial_half_cdf(n, 0);
+    for k in 1..n.div_ceil(2) {
+        let inner = 1.0 - 2.0 * binomial_half_cdf(n, k);
+        if inner < confidence {
+            break;
+        }
+        chosen = k;
+        covered = inner;
+    }
+    Some(Interval { low: *sorted.get(chosen)?, high: *sorted.get(n - 1 - chosen)?, confidence: covered.max(0.0) })
+}
+
+/// `P(X <= k)` for `X ~ Binomial(n, 1/2)`.
+fn binomial_half_cdf(n: usize, k: usize) -> f64 {
+    // in logarithms, since 2^-n underflows beyond a thousand samples
+    let mut log_term = -(n as f64) * std::f64::consts::LN_2;
+    let mut sum = log_term.exp();
+    for i in 1..=k.min(n) {
+        log_term += ((n - i + 1) as f64 / i as f64).ln();
+        sum += log_term.exp();
+    }
+    sum.min(1.0)
 }

@@ -7,9 +7,9 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, Once};
 
-use autotune_lowered::analysis::HloFiles;
-use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, nsys_collectives};
-use autotune_lowered::analysis::compile::{CompileOptions, compile_report, nsys_compile_ranges};
+use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, collectives};
+use autotune_lowered::analysis::compile::{CompileOptions, compile_ranges, compile_report};
+use autotune_lowered::analysis::{HloFiles, nsys_captures};
 use autotune_lowered::nsys::NsysCapture;
 use libfuzzer_sys::fuzz_target;
 
@@ -52,12 +52,16 @@ fn look(bytes: &[u8]) {
     };
     for capture in &captures {
         assert!(capture.notes.iter().all(|note| !note.contains('\n')), "{:?}", capture.notes);
-        let ranges = nsys_compile_ranges(capture.host_ranges.as_deref().unwrap_or_default());
+    }
+    let files = HloFiles::default();
+    let captures = nsys_captures(captures, &files).unwrap();
+    for capture in &captures {
+        let ranges = compile_ranges(capture).unwrap_or_default();
         for by_pass in [false, true] {
             compile_report(&ranges, CompileOptions { by_pass, autotuner_detail: by_pass });
         }
     }
-    let found = nsys_collectives(captures, &HloFiles::default(), kind & 128 != 0);
+    let found = collectives(&captures, &files, kind & 128 != 0);
     for clocks in [Clocks::Recorded, Clocks::Host, Clocks::Device] {
         let metrics = collective_metrics(&found, clocks);
         assert!(metrics.sizes.iter().all(|row| (0.0..=1.0).contains(&row.figures.hidden)));

@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     for plane in space.planes() {
-        for semantics in [Semantics::Seed, Semantics::Mended] {
+        for semantics in [Semantics::Seed, Semantics::PerExecution] {
             let regex = regex::bytes::Regex::new("e").ok();
             let profiler =
                 Profiler { prefix_filter: String::new(), event_filter_regex: regex, ..Profiler::new(semantics) };

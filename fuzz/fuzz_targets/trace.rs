@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, straggler_waits, space_collectives};
+use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, collectives, straggler_waits};
 use autotune_lowered::analysis::trace::{TraceFormat, TraceOptions, Traced, write_trace};
 use autotune_lowered::analysis::{HloFiles, StacksBy, SummaryOptions, stacks, summarize};
-use autotune_lowered::profile::{Capture, XSpace};
+use autotune_lowered::analysis::Capture;
+use autotune_lowered::profile::XSpace;
 use autotune_lowered::report::{Timeline, ViewPage, write_collectives_plot, write_spread_plot, write_view};
 use autotune_lowered::wire::{WireCursor, WireValue};
 use libfuzzer_sys::fuzz_target;
@@ -71,7 +72,7 @@ fn chrome(bytes: &[u8]) -> u64 {
 fuzz_target!(|bytes: &[u8]| {
     let Some((options, bytes)) = bytes.split_first() else { return };
     let Ok(space) = XSpace::from_bytes(bytes.to_vec()) else { return };
-    let capture = |space| Capture { path: "a.xplane.pb".into(), host: "<a>".to_owned(), space };
+    let capture = |space| Capture::xspace("a.xplane.pb", "<a>", space);
     let mut captures = vec![capture(space)];
     if options & 2 != 0 {
         captures.extend(XSpace::from_bytes(bytes.to_vec()).ok().map(capture));
@@ -88,7 +89,11 @@ fuzz_target!(|bytes: &[u8]| {
 
     let files = HloFiles::default();
     if options & 8 != 0 {
-        captures.iter_mut().for_each(|capture| capture.space.hold_events(0));
+        for capture in &mut captures {
+            if let Capture::XSpace(capture) = capture {
+                capture.space.hold_events(0);
+            }
+        }
     }
     let with_warm_up = options & 4 != 0;
     let options = SummaryOptions { counting: with_warm_up.into(), labels: None };
@@ -111,7 +116,7 @@ fuzz_target!(|bytes: &[u8]| {
         data["lanes"].as_array().unwrap().iter().map(|lane| lane["events"].as_array().unwrap().len()).sum();
     assert!(drawn <= 7 * 4 && drawn as u64 == timeline.drawn * 4);
 
-    let found = space_collectives(&captures, &files, with_warm_up);
+    let found = collectives(&captures, &files, with_warm_up);
     for clocks in [Clocks::Recorded, Clocks::Device] {
         let metrics = collective_metrics(&found, clocks);
         let waits = straggler_waits(&found, &metrics.alignment);

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 
-use crate::profile::{Capture, Told, executions};
 use crate::stats::{Moments, holm, welch};
 
+use super::capture::Capture;
 use super::runtime::Counted;
 
 /// Confidence of the intervals.
@@ -19,7 +19,7 @@ const THRESHOLD: f64 = 0.05;
 pub struct ProfileDiff {
     /// Spans of the modules that ran in both, then what ran in one; the largest change of the whole time first.
     pub modules: Vec<DiffRow>,
-    /// Own time of their operations, likewise.
+    /// Self time of their operations, likewise.
     pub operations: Vec<DiffRow>,
     /// What to know before it is believed, one line each.
     pub notes: Vec<String>,
@@ -170,11 +170,11 @@ fn samples(captures: &[Capture], with_warm_up: bool, notes: &mut Vec<String>) ->
     // by row and launch: sum over devices, and how many
     let mut launches: BTreeMap<(Row, usize), (f64, u32)> = BTreeMap::new();
     for capture in captures {
-        let time = executions(&capture.space);
+        let time = capture.executions();
         let counted = Counted::new(&time, with_warm_up);
-        notes.extend(capture.space.told().into_iter().flat_map(Told::findings).map(ToString::to_string));
+        notes.extend(capture.import_findings().iter().map(ToString::to_string));
         if counted.only_first {
-            let path = capture.path.display();
+            let path = capture.path().display();
             notes.push(format!("`{path}`: only first executions are there, and they count"));
         }
         let mut programs: BTreeMap<&str, BTreeSet<Option<i64>>> = BTreeMap::new();
@@ -194,7 +194,7 @@ fn samples(captures: &[Capture], with_warm_up: bool, notes: &mut Vec<String>) ->
             };
             add(None, execution.span_ps);
             for operation in &execution.operations {
-                add(Some(time.name(operation.name)), operation.own_ps);
+                add(Some(time.name(operation.name)), operation.self_ps);
             }
             *launch += 1;
         }

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hlo::{Frame, HloInstruction, HloModule};
-use crate::profile::{Capture, Finding};
+use crate::profile::Finding;
 
 use super::attribution::inner;
+use super::capture::Capture;
 use super::minor::{Counting, Minor};
 use super::programs::{HloFiles, Programs};
 use super::runtime::{Counted, device_runtimes};
@@ -60,14 +61,14 @@ pub fn stacks_by<const N: usize>(
     let minor = Minor::of(captures, counting);
     let mut all = by.map(|by| (by, Stacks { notes: files.notes().to_vec(), ..Stacks::default() }));
     for capture in captures {
-        let mut totals = Totals::read(&capture.space, counting.with_warm_up);
+        let mut totals = Totals::read(capture, counting.with_warm_up);
         totals.leave_out(&minor);
         let mut counted = Counted::new(&totals.time, counting.with_warm_up);
         counted.leave_out(&totals.time, &minor);
-        let programs = Programs::new(&capture.space, files);
+        let programs = Programs::new(capture.timeline(), files);
         let mut modules = Modules::new();
         add(&mut modules, 0, &totals, &counted);
-        let devices = device_runtimes(&capture.space, &capture.host, &totals.time, &counted);
+        let devices = device_runtimes(capture, &totals.time, &counted);
         for (by, stacks) in &mut all {
             stacks.add_modules(&modules, &programs, *by);
             for device in &devices {

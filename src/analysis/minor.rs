@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::profile::{Capture, executions_folded};
+use crate::profile::DeviceTime;
 
+use super::capture::Capture;
 use super::runtime::Counted;
 
 /// Which executions count.
@@ -34,7 +35,7 @@ impl Minor {
         }
         let mut spans: BTreeMap<(String, Option<i64>), u64> = BTreeMap::new();
         for capture in captures {
-            let time = executions_folded(&capture.space, &mut |execution| execution.operations = Vec::new());
+            let time = capture.executions_folded(&mut |execution, _| execution.operations = Vec::new());
             for execution in Counted::new(&time, counting.with_warm_up).executions {
                 let program = (time.name(execution.module).to_owned(), execution.program_id);
                 let span = spans.entry(program).or_default();
@@ -55,5 +56,19 @@ impl Minor {
     /// Whether a program is among them.
     pub(super) fn has(&self, module: &str, program_id: Option<i64>) -> bool {
         !self.0.is_empty() && self.0.contains(&(module.to_owned(), program_id))
+    }
+}
+
+impl Counted<'_> {
+    /// Leaves executions of these programs out too.
+    pub(super) fn leave_out(&mut self, time: &DeviceTime, programs: &Minor) {
+        let minor = &mut self.minor;
+        self.executions.retain(|execution| {
+            let is_minor = programs.has(time.name(execution.module), execution.program_id);
+            if is_minor {
+                minor.add(execution);
+            }
+            !is_minor
+        });
     }
 }

@@ -1,9 +1,11 @@
-//! Where the time goes: the only room in which [`crate::hlo`] and [`crate::profile`] meet, and captures of nsys-jax become profiles.
+//! Where the time goes: the only room in which HLO ([`crate::hlo`]) meets what ran.
 //!
+//! A [`Capture`] is what XLA's profiler wrote ([`crate::profile`]) or what nsys-jax captured (`nsys`); each analysis takes both.
 //! [`Programs`] finds the HLO of what a capture ran, from the capture itself and from [`HloFiles`]; [`Attribution`] says
 //! what an operation is by it. [`Counted`] leaves out executions that are no measurement. [`summarize`] adds up.
 
 mod attribution;
+mod capture;
 pub mod collectives;
 pub mod compile;
 mod diff;
@@ -20,12 +22,13 @@ mod totals;
 pub mod trace;
 
 pub use attribution::{Attribution, inner, is_communication};
+pub use capture::Capture;
 pub use diff::{DiffRow, ProfileDiff, Sample as DiffSample, Verdict, profile_diff};
 pub use flame::{ACTIVE, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, Stacks, StacksBy, stacks, stacks_by};
 pub use host_work::HostWork;
 pub use minor::Counting;
 #[cfg(feature = "nsys")]
-pub use nsys::nsys_captures;
+pub use nsys::{NsysProfile, nsys_captures};
 pub use programs::{HloFileError, HloFiles, Programs};
 pub use runtime::{Counted, DeviceRuntime, LeftOut};
 pub use summary::{

@@ -5,12 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use serde::Serialize;
 
 use crate::profile::interval::{Interval, merge};
-use crate::profile::{DeviceTime, Execution, Layout, NameId, XSpace};
+use crate::profile::{AUTOTUNER, DeviceTime, Execution, Layout, NameId};
 
-use super::minor::Minor;
-
-/// The program id of what XLA's own autotuner runs.
-pub(super) const AUTOTUNER: i64 = -1;
+use super::capture::Capture;
 
 /// The executions of a capture that count, and what was left out.
 #[derive(Debug)]
@@ -42,7 +39,7 @@ impl LeftOut {
         self.span_ps = self.span_ps.saturating_add(other.span_ps);
     }
 
-    fn add(&mut self, execution: &Execution) {
+    pub(super) fn add(&mut self, execution: &Execution) {
         self.executions += 1;
         self.span_ps = self.span_ps.saturating_add(execution.span_ps);
     }
@@ -72,18 +69,6 @@ impl<'t> Counted<'t> {
             (executions, warm_up) = (first, LeftOut::default());
         }
         Self { executions, warm_up, autotuner, minor: LeftOut::default(), only_first }
-    }
-
-    /// Leaves executions of these programs out too.
-    pub(super) fn leave_out(&mut self, time: &DeviceTime, programs: &Minor) {
-        let minor = &mut self.minor;
-        self.executions.retain(|execution| {
-            let is_minor = programs.has(time.name(execution.module), execution.program_id);
-            if is_minor {
-                minor.add(execution);
-            }
-            !is_minor
-        });
     }
 }
 
@@ -129,12 +114,7 @@ pub(super) fn ns(ps: u64) -> f64 {
 }
 
 /// Each device's runtime, in the order of planes and devices.
-pub(super) fn device_runtimes(
-    space: &XSpace,
-    host: &str,
-    time: &DeviceTime,
-    counted: &Counted<'_>,
-) -> Vec<DeviceRuntime> {
+pub(super) fn device_runtimes(capture: &Capture, time: &DeviceTime, counted: &Counted<'_>) -> Vec<DeviceRuntime> {
     let mut all: BTreeMap<(usize, Option<i64>), Vec<Interval>> = BTreeMap::new();
     for execution in &time.executions {
         let span = Interval { start_ps: execution.start_ps, end_ps: execution.end_ps };
@@ -144,7 +124,7 @@ pub(super) fn device_runtimes(
     let of_devices = counted.executions.chunk_by(|one, next| device(one) == device(next));
     let runtimes = of_devices.filter_map(|executions| {
         let first = executions.first()?;
-        let plane = space.planes().nth(first.plane)?;
+        let plane = capture.timeline().planes().nth(first.plane)?;
         let mut spans: Vec<Interval> = executions
             .iter()
             .map(|execution| Interval { start_ps: execution.start_ps, end_ps: execution.end_ps })
@@ -170,7 +150,7 @@ pub(super) fn device_runtimes(
         // what left-out executions took is neither this device's work that counts nor its idleness
         let idle_between_ps = window.length_ps().saturating_sub(covered(&mut within));
         Some(DeviceRuntime {
-            host: host.to_owned(),
+            host: capture.host().to_owned(),
             plane: plane.name().into_owned(),
             device: first.device,
             layout: first.layout,

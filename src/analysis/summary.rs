@@ -6,11 +6,12 @@ use serde::Serialize;
 
 use crate::hlo::UserLabels;
 use crate::hlo::{Evidence, Label};
+use crate::profile::Finding;
 use crate::profile::interval::Interval;
-use crate::profile::{Capture, Finding};
 use crate::stats::Moments;
 
 use super::attribution::Attribution;
+use super::capture::Capture;
 use super::host_work::{HostWork, host_work, window};
 use super::minor::{Counting, Minor};
 use super::programs::{HloFiles, Programs};
@@ -237,17 +238,17 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
     let programs_left_out = Minor::of(captures, options.counting);
     let mut notes: Vec<String> = files.notes().to_vec();
     for (number, capture) in captures.iter().enumerate() {
-        let mut totals = Totals::read(&capture.space, with_warm_up);
+        let mut totals = Totals::read(capture, with_warm_up);
         totals.leave_out(&programs_left_out);
         let time = &totals.time;
         let mut counted = Counted::new(time, with_warm_up);
         counted.leave_out(time, &programs_left_out);
-        let programs = Programs::new(&capture.space, files);
+        let programs = Programs::new(capture.timeline(), files);
         add(&mut modules, number, &totals, &counted);
         attribute(&mut modules, &programs, options.labels, &mut notes);
-        devices.extend(device_runtimes(&capture.space, &capture.host, time, &counted));
+        devices.extend(device_runtimes(capture, time, &counted));
         let spans = counted.executions.iter().map(|one| Interval { start_ps: one.start_ps, end_ps: one.end_ps });
-        let [moved, compiled] = host_work(&capture.space, &capture.host, window(spans.collect()));
+        let [moved, compiled] = host_work(capture.timeline(), capture.host(), window(spans.collect()));
         transfers.extend(moved);
         compilations.extend(compiled);
         warm_up.join(counted.warm_up);
@@ -256,11 +257,11 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         if counted.only_first {
             notes.push(format!(
                 "`{}` holds one execution of each module: these count, though they may be warm-up",
-                capture.path.display()
+                capture.path().display()
             ));
         }
         notes.extend(programs.problems());
-        profiles.push(ProfileRead { path: capture.path.display().to_string(), host: capture.host.clone() });
+        profiles.push(ProfileRead { path: capture.path().display().to_string(), host: capture.host().to_owned() });
         findings.extend(totals.time.findings);
     }
     notes.extend(missing(&modules));

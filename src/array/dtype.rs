@@ -150,9 +150,9 @@ impl DType {
         matches!(self, Self::C64 | Self::C128)
     }
 
-    /// Whether elements are integers (`pred` is not).
-    pub fn is_integer(self) -> bool {
-        !self.is_float() && !self.is_complex() && self != Self::Pred
+    /// Whether elements may have a fraction; integers and `pred` do not.
+    pub fn has_fractions(self) -> bool {
+        self.is_float() || self.is_complex()
     }
 }
 

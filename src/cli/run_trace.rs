@@ -18,8 +18,9 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::analysis::Capture;
 use crate::analysis::trace::{TraceFileError, TraceFormat, TraceOptions, Traced, write_file, write_trace};
-use crate::profile::{Capture, PlaneWriter, WrittenStat, XSpace};
+use crate::profile::{PlaneWriter, WrittenStat, XSpace};
 use crate::timer::SPANS;
 
 /// The most slices of operations and phases that are kept, and of what is finer.
@@ -135,7 +136,7 @@ impl RunTrace {
         let is_gzip = format == TraceFormat::Chrome && path.extension().is_some_and(|extension| extension == "gz");
         write_file(path, is_gzip, |out| {
             let space = XSpace::from_bytes(bytes).map_err(io::Error::other)?;
-            let captures = [Capture { path: path.to_owned(), host: String::new(), space }];
+            let captures = [Capture::xspace(path, "", space)];
             write_trace(&captures, TraceOptions { format, with_stats: true }, out)
         })
     }

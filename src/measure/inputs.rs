@@ -32,19 +32,7 @@ pub struct MadeInput {
 /// Normal values where the type has fractions; zeros for integers and booleans, which may be indices, lengths or conditions.
 fn recipe(spec: &ArraySpec) -> Fill {
     match spec.dtype {
-        DType::Pred
-        | DType::S2
-        | DType::S4
-        | DType::S8
-        | DType::S16
-        | DType::S32
-        | DType::S64
-        | DType::U2
-        | DType::U4
-        | DType::U8
-        | DType::U16
-        | DType::U32
-        | DType::U64 => Fill::Constant { value: 0.0 },
+        dtype if !dtype.has_fractions() => Fill::Constant { value: 0.0 },
         // it has no sign
         DType::F8E8M0Fnu => Fill::Uniform { low: 0.5, high: 2.0 },
         _ => Fill::Normal { scale: 1.0 },

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::archive::Archive;
 use super::error::{NsysError, NsysErrorKind};
+use super::range::NsysRange;
 use super::{pushpop, trace};
 
 const DEVICE_TRACE: &str = "nvtx_gpu_proj_trace/trace.parquet";
@@ -14,27 +14,6 @@ const HOST_TRACE: &str = "report_nvtx_pushpop_trace.parquet";
 const OLD_HOST_TRACE: &str = "report_nvtx_pushpop_trace.csv.xz";
 /// What a program's file in `dump/` is called.
 const LAST_STAGE: &str = "after_optimizations.hlo.pb.xz";
-
-/// An NVTX range.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NsysRange {
-    /// Its number in the trace.
-    pub id: i64,
-    /// The range around it on the same thread.
-    pub parent: Option<i64>,
-    /// Its name, of XLA's own without `TSL:`.
-    pub name: Arc<str>,
-    /// Whether XLA emitted it, and not NCCL or a library.
-    pub is_xla: bool,
-    /// Start, in nanoseconds.
-    pub start_ns: i64,
-    /// End, likewise.
-    pub end_ns: i64,
-    /// The process.
-    pub pid: i64,
-    /// The thread.
-    pub tid: i64,
-}
 
 /// What nsys-jax captured of one process.
 #[derive(Debug, Default)]

@@ -10,8 +10,10 @@ mod capture;
 mod error;
 mod pages;
 mod pushpop;
+mod range;
 mod table;
 mod trace;
 
-pub use capture::{NsysCapture, NsysRange};
+pub use capture::NsysCapture;
 pub use error::{NsysError, NsysErrorKind};
+pub use range::NsysRange;

@@ -1,23 +1,17 @@
 //! Device time of module executions.
 
-use regex::bytes::Regex;
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::finding::Finding;
-use super::folding::{Choice, Folding, Operation, Scratch};
-use super::gather::{Key, Record};
-use super::index::{Index, Whose};
-use super::interval::Interval;
-use super::names::{NameId, Names};
-use super::plane_view::{Layout, PlaneView};
-use super::sanity;
-use super::space::XSpace;
-use super::sweep::{Fold, sweep};
-use super::told::SlowFirst;
+use super::folding::Operation;
+use super::names::NameId;
+use super::plane_view::Layout;
 use crate::measured_by::Metric;
 
 /// Every module execution of a capture, and what to know of the capture before it is believed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DeviceTime {
     /// By plane, device and start.
     pub executions: Vec<Execution>,
@@ -25,7 +19,31 @@ pub struct DeviceTime {
     pub findings: Vec<Finding>,
     /// Programs whose first execution is no measurement.
     pub slow_first: SlowFirst,
-    pub(super) names: Vec<Box<str>>,
+    /// By the numbers of [`NameId`].
+    pub(crate) names: Vec<Box<str>>,
+}
+
+/// The program id of what XLA's own autotuner runs.
+pub const AUTOTUNER: i64 = -1;
+
+/// Programs whose first execution on a device is slower than the others, since it loads code and fills caches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum SlowFirst {
+    /// Any program: nothing tells which.
+    #[default]
+    Any,
+    /// Those that were compiled while the capture was taken; the others ran before.
+    Of(BTreeSet<(NameId, Option<i64>)>),
+}
+
+impl SlowFirst {
+    /// Whether it is so of a program.
+    pub fn is_of(&self, module: NameId, program_id: Option<i64>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Of(programs) => programs.contains(&(module, program_id)),
+        }
+    }
 }
 
 /// One execution of a module on one device.
@@ -48,7 +66,7 @@ pub struct Execution {
     pub order: usize,
     /// Operation events.
     pub events: u64,
-    /// Start, in picoseconds after [`XSpace::base_ns`].
+    /// Start, in picoseconds after [`XSpace::base_ns`](super::XSpace::base_ns).
     pub start_ps: i64,
     /// End, likewise.
     pub end_ps: i64,
@@ -79,11 +97,6 @@ impl Execution {
     pub fn time_ps(&self, metric: &Metric) -> u64 {
         if *metric == Metric::Busy { self.busy_ps } else { self.span_ps }
     }
-
-    /// Time inside the execution at which no operation was under way.
-    pub fn idle_ps(&self) -> u64 {
-        self.span_ps.saturating_sub(self.busy_ps)
-    }
 }
 
 impl DeviceTime {
@@ -95,126 +108,5 @@ impl DeviceTime {
     /// The executions of modules with this name, in launch order of each device.
     pub fn of_module<'a>(&'a self, module: &'a str) -> impl Iterator<Item = &'a Execution> {
         self.executions.iter().filter(move |execution| self.name(execution.module) == module)
-    }
-}
-
-/// How often a program ran, of the module with this name and with this id.
-pub type RunsOf<'a> = &'a (dyn Fn(&str, Option<i64>) -> Option<u64> + Sync);
-
-/// Finds the module executions of a capture, with the time of each and of its operations.
-pub fn executions(space: &XSpace) -> DeviceTime {
-    executions_folded(space, &mut |_| {})
-}
-
-/// The same, with each execution shown as soon as its last event was read, in no order and without its [`Execution::order`]:
-/// who takes its operations away keeps no more of them than those of the executions under way.
-pub fn executions_folded(space: &XSpace, fold: &mut dyn FnMut(&mut Execution)) -> DeviceTime {
-    match space.told() {
-        Some(told) => told.time(fold),
-        None => find(space, None, None, fold),
-    }
-}
-
-/// The same for a capture of known launches: where a device's events name no run, those of a program are cut into as
-/// many equal executions as it ran. Where they cannot be, the first operation tells, as it does without.
-pub fn executions_of_runs(space: &XSpace, runs: RunsOf<'_>) -> DeviceTime {
-    find(space, None, Some(runs), &mut |_| {})
-}
-
-/// The same, but [`Execution::busy_ps`] covers only operations whose names match.
-pub fn executions_of_operations(space: &XSpace, wanted: &Regex) -> DeviceTime {
-    find(space, Some(wanted), None, &mut |_| {})
-}
-
-/// The views of a capture's planes, and all its names so far.
-pub(super) fn views<'a>(space: &'a XSpace, names: &mut Names<'a>) -> Vec<PlaneView<'a>> {
-    space.planes().filter(|plane| plane.lines().len() > 0).map(|plane| PlaneView::new(plane, names)).collect()
-}
-
-/// The texts of all names, by their numbers.
-pub(super) fn texts(names: &Names<'_>, index: &Index<'_, '_>) -> Vec<Box<str>> {
-    let written = index.written_names.iter().map(Vec::as_slice);
-    names.list().iter().copied().chain(written).map(|name| String::from_utf8_lossy(name).into()).collect()
-}
-
-fn find(
-    space: &XSpace,
-    wanted: Option<&Regex>,
-    runs: Option<RunsOf<'_>>,
-    fold: &mut dyn FnMut(&mut Execution),
-) -> DeviceTime {
-    let mut names = Names::default();
-    let views = views(space, &mut names);
-    let index = Index::new(&views, names.list(), space.held_events);
-    let all_names = texts(&names, &index);
-    let control: Vec<bool> = all_names.iter().map(|name| is_control_flow(name)).collect();
-    let wanted: Option<Vec<bool>> =
-        wanted.map(|wanted| all_names.iter().map(|name| wanted.is_match(name.as_bytes())).collect());
-    let runs_of = |key: Key| runs?(all_names.get(key.module as usize)?, key.program);
-    let times = Times { choice: Choice { control: &control, wanted: wanted.as_deref() } };
-    let mut executions = Vec::with_capacity(index.executions.len());
-    sweep(&index, &runs_of, &times, &mut |number, mut execution| {
-        fold(&mut execution);
-        // of several at once the first in the file
-        execution.order = number as usize;
-        executions.push(execution);
-    });
-    executions.sort_by_key(|one| (one.plane, one.device, one.start_ps, one.end_ps, one.order));
-    let (mut order, mut last) = (0, None);
-    for execution in &mut executions {
-        let device = Some((execution.plane, execution.device));
-        order = if device == last { order + 1 } else { 0 };
-        (execution.order, last) = (order, device);
-    }
-    let findings = sanity::findings(space, &index, &executions, &all_names);
-    DeviceTime { executions, findings, slow_first: SlowFirst::Any, names: all_names }
-}
-
-pub(super) fn is_control_flow(name: &str) -> bool {
-    let base = name.split('.').next().unwrap_or_default();
-    matches!(base, "while" | "conditional" | "call")
-}
-
-/// Adds up the times of executions.
-struct Times<'c> {
-    choice: Choice<'c>,
-}
-
-impl Fold for Times<'_> {
-    type Open = Folding;
-    type Done = Execution;
-    type Scratch = Scratch;
-
-    fn open(&self, _: &Whose<'_, '_>) -> Folding {
-        Folding::default()
-    }
-
-    fn add(&self, open: &mut Folding, records: &[Record], scratch: &mut Scratch) {
-        open.add(records, self.choice, scratch);
-    }
-
-    fn close(&self, open: Folding, whose: &Whose<'_, '_>) -> Execution {
-        let time = whose.window.or(open.time).unwrap_or(Interval { start_ps: 0, end_ps: 0 });
-        let events = open.events;
-        let (mut busy_ps, mut kernels_busy_ps) = (open.busy_ps(), open.kernels_busy_ps());
-        if events == 0 && self.choice.wanted.is_none() {
-            (busy_ps, kernels_busy_ps) = (time.length_ps(), time.length_ps());
-        }
-        Execution {
-            plane: whose.view.plane.number(),
-            device: whose.device,
-            layout: whose.view.layout,
-            module: NameId(whose.module),
-            program_id: whose.program,
-            run_id: whose.run,
-            order: 0,
-            events,
-            start_ps: time.start_ps,
-            end_ps: time.end_ps,
-            span_ps: time.length_ps(),
-            busy_ps,
-            kernels_busy_ps,
-            operations: open.operations(),
-        }
     }
 }

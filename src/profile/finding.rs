@@ -101,34 +101,6 @@ pub enum Finding {
         /// Executions found so.
         executions: u64,
     },
-    /// A module that was launched has no execution in the profile.
-    #[error("`{module}` was launched {launches} times and has no execution in the profile")]
-    ZeroSamples {
-        /// The module.
-        module: String,
-        /// How often it was launched.
-        launches: u64,
-    },
-    /// A module has fewer executions than launches.
-    #[error("`{module}` was launched {launches} times and has {executions} executions in the profile")]
-    ExecutionsMissing {
-        /// The module.
-        module: String,
-        /// How often it was launched.
-        launches: u64,
-        /// Executions in the profile.
-        executions: u64,
-    },
-    /// A module has more executions than launches.
-    #[error("`{module}` was launched {launches} times but has {executions} executions in the profile")]
-    ExecutionsUnexpected {
-        /// The module.
-        module: String,
-        /// How often it was launched.
-        launches: u64,
-        /// Executions in the profile.
-        executions: u64,
-    },
     /// What an importer has to say of a capture that another tool took.
     #[error("{said}")]
     Imported {

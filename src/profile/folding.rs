@@ -17,7 +17,7 @@ pub struct Operation {
     pub total_ps: u64,
     /// The part of it at which no operation that started later was under way on the same line; of control flow (`while`,
     /// `conditional`, `call`) also without what other lines did of the same execution.
-    pub own_ps: u64,
+    pub self_ps: u64,
 }
 
 /// Which operations are control flow, and which count as busy.
@@ -142,7 +142,8 @@ impl Folding {
         of_line.events += 1;
         let (place, is_new) = scratch.operations.place(name, self.operations.len());
         if is_new {
-            let operation = Operation { name: NameId(name), start_ps: time.start_ps, count: 0, total_ps: 0, own_ps: 0 };
+            let operation =
+                Operation { name: NameId(name), start_ps: time.start_ps, count: 0, total_ps: 0, self_ps: 0 };
             self.operations.push(OfOperation { operation, first });
         }
         if let Some(one) = self.operations.get_mut(place) {
@@ -182,7 +183,7 @@ impl Folding {
         let leaves = Coverage::new(std::mem::take(&mut across.leaves));
         for (place, piece) in across.control.drain(..) {
             if let Some(one) = operations.get_mut(place as usize) {
-                one.operation.own_ps += piece.length_ps() - leaves.of(piece);
+                one.operation.self_ps += piece.length_ps() - leaves.of(piece);
             }
         }
     }
@@ -203,7 +204,7 @@ impl Folding {
     }
 }
 
-/// Own time of an event. Where there are several lines, that of control flow waits until theirs is known.
+/// Self time of an event. Where there are several lines, that of control flow waits until theirs is known.
 #[inline]
 fn give(
     operations: &mut [OfOperation],
@@ -217,7 +218,7 @@ fn give(
         return;
     }
     if let Some(one) = operations.get_mut(place as usize) {
-        one.operation.own_ps += piece.length_ps();
+        one.operation.self_ps += piece.length_ps();
     }
     // what comes after all control flow so far takes nothing from it, and what comes later starts later
     if several && across.until_ps.is_some_and(|until| piece.start_ps < until) {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::execution::{DeviceTime, Execution, is_control_flow};
+use super::execution::{DeviceTime, Execution};
+use super::find::is_control_flow;
 
 /// What the executions of one program on one device took.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,15 +4,16 @@
 //! lines, one a thread, stream or view; a line holds events. [`XSpace`] decodes the metadata and indexes the lines;
 //! events and stats are read in place, without an allocation. Times are whole picoseconds.
 //!
-//! [`executions`] finds the module executions with span, busy time and the operations' own time; a [`Measurement`] adds up
+//! [`executions`] finds the module executions with span, busy time and the operations' self time; a [`Measurement`] adds up
 //! the kernels of those of one program. [`Profiler`] is
-//! ejkernel's profiler as `ejkernel/profiler.py` has it, and mended. [`Finding`] lists what makes a profile less than it seems.
+//! ejkernel's profiler as `ejkernel/profiler.py` has it, and one with a sample for each execution. [`Finding`] lists what makes a profile less than it seems.
 
 mod cut;
 mod epoch;
 mod error;
 mod event;
 mod execution;
+mod find;
 mod finding;
 mod folding;
 mod gather;
@@ -20,9 +21,9 @@ mod id_table;
 mod index;
 pub mod interval;
 mod kernels;
-mod mended;
 mod names;
 mod operation_events;
+mod per_execution;
 mod plane_view;
 mod profiler;
 mod runs;
@@ -31,8 +32,7 @@ mod seed;
 mod source;
 mod space;
 mod sweep;
-mod told;
-mod totals;
+mod timings;
 mod written;
 #[allow(missing_docs, unreachable_pub, clippy::enum_variant_names)]
 #[rustfmt::skip]
@@ -40,9 +40,8 @@ mod xplane;
 
 pub use error::{ProfileError, ProfileErrorKind};
 pub use event::{Event, Stat, StatValue, Stats, text};
-pub use execution::{
-    DeviceTime, Execution, RunsOf, executions, executions_folded, executions_of_operations, executions_of_runs,
-};
+pub use execution::{AUTOTUNER, DeviceTime, Execution, SlowFirst};
+pub use find::{RunsOf, executions, executions_folded, executions_of_operations, executions_of_runs};
 pub use finding::Finding;
 pub use folding::Operation;
 pub(crate) use id_table::IdTable;
@@ -55,9 +54,6 @@ pub use profiler::{
     Dropped, FunctionSamples, FunctionTime, Profiler, SEED_MAX_EVENTS, Semantics, Timings, missing_functions,
 };
 pub use runs::{CaptureFile, CaptureRun, capture_runs};
-pub use sanity::Launches;
-pub use source::{Capture, MAX_SPACE_BYTES, capture_files, captures};
+pub use source::{MAX_SPACE_BYTES, XSpaceCapture, capture_files, captures};
 pub use space::{EventChunk, EventMetadata, Line, Plane, XSpace};
-pub use told::{SlowFirst, Told};
-pub use totals::{ModuleKey, ModuleTotal, OperationTotal};
 pub use written::{PlaneWriter, WrittenStat};

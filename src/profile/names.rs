@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// A name's number; the names are in [`super::DeviceTime`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NameId(pub(super) u32);
+pub struct NameId(pub(crate) u32);
 
 /// Numbers names in the order in which they come.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! The events of each execution as they come, for what needs more than sums.
 
-use super::execution::{texts, views};
+use super::find::{texts, views};
 use super::gather::Record;
 use super::index::{Index, Whose};
 use super::interval::Interval;

@@ -3,17 +3,14 @@
 //! [`Semantics::Seed`] does what ejkernel 0.0.80 does (`ejkernel/profiler.py`, `Profiler.get_events_from_plane`), with
 //! everything that makes its numbers unfit to decide by: of a repeated name the last event alone counts, events are
 //! compared by their offsets even where their lines begin at different times, children are sought in every line of the
-//! plane, and after `max_events` nothing more is read. [`Semantics::Mended`] takes each module execution as one sample
+//! plane, and after `max_events` nothing more is read. [`Semantics::PerExecution`] takes each module execution as one sample
 //! and says what it leaves out.
 
 use std::collections::BTreeMap;
 
 use regex::bytes::Regex;
 
-use super::execution::DeviceTime;
 use super::finding::Finding;
-use super::mended;
-use super::seed;
 use super::space::{Plane, XSpace};
 
 /// What a profile is read for; the defaults are ejkernel's.
@@ -25,7 +22,7 @@ pub struct Profiler {
     pub event_filter_regex: Option<Regex>,
     /// Shorter samples are left out.
     pub min_duration_ns: f64,
-    /// Most samples taken of a plane; of events, in the seed's semantics. The mended mode takes all where this is left
+    /// Most samples taken of a plane; of events, in the seed's semantics. The mode with a sample for each execution takes all where this is left
     /// at ejkernel's default.
     pub max_events_per_profile: Option<usize>,
     /// Whose meaning the numbers have.
@@ -39,7 +36,8 @@ pub enum Semantics {
     /// ejkernel's, faults included.
     Seed,
     /// Every execution a sample.
-    Mended,
+    #[serde(rename = "mended")]
+    PerExecution,
 }
 
 /// ejkernel's cap on the events of a profile.
@@ -47,7 +45,7 @@ pub const SEED_MAX_EVENTS: usize = 10_000;
 
 impl Default for Profiler {
     fn default() -> Self {
-        Self::new(Semantics::Mended)
+        Self::new(Semantics::PerExecution)
     }
 }
 
@@ -83,7 +81,7 @@ impl Dropped {
 }
 
 impl Profiler {
-    /// ejkernel's defaults; the mended mode has no cap unless one is given.
+    /// ejkernel's defaults; the mode with a sample for each execution has no cap unless one is given.
     pub fn new(semantics: Semantics) -> Self {
         Self {
             prefix_filter: "jit_".to_owned(),
@@ -98,14 +96,6 @@ impl Profiler {
     pub fn find_device_planes<'a>(space: &'a XSpace, device: &str) -> Vec<Plane<'a>> {
         let wanted = device.to_lowercase();
         space.planes().filter(|plane| plane.name().to_lowercase().contains(&wanted)).collect()
-    }
-
-    /// The samples of one plane of a profile, whose executions were found before.
-    pub fn timings(&self, plane: Plane<'_>, time: &DeviceTime) -> Timings {
-        match self.semantics {
-            Semantics::Seed => seed::timings(self, plane),
-            Semantics::Mended => mended::timings(self, plane, time),
-        }
     }
 
     pub(super) fn min_duration_ps(&self) -> i64 {

@@ -1,7 +1,7 @@
 //! The findings of a capture.
 
 use super::event::text;
-use super::execution::{DeviceTime, Execution};
+use super::execution::Execution;
 use super::finding::Finding;
 use super::gather::Tally;
 use super::index::Index;
@@ -79,44 +79,4 @@ fn of_tally(plane: &str, tally: &Tally, unusable: [u64; 3]) -> Vec<Finding> {
     add(tally.out_of_range + out_of_range, &|events| Finding::TimeOutOfRange { plane: plane(), events });
     add(tally.outside, &|events| Finding::OutsideModules { plane: plane(), events });
     findings
-}
-
-/// How often a module was launched while the profiler ran, on one device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Launches<'a> {
-    /// The module's name.
-    pub module: &'a str,
-    /// The program's id, where the caller knows it.
-    pub program_id: Option<i64>,
-    /// Launches.
-    pub count: u64,
-}
-
-impl DeviceTime {
-    /// Compares the executions of one device with what was launched on it: a module without executions, with fewer
-    /// than launches, or with more.
-    pub fn compare_with_launches(&self, device: Option<i64>, launches: &[Launches<'_>]) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        for launched in launches {
-            let matching = self.of_module(launched.module).filter(|execution| {
-                (device.is_none() || execution.device == device)
-                    && (launched.program_id.is_none() || execution.program_id == launched.program_id)
-            });
-            let executions = matching.count() as u64;
-            let (module, launches) = (launched.module.to_owned(), launched.count);
-            match executions.cmp(&launches) {
-                std::cmp::Ordering::Equal => {}
-                std::cmp::Ordering::Less if executions == 0 => {
-                    findings.push(Finding::ZeroSamples { module, launches });
-                }
-                std::cmp::Ordering::Less => {
-                    findings.push(Finding::ExecutionsMissing { module, launches, executions });
-                }
-                std::cmp::Ordering::Greater => {
-                    findings.push(Finding::ExecutionsUnexpected { module, launches, executions });
-                }
-            }
-        }
-        findings
-    }
 }

@@ -23,7 +23,7 @@ const READ_BYTES: usize = 4 << 20;
 
 /// The profile of one host.
 #[derive(Debug)]
-pub struct Capture {
+pub struct XSpaceCapture {
     /// Where it was read.
     pub path: PathBuf,
     /// The host, by the file's name: `<host>.xplane.pb`.
@@ -48,10 +48,10 @@ impl XSpace {
 
 /// Reads the captures at a path: one for a file; for a log folder every host's of the newest run. A folder of
 /// `.xplane.pb` files is taken as one run.
-pub fn captures(path: &Path) -> Result<Vec<Capture>, ProfileError> {
+pub fn captures(path: &Path) -> Result<Vec<XSpaceCapture>, ProfileError> {
     let open = |file: PathBuf| {
         let space = XSpace::open(&file)?;
-        Ok(Capture { host: host_of(&file), path: file, space })
+        Ok(XSpaceCapture { host: host_of(&file), path: file, space })
     };
     capture_files(path)?.into_iter().map(open).collect()
 }

@@ -13,7 +13,6 @@ use crate::wire::{WireCursor, WireError, WireValue};
 use super::error::ProfileErrorKind;
 use super::event::{Event, Stat, StatValue, first_id, text};
 use super::id_table::IdTable;
-use super::told::Told;
 use super::xplane;
 
 /// Bytes of a line that one thread takes at a time.
@@ -31,7 +30,6 @@ pub struct XSpace {
     warnings: Vec<String>,
     hostnames: Vec<String>,
     base_ns: i64,
-    told: Option<Box<Told>>,
     pub(super) held_events: usize,
 }
 
@@ -105,23 +103,13 @@ impl XSpace {
         }
         let with_events = planes.iter().flat_map(|plane| &plane.lines).filter(|line| line.events > 0);
         let base_ns = with_events.map(|line| line.timestamp_ns).min().unwrap_or(0);
-        Ok(Self { bytes, planes, errors, warnings, hostnames, base_ns, held_events: HELD_EVENTS, told: None })
+        Ok(Self { bytes, planes, errors, warnings, hostnames, base_ns, held_events: HELD_EVENTS })
     }
 
     /// How many events of executions an analysis may hold, at 24 bytes each; 1,048,576 unless told. What goes beyond is read
     /// twice, which finds the same and takes longer.
     pub fn hold_events(&mut self, events: usize) {
         self.held_events = events;
-    }
-
-    /// The same with executions that are not to be looked for in its events.
-    pub fn with_told(self, told: Told) -> Self {
-        Self { told: Some(Box::new(told)), ..self }
-    }
-
-    /// The executions that its importer found; `None` of what XLA's profiler wrote.
-    pub fn told(&self) -> Option<&Told> {
-        self.told.as_deref()
     }
 
     /// Its bytes as they were read, decompressed.

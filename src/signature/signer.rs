@@ -2,6 +2,9 @@
 
 use std::ffi::OsString;
 
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeConfig};
+
 use super::command::answer_of;
 use super::key::bytes_of;
 use super::{PrivateKey, PublicKeys, Signature, SignatureError, Statement};
@@ -46,33 +49,14 @@ impl Signer {
 /// A signature as key services print it.
 fn of_text(answer: &[u8]) -> Option<[u8; 64]> {
     let text = std::str::from_utf8(answer).ok()?.trim();
-    bytes_of(&text.to_ascii_lowercase()).or_else(|| of_base64(text))
+    bytes_of(&text.to_ascii_lowercase()).or_else(|| BASE64.decode(text).ok()?.try_into().ok())
 }
 
-/// 64 bytes in base64 (RFC 4648, section 4), with or without its padding.
-fn of_base64(text: &str) -> Option<[u8; 64]> {
-    let text = text.strip_suffix("==").unwrap_or(text);
-    let mut bytes = Vec::new();
-    let (mut bits, mut count) = (0_u32, 0);
-    for letter in text.bytes() {
-        let value = match letter {
-            b'A'..=b'Z' => letter - b'A',
-            b'a'..=b'z' => letter - b'a' + 26,
-            b'0'..=b'9' => letter - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        (bits, count) = (bits << 6 | u32::from(value), count + 6);
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    // the last digit holds more bits than are left to tell
-    (bits == 0 && text.len() == 86).then_some(bytes)?.try_into().ok()
-}
+/// Base64 (RFC 4648, section 4), with or without its padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Two means compared, whatever their variances (Welch, Biometrika 34 (1947) 28), and many such comparisons at once.
 
-use super::Moments;
+use super::moments::Moments;
 
 /// The difference of two means, with how sure it is.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -90,6 +90,19 @@ impl Skews {
 }
 
 impl Alignment {
+    /// Last end less first start less the shortest duration: what was lost to stragglers. `None` for a single device, and
+    /// where clocks cannot be compared.
+    pub(super) fn wait_ps(&self, collectives: &Collectives<'_>, instance: &Instance<'_>) -> Option<u64> {
+        let first = instance.parts.first().filter(|_| instance.parts.len() > 1)?;
+        if !instance.parts.iter().all(|part| self.compares(collectives, first.device, part.device)) {
+            return None;
+        }
+        let starts = instance.parts.iter().map(|part| self.corrected(part.device, part.start_ps));
+        let ends = instance.parts.iter().map(|part| self.corrected(part.device, part.end_ps));
+        let span = ends.max()?.saturating_sub(starts.min()?);
+        Some(u64::try_from(span).unwrap_or(0).saturating_sub(instance.fastest_ps()))
+    }
+
     /// Times as they are.
     pub(super) fn none() -> Self {
         Self { clocks: Clocks::Recorded, collectives: 0, sampled: 0, skews_ps: Vec::new(), corrections_ps: Vec::new() }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::align::Alignment;
 use super::model::{Collectives, Part};
 
 /// One collective of one group of devices, once.
@@ -56,18 +55,5 @@ impl Instance<'_> {
     /// The shortest of its devices' durations: the last to come waited for nobody.
     pub(super) fn fastest_ps(&self) -> u64 {
         self.parts.iter().map(Part::duration_ps).min().unwrap_or(0)
-    }
-
-    /// Last end less first start less the shortest duration: what was lost to stragglers. `None` for a single device, and
-    /// where clocks cannot be compared.
-    pub(super) fn wait_ps(&self, collectives: &Collectives<'_>, alignment: &Alignment) -> Option<u64> {
-        let first = self.parts.first().filter(|_| self.parts.len() > 1)?;
-        if !self.parts.iter().all(|part| alignment.compares(collectives, first.device, part.device)) {
-            return None;
-        }
-        let starts = self.parts.iter().map(|part| alignment.corrected(part.device, part.start_ps));
-        let ends = self.parts.iter().map(|part| alignment.corrected(part.device, part.end_ps));
-        let span = ends.max()?.saturating_sub(starts.min()?);
-        Some(u64::try_from(span).unwrap_or(0).saturating_sub(self.fastest_ps()))
     }
 }

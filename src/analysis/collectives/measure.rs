@@ -107,7 +107,7 @@ pub fn collective_metrics(collectives: &Collectives<'_>, clocks: Clocks) -> Coll
     let mut by_operation: BTreeMap<u32, Sums> = BTreeMap::new();
     let of = |instance: &Instance<'_>| collectives.operations.get(instance.key.operation as usize);
     let mut add = |instance: &Instance<'_>, operation: &Operation, alignment: &Alignment| {
-        let wait = instance.wait_ps(collectives, alignment);
+        let wait = alignment.wait_ps(collectives, instance);
         by_operation.entry(instance.key.operation).or_default().add(instance, operation, wait);
     };
     // waits that skews are taken off from have to wait for these

@@ -11,10 +11,8 @@ mod instruction;
 mod kind;
 mod measure;
 mod model;
-#[cfg(feature = "nsys")]
-mod nsys;
+mod read;
 mod sample;
-mod space;
 mod waits;
 
 pub use align::{Alignment, Clocks};
@@ -22,7 +20,5 @@ pub use instruction::Role;
 pub use kind::Kind;
 pub use measure::{Bandwidth, CollectiveMetrics, Figures, OperationRow, SizeRow, Wait, collective_metrics};
 pub use model::{Collectives, Communication, Device, Operation, Part, Parts};
-#[cfg(feature = "nsys")]
-pub use nsys::nsys_collectives;
-pub use space::space_collectives;
+pub use read::collectives;
 pub use waits::{STEPS, SizeWaits, Waits, straggler_waits};

@@ -41,7 +41,7 @@ pub fn straggler_waits(collectives: &Collectives<'_>, alignment: &Alignment) -> 
     let mut waits = Waits::default();
     each_instance(collectives, &mut |instance| {
         let operation = collectives.operations.get(instance.key.operation as usize);
-        if let Some((operation, wait_ps)) = operation.zip(instance.wait_ps(collectives, alignment)) {
+        if let Some((operation, wait_ps)) = operation.zip(alignment.wait_ps(collectives, instance)) {
             let of = &operation.communication;
             waits.add((of.kind, of.group_size, of.message_bytes), wait_ps, instance.fastest_ps());
         }

@@ -7,11 +7,10 @@ mod forest;
 #[cfg(feature = "nsys")]
 mod nsys;
 mod phase;
+mod ranges;
 mod report;
 mod space;
 
 pub use forest::CompileRange;
-#[cfg(feature = "nsys")]
-pub use nsys::nsys_compile_ranges;
+pub use ranges::compile_ranges;
 pub use report::{Compilation, CompileOptions, CompileReport, PhaseTime, compile_report};
-pub use space::space_compile_ranges;

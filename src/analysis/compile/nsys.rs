@@ -10,7 +10,7 @@ use super::forest::CompileRange;
 const MAX_DEPTH: usize = 64;
 
 /// XLA's ranges. What libraries emit within them is left out, so that its time is that of the range around it.
-pub fn nsys_compile_ranges(ranges: &[NsysRange]) -> Vec<CompileRange> {
+pub(super) fn nsys_compile_ranges(ranges: &[NsysRange]) -> Vec<CompileRange> {
     let by_id: HashMap<i64, &NsysRange> = ranges.iter().map(|range| (range.id, range)).collect();
     let mut threads: HashMap<(i64, i64), u64> = HashMap::new();
     let places: HashMap<i64, usize> =

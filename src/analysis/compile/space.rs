@@ -10,7 +10,7 @@ use super::forest::CompileRange;
 use super::phase::is_compilation;
 
 /// The events of the host within compilations. Events of Python code and threads that run thunks are left out.
-pub fn space_compile_ranges(space: &XSpace) -> Vec<CompileRange> {
+pub(super) fn space_compile_ranges(space: &XSpace) -> Vec<CompileRange> {
     let mut ranges = Vec::new();
     let mut thread = 0;
     for plane in space.planes().filter(|plane| plane.name().starts_with("/host:CPU")) {

@@ -8,17 +8,17 @@ use crate::nsys::{NsysCapture, NsysRange};
 const MAX_DEPTH: usize = 64;
 
 /// An execution of a module, with the innermost thunks in it.
-pub(in crate::analysis) struct Execution<'r> {
-    pub(in crate::analysis) module: &'r str,
+pub(super) struct Execution<'r> {
+    pub(super) module: &'r str,
     /// `None` of what XLA's autotuner ran.
-    pub(in crate::analysis) program_id: Option<i64>,
-    pub(in crate::analysis) range: &'r NsysRange,
-    pub(in crate::analysis) thunks: Vec<&'r NsysRange>,
+    pub(super) program_id: Option<i64>,
+    pub(super) range: &'r NsysRange,
+    pub(super) thunks: Vec<&'r NsysRange>,
 }
 
 /// Thunks by the innermost module around them. Thunks hold thunks, of which the innermost are the work. Gives also how many
 /// have no module around.
-pub(in crate::analysis) fn executions(ranges: &[NsysRange]) -> (Vec<Execution<'_>>, u64) {
+pub(super) fn executions(ranges: &[NsysRange]) -> (Vec<Execution<'_>>, u64) {
     let by_id: HashMap<i64, &NsysRange> = ranges.iter().map(|range| (range.id, range)).collect();
     let is = |range: &NsysRange, what: &str| range.is_xla && range.name.starts_with(what);
     let (mut outer, mut modules): (HashSet<i64>, HashMap<i64, i64>) = (HashSet::new(), HashMap::new());
@@ -58,18 +58,18 @@ pub(in crate::analysis) fn executions(ranges: &[NsysRange]) -> (Vec<Execution<'_
 
 /// What stands behind a key in `XlaModule:#hlo_module=f,program_id=3#`. The last one counts, since a name before it may hold
 /// anything.
-pub(in crate::analysis) fn attribute<'n>(name: &'n str, key: &str) -> Option<&'n str> {
+pub(super) fn attribute<'n>(name: &'n str, key: &str) -> Option<&'n str> {
     let (_, rest) = name.rsplit_once(key)?;
     rest.split([',', '#']).next()
 }
 
 /// The instruction that a thunk runs.
-pub(in crate::analysis) fn operation(thunk: &NsysRange) -> &str {
+pub(super) fn operation(thunk: &NsysRange) -> &str {
     attribute(&thunk.name, "hlo_op=").unwrap_or_default()
 }
 
 /// The programs whose compilation was captured: `XlaCompileBackend:#module=f,program_id=3#`.
-pub(in crate::analysis) fn compiled_programs(capture: &NsysCapture) -> impl Iterator<Item = (&str, i64)> {
+pub(super) fn compiled_programs(capture: &NsysCapture) -> impl Iterator<Item = (&str, i64)> {
     capture.host_ranges.iter().flatten().filter_map(|range| {
         let name: &str = &range.name;
         let backend = name.strip_prefix("XlaCompileBackend:#module=");
@@ -82,7 +82,7 @@ pub(in crate::analysis) fn compiled_programs(capture: &NsysCapture) -> impl Iter
 type Threads = BTreeSet<(i64, i64)>;
 
 /// Devices by the threads that drive them.
-pub(in crate::analysis) struct Devices<'c> {
+pub(super) struct Devices<'c> {
     capture: &'c NsysCapture,
     /// Of each program the threads that launched it, where no launcher has a name: they stand for devices in this order.
     threads: BTreeMap<(&'c str, Option<i64>), Threads>,
@@ -90,7 +90,7 @@ pub(in crate::analysis) struct Devices<'c> {
 }
 
 impl<'c> Devices<'c> {
-    pub(in crate::analysis) fn new(capture: &'c NsysCapture, executions: &[Execution<'c>], before: i64) -> Self {
+    pub(super) fn new(capture: &'c NsysCapture, executions: &[Execution<'c>], before: i64) -> Self {
         let mut threads: BTreeMap<_, Threads> = BTreeMap::new();
         for execution in executions {
             threads.entry((execution.module, execution.program_id)).or_default().insert(thread(execution));
@@ -98,14 +98,14 @@ impl<'c> Devices<'c> {
         Self { capture, threads, before }
     }
 
-    pub(in crate::analysis) fn count(&self) -> i64 {
+    pub(super) fn count(&self) -> i64 {
         match self.capture.launchers.len() {
             0 => self.threads.values().map(|threads| threads.len() as i64).max().unwrap_or(0),
             launchers => launchers as i64,
         }
     }
 
-    pub(in crate::analysis) fn ordinal(&self, execution: &Execution<'_>) -> i64 {
+    pub(super) fn ordinal(&self, execution: &Execution<'_>) -> i64 {
         let (pid, tid) = thread(execution);
         let launchers = &self.capture.launchers;
         // a module of one device runs on the main thread, which has no launcher's name: it is the first device's

@@ -1,28 +1,33 @@
-//! From what nsys-jax captured to an XSpace with its executions.
+//! From what nsys-jax captured to executions, and to planes on which they are drawn.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::analysis::collectives::Role;
-use crate::analysis::runtime::{AUTOTUNER, ns};
-use crate::analysis::{HloFiles, Programs};
+use crate::analysis::runtime::ns;
+use crate::analysis::{Capture, HloFiles, Programs};
 use crate::hlo::HloModule;
 use crate::nsys::{NsysCapture, NsysRange};
 use crate::profile::interval::{Coverage, Interval, union_ps};
 use crate::profile::{
-    Capture, Execution as Made, Finding, Layout, Operation, PlaneWriter, ProfileErrorKind, Told, WrittenStat, XSpace,
+    AUTOTUNER, DeviceTime, Execution as Made, Finding, Layout, NameId, Operation, PlaneWriter, ProfileErrorKind,
+    SlowFirst, WrittenStat, XSpace,
 };
 use crate::stats::Moments;
 
 use super::executions::{Devices, Execution, compiled_programs, executions, operation};
+use super::profile::{NsysProfile, Ran};
 
 /// Times this far from the rest are damage: 13 days.
 const MAX_NS: u64 = 1 << 50;
 
-/// Makes a capture that every analysis reads of each capture of nsys-jax: processes of one program.
+/// Brings captures of nsys-jax, the processes of one program, into the form that analyses take.
 ///
-/// An execution is a module's range, an operation's run a thunk's. Communication's own time is what no computation of its
+/// An execution is a module's range, an operation's run a thunk's. Communication's self time is what no computation of its
 /// execution hides, which nsys-jax calls its duration. First executions are left out of programs whose compilation one of the captures
 /// holds, as nsys-jax does. `files` tell the programs that a capture has none of.
+///
+/// # Errors
+/// Where the planes that were drawn cannot be read back.
 pub fn nsys_captures(captures: Vec<NsysCapture>, files: &HloFiles) -> Result<Vec<Capture>, ProfileErrorKind> {
     let compiled = captures.iter().flat_map(compiled_programs).map(|(module, id)| (module.to_owned(), id));
     let compiled: BTreeSet<(String, i64)> = compiled.collect();
@@ -37,10 +42,8 @@ fn import(
     given: &Programs<'_>,
     devices_before: &mut i64,
 ) -> Result<Capture, ProfileErrorKind> {
-    let mut told = Told::default();
-    for (module, id) in compiled {
-        told.add_compiled(module, Some(*id));
-    }
+    let mut imported = Imported::default();
+    let compiled = compiled.iter().map(|(module, id)| (imported.name(module), Some(*id))).collect();
     let mut said: Vec<String> = std::mem::take(&mut capture.notes);
     let mut own = HloFiles::default();
     let mut metadata = PlaneWriter::new("/host:metadata");
@@ -78,7 +81,7 @@ fn import(
         for execution in executions {
             let program = programs.find(execution.module, execution.program_id);
             let program = program.or_else(|| given.find(execution.module, execution.program_id));
-            of_device.add(execution, program, (plane, device), &mut clock, &mut told);
+            of_device.add(execution, program, (plane, device), &mut clock, &mut imported);
         }
         space.extend(of_device.writer.to_space());
     }
@@ -88,11 +91,38 @@ fn import(
         let what = "ranges end before they begin, or are 13 days or more from the rest, and are left out";
         said.push(format!("{}: {} {what}", capture.name, clock.unusable));
     }
-    for said in said {
-        told.add_finding(Finding::Imported { said });
+    let Imported { executions, ran, names, .. } = imported;
+    let findings = said.into_iter().map(|said| Finding::Imported { said }).collect();
+    Ok(Capture::Nsys(Box::new(NsysProfile {
+        path: capture.path,
+        host: capture.name,
+        timeline: XSpace::from_bytes(space)?,
+        host_ranges: capture.host_ranges,
+        time: DeviceTime { executions, findings, slow_first: SlowFirst::Of(compiled), names },
+        ran,
+    })))
+}
+
+/// The executions as they are found.
+#[derive(Default)]
+struct Imported {
+    executions: Vec<Made>,
+    ran: Vec<Ran>,
+    names: Vec<Box<str>>,
+    numbers: HashMap<Box<str>, NameId>,
+}
+
+impl Imported {
+    /// The number of a name.
+    fn name(&mut self, name: &str) -> NameId {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = NameId(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
+        self.names.push(name.into());
+        self.numbers.insert(name.into(), number);
+        number
     }
-    let space = XSpace::from_bytes(space)?.with_told(told);
-    Ok(Capture { path: capture.path, host: capture.name, space })
 }
 
 /// A program's name and id: `dump/module_0040.jit_f.…` is the program 40, whatever its proto says.
@@ -138,6 +168,8 @@ impl Clock {
 /// The events of a device, and how often each program ran on it.
 struct DevicePlane<'r> {
     writer: PlaneWriter,
+    /// Executions so far.
+    count: usize,
     modules: usize,
     compute: usize,
     communication: usize,
@@ -149,7 +181,7 @@ impl<'r> DevicePlane<'r> {
         let mut writer = PlaneWriter::new(&format!("/device:GPU:{device}"));
         let [modules, compute, communication] =
             ["Modules", "Thunks", "Communication"].map(|name| writer.line(name, base_ns));
-        Self { writer, modules, compute, communication, runs: HashMap::new() }
+        Self { writer, count: 0, modules, compute, communication, runs: HashMap::new() }
     }
 
     fn add(
@@ -158,7 +190,7 @@ impl<'r> DevicePlane<'r> {
         program: Option<&HloModule<'_>>,
         (plane, device): (usize, i64),
         clock: &mut Clock,
-        told: &mut Told,
+        imported: &mut Imported,
     ) {
         let Some(time) = clock.time(execution.range) else { return };
         let thunks: Vec<(&str, Interval)> =
@@ -188,10 +220,10 @@ impl<'r> DevicePlane<'r> {
         for &(name, time) in &thunks {
             let is_communication = matches!(roles.get(name), Some(Role::Communication(_)));
             let hidden_ps = if is_communication { covered.of(time) } else { 0 };
-            let own_ps = time.length_ps().saturating_sub(hidden_ps);
+            let self_ps = time.length_ps().saturating_sub(hidden_ps);
             let place = *places.entry(name).or_insert_with(|| {
-                let name = told.name(name);
-                operations.push(Operation { name, start_ps: time.start_ps, count: 0, total_ps: 0, own_ps: 0 });
+                let name = imported.name(name);
+                operations.push(Operation { name, start_ps: time.start_ps, count: 0, total_ps: 0, self_ps: 0 });
                 runs.push(Moments::default());
                 operations.len() - 1
             });
@@ -199,8 +231,8 @@ impl<'r> DevicePlane<'r> {
                 of.start_ps = of.start_ps.min(time.start_ps);
                 of.count += 1;
                 of.total_ps = of.total_ps.saturating_add(time.length_ps());
-                of.own_ps = of.own_ps.saturating_add(own_ps);
-                runs.add(ns(own_ps));
+                of.self_ps = of.self_ps.saturating_add(self_ps);
+                runs.add(ns(self_ps));
             }
             let line = if is_communication { self.communication } else { self.compute };
             let stats = [
@@ -221,10 +253,10 @@ impl<'r> DevicePlane<'r> {
             plane,
             device: Some(device),
             layout: Layout::DeviceStreams,
-            module: told.name(execution.module),
+            module: imported.name(execution.module),
             program_id: Some(program_id),
             run_id: Some(run_id),
-            order: 0,
+            order: self.count,
             events: thunks.len() as u64,
             start_ps: span.start_ps,
             end_ps: span.end_ps,
@@ -233,7 +265,11 @@ impl<'r> DevicePlane<'r> {
             kernels_busy_ps: busy_ps,
             operations,
         };
-        told.add(made, runs);
+        self.count += 1;
+        let mut ran: Vec<(NameId, Interval)> = thunks.iter().map(|(name, time)| (imported.name(name), *time)).collect();
+        ran.sort_by_key(|(_, time)| *time);
+        imported.executions.push(made);
+        imported.ran.push(Ran { thunks: ran, runs });
     }
 }
 

@@ -1,8 +1,8 @@
-//! Captures of nsys-jax as every analysis reads them: [`nsys_captures`] makes an XSpace of each, with the executions that its
-//! ranges tell ([`Told`](crate::profile::Told)).
+//! Captures of nsys-jax as every analysis reads them: [`nsys_captures`] finds the executions among the ranges, and draws them.
 
 mod executions;
 mod import;
+mod profile;
 
-pub(super) use executions::{Devices, Execution, compiled_programs, executions, operation};
 pub use import::nsys_captures;
+pub use profile::NsysProfile;

@@ -1,33 +1,12 @@
 //! Stats as arguments of a slice.
 
-use std::borrow::Cow;
-
 use crate::profile::Event;
 
-use super::plane_names::PlaneNames;
+use super::plane_names::{Argument, PlaneNames, Value};
 
 /// Most arguments of a slice, and most bytes of their texts together.
 const MAX_ARGUMENTS: usize = 64;
 const MAX_BYTES: usize = 4096;
-
-/// A named value.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Argument<'a> {
-    /// Place of the name among the plane's stat names.
-    pub(super) name: u32,
-    pub(super) value: Value<'a>,
-}
-
-/// An argument's value.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value<'a> {
-    Double(f64),
-    Uint(u64),
-    Int(i64),
-    /// Text that stands among the plane's stat names.
-    Name(u32),
-    Text(Cow<'a, str>),
-}
 
 /// The arguments of an event: its own stats, then those that its metadata adds. Of two with one name the first counts;
 /// gives whether some were left out.

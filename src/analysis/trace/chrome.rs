@@ -2,9 +2,8 @@
 //! with nanoseconds as decimals, both ends rounded down: Perfetto reads no finer, and drops a slice that does not nest
 //! after it has rounded start and duration by themselves.
 
-use super::arguments::{Argument, Value};
-use super::export::{Sink, Track};
-use super::plane_names::PlaneNames;
+use super::plane_names::{Argument, PlaneNames, Value};
+use super::sink::{Sink, Track};
 
 /// Beyond this a reader that has only doubles takes another integer.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;

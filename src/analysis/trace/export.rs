@@ -4,13 +4,15 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use crate::profile::{Capture, Event, Line};
+use crate::analysis::Capture;
+use crate::profile::{Event, Line};
 
-use super::arguments::{Argument, collect};
+use super::arguments::collect;
 use super::chrome::Chrome;
 use super::lanes::Lanes;
 use super::perfetto::Perfetto;
-use super::plane_names::{PlaneNames, cut};
+use super::plane_names::{Argument, PlaneNames, cut};
+use super::sink::{Sink, Track};
 
 /// Events that are put in order together where a line's events are not written by start.
 const BATCH: usize = 1 << 18;
@@ -86,38 +88,6 @@ impl Traced {
     }
 }
 
-/// A row of slices.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Track {
-    /// Different from that of every other track and process.
-    pub(super) id: u32,
-    /// Whether it is not the line's first.
-    pub(super) is_extra: bool,
-}
-
-/// A format: what is told to it becomes bytes in `written`.
-///
-/// Times are nanoseconds, rounded down at both ends, so that what nests in picoseconds nests here too; a duration may be one
-/// nanosecond off.
-pub(super) trait Sink: Default {
-    /// Begins a trace; `real_ns` is when, in nanoseconds since 1970, where that is known.
-    fn start(&mut self, real_ns: Option<u64>);
-    fn plane(&mut self, process: u32, name: &str, names: &PlaneNames<'_>);
-    fn line(&mut self, process: u32, track: Track, name: &str);
-    fn extra_track(&mut self, process: u32, line: Track, track: Track, name: &str);
-    fn slice(
-        &mut self,
-        names: &PlaneNames<'_>,
-        track: Track,
-        place: u32,
-        times: (u64, u64),
-        arguments: &[Argument<'_>],
-    );
-    fn slice_end(&mut self, track: Track, end_ns: u64);
-    fn finish(&mut self);
-    fn written(&mut self) -> &mut Vec<u8>;
-}
-
 /// Writes captures as one trace. Times count from the earliest line of all.
 ///
 /// # Errors
@@ -134,14 +104,14 @@ fn write<S: Sink>(captures: &[Capture], options: TraceOptions, out: &mut dyn Wri
     let mut export = Export { sink: S::default(), out, options, traced: Traced::default(), last_id: 0 };
     export.sink.start(u64::try_from(base_ns).ok().filter(|ns| *ns >= EPOCH_NS));
     for (capture, late_ps) in captures.iter().zip(late) {
-        for plane in capture.space.planes() {
+        for plane in capture.timeline().planes() {
             if plane.lines().all(|line| line.event_count() == 0) {
                 continue;
             }
             let name = cut(plane.name());
             let name = match captures {
                 [_] => name,
-                _ => Cow::Owned(format!("{}: {name}", capture.host)),
+                _ => Cow::Owned(format!("{}: {name}", capture.host())),
             };
             let (process, names) = (export.next_id(), PlaneNames::new(plane));
             export.traced.processes += 1;
@@ -160,8 +130,8 @@ fn write<S: Sink>(captures: &[Capture], options: TraceOptions, out: &mut dyn Wri
 /// [`XSpace::base_ns`](crate::profile::XSpace::base_ns) is, in picoseconds; `None` of what lies 26 days or more from it.
 pub(crate) fn alignment(captures: &[Capture]) -> (i128, Vec<Option<i64>>) {
     let zeros = zeros(captures);
-    let begins = |(capture, zero): (&Capture, &i128)| zero + i128::from(capture.space.base_ns());
-    let with_events = captures.iter().zip(&zeros).filter(|(capture, _)| capture.space.event_count() > 0);
+    let begins = |(capture, zero): (&Capture, &i128)| zero + i128::from(capture.timeline().base_ns());
+    let with_events = captures.iter().zip(&zeros).filter(|(capture, _)| capture.timeline().event_count() > 0);
     let base_ns = with_events.map(begins).min().unwrap_or(0);
     let late = |pair| i64::try_from((begins(pair) - base_ns) * 1000).ok().filter(|ps| *ps <= MAX_PS);
     (base_ns, captures.iter().zip(&zeros).map(late).collect())
@@ -169,7 +139,7 @@ pub(crate) fn alignment(captures: &[Capture]) -> (i128, Vec<Option<i64>>) {
 
 /// What each capture's times count from, in nanoseconds. Where one of several captures does not say, they are aligned as they are.
 fn zeros(captures: &[Capture]) -> Vec<i128> {
-    let all: Option<Vec<i128>> = captures.iter().map(|capture| capture.space.epoch_ns().map(i128::from)).collect();
+    let all: Option<Vec<i128>> = captures.iter().map(|capture| capture.timeline().epoch_ns().map(i128::from)).collect();
     all.unwrap_or_else(|| vec![0; captures.len()])
 }
 

@@ -13,6 +13,7 @@ mod file;
 mod lanes;
 mod perfetto;
 mod plane_names;
+mod sink;
 
 pub(crate) use export::alignment;
 pub use export::{TraceFormat, TraceOptions, Traced, write_trace};

@@ -5,9 +5,8 @@
 
 use crate::wire::Message;
 
-use super::arguments::{Argument, Value};
-use super::export::{Sink, Track};
-use super::plane_names::PlaneNames;
+use super::plane_names::{Argument, PlaneNames, Value};
+use super::sink::{Sink, Track};
 
 mod field {
     pub(super) const PACKET: u32 = 1;

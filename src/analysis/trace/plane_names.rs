@@ -4,13 +4,30 @@ use std::borrow::Cow;
 
 use crate::profile::{EventMetadata, IdTable, Plane, Stat, StatValue, text};
 
-use super::arguments::{Argument, Value};
-
 /// Names and texts are cut here: a short event must not become a long slice by repetition.
 pub(super) const MAX_TEXT_BYTES: usize = 1024;
 
 /// Stands for events without metadata.
 const NAMELESS: &str = "(no metadata)";
+
+/// A named value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Argument<'a> {
+    /// Place of the name among the plane's stat names.
+    pub(super) name: u32,
+    pub(super) value: Value<'a>,
+}
+
+/// An argument's value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value<'a> {
+    Double(f64),
+    Uint(u64),
+    Int(i64),
+    /// Text that stands among the plane's stat names.
+    Name(u32),
+    Text(Cow<'a, str>),
+}
 
 /// The names of one plane.
 #[derive(Debug)]

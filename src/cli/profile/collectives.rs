@@ -8,15 +8,14 @@ use serde::Serialize;
 
 use crate::analysis::HloFiles;
 use crate::analysis::collectives::{
-    Bandwidth, Clocks, CollectiveMetrics, Collectives, Figures, SizeRow, collective_metrics, space_collectives,
-    straggler_waits,
+    Bandwidth, Clocks, CollectiveMetrics, Collectives, Figures, SizeRow, collective_metrics, straggler_waits,
 };
 use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::report::{Grid, format_bytes, format_ns, format_part, write_collectives_plot, write_json, write_line};
 
-use super::input::{Input, open};
+use super::read_any;
 use super::summary::CountedArgs;
 use super::write_picture;
 
@@ -81,14 +80,8 @@ struct AlignmentDocument {
 /// Prints collectives; none at all is exit code 3.
 pub(super) fn collectives(args: &CollectivesArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let files = HloFiles::open(&args.counted.hlo).map_err(Fault::input)?;
-    let input = open(&args.files)?;
-    let mut found = match input {
-        Input::Spaces(ref captures) => space_collectives(captures, &files, args.counted.with_warm_up),
-        #[cfg(feature = "nsys")]
-        Input::Nsys(captures) => {
-            crate::analysis::collectives::nsys_collectives(captures, &files, args.counted.with_warm_up)
-        }
-    };
+    let captures = read_any(&args.files, &files)?;
+    let mut found = crate::analysis::collectives::collectives(&captures, &files, args.counted.with_warm_up);
     found.notes.extend(files.notes().iter().cloned());
     let hosts: std::collections::BTreeSet<&str> = found.devices.iter().map(|device| device.host.as_str()).collect();
     let clocks = match args.clocks {

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use crate::analysis::compile::{CompileOptions, CompileReport, compile_report, space_compile_ranges};
+use crate::analysis::HloFiles;
+use crate::analysis::compile::{CompileOptions, CompileReport, compile_ranges, compile_report};
 use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::report::{Grid, format_ns, format_part, write_json, write_line};
 
-use super::input::{Input, open};
+use super::read_any;
 
 /// Phases below this part of the time are folded in the table.
 const FOLDED: f64 = 0.001;
@@ -52,29 +53,13 @@ struct ProfileDocument {
 pub(super) fn compile(args: &CompileArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let options = CompileOptions { by_pass: args.by_pass, autotuner_detail: args.autotuner_detail };
     let mut profiles = Vec::new();
-    match open(&args.files)? {
-        Input::Spaces(captures) => {
-            for capture in captures {
-                let host =
-                    if capture.host.is_empty() { capture.path.display().to_string() } else { capture.host.clone() };
-                profiles.push(ProfileDocument {
-                    host,
-                    report: compile_report(&space_compile_ranges(&capture.space), options),
-                });
-            }
+    for capture in read_any(&args.files, &HloFiles::default())? {
+        let ranges = compile_ranges(&capture);
+        let mut report = compile_report(ranges.as_deref().unwrap_or_default(), options);
+        if ranges.is_none() {
+            report.notes.push("the capture holds no `report_nvtx_pushpop_trace`".to_owned());
         }
-        #[cfg(feature = "nsys")]
-        Input::Nsys(captures) => {
-            for capture in captures {
-                let ranges =
-                    crate::analysis::compile::nsys_compile_ranges(capture.host_ranges.as_deref().unwrap_or_default());
-                let mut report = compile_report(&ranges, options);
-                if capture.host_ranges.is_none() {
-                    report.notes.push("the capture holds no `report_nvtx_pushpop_trace`".to_owned());
-                }
-                profiles.push(ProfileDocument { host: capture.name, report });
-            }
-        }
+        profiles.push(ProfileDocument { host: capture.host_or_path(), report });
     }
     let found = profiles.iter().any(|profile| !profile.report.compilations.is_empty());
     let document = Document { schema: 1, profiles };

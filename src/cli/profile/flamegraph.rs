@@ -57,7 +57,7 @@ pub(super) fn flamegraph(args: &FlamegraphArgs, out: &mut dyn Write) -> Result<u
         return Err(Fault::new(exit::NOTHING_MATCHED, "no module was executed: there is no flame graph to draw"));
     }
     let title = format!("Device time by {what}");
-    let names: Vec<String> = captures.iter().map(|capture| capture.path.display().to_string()).collect();
+    let names: Vec<String> = captures.iter().map(|capture| capture.path().display().to_string()).collect();
     let subtitle = format!("{}, {}", names.join(", "), format_ns(total));
     let mut svg = Vec::new();
     write_flame_graph(&mut svg, &title, &subtitle, &found.time_ns, by == StacksBy::OpName)?;

@@ -3,44 +3,36 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::analysis::HloFiles;
+use crate::analysis::{Capture, HloFiles};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::outside_file;
-use crate::profile::Capture;
+use crate::profile::{XSpace, XSpaceCapture, captures};
 
-use super::read_spaces;
-
-/// Profiles of one kind.
-pub(super) enum Input {
-    /// Of XLA's profiler.
-    Spaces(Vec<Capture>),
-    /// Of Nsight Systems, through nsys-jax.
-    #[cfg(feature = "nsys")]
-    Nsys(Vec<crate::nsys::NsysCapture>),
-}
-
-/// Opens files that are all of one kind.
-pub(super) fn open(files: &[PathBuf]) -> Result<Input, Fault> {
+/// The captures of all files, which are of one kind. `hlo` tells the programs that captures of nsys-jax lack.
+pub(in crate::cli) fn read_any(files: &[PathBuf], hlo: &HloFiles) -> Result<Vec<Capture>, Fault> {
     let of_nsys = files.iter().filter(|file| is_nsys(file)).count();
     if of_nsys == 0 {
-        return Ok(Input::Spaces(read_spaces(files)?));
+        let mut captures = Vec::new();
+        for file in files {
+            captures.extend(read_spaces(file)?);
+        }
+        return Ok(captures);
     }
     if of_nsys < files.len() {
         let message = "XSpaces and captures of nsys-jax are both given; give one kind at a time";
         return Err(Fault::new(exit::USAGE, message));
     }
-    nsys(files)
+    read_nsys(files, hlo)
 }
 
-/// The captures of all files for what draws and adds up executions, whatever took them. `hlo` tells programs that they lack.
-#[cfg_attr(not(feature = "nsys"), allow(unused_variables))]
-pub(in crate::cli) fn captures(files: &[PathBuf], hlo: &HloFiles) -> Result<Vec<Capture>, Fault> {
-    match open(files)? {
-        Input::Spaces(captures) => Ok(captures),
-        #[cfg(feature = "nsys")]
-        Input::Nsys(captures) => crate::analysis::nsys_captures(captures, hlo).map_err(Fault::input),
+/// The captures of a file, of standard input (`-`), or of a log folder's newest run.
+fn read_spaces(file: &Path) -> Result<Vec<Capture>, Fault> {
+    if file == Path::new("-") {
+        let space = XSpace::from_reader(std::io::stdin().lock(), "standard input").map_err(Fault::input)?;
+        return Ok(vec![XSpaceCapture { path: file.to_owned(), host: String::new(), space }.into()]);
     }
+    Ok(captures(file).map_err(Fault::input)?.into_iter().map(Capture::from).collect())
 }
 
 /// Whether a path is a zip, or a folder with what nsys-jax writes.
@@ -57,13 +49,16 @@ pub(super) fn is_nsys(path: &Path) -> bool {
 }
 
 #[cfg(feature = "nsys")]
-fn nsys(files: &[PathBuf]) -> Result<Input, Fault> {
-    let captures: Result<Vec<_>, _> = files.iter().map(|file| crate::nsys::NsysCapture::open(file)).collect();
-    captures.map(|captures| Input::Nsys(captures.into_iter().flatten().collect())).map_err(Fault::input)
+fn read_nsys(files: &[PathBuf], hlo: &HloFiles) -> Result<Vec<Capture>, Fault> {
+    let mut processes = Vec::new();
+    for file in files {
+        processes.extend(crate::nsys::NsysCapture::open(file).map_err(Fault::input)?);
+    }
+    crate::analysis::nsys_captures(processes, hlo).map_err(Fault::input)
 }
 
 #[cfg(not(feature = "nsys"))]
-fn nsys(files: &[PathBuf]) -> Result<Input, Fault> {
+fn read_nsys(files: &[PathBuf], _: &HloFiles) -> Result<Vec<Capture>, Fault> {
     let file = files.first().map(|file| file.display().to_string()).unwrap_or_default();
     let message = format!(
         "`{file}`: is a capture of nsys-jax, which this program was built without; build it with `--features nsys`"

@@ -1,16 +1,18 @@
 //! `profile list` and `profile extract`: the runs of a log folder.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use clap::Args;
 use serde::Serialize;
 
+use crate::analysis::Capture;
 use crate::analysis::trace::{TraceOptions, write_file};
-use crate::profile::{Capture, CaptureFile, CaptureRun, XSpace, capture_runs};
+use crate::profile::{CaptureFile, CaptureRun, XSpace, capture_runs};
 use crate::report::{Grid, write_json};
 
+use super::input::is_nsys;
 use super::trace;
 use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
@@ -78,9 +80,18 @@ impl<'r> CaptureDocument<'r> {
     }
 }
 
+/// The runs of a log folder, which a capture of nsys-jax is not.
+fn runs_of(folder: &Path) -> Result<Vec<CaptureRun>, Fault> {
+    if is_nsys(folder) {
+        let what = "is a capture of nsys-jax and no log folder; `profile trace` and `profile view` take it";
+        return Err(Fault::input(format!("`{}`: {what}", folder.display())));
+    }
+    capture_runs(folder).map_err(Fault::input)
+}
+
 /// Prints the runs, the one written last at the end.
 pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let runs = capture_runs(&args.folder).map_err(Fault::input)?;
+    let runs = runs_of(&args.folder)?;
     match args.format.format {
         Format::Json => {
             let runs = runs.iter().map(RunDocument::of).collect();
@@ -109,10 +120,11 @@ pub(super) fn extract(args: &ExtractArgs, out: &mut dyn Write) -> Result<u8, Fau
         let message = "what to write cannot be told from its name: end it in .xplane.pb, .xplane.pb.gz, .pftrace, .json or .json.gz";
         return Err(Fault::new(exit::USAGE, format!("`{}`: {message}", args.out.display())));
     }
-    let runs = capture_runs(&args.folder).map_err(Fault::input)?;
+    let runs = runs_of(&args.folder)?;
     let files = chosen(args, &runs)?;
     if let Some(format) = format {
-        let captures = files.iter().map(|file| open(file)).collect::<Result<Vec<Capture>, Fault>>()?;
+        let open = |file: &&CaptureFile| Ok(Capture::xspace(&file.path, &file.host, open(file)?));
+        let captures = files.iter().map(open).collect::<Result<Vec<Capture>, Fault>>()?;
         return trace::write(&captures, &args.out, TraceOptions { format, with_stats: args.stats }, out);
     }
     let [file] = files[..] else {
@@ -121,16 +133,14 @@ pub(super) fn extract(args: &ExtractArgs, out: &mut dyn Write) -> Result<u8, Fau
         return Err(Fault::new(exit::USAGE, message));
     };
     // read whole and looked at first: what comes out is a capture, decompressed or not
-    let capture = open(file)?;
-    write_file(&args.out, name.ends_with(".gz"), |file| file.write_all(capture.space.as_bytes()))
-        .map_err(Fault::input)?;
+    let space = open(file)?;
+    write_file(&args.out, name.ends_with(".gz"), |file| file.write_all(space.as_bytes())).map_err(Fault::input)?;
     writeln!(out, "{}", args.out.display())?;
     Ok(exit::FINE)
 }
 
-fn open(file: &CaptureFile) -> Result<Capture, Fault> {
-    let space = XSpace::open(&file.path).map_err(Fault::input)?;
-    Ok(Capture { path: file.path.clone(), host: file.host.clone(), space })
+fn open(file: &CaptureFile) -> Result<XSpace, Fault> {
+    XSpace::open(&file.path).map_err(Fault::input)
 }
 
 fn hosts(files: &[&CaptureFile]) -> String {

@@ -18,9 +18,8 @@ pub(super) use compile::CompileArgs;
 pub(super) use diff::ProfileDiffArgs;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::profile::{Capture, XSpace, captures};
 use crate::remedy::remedy;
 use crate::whole_file::write_whole;
 
@@ -28,7 +27,7 @@ use super::args::ProfileCommand;
 use super::fault::Fault;
 
 pub(super) use flamegraph::FlamegraphArgs;
-pub(super) use input::captures as read_any;
+pub(super) use input::read_any;
 pub(super) use summary::SummaryArgs;
 pub(super) use view::ViewArgs;
 
@@ -50,26 +49,8 @@ pub(super) fn run(command: &ProfileCommand, out: &mut dyn Write) -> Result<u8, F
     }
 }
 
-/// The captures of a file, of standard input (`-`), or of a log folder's newest run.
-pub(super) fn read(file: &Path) -> Result<Vec<Capture>, Fault> {
-    if file == Path::new("-") {
-        let space = XSpace::from_reader(std::io::stdin().lock(), "standard input").map_err(Fault::input)?;
-        return Ok(vec![Capture { path: file.to_owned(), host: String::new(), space }]);
-    }
-    captures(file).map_err(Fault::input)
-}
-
 /// Writes a picture to the file that was named.
 fn write_picture(path: &Path, svg: &[u8]) -> Result<(), Fault> {
     write_whole(path, |file| file.write_all(svg))
         .map_err(|error| Fault::input(format!("`{}`: cannot be written: {error}{}", path.display(), remedy(&error))))
-}
-
-/// The captures of all files, each what XLA's profiler wrote.
-fn read_spaces(files: &[PathBuf]) -> Result<Vec<Capture>, Fault> {
-    let mut captures = Vec::new();
-    for file in files {
-        captures.extend(read(file)?);
-    }
-    Ok(captures)
 }

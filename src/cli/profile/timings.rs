@@ -8,22 +8,24 @@ use clap::Args;
 use regex::bytes::Regex;
 use serde::Serialize;
 
+use crate::analysis::{Capture, HloFiles};
 use crate::profile::{
-    Dropped, Finding, FunctionSamples, FunctionTime, ProfileError, ProfileErrorKind, Profiler, Semantics, Timings,
-    executions, executions_of_operations, missing_functions,
+    Dropped, Finding, FunctionSamples, FunctionTime, Plane, ProfileError, ProfileErrorKind, Profiler, Semantics,
+    Timings, missing_functions,
 };
 use crate::report::{Grid, format_ns, write_json, write_line};
 use crate::stats::median;
 
 use super::input::is_nsys;
-use super::read;
+use super::read_any;
 use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 
 #[derive(Debug, Args)]
 pub(crate) struct TimingsArgs {
-    /// An XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all hosts), or `-`
+    /// XSpaces (`.xplane.pb`), gzip of them, log folders of TensorBoard (the newest run, all hosts), `-`; captures of nsys-jax,
+    /// one a process, as a zip or a folder
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Part of a plane's name, whatever the case [default: `/device:` where there is one, else `/host:CPU`]
@@ -97,7 +99,7 @@ struct DeviceDocument {
 }
 
 fn profiler(args: &TimingsArgs) -> Result<Profiler, Fault> {
-    let mut profiler = Profiler::new(if args.seed_semantics { Semantics::Seed } else { Semantics::Mended });
+    let mut profiler = Profiler::new(if args.seed_semantics { Semantics::Seed } else { Semantics::PerExecution });
     profiler.prefix_filter.clone_from(&args.prefix);
     profiler.min_duration_ns = args.min_duration_ns;
     if let Some(cap) = args.max_events {
@@ -108,6 +110,29 @@ fn profiler(args: &TimingsArgs) -> Result<Profiler, Fault> {
     Ok(profiler)
 }
 
+/// The planes of a capture whose names hold `plane`; without it those of the devices, or else of the host.
+fn wanted_planes<'c>(capture: &'c Capture, plane: Option<&str>, semantics: Semantics) -> Result<Vec<Plane<'c>>, Fault> {
+    let space = capture.timeline();
+    let has_device = space.planes().any(|plane| plane.name().starts_with("/device:"));
+    let wanted = plane.unwrap_or(if has_device { "/device:" } else { "/host:CPU" });
+    let mut planes = Profiler::find_device_planes(space, wanted);
+    if planes.is_empty() {
+        let present: Vec<_> = space.planes().map(|plane| format!("`{}`", plane.name())).collect();
+        let kind = ProfileErrorKind::NoPlane { wanted: wanted.to_owned(), present: present.join(", ") };
+        return Err(Fault::input(ProfileError::new(capture.path().display().to_string(), kind)));
+    }
+    // the seed reads the first plane that matches and no other
+    if semantics == Semantics::Seed {
+        planes.truncate(1);
+    }
+    Ok(planes)
+}
+
+fn not_of_the_seed(capture: &Capture) -> Fault {
+    let what = "is a capture of nsys-jax, which ejkernel's profiler does not read; leave `--seed-semantics` out";
+    Fault::new(exit::USAGE, format!("`{}`: {what}", capture.path().display()))
+}
+
 /// Prints seconds by name; no sample at all is exit code 3.
 pub(super) fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let profiler = profiler(args)?;
@@ -115,35 +140,21 @@ pub(super) fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fau
     let (mut functions, mut all) = (FunctionSamples::default(), Vec::new());
     let (mut dropped, mut findings) = (Dropped::default(), Vec::new());
     let (mut profiles, mut devices) = (Vec::new(), Vec::new());
-    for file in &args.files {
-        if is_nsys(file) {
-            let what = "is a capture of nsys-jax, which `profile timings` does not read; `profile summary` does";
-            return Err(Fault::input(format!("`{}`: {what}", file.display())));
-        }
-        for capture in read(file)? {
-            let space = &capture.space;
+    // one XSpace at a time is held; the processes of a program that nsys-jax captured are read together
+    let at_once = if args.files.iter().any(|file| is_nsys(file)) { args.files.len() } else { 1 };
+    for files in args.files.chunks(at_once) {
+        for capture in read_any(files, &HloFiles::default())? {
             let time = match (&profiler.event_filter_regex, profiler.semantics) {
-                (Some(regex), Semantics::Mended) => executions_of_operations(space, regex),
-                _ => executions(space),
+                (Some(regex), Semantics::PerExecution) => capture.executions_of_operations(regex),
+                _ => capture.executions(),
             };
-            let has_device = space.planes().any(|plane| plane.name().starts_with("/device:"));
-            let wanted = args.plane.as_deref().unwrap_or(if has_device { "/device:" } else { "/host:CPU" });
-            let mut planes = Profiler::find_device_planes(space, wanted);
-            if planes.is_empty() {
-                let present: Vec<_> = space.planes().map(|plane| format!("`{}`", plane.name())).collect();
-                let kind = ProfileErrorKind::NoPlane { wanted: wanted.to_owned(), present: present.join(", ") };
-                return Err(Fault::input(ProfileError::new(capture.path.display().to_string(), kind)));
-            }
-            // the seed reads the first plane that matches and no other
-            if profiler.semantics == Semantics::Seed {
-                planes.truncate(1);
-            }
+            let planes = wanted_planes(&capture, args.plane.as_deref(), profiler.semantics)?;
             let mut of_profile = Timings::default();
             for plane in &planes {
-                let found = profiler.timings(*plane, &time);
+                let found = capture.timings(&profiler, *plane, &time).ok_or_else(|| not_of_the_seed(&capture))?;
                 dropped.add(found.dropped);
                 devices.extend(found.by_device.into_iter().map(|((name, device), seconds)| {
-                    let (host, plane) = (capture.host.clone(), plane.name().into_owned());
+                    let (host, plane) = (capture.host().to_owned(), plane.name().into_owned());
                     DeviceDocument { name, host, plane, device, seconds }
                 }));
                 for (name, seconds) in found.samples {
@@ -155,14 +166,15 @@ pub(super) fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fau
             all.push(of_profile);
             findings.extend(time.findings);
             let planes = planes.iter().map(|plane| plane.name().into_owned()).collect();
-            profiles.push(ProfileDocument { path: capture.path.display().to_string(), host: capture.host, planes });
+            let (path, host) = (capture.path().display().to_string(), capture.host().to_owned());
+            profiles.push(ProfileDocument { path, host, planes });
         }
     }
     findings.extend(missing_functions(&all));
     // the seed keeps the last profile's number of a name
     let one = |samples: &Vec<f64>| match profiler.semantics {
         Semantics::Seed => samples.last().copied(),
-        Semantics::Mended => median(samples),
+        Semantics::PerExecution => median(samples),
     };
     let document = TimingsDocument {
         schema: 1,

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use crate::analysis::HloFiles;
 use crate::analysis::trace::{TraceFormat, TraceOptions, write_file, write_trace};
-use crate::profile::{Capture, Told};
+use crate::analysis::{Capture, HloFiles};
 
 use super::read_any;
 use crate::cli::exit;
@@ -80,7 +79,7 @@ pub(super) fn write(
     let traced = write_file(path, is_gzip, |file| write_trace(captures, options, file)).map_err(Fault::input)?;
     writeln!(out, "{}", path.display())?;
     tracing::info!("{} slices of {} threads in {} processes", traced.slices, traced.threads, traced.processes);
-    for finding in captures.iter().filter_map(|capture| capture.space.told()).flat_map(Told::findings) {
+    for finding in captures.iter().flat_map(Capture::import_findings) {
         tracing::warn!("{finding}");
     }
     for note in traced.notes() {

@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::analysis::trace::write_file;
-use crate::analysis::{HloFiles, StacksBy, SummaryOptions, stacks_by, summarize};
+use crate::analysis::{Capture, HloFiles, StacksBy, SummaryOptions, stacks_by, summarize};
 use crate::cli::args::LabelArgs;
 use crate::cli::fault::Fault;
 use crate::cli::scan::user_labels;
 use crate::cli::tune::say;
 use crate::cli::{ending, exit};
-use crate::profile::Capture;
 use crate::report::{MAX_EVENTS, Timeline, ViewPage, write_view};
 
 use super::read_any;
@@ -95,10 +94,9 @@ fn commands(files: &[PathBuf], captures: &[Capture]) -> Vec<(String, String)> {
     let perfetto = format!("autotune-lowered profile trace {} -o trace.pftrace", given.join(" "));
     let mut commands =
         vec![("For Perfetto: write a trace, and open it at https://ui.perfetto.dev.".to_owned(), perfetto)];
-    let paths: Vec<&Path> =
-        captures.iter().map(|capture| capture.path.as_path()).filter(|path| *path != Path::new("-")).collect();
+    let paths: Vec<&Path> = captures.iter().map(Capture::path).filter(|path| *path != Path::new("-")).collect();
     let Some(first) = paths.first() else { return commands };
-    if captures.iter().any(|capture| capture.space.told().is_some()) {
+    if captures.iter().any(|capture| !matches!(capture, Capture::XSpace(_))) {
         // no XSpace that TensorBoard would read
         return commands;
     }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
 use crate::counted::counted;
@@ -12,7 +14,7 @@ use crate::tune::{AutotuningResult, OperationResult, PairedSample, Spent, Status
 
 use super::card::write_card;
 use super::environment::{clock_of, write_environment};
-use super::escape::{Text, base64, script_json};
+use super::escape::{Text, script_json};
 use super::operation::write_operation;
 use super::overview::write_overview;
 use super::spent::write_spent;
@@ -40,7 +42,7 @@ struct Data<'a> {
 
 /// Writes a run, or several, as one page.
 pub fn write_html(out: &mut dyn Write, report: &HtmlReport<'_>) -> io::Result<()> {
-    let hash = |text: &str| base64(Digest::of(text.as_bytes()).as_bytes());
+    let hash = |text: &str| STANDARD.encode(Digest::of(text.as_bytes()).as_bytes());
     write!(
         out,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -6,7 +6,8 @@ use std::collections::BinaryHeap;
 
 use rayon::prelude::*;
 
-use crate::profile::{Capture, Event, Line, Plane};
+use crate::analysis::Capture;
+use crate::profile::{Event, Line, Plane};
 
 use super::steps::Steps;
 
@@ -66,7 +67,7 @@ pub(super) fn tracks<'a>(captures: &'a [Capture], late_ps: &[Option<i64>]) -> Ve
     let of_capture = |(capture, late_ps): (&'a Capture, &Option<i64>)| {
         let late_ps = *late_ps;
         let of_plane = move |plane: Plane<'a>| plane.lines().map(move |line| Track { capture, plane, line, late_ps });
-        capture.space.planes().flat_map(of_plane)
+        capture.timeline().planes().flat_map(of_plane)
     };
     captures.iter().zip(late_ps).flat_map(of_capture).collect()
 }

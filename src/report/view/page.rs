@@ -6,8 +6,10 @@ use std::io::{self, Write};
 use crate::analysis::Summary;
 use crate::digest::Digest;
 use crate::report::html::card::write_card;
-use crate::report::html::escape::{Text, base64, script_json};
+use crate::report::html::escape::{Text, script_json};
 use crate::report::{format_ns, format_part};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 
 use super::flame::write_flame;
 use super::tables::write_tables;
@@ -35,7 +37,7 @@ pub struct ViewPage<'a> {
 
 /// Writes a profile as one page. The same profile makes the same bytes.
 pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
-    let hash = |text: &str| base64(Digest::of(text.as_bytes()).as_bytes());
+    let hash = |text: &str| STANDARD.encode(Digest::of(text.as_bytes()).as_bytes());
     let subject = Text(page.subject);
     write!(
         out,

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::profile::{Capture, executions_folded};
-
-/// The program id of what XLA's own autotuner runs.
-const AUTOTUNER: i64 = -1;
+use crate::analysis::Capture;
+use crate::profile::AUTOTUNER;
 
 /// The launches of the module that ran longest in all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,7 +26,7 @@ pub(super) fn steps(captures: &[Capture], late_ps: &[Option<i64>]) -> Steps {
     let mut modules: BTreeMap<String, (u64, BTreeMap<Launch, i64>)> = BTreeMap::new();
     for (number, (capture, late_ps)) in captures.iter().zip(late_ps).enumerate() {
         let Some(late_ps) = *late_ps else { continue };
-        let time = executions_folded(&capture.space, &mut |execution| execution.operations = Vec::new());
+        let time = capture.executions_folded(&mut |execution, _| execution.operations = Vec::new());
         for execution in time.executions.iter().filter(|one| one.program_id != Some(AUTOTUNER)) {
             let launch = match execution.run_id {
                 Some(run) => Launch::Run(run),

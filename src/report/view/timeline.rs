@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use crate::analysis::Capture;
 use crate::analysis::trace::alignment;
-use crate::profile::{Capture, Line, Plane, text};
+use crate::profile::{Line, Plane, text};
 use crate::timer::PHASES_PLANE;
 
 use super::choose::{Chosen, Track, choose, tracks};
@@ -157,7 +158,7 @@ impl Timeline {
 
 fn process(track: &Track<'_>, captures: usize) -> String {
     let name = track.plane.name();
-    short(&if captures > 1 { format!("{}: {name}", track.capture.host) } else { name.into_owned() })
+    short(&if captures > 1 { format!("{}: {name}", track.capture.host()) } else { name.into_owned() })
 }
 
 fn thread(line: &Line<'_>) -> String {

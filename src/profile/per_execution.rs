@@ -1,4 +1,4 @@
-//! The mended semantics of [`Profiler`]: each module execution is a sample, and so is each other event.
+//! [`Profiler`] with a sample for each execution: each module execution is a sample, and so is each other event.
 
 use std::cmp::Reverse;
 
@@ -12,8 +12,8 @@ use super::space::{Line, Plane};
 /// Start, name, device and time in picoseconds.
 type Sample = (i64, String, Option<i64>, u64);
 
-pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime) -> Timings {
-    // (start, name, device, time)
+/// The samples of a plane's executions, and where they are wanted those of its other events.
+pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime, with_others: bool) -> Timings {
     let mut all: Vec<Sample> = Vec::new();
     let of_plane = time.executions.iter().filter(|execution| execution.plane == plane.number());
     let has_modules = of_plane.clone().any(|execution| execution.layout == Layout::ModuleLines);
@@ -29,7 +29,7 @@ pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime) 
         }
     }
     let wanted = |name: &[u8]| name.starts_with(profiler.prefix_filter.as_bytes()) && !name.starts_with(b"end: ");
-    if plane.all_event_metadata().any(|metadata| wanted(metadata.name())) {
+    if with_others && plane.all_event_metadata().any(|metadata| wanted(metadata.name())) {
         for line in plane.lines() {
             if !has_modules || ![MODULES_LINE, OPERATIONS_LINE].contains(&&*line.name()) {
                 other_events(profiler, plane, line, &wanted, &mut all);

@@ -1,11 +1,11 @@
-//! Collectives of XSpace captures.
+//! Collectives, read from captures.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::analysis::{HloFiles, Programs};
+use crate::analysis::{Capture, HloFiles, Programs};
 use crate::hlo::HloModule;
-use crate::profile::{Capture, EventFold, ExecutionOf, Layout, OperationEvent, fold_events};
+use crate::profile::{AUTOTUNER, EventFold, ExecutionOf, Layout, OperationEvent, fold_events};
 
 use super::assembly::Assembly;
 use super::gatherer::{About, Gatherer, Launch, Plan};
@@ -13,13 +13,11 @@ use super::hiding::{Doing, Halves, Hiding, Timed};
 use super::instruction::Role;
 use super::model::{Collectives, Communication, Device, Part, Parts, ReadParts};
 
-/// What XLA's own autotuner runs has this program id.
-const AUTOTUNER: i64 = -1;
-
-/// The collectives of captures, one a host. The first execution of each program on a device is left out, unless
-/// `with_warm_up`, or nothing but first executions is there. The captures are read again whenever the parts are gone through.
-pub fn space_collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_up: bool) -> Collectives<'c> {
-    let programs: Vec<Programs<'c>> = captures.iter().map(|capture| Programs::new(&capture.space, files)).collect();
+/// The collectives of captures, one a host or process. The first execution of each program on a device is left out, unless
+/// `with_warm_up`, or nothing but first executions is there; of captures of nsys-jax only where one of them holds the program's
+/// compilation, as nsys-jax does. The captures are read again whenever the parts are gone through.
+pub fn collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_up: bool) -> Collectives<'c> {
+    let programs: Vec<Programs<'c>> = captures.iter().map(|capture| Programs::new(capture.timeline(), files)).collect();
     let mut gatherer = Gatherer::default();
     let (mut unknown, mut joined) = (BTreeSet::new(), false);
     each_execution(captures, &programs, &mut |launch, ended, about| {
@@ -29,8 +27,10 @@ pub fn space_collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_
         joined |= ended.joined;
         gatherer.add(launch, &ended.collectives, about);
     });
-    let mut plan = gatherer.finish(&|_, _| !with_warm_up);
+    let has_warm_up = |module: &str, id: Option<i64>| captures.iter().any(|capture| capture.has_warm_up(module, id));
+    let mut plan = gatherer.finish(&|module, id| !with_warm_up && has_warm_up(module, id));
     let mut notes = std::mem::take(&mut plan.notes);
+    notes.extend(captures.iter().flat_map(Capture::import_findings).map(ToString::to_string));
     notes.extend(programs.iter().flat_map(Programs::problems));
     notes.extend(unknown.into_iter().map(|module| {
         format!("no HLO of `{module}`: its collectives are told by name and have no message size; give it with --hlo")
@@ -72,17 +72,10 @@ fn each_execution(
     programs: &[Programs<'_>],
     give: &mut dyn FnMut(&Launch<'_>, &Ended<'_, '_>, About<'_>),
 ) {
-    let hosts: Vec<String> = captures
-        .iter()
-        .map(|capture| match capture.host.as_str() {
-            "" => capture.path.display().to_string(),
-            host => host.to_owned(),
-        })
-        .collect();
+    let hosts: Vec<String> = captures.iter().map(Capture::host_or_path).collect();
     let folds: Vec<Executions<'_, '_>> =
         programs.iter().map(|programs| Executions { programs, known: Mutex::default() }).collect();
-    let spaces: Vec<_> = captures.iter().map(|capture| &capture.space).zip(&folds).collect();
-    fold_events(&spaces, &mut |capture, place, of, ended| {
+    let mut give = |capture: usize, place: u32, of: &ExecutionOf<'_>, ended: Ended<'_, '_>| {
         let Some(start_ps) = ended.start_ps.filter(|_| of.program_id != Some(AUTOTUNER)) else { return };
         let launch = Launch {
             capture,
@@ -98,6 +91,22 @@ fn each_execution(
             let known = operations.get(&operation)?;
             Some((known.name.as_str(), known.communication.as_ref()?))
         });
+    };
+    let mut spaces = Vec::new();
+    for ((number, capture), fold) in captures.iter().enumerate().zip(&folds) {
+        match capture {
+            Capture::XSpace(capture) => spaces.push((number, (&capture.space, fold))),
+            #[cfg(feature = "nsys")]
+            Capture::Nsys(profile) => {
+                profile.fold_events(fold, &mut |place, of, ended| give(number, place, of, ended));
+            }
+        }
+    }
+    let (numbers, spaces): (Vec<usize>, Vec<_>) = spaces.into_iter().unzip();
+    fold_events(&spaces, &mut |space, place, of, ended| {
+        if let Some(&capture) = numbers.get(space) {
+            give(capture, place, of, ended);
+        }
     });
 }
 

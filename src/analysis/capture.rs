@@ -1,0 +1,132 @@
+//! What an analysis takes: a capture of XLA's profiler, or one of nsys-jax.
+
+use std::path::{Path, PathBuf};
+
+use regex::bytes::Regex;
+
+use crate::profile::{
+    DeviceTime, Execution, Finding, Plane, Profiler, Semantics, Timings, XSpace, XSpaceCapture, executions_folded,
+    executions_of_operations,
+};
+use crate::stats::Moments;
+
+#[cfg(feature = "nsys")]
+use super::nsys::NsysProfile;
+
+/// The profile of one host or process.
+#[derive(Debug)]
+pub enum Capture {
+    /// What XLA's profiler wrote.
+    XSpace(XSpaceCapture),
+    /// What nsys-jax captured; [`nsys_captures`](super::nsys_captures) makes it.
+    #[cfg(feature = "nsys")]
+    Nsys(Box<NsysProfile>),
+}
+
+impl From<XSpaceCapture> for Capture {
+    fn from(capture: XSpaceCapture) -> Self {
+        Self::XSpace(capture)
+    }
+}
+
+impl Capture {
+    /// The capture of a host by XLA's profiler, read from `path`.
+    pub fn xspace(path: impl Into<PathBuf>, host: impl Into<String>, space: XSpace) -> Self {
+        Self::XSpace(XSpaceCapture { path: path.into(), host: host.into(), space })
+    }
+
+    /// Where it was read.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::XSpace(capture) => &capture.path,
+            #[cfg(feature = "nsys")]
+            Self::Nsys(profile) => &profile.path,
+        }
+    }
+
+    /// The host, by the file's name; of a capture of nsys-jax the process.
+    pub fn host(&self) -> &str {
+        match self {
+            Self::XSpace(capture) => &capture.host,
+            #[cfg(feature = "nsys")]
+            Self::Nsys(profile) => &profile.host,
+        }
+    }
+
+    /// The host, or the path where it has no name.
+    pub fn host_or_path(&self) -> String {
+        match self.host() {
+            "" => self.path().display().to_string(),
+            host => host.to_owned(),
+        }
+    }
+
+    /// Its planes as a timeline. What is added up comes from [`Capture::executions`]: the planes of a capture of nsys-jax are
+    /// drawn from its ranges, and hold less than these say.
+    pub fn timeline(&self) -> &XSpace {
+        match self {
+            Self::XSpace(capture) => &capture.space,
+            #[cfg(feature = "nsys")]
+            Self::Nsys(profile) => &profile.timeline,
+        }
+    }
+
+    /// What an importer has to say of it; what could mislead otherwise is found with the executions.
+    pub fn import_findings(&self) -> &[Finding] {
+        match self {
+            Self::XSpace(_) => &[],
+            #[cfg(feature = "nsys")]
+            Self::Nsys(profile) => profile.findings(),
+        }
+    }
+
+    /// The module executions, by plane, device and start.
+    pub fn executions(&self) -> DeviceTime {
+        self.executions_folded(&mut |_, _| {})
+    }
+
+    /// The same, with each execution shown before it is kept, and the times of each run of its operations, in their order, where
+    /// the capture tells them: nanoseconds. Who takes its operations away keeps no more of them than those of the executions
+    /// under way.
+    pub fn executions_folded<'c>(&'c self, fold: &mut dyn FnMut(&mut Execution, &'c [Moments])) -> DeviceTime {
+        match self {
+            Self::XSpace(capture) => executions_folded(&capture.space, &mut |execution| fold(execution, &[])),
+            #[cfg(feature = "nsys")]
+            Self::Nsys(profile) => profile.executions_folded(fold),
+        }
+    }
+
+    /// The same, but [`Execution::busy_ps`] covers only operations whose names match.
+    pub fn executions_of_operations(&self, wanted: &Regex) -> DeviceTime {
+        match self {
+            Self::XSpace(capture) => executions_of_operations(&capture.space, wanted),
+            #[cfg(feature = "nsys")]
+            Self::Nsys(profile) => profile.executions_of_operations(wanted),
+        }
+    }
+
+    /// The samples of one plane of its timeline, whose executions were found before. `None` where the semantics are the seed's
+    /// and there is no XSpace that the seed could read.
+    pub fn timings(&self, profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime) -> Option<Timings> {
+        match (self, profiler.semantics) {
+            (Self::XSpace(_), _) => Some(profiler.timings(plane, time)),
+            #[cfg(feature = "nsys")]
+            (Self::Nsys(_), Semantics::Seed) => None,
+            #[cfg(feature = "nsys")]
+            (Self::Nsys(_), Semantics::PerExecution) => Some(match plane.name().starts_with("/device:") {
+                // each event of a device is drawn of an execution
+                true => profiler.timings_of_executions(plane, time),
+                false => profiler.timings(plane, time),
+            }),
+        }
+    }
+
+    /// Whether the first execution of a program on a device is warm-up, as far as this capture tells.
+    pub(super) fn has_warm_up(&self, module: &str, program_id: Option<i64>) -> bool {
+        match self {
+            Self::XSpace(_) => true,
+            #[cfg(feature = "nsys")]
+            Self::Nsys(profile) => profile.has_compiled(module, program_id),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The ranges of compilation in a capture, whatever took it.
+
+use crate::analysis::Capture;
+
+use super::forest::CompileRange;
+#[cfg(feature = "nsys")]
+use super::nsys::nsys_compile_ranges;
+use super::space::space_compile_ranges;
+
+/// What a host compiled; `None` where the capture holds no trace of the host.
+pub fn compile_ranges(capture: &Capture) -> Option<Vec<CompileRange>> {
+    match capture {
+        Capture::XSpace(capture) => Some(space_compile_ranges(&capture.space)),
+        #[cfg(feature = "nsys")]
+        Capture::Nsys(profile) => profile.host_ranges.as_deref().map(nsys_compile_ranges),
+    }
+}

@@ -1,0 +1,22 @@
+//! [`Profiler`] by the semantics that it was given.
+
+use super::execution::DeviceTime;
+use super::per_execution;
+use super::profiler::{Profiler, Semantics, Timings};
+use super::seed;
+use super::space::Plane;
+
+impl Profiler {
+    /// The samples of one plane of a profile, whose executions were found before.
+    pub fn timings(&self, plane: Plane<'_>, time: &DeviceTime) -> Timings {
+        match self.semantics {
+            Semantics::Seed => seed::timings(self, plane),
+            Semantics::PerExecution => per_execution::timings(self, plane, time, true),
+        }
+    }
+
+    /// The samples of a plane whose executions alone count, and no event beside them.
+    pub fn timings_of_executions(&self, plane: Plane<'_>, time: &DeviceTime) -> Timings {
+        per_execution::timings(self, plane, time, false)
+    }
+}
