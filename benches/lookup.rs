@@ -191,12 +191,18 @@ fn main() {
     println!("hit, 100 calls   {:.0} ns", each(&asked(&few, key), get));
     let store = SnapshotStore::new(Snapshot::open(&path, Mapping::WhereLocal).unwrap());
     let key = |number: u64| all[number as usize].0.clone();
-    println!("hit, parsed      {:.0} ns", each(&asked(&numbers, key), |key| drop(black_box(store.get(key).unwrap()))));
+    println!(
+        "hit, parsed      {:.0} ns",
+        each(&asked(&numbers, key), |key| drop(black_box(store.get(key.parts()).unwrap())))
+    );
     let memory = MemoryStore::default();
     for (key, entry) in &all {
         memory.put(key, entry).unwrap();
     }
-    println!("hit, memory      {:.0} ns", each(&few, |n| drop(black_box(memory.get(&all[*n as usize].0).unwrap()))));
+    println!(
+        "hit, memory      {:.0} ns",
+        each(&few, |n| drop(black_box(memory.get(all[*n as usize].0.parts()).unwrap())))
+    );
     plain_sled(folder.path(), &all, &numbers, &few);
     let verify = repeated(3, || snapshot.verify().unwrap());
     println!("verify           {verify}");

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{} (from the {} tier)", hit.entry.config, hit.tier);
             hit.flags.iter().for_each(|flag| println!("{:?}: {}", flag.kind, flag.detail));
         }
-        Lookup::Miss(reason) => println!("the kernel's default config is used: {reason}"),
+        Lookup::Miss(miss) => println!("the kernel's default config is used: {}", miss.reason()?),
     }
     Ok(())
 }

@@ -84,18 +84,25 @@ impl Environment {
     /// What differs from another environment, one phrase each; empty when they are equal.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
-        let mut compare = |what: &str, ours: String, theirs: String| {
+        // look-ups ask this of every hit: nothing is made where all is equal
+        let mut compare = |what: &str, ours: &str, theirs: &str| {
             if ours != theirs {
                 found.push(format!("{what} `{theirs}` there, `{ours}` here"));
             }
         };
         let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
-        let short = |value: &Option<Digest>| value.map_or_else(|| "none".to_owned(), |digest| digest.to_short());
-        compare("platform version", self.platform_version.clone(), other.platform_version.clone());
-        compare("driver", text(&self.driver), text(&other.driver));
-        compare("plugin digest", short(&self.plugin_digest), short(&other.plugin_digest));
+        compare("platform version", &self.platform_version, &other.platform_version);
+        if self.driver != other.driver {
+            compare("driver", &text(&self.driver), &text(&other.driver));
+        }
+        if self.plugin_digest != other.plugin_digest {
+            let short = |value: Option<Digest>| value.map_or_else(|| "none".to_owned(), |digest| digest.to_short());
+            compare("plugin digest", &short(self.plugin_digest), &short(other.plugin_digest));
+        }
         // what is said of XLA's autotuning follows from the flags
-        compare("XLA flags", self.xla_flags.join(" "), other.xla_flags.join(" "));
+        if self.xla_flags != other.xla_flags {
+            compare("XLA flags", &self.xla_flags.join(" "), &other.xla_flags.join(" "));
+        }
         found
     }
 }

@@ -325,53 +325,55 @@ proptest! {
     }
 }
 
+/// A parameter may have the name by which other decisions stand beside an entry.
 #[test]
-fn the_header_says_whether_any_entry_supersedes_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.snapshot");
-    let flags = |path: &Path| {
-        let bytes = fs::read(path).unwrap();
-        assert_eq!(bytes[8..12], 3_u32.to_le_bytes(), "the version");
-        u64::from_le_bytes(bytes[88..96].try_into().unwrap())
-    };
-    let of_merged = |entries: &[Arc<Entry>]| {
-        merge(&caches(entries)).unwrap().write_snapshot(&path).unwrap();
-        flags(&path)
-    };
-    assert_eq!(of_merged(&[PLAIN.entry()]), 0);
-    assert_eq!(of_merged(&[PLAIN.entry(), by_hand(3)]), 0);
-    assert_eq!(of_merged(&[PLAIN.entry(), Decision { config: 2, ..PLAIN }.entry()]), 1);
-    // a parameter of that name is no superseded decision
+fn a_parameter_of_that_name_is_no_superseded_decision() {
     let mut named = PLAIN.provenance();
     named["baseline"] = json!({"superseded": []});
-    let named = entry(json!({"config": {"block": 1}, "provenance": named}));
-    let both = vec![(key("a", 1), Arc::clone(&named)), (key("k", 1), merged(&[PLAIN.entry(), by_hand(3)]))];
-    write_snapshot(&path, &both).unwrap();
-    assert_eq!(flags(&path), 0);
+    let decisions = |named: &Value| -> Vec<Arc<Entry>> {
+        let at = |at: u64| {
+            let mut provenance = named.clone();
+            provenance["decided_at"] = json!(at);
+            entry(json!({"config": {"block": at, "superseded": []}, "provenance": provenance}))
+        };
+        (1..=6).map(at).collect()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.snapshot");
+    for provenance in [named, PLAIN.provenance()] {
+        let entry = merged(&decisions(&provenance));
+        assert_eq!((block(&entry), superseded(&entry)), (6, vec![5, 4, 3]));
+        // and the same of what lies in files
+        let caches: Vec<Cached> = decisions(&provenance)
+            .into_iter()
+            .map(|entry| {
+                let _ = fs::remove_file(&path);
+                write_snapshot(&path, &[(key("k", 1), entry)]).unwrap();
+                Cached::of_snapshot(Snapshot::open(&path, Mapping::Never).unwrap())
+            })
+            .collect();
+        assert_eq!(merge(&caches).unwrap().to_entries().unwrap(), [(key("k", 1), entry)]);
+    }
 }
 
-/// Files that a program wrote before there was a later version.
+/// A cache that an earlier program exported keeps its form: it is read, and written again byte for byte.
 #[test]
-fn snapshots_of_earlier_versions_are_read_and_merged() {
+fn entries_as_json_keep_their_form() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cache");
     let folder = tempfile::tempdir().unwrap();
-    for version in [1, 2] {
-        let path = data.join(format!("version-{version}.snapshot"));
-        assert_eq!(fs::read(&path).unwrap()[8], version);
-        let snapshot = Snapshot::open(&path, Mapping::WhereLocal).unwrap();
-        snapshot.verify().unwrap();
-        let old = Cached::of_snapshot(snapshot);
-        let said = import_json(&data.join(format!("version-{version}.jsonl"))).unwrap();
-        assert_eq!(old.to_entries().unwrap(), said);
-        assert_eq!(
-            said.iter().filter(|(_, entry)| !entry.superseded.is_empty()).count(),
-            if version == 2 { 2 } else { 0 }
-        );
-        let out = folder.path().join("out.snapshot");
-        merge(&[old, Cached::Entries(said.clone())]).unwrap().write_snapshot(&out).unwrap();
+    let out = folder.path().join("out.snapshot");
+    for (name, superseding) in [("version-1.jsonl", 0), ("version-2.jsonl", 2)] {
+        let said = import_json(&data.join(name)).unwrap();
+        assert_eq!(said.iter().filter(|(_, entry)| !entry.superseded.is_empty()).count(), superseding);
+        merge(&[Cached::Entries(said.clone())]).unwrap().write_snapshot(&out).unwrap();
         let new = Snapshot::open(&out, Mapping::WhereLocal).unwrap();
         new.verify().unwrap();
         assert_eq!(Cached::of_snapshot(new).to_entries().unwrap(), said);
+        let again = folder.path().join("again.jsonl");
+        export_json(&again, &said).unwrap();
+        if superseding > 0 {
+            assert_eq!(fs::read_to_string(&again).unwrap(), fs::read_to_string(data.join(name)).unwrap());
+        }
     }
 }
 

@@ -7,8 +7,8 @@ mod support;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, MemoryStore, SeedStore, SledStore, Snapshot, SnapshotStore,
-    Tier, TieredCache, write_snapshot,
+    CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, MemoryStore, MissReason, SeedStore, SledStore, Snapshot,
+    SnapshotStore, Tier, TieredCache, write_snapshot,
 };
 use autotune_lowered::call::Direction;
 use autotune_lowered::device::{DeviceFingerprint, MatchMode};
@@ -24,15 +24,12 @@ fn entry(block: u64) -> Arc<Entry> {
     Arc::new(Entry::new(config(block)))
 }
 
-fn look(cache: &TieredCache, mode: MatchMode) -> Lookup {
-    cache.lookup(&device(), "op@v1", "k", None, mode).unwrap()
+fn look(cache: &TieredCache, mode: MatchMode) -> Result<Hit<'static>, MissReason> {
+    cache.lookup(&device(), "op@v1", "k", None, mode).unwrap().found().unwrap()
 }
 
-fn hit(cache: &TieredCache, mode: MatchMode) -> Hit {
-    match look(cache, mode) {
-        Lookup::Hit(hit) => *hit,
-        Lookup::Miss(reason) => panic!("{reason}"),
-    }
+fn hit(cache: &TieredCache, mode: MatchMode) -> Hit<'static> {
+    look(cache, mode).unwrap_or_else(|reason| panic!("{reason}"))
 }
 
 #[test]
@@ -83,7 +80,9 @@ fn another_cpus_entry_is_a_miss_unless_the_user_asks_for_it() {
     let store = MemoryStore::default();
     store.put(&key(&other, Direction::Forward), &entry(1)).unwrap();
     let cache = TieredCache::new(vec![Box::new(store)]);
-    let Lookup::Miss(reason) = look(&cache, MatchMode::Exact) else { panic!("another CPU's entry was taken") };
+    let Err(miss) = look(&cache, MatchMode::Exact) else { panic!("another CPU's entry was taken") };
+    assert!(matches!(miss, MissReason::Device { .. }), "{miss:?}");
+    let reason = miss.to_string();
     assert!(reason.contains("another") && reason.contains("--match kind"), "{reason}");
     let found = hit(&cache, MatchMode::Kind);
     assert_eq!(found.flags[0].kind, FlagKind::OtherDevice);
@@ -97,23 +96,31 @@ fn forward_with_vjp_goes_before_forward_unless_one_is_asked_for() {
     let cache = TieredCache::new(vec![]);
     cache.put(&key(&device(), Direction::Forward), &entry(1)).unwrap();
     assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(1));
-    let only = cache.lookup(&device(), "op@v1", "k", Some(Direction::ForwardVjp), MatchMode::Exact).unwrap();
-    assert!(matches!(only, Lookup::Miss(reason) if reason.contains("forward only")));
-    cache.put(&key(&device(), Direction::ForwardVjp), &entry(2)).unwrap();
+    let device = device();
+    let only = cache.lookup(&device, "op@v1", "k", Some(Direction::ForwardVjp), MatchMode::Exact).unwrap();
+    let Lookup::Miss(miss) = only else { panic!("{only:?}") };
+    assert!(matches!(miss.reason().unwrap(), MissReason::Direction { tuned: Direction::Forward, .. }));
+    assert_eq!(miss.to_string(), "`op@v1:k` is cached, but not for this device: tuned forward only");
+    cache.put(&key(&device, Direction::ForwardVjp), &entry(2)).unwrap();
     assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(2));
 }
 
 #[test]
 fn each_miss_has_its_reason() {
     let cache = TieredCache::new(vec![]);
-    let reason = |op: &str, call: &str| match cache.lookup(&device(), op, call, None, MatchMode::Exact).unwrap() {
-        Lookup::Miss(reason) => reason,
-        Lookup::Hit(hit) => panic!("{hit:?}"),
+    let miss = |op: &str, call: &str| {
+        let found = cache.lookup(&device(), op, call, None, MatchMode::Exact).unwrap().found().unwrap();
+        found.expect_err("nothing applies")
     };
+    let reason = |op: &str, call: &str| miss(op, call).to_string();
     assert!(reason("op@v1", "k").contains("nothing is cached for `op@v1`"));
     cache.put(&key(&device(), Direction::Forward), &entry(1)).unwrap();
     assert!(reason("op@v1", "z").contains("another call key"), "{}", reason("op@v1", "z"));
     assert!(reason("op@v2", "k").contains("other versions only: op@v1"));
+    assert_eq!(miss("op@v1", "z"), miss("op@v1", "z"));
+    assert!(matches!(miss("op@v1", "z"), MissReason::Call { others: 1, .. }));
+    assert!(matches!(miss("op@v2", "k"), MissReason::Version { cached, .. } if cached == ["op@v1"]));
+    assert!(matches!(miss("another@v1", "k"), MissReason::Operation { op_id } if op_id == "another@v1"));
 }
 
 /// What a look-up finds in each kind of store, alone, that holds these keys of one call, each with its place as the
@@ -145,12 +152,12 @@ fn found_in_every_store(device: &DeviceFingerprint, keys: &[&str], asked: &str, 
         [Box::new(sled), Box::new(memory), Box::new(seeds), Box::new(SnapshotStore::new(snapshot))];
     let found = stores.map(|store| {
         let cache = TieredCache::new(vec![store]);
-        match cache.lookup(&self::device(), "op@v1", asked, None, mode).unwrap() {
-            Lookup::Hit(hit) => {
+        match cache.lookup(&self::device(), "op@v1", asked, None, mode).unwrap().found().unwrap() {
+            Ok(hit) => {
                 let flags = hit.flags.iter().map(|flag| format!("{:?}: {}", flag.kind, flag.detail));
                 (hit.entry.config.as_map()["block"].as_u64().unwrap(), flags.collect())
             }
-            Lookup::Miss(reason) => panic!("{reason}"),
+            Err(reason) => panic!("{reason}"),
         }
     });
     assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
@@ -176,7 +183,7 @@ fn a_call_that_is_mapped_otherwise_is_taken_with_a_flag() {
     for other in ["kk", "k~4", "k0~4-00000001"] {
         cache.put(&CacheKey { call_key: other.into(), ..key(&device(), Direction::Forward) }, &entry(1)).unwrap();
     }
-    assert!(matches!(self::look(&cache, MatchMode::Exact), Lookup::Miss(_)));
+    assert!(self::look(&cache, MatchMode::Exact).is_err());
 }
 
 #[test]

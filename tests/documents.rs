@@ -81,7 +81,7 @@ fn every_member_of_the_json_is_documented() {
         (1, &["diff", &stored, "tests/data/cache/version-1.jsonl"][..]),
         (0, &["verify", &stored, "tests/data/cache/version-1.jsonl"]),
         (0, &["prune", "--for", "simulated", "--dry-run"]),
-        (1, &["coverage", &module, "--of", "tests/data/cache/version-1.snapshot", "--for", "cpu:cpu"]),
+        (1, &["coverage", &module, "--of", "tests/data/cache/version-1.jsonl", "--for", "cpu:cpu"]),
         (0, &["coverage", &module, "--registry", &registry, "--for", "simulated"]),
     ] {
         let run = run(&cache, &[&["cache"], arguments, &["--format", "json"]].concat());

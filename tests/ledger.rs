@@ -6,11 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use autotune_lowered::cache::{CacheKey, Entry, Tier};
+use autotune_lowered::cache::{CacheKey, Entry, SNAPSHOT_FILE, Tier, TieredCache};
 use autotune_lowered::call::Direction;
 use autotune_lowered::config::Config;
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::ledger::{Ledger, LedgerError};
+use autotune_lowered::mapped_file::Mapping;
 
 fn key(n: usize) -> CacheKey {
     let device = DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };
@@ -27,6 +28,23 @@ fn filled(root: &Path, entries: usize) {
     for n in 0..entries {
         ledger.commit(None, &key(n), &entry(n)).unwrap();
     }
+}
+
+/// A folder that an earlier program published: readers find nothing there, nothing is lost, and the next publication is a new one.
+#[test]
+fn a_snapshot_of_an_earlier_version_is_made_again_from_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    filled(folder.path(), 3);
+    let path = folder.path().join(SNAPSHOT_FILE);
+    let old = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cache/version-3.snapshot");
+    std::fs::copy(old, &path).unwrap();
+    let published = || TieredCache::published(folder.path(), Mapping::Never, vec![]).unwrap().entries().unwrap();
+    assert!(published().is_empty());
+    let ledger = Ledger::open(folder.path(), vec![]).unwrap();
+    assert_eq!((ledger.own_entries().unwrap().len(), ledger.notes().len()), (3, 0));
+    ledger.publish().unwrap().unwrap();
+    let entries: Vec<_> = published().into_iter().map(|(key, entry, _)| (key, entry)).collect();
+    assert_eq!(entries, ledger.own_entries().unwrap());
 }
 
 /// What a fresh process reads of each of the first `entries` keys.

@@ -37,7 +37,7 @@ fn device(kind: &str, model: &str) -> DeviceFingerprint {
 fn look(cache: &TieredCache, at: &DeviceFingerprint, mode: MatchMode) -> Result<Vec<FlagKind>, String> {
     match cache.lookup(at, "flash_attention@v2", "a", None, mode).unwrap() {
         Lookup::Hit(hit) => Ok(hit.flags.iter().map(|flag| flag.kind).collect()),
-        Lookup::Miss(reason) => Err(reason),
+        Lookup::Miss(miss) => Err(miss.reason().unwrap().to_string()),
     }
 }
 

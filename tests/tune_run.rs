@@ -482,7 +482,7 @@ fn a_small_gain_keeps_the_baseline_and_that_is_known_afterwards() {
 
 #[test]
 fn another_environment_is_measured_again_and_flagged_at_look_up() {
-    use autotune_lowered::cache::{FlagKind, Lookup};
+    use autotune_lowered::cache::FlagKind;
     use autotune_lowered::device::MatchMode;
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
@@ -491,13 +491,18 @@ fn another_environment_is_measured_again_and_flagged_at_look_up() {
     tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     timer.device.environment.driver = Some("999.1".into());
     let look = |ledger: &Ledger, timer: &ScriptedTimer| {
-        ledger.cache().lookup(&timer.device, "op@v1", "0123456789abcdef", None, MatchMode::Exact).unwrap()
+        ledger
+            .cache()
+            .lookup(&timer.device, "op@v1", "0123456789abcdef", None, MatchMode::Exact)
+            .unwrap()
+            .found()
+            .unwrap()
     };
-    let Lookup::Hit(hit) = look(&ledger, &timer) else { panic!("no hit") };
+    let Ok(hit) = look(&ledger, &timer) else { panic!("no hit") };
     assert_eq!(hit.flags[0].kind, FlagKind::StaleEnvironment);
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!(result.operations[0].rounds_measured, 6);
-    let Lookup::Hit(hit) = look(&ledger, &timer) else { panic!("no hit") };
+    let Ok(hit) = look(&ledger, &timer) else { panic!("no hit") };
     assert!(hit.flags.is_empty());
 }
 

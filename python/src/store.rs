@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, Hit, SeedStore, Snapshot, SnapshotStore, StoreError, Tier, TieredCache,
+    ConfigStore, Entry, Hit, KeyRef, SeedStore, Snapshot, SnapshotStore, StoreError, StoreErrorKind, Tier, TieredCache,
 };
 use autotune_lowered::call::Direction;
 use autotune_lowered::mapped_file::Mapping;
@@ -45,7 +45,7 @@ impl Store {
         self.mapped
     }
 
-    /// Seed files that were left out, each with the reason.
+    /// What was left out, seed files or a snapshot of an earlier version, each with the reason.
     #[getter]
     fn problems(&self) -> Vec<String> {
         self.problems.clone()
@@ -83,7 +83,9 @@ impl Store {
         mode: &str,
     ) -> PyResult<String> {
         let (direction, mode) = (parse_direction(direction)?, match_mode(mode)?);
-        py.detach(|| self.cache.explain_miss(&device.fingerprint, op_id, call_key, direction, mode)).map_err(raise)
+        py.detach(|| self.cache.explain_miss(&device.fingerprint, op_id, call_key, direction, mode))
+            .map(|reason| reason.to_string())
+            .map_err(raise)
     }
 
     /// Every entry as `(op_id, call_key, found)`, in the order of operation, call, direction and device.
@@ -91,7 +93,7 @@ impl Store {
         let entries = py.detach(|| self.cache.entries()).map_err(raise)?;
         let rows = entries.into_iter().map(|(key, entry, tier)| {
             let (op_id, call_key) = (key.op_id.clone(), key.call_key.clone());
-            Ok((op_id, call_key, describe(&key, &entry, tier, Vec::new())?))
+            Ok((op_id, call_key, describe(key.parts(), &entry, tier, Vec::new())?))
         });
         rows.collect()
     }
@@ -100,7 +102,15 @@ impl Store {
 impl Store {
     fn open(snapshot: Option<PathBuf>, seeds: Option<PathBuf>, mapped: bool) -> Result<Self, StoreError> {
         let mapping = if mapped { Mapping::WhereLocal } else { Mapping::Never };
-        let snapshot = snapshot.map(|path| Snapshot::open(&path, mapping)).transpose()?;
+        let mut problems = Vec::new();
+        let snapshot = match snapshot.map(|path| Snapshot::open(&path, mapping)).transpose() {
+            // as good as none, until it is published again
+            Err(error) if error.kind() == StoreErrorKind::OldSnapshot => {
+                problems.push(error.to_string());
+                None
+            }
+            opened => opened?,
+        };
         let digest = snapshot.as_ref().map(|snapshot| snapshot.digest().to_string());
         let entries = snapshot.as_ref().map_or(0, Snapshot::len);
         let mapped = snapshot.as_ref().is_some_and(Snapshot::is_mapped);
@@ -108,7 +118,6 @@ impl Store {
         if let Some(snapshot) = snapshot {
             below.push(Box::new(SnapshotStore::new(snapshot)));
         }
-        let mut problems = Vec::new();
         if let Some(folder) = seeds {
             let (store, left_out) = SeedStore::read_folder(&folder);
             problems.extend(left_out.iter().map(|problem| format!("`{}`: {}", problem.path.display(), problem.reason)));
@@ -130,24 +139,24 @@ fn parse_direction(text: Option<&str>) -> PyResult<Option<Direction>> {
     }
 }
 
-fn found(hit: &Hit) -> PyResult<Found> {
+fn found(hit: &Hit<'_>) -> PyResult<Found> {
     let flags = hit.flags.iter().map(|flag| {
         let kind = serde_json::to_value(flag.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned));
         (kind.unwrap_or_default(), flag.detail.clone())
     });
-    describe(&hit.key, &hit.entry, hit.tier, flags.collect())
+    describe(hit.key(), &hit.entry, hit.tier, flags.collect())
 }
 
-fn describe(key: &CacheKey, entry: &Entry, tier: Tier, flags: Vec<(String, String)>) -> PyResult<Found> {
+fn describe(key: KeyRef<'_>, entry: &Entry, tier: Tier, flags: Vec<(String, String)>) -> PyResult<Found> {
     let json = |value: serde_json::Result<String>| value.map_err(|error| PyValueError::new_err(error.to_string()));
     let provenance = entry.provenance.as_ref().map(serde_json::to_string).map(json).transpose()?;
-    let device = json(serde_json::to_string(&key.device))?;
+    let device = json(serde_json::to_string(key.device))?;
     Ok((entry.config.as_str().to_owned(), provenance, tier.to_string(), key.direction.to_string(), device, flags))
 }
 
 fn raise(error: StoreError) -> PyErr {
-    match error {
-        StoreError::Io { .. } => PyOSError::new_err(error.to_string()),
-        other => PyRuntimeError::new_err(other.to_string()),
+    match error.kind() {
+        StoreErrorKind::Io => PyOSError::new_err(error.to_string()),
+        _ => PyRuntimeError::new_err(error.to_string()),
     }
 }

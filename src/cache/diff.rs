@@ -3,11 +3,15 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::cached::{Cached, Row};
-use super::{CacheKey, Entry, StoreError};
+use super::cached::Cached;
+use super::entry::Entry;
+use super::error::StoreError;
+use super::key::CacheKey;
+use super::row::Row;
 
 /// What is not the same in two caches.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct CacheDiff {
     /// In the keys' order.
     pub differences: Vec<Difference>,
@@ -17,6 +21,7 @@ pub struct CacheDiff {
 
 /// One key whose entries differ.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Difference {
     /// The key.
     pub key: CacheKey,
@@ -29,6 +34,7 @@ pub struct Difference {
 /// How the entries of a key differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Change {
     /// Only the second cache has one.
     Added,
@@ -71,7 +77,7 @@ pub fn diff(before: &Cached, after: &Cached) -> Result<CacheDiff, StoreError> {
         let a = if order == Ordering::Greater { None } else { left.next() };
         let b = if order == Ordering::Less { None } else { right.next() };
         if let (Some(a), Some(b)) = (a, b)
-            && (a.config, a.origin()) == (b.config, b.origin())
+            && a.text() == b.text()
         {
             found.same += 1;
             continue;

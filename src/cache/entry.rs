@@ -1,4 +1,4 @@
-//! A best config and where it comes from.
+//! A best config and where it comes from: the one schema of an entry, whatever store or file it lies in.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,31 +9,41 @@ use crate::digest::Digest;
 use crate::stats::Interval;
 
 /// The config to use for a call, with its provenance.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
-    /// The config.
-    pub config: Config,
-    /// How it was found; absent for an entry that was written by hand.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provenance: Option<Provenance>,
-    /// What another tool's file said of it, for an entry that was imported and is to leave again unchanged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peer: Option<Peer>,
-    /// Decisions of the same call that a merge found and did not follow, the latest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub superseded: Vec<Superseded>,
-}
+pub type Entry = EntryOf<Config, Provenance, Peer>;
 
 /// A decision beside the one in force.
+pub type Superseded = SupersededOf<Config, Provenance, Peer>;
+
+/// The members of an [`Entry`], each as its reader wants it: parsed, borrowed from an entry, or as the text that it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Superseded {
+pub struct EntryOf<C, P, T> {
+    /// The config.
+    pub config: C,
+    /// How it was found; absent for an entry that was written by hand.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<P>,
+    /// What another tool's file said of it, for an entry that was imported and is to leave again unchanged.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub peer: Option<T>,
+    /// Decisions of the same call that a merge found and did not follow, the latest first.
+    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    pub superseded: Vec<SupersededOf<C, P, T>>,
+}
+
+/// The members of a [`Superseded`] decision, likewise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SupersededOf<C, P, T> {
     /// Its config.
-    pub config: Config,
+    pub config: C,
     /// How that was found.
-    pub provenance: Provenance,
+    pub provenance: P,
     /// What another tool's file said of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peer: Option<Peer>,
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub peer: Option<T>,
+}
+
+fn none<T>() -> Option<T> {
+    None
 }
 
 /// Another tool's own records of an entry.
@@ -137,5 +147,101 @@ impl Entry {
         let provenance = self.provenance.as_ref()?;
         let Interval { low, high, confidence } = provenance.interval;
         Some((1.0 / provenance.ratio, Interval { low: 1.0 / high, high: 1.0 / low, confidence }))
+    }
+}
+
+/// What the text of an entry begins with, before its config.
+const OPENING: &str = "{\"config\":";
+
+/// The JSON of an entry, whose config need not be parsed to be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EntryText<'a> {
+    text: &'a str,
+    config_bytes: usize,
+}
+
+impl<'a> EntryText<'a> {
+    /// The text of an entry whose config has so many bytes; `None` where it does not begin like one.
+    pub(super) fn new(text: &'a str, config_bytes: usize) -> Option<Self> {
+        let rest = text.strip_prefix(OPENING)?;
+        rest.is_char_boundary(config_bytes).then_some(Self { text, config_bytes })
+    }
+
+    /// How many bytes of a text come before what follows the config.
+    pub(super) const fn bytes_with_config(config_bytes: usize) -> usize {
+        OPENING.len() + config_bytes
+    }
+
+    /// The whole.
+    pub(super) fn as_str(self) -> &'a str {
+        self.text
+    }
+
+    /// The config as canonical JSON.
+    pub(super) fn config(self) -> &'a str {
+        self.text.get(OPENING.len()..Self::bytes_with_config(self.config_bytes)).unwrap_or_default()
+    }
+
+    /// The entry; `None` where the text is none, or its config another one.
+    pub(super) fn to_entry(self) -> Option<Entry> {
+        serde_json::from_str(self.text).ok().filter(|entry: &Entry| entry.config.as_str() == self.config())
+    }
+}
+
+/// Appends the text of an entry, the same as [`Entry::to_text`], and gives the length of its config. `scratch` is overwritten.
+pub(super) fn put_text(entry: &Entry, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> serde_json::Result<usize> {
+    let Entry { config, provenance, peer, superseded } = entry;
+    let superseded = superseded.iter().map(|one| SupersededOf {
+        config: Some(&one.config),
+        provenance: &one.provenance,
+        peer: one.peer.as_ref(),
+    });
+    // the config is there as text already
+    let rest = EntryOf {
+        config: None,
+        provenance: provenance.as_ref(),
+        peer: peer.as_ref(),
+        superseded: superseded.collect(),
+    };
+    scratch.clear();
+    serde_json::to_writer(&mut *scratch, &rest)?;
+    out.extend(OPENING.as_bytes());
+    out.extend(config.as_str().as_bytes());
+    out.extend(scratch.get(OPENING.len() + "null".len()..).unwrap_or_default());
+    Ok(config.as_str().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_snapshot_is_that_of_every_store() {
+        let provenance = format!(
+            r#"{{"job":"{}","timer":"pjrt","source":"host-wall","environment":{{}},"baseline":{{"z":1.0,"a":[]}},"baseline_ns":2.5,
+            "best_ns":1,"ratio":0.4,"interval":{{"low":0.3,"high":0.5,"confidence":0.95}},"rounds":8,"measured":2,"failed":0,
+            "tool":"t","decided_at":7}}"#,
+            "0f".repeat(32)
+        );
+        let peer = r#"{"format":"f","records":[{"place":1,"key":"k","value":"\"größe\""}]}"#;
+        let config = r#"{"z":{"y":1e3,"b":null},"größe":"\n","superseded":[]}"#;
+        for rest in [
+            String::new(),
+            format!(r#","provenance":{provenance}"#),
+            format!(r#","peer":{peer}"#),
+            format!(
+                r#","provenance":{provenance},"superseded":[{{"config":{{}},"provenance":{provenance},"peer":{peer}}}]"#
+            ),
+        ] {
+            let entry: Entry = serde_json::from_str(&format!("{{\"config\":{config}{rest}}}")).unwrap();
+            let (mut out, mut scratch) = (b"before".to_vec(), b"left over".to_vec());
+            let config_bytes = put_text(&entry, &mut out, &mut scratch).unwrap();
+            let text = std::str::from_utf8(&out[6..]).unwrap();
+            assert_eq!(text, entry.to_text());
+            let text = EntryText::new(text, config_bytes).unwrap();
+            assert_eq!((text.config(), text.to_entry()), (entry.config.as_str(), Some(entry.clone())));
+        }
+        assert_eq!(EntryText::new("{\"config\":{}}", 1).unwrap().to_entry(), None, "the config ends elsewhere");
+        assert!(EntryText::new("{ \"config\":{}}", 2).is_none() && EntryText::new("{\"config\":{}}", 4).is_none());
     }
 }

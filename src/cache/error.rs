@@ -1,84 +1,149 @@
 //! What can go wrong with a store.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::remedy::remedy;
 
-/// A store that cannot be opened, read or written.
-#[derive(Debug, thiserror::Error)]
+/// A store that cannot be opened, read or written: one line that names it, says why, and what to do.
+#[derive(Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    line: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// What kind of trouble it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum StoreError {
+pub enum StoreErrorKind {
     /// Another process has the folder open.
-    #[error("the cache `{path}` is in use by {holder}; wait for it to end or choose another folder with `--cache`", path = path.display())]
-    Locked {
-        /// The folder.
-        path: PathBuf,
-        /// The other process, as its lock file names it.
-        holder: String,
-    },
-    /// A file or folder cannot be read or written.
-    #[error("cannot {action} `{path}`: {source}{next}", path = path.display(), next = remedy(source))]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// sled refused.
-    #[cfg(feature = "tuner")]
-    #[error("cannot {action} the sled cache `{path}`: {source}{next}", path = path.display(), next = after_sled(source))]
-    Sled {
-        /// What was tried.
-        action: &'static str,
-        /// The folder.
-        path: PathBuf,
-        /// sled's reason.
-        source: sled::Error,
-    },
+    Locked,
+    /// A file or folder cannot be read or written; the [source](StoreError::io_error) is the system's error.
+    Io,
+    /// The database refuses.
+    Database,
     /// A value is not what was written.
-    #[error("an entry of `{path}` is damaged: {what}; `autotune-lowered cache rebuild` makes it again from the sample log", path = path.display())]
-    Damaged {
-        /// The store.
-        path: PathBuf,
-        /// Which, and how.
-        what: String,
-    },
+    Damaged,
     /// A snapshot is not what was written.
-    #[error("the snapshot `{path}` cannot be used: {what}; publish it again with `autotune-lowered cache snapshot`", path = path.display())]
-    Snapshot {
-        /// The file.
-        path: PathBuf,
-        /// What, and where.
-        what: String,
-    },
+    Snapshot,
+    /// A snapshot of an earlier format: as good as none, until it is published again.
+    OldSnapshot,
     /// A snapshot of a later program.
-    #[error("the snapshot `{path}` has version {version}, which this program does not read; use a newer autotune-lowered", path = path.display())]
-    NewerSnapshot {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        version: u32,
-    },
+    NewerSnapshot,
     /// The store cannot be written by its nature.
-    #[error("the {0} tier is read-only")]
-    ReadOnly(&'static str),
+    ReadOnly,
 }
 
 impl StoreError {
+    /// What kind of trouble it is.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// The system's error, where that is the reason.
+    pub fn io_error(&self) -> Option<&io::Error> {
+        self.source.as_deref()?.downcast_ref()
+    }
+
+    /// Whether there is no such file.
+    pub fn is_not_found(&self) -> bool {
+        self.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Whether a database is not what was put there, which can be made again.
+    #[cfg(feature = "tuner")]
+    pub(super) fn is_of_content(&self) -> bool {
+        matches!(self.kind, StoreErrorKind::Database | StoreErrorKind::Damaged)
+    }
+
+    /// Only why, without where and what to do.
+    #[cfg(feature = "tuner")]
+    pub(super) fn reason(&self) -> String {
+        self.source.as_ref().map_or_else(|| self.line.clone(), ToString::to_string)
+    }
+
     /// Wraps a system error.
-    pub(super) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io { action, path, source }
+        move |source| {
+            let line = format!("cannot {action} `{}`: {source}{}", path.display(), remedy(&source));
+            Self { kind: StoreErrorKind::Io, line, source: Some(Box::new(source)) }
+        }
+    }
+
+    /// A folder that another process has open, as its lock file names it.
+    pub(super) fn locked(folder: &Path, holder: &str) -> Self {
+        let folder = folder.display();
+        let line = format!(
+            "the cache `{folder}` is in use by {holder}; wait for it to end or choose another folder with `--cache`"
+        );
+        Self { kind: StoreErrorKind::Locked, line, source: None }
+    }
+
+    /// Wraps an error of the database.
+    #[cfg(feature = "tuner")]
+    pub(super) fn database(action: &'static str, path: &Path, source: sled::Error) -> Self {
+        let next = match &source {
+            sled::Error::Io(error) if !remedy(error).is_empty() => remedy(error),
+            _ => "; `autotune-lowered cache rebuild` makes it again from the sample log",
+        };
+        let line = format!("cannot {action} the sled cache `{}`: {source}{next}", path.display());
+        Self { kind: StoreErrorKind::Database, line, source: Some(Box::new(source)) }
+    }
+
+    /// A value that is not what was written: which, and how.
+    pub(super) fn damaged(path: &Path, what: impl fmt::Display) -> Self {
+        let (path, what) = (path.display(), what.to_string());
+        let line = format!(
+            "an entry of `{path}` is damaged: {what}; `autotune-lowered cache rebuild` makes it again from the sample log"
+        );
+        Self { kind: StoreErrorKind::Damaged, line, source: Some(what.into()) }
+    }
+
+    /// A snapshot that is not what was written: what, and where.
+    pub(super) fn snapshot(path: &Path, what: impl fmt::Display) -> Self {
+        let path = path.display();
+        let line = format!(
+            "the snapshot `{path}` cannot be used: {what}; publish it again with `autotune-lowered cache snapshot`"
+        );
+        Self { kind: StoreErrorKind::Snapshot, line, source: None }
+    }
+
+    /// A snapshot of a version that is no longer read.
+    pub(super) fn old_snapshot(path: &Path, version: u32) -> Self {
+        let path = path.display();
+        let line = format!(
+            "the snapshot `{path}` has version {version}, which is no longer read; publish it again: a cache folder's by any \
+             run that tunes or `autotune-lowered cache rebuild`, any other with `autotune-lowered cache snapshot`"
+        );
+        Self { kind: StoreErrorKind::OldSnapshot, line, source: None }
+    }
+
+    /// A snapshot of a later program: what of it is not known here.
+    pub(super) fn newer_snapshot(path: &Path, what: impl fmt::Display) -> Self {
+        let path = path.display();
+        let line =
+            format!("the snapshot `{path}` has {what}, which this program does not read; use a newer autotune-lowered");
+        Self { kind: StoreErrorKind::NewerSnapshot, line, source: None }
+    }
+
+    /// A tier that cannot be written.
+    pub(super) fn read_only(tier: impl fmt::Display) -> Self {
+        Self { kind: StoreErrorKind::ReadOnly, line: format!("the {tier} tier is read-only"), source: None }
     }
 }
 
-#[cfg(feature = "tuner")]
-fn after_sled(source: &sled::Error) -> &'static str {
-    match source {
-        sled::Error::Io(error) if !remedy(error).is_empty() => remedy(error),
-        _ => "; `autotune-lowered cache rebuild` makes it again from the sample log",
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
     }
 }

@@ -1,10 +1,14 @@
-//! What an entry belongs to.
+//! What an entry belongs to: as its stores keep it, and in the borrowed parts that a look-up asks for.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use crate::batch::{is_same_call, own_key};
-use crate::call::Direction;
+use crate::call::{Call, Direction};
 use crate::device::DeviceIdentity;
 
 /// Device, operation, call and direction of one entry.
@@ -20,6 +24,46 @@ pub struct CacheKey {
     pub device: DeviceIdentity,
 }
 
+/// A [`CacheKey`] in borrowed parts, which compares as that does: who asks has the parts at hand, and need not copy them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyRef<'a> {
+    /// Operation.
+    pub op_id: &'a str,
+    /// Key of the call's arguments.
+    pub call_key: &'a str,
+    /// What was tuned.
+    pub direction: Direction,
+    /// The device that it was tuned on.
+    pub device: &'a DeviceIdentity,
+}
+
+impl KeyRef<'_> {
+    /// The call that was tuned.
+    pub fn call(&self) -> Call {
+        Call::new(self.op_id, self.call_key)
+    }
+
+    /// A key of its own.
+    pub fn to_key(self) -> CacheKey {
+        CacheKey {
+            op_id: self.op_id.to_owned(),
+            call_key: self.call_key.to_owned(),
+            direction: self.direction,
+            device: self.device.clone(),
+        }
+    }
+
+    /// Whether operation and device are the same ones, in one place in memory.
+    pub(super) fn is_named_alike(&self, other: &KeyRef<'_>) -> bool {
+        std::ptr::eq(self.op_id, other.op_id) && std::ptr::eq(self.device, other.device)
+    }
+
+    /// Whether it is of this operation and call, mapped or not.
+    pub fn is_of_call(&self, op_id: &str, call_key: &str) -> bool {
+        self.op_id == op_id && is_same_call(self.call_key, call_key)
+    }
+}
+
 /// The hash by which stores find the entries of a call, its variants under `vmap` among them: XXH3-64 of the call's own
 /// key, seeded with that of the operation. Part of the snapshot's format. It is not made to withstand those who look
 /// for collisions: keys are compared whole.
@@ -27,20 +71,21 @@ pub(super) fn hash_of_call(op_id: &str, call_key: &str) -> u64 {
     XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(op_id.as_bytes()), own_key(call_key).as_bytes())
 }
 
-/// The first eight bytes as a number that compares as they do; a missing one is less than any.
-pub(super) fn head(text: &str) -> u64 {
-    let mut bytes = [0; 8];
-    for (place, byte) in bytes.iter_mut().zip(text.bytes()) {
-        *place = byte;
-    }
-    u64::from_be_bytes(bytes)
-}
-
 impl CacheKey {
+    /// The call that was tuned.
+    pub fn call(&self) -> Call {
+        self.parts().call()
+    }
+
+    /// Its parts, borrowed.
+    pub fn parts(&self) -> KeyRef<'_> {
+        KeyRef { op_id: &self.op_id, call_key: &self.call_key, direction: self.direction, device: &self.device }
+    }
+
     /// The key as a JSON array, `[op_id, call_key, direction, device]`: parts never run together, and keys of one
     /// call stand side by side.
     pub fn to_text(&self) -> String {
-        serde_json::to_string(&(&self.op_id, &self.call_key, self.direction, &self.device)).unwrap_or_default()
+        text_of(self.parts())
     }
 
     /// The key of a text that [`to_text`](Self::to_text) made.
@@ -59,7 +104,69 @@ impl CacheKey {
 
     /// Whether it is of this operation and call, mapped or not.
     pub fn is_of_call(&self, op_id: &str, call_key: &str) -> bool {
-        self.op_id == op_id && is_same_call(&self.call_key, call_key)
+        self.parts().is_of_call(op_id, call_key)
+    }
+}
+
+/// The first eight bytes as a number that compares as they do; a missing one is less than any.
+pub(super) fn head(text: &str) -> u64 {
+    let mut bytes = [0; 8];
+    for (place, byte) in bytes.iter_mut().zip(text.bytes()) {
+        *place = byte;
+    }
+    u64::from_be_bytes(bytes)
+}
+
+/// As [`CacheKey::to_text`].
+pub(super) fn text_of(key: KeyRef<'_>) -> String {
+    serde_json::to_string(&(key.op_id, key.call_key, key.direction, key.device)).unwrap_or_default()
+}
+
+/// The value of a key in a map, found by the key's parts: no key is made for the question.
+pub(crate) fn by_key<'a, T>(map: &'a BTreeMap<CacheKey, T>, key: KeyRef<'_>) -> Option<&'a T> {
+    map.get(&key as &dyn Parts)
+}
+
+/// Whatever has the parts of a key: what maps of keys are searched by.
+trait Parts {
+    fn key(&self) -> KeyRef<'_>;
+}
+
+impl Parts for CacheKey {
+    fn key(&self) -> KeyRef<'_> {
+        self.parts()
+    }
+}
+
+impl Parts for KeyRef<'_> {
+    fn key(&self) -> KeyRef<'_> {
+        *self
+    }
+}
+
+impl<'a> Borrow<dyn Parts + 'a> for CacheKey {
+    fn borrow(&self) -> &(dyn Parts + 'a) {
+        self
+    }
+}
+
+impl PartialEq for dyn Parts + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for dyn Parts + '_ {}
+
+impl PartialOrd for dyn Parts + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for dyn Parts + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
     }
 }
 
@@ -86,5 +193,33 @@ mod tests {
         assert!(mapped.to_text().starts_with(&CacheKey::prefix("a@v1", "c~8-00000000")));
         assert!(mapped.is_of_call("a@v1", "c") && mapped.is_of_call("a@v1", "c~8-00000000"));
         assert!(!mapped.is_of_call("a@v1", "cc") && !mapped.is_of_call("a@v1", "c~4"));
+        assert_eq!(one.parts().to_key(), one);
+    }
+
+    #[test]
+    fn parts_find_what_whole_keys_find() {
+        let device = |cores: &str| DeviceIdentity {
+            platform: "cpu".into(),
+            device_kind: "cpu".into(),
+            hardware: [("cores".to_owned(), cores.to_owned())].into(),
+        };
+        let mut keys = Vec::new();
+        for (op_id, call_key) in [("b@v1", "x"), ("b@v1", "x~4-00000000"), ("a@v1", "y"), ("", "")] {
+            for direction in [Direction::ForwardVjp, Direction::Forward] {
+                for cores in ["2", "10"] {
+                    let (op_id, call_key, device) = (op_id.to_owned(), call_key.to_owned(), device(cores));
+                    keys.push(CacheKey { op_id, call_key, direction, device });
+                }
+            }
+        }
+        let (kept, missing) = keys.split_at(keys.len() - 3);
+        let map: BTreeMap<CacheKey, usize> = kept.iter().cloned().zip(0..).collect();
+        for (place, key) in kept.iter().enumerate() {
+            assert_eq!((by_key(&map, key.parts()), map.get(key)), (Some(&place), Some(&place)));
+        }
+        assert!(missing.iter().all(|key| by_key(&map, key.parts()).is_none()));
+        for (a, b) in keys.iter().flat_map(|a| keys.iter().map(move |b| (a, b))) {
+            assert_eq!(a.parts().cmp(&b.parts()), a.cmp(b));
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::StoreError;
+use super::error::StoreError;
 use crate::outside_file;
 use crate::printable::printable;
 
@@ -24,6 +24,9 @@ const MAX_HOLDER_BYTES: u64 = 400;
 
 impl FolderLock {
     /// Makes the folder where it is missing and locks it, or says which process has it.
+    ///
+    /// # Errors
+    /// Where another process has it ([`Locked`](super::StoreErrorKind::Locked)), or it cannot be written.
     pub fn acquire(folder: &Path) -> Result<Self, StoreError> {
         fs::create_dir_all(folder).map_err(StoreError::io("make the folder", folder))?;
         let path = folder.join("lock");
@@ -39,7 +42,7 @@ impl FolderLock {
                 let _ = file.take(MAX_HOLDER_BYTES).read_to_end(&mut bytes);
                 let text = String::from_utf8_lossy(&bytes);
                 let holder = text.lines().next().filter(|line| !line.is_empty()).unwrap_or("another process");
-                return Err(StoreError::Locked { path: folder.to_owned(), holder: holder.to_owned() });
+                return Err(StoreError::locked(folder, holder));
             }
             Err(error) => return Err(StoreError::io("lock", &path)(error.into())),
         }

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::key::hash_of_call;
-use super::{CacheKey, ConfigStore, Entry, StoreError, Tier};
+use super::entry::Entry;
+use super::error::StoreError;
+use super::key::{CacheKey, KeyRef, hash_of_call};
+use super::store::{ConfigStore, Tier};
 
 type Pairs = Vec<(CacheKey, Arc<Entry>)>;
 /// The entries by the hash of their call; those of one hash are told apart by their keys.
@@ -61,10 +63,10 @@ impl ConfigStore for MemoryStore {
         Tier::Memory
     }
 
-    fn get(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, StoreError> {
-        let hash = hash_of(key);
+    fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<Entry>>, StoreError> {
+        let hash = hash_of_call(key.op_id, key.call_key);
         Ok(self.read(|entries| {
-            let (_, entry) = entries.get(&hash)?.iter().find(|(known, _)| known == key)?;
+            let (_, entry) = entries.get(&hash)?.iter().find(|(known, _)| known.parts() == key)?;
             Some(Arc::clone(entry))
         }))
     }

@@ -19,10 +19,14 @@ mod diff;
 mod entry;
 mod error;
 mod exchange;
+mod hit;
 mod key;
 mod lock;
 mod memory;
 mod merge;
+mod miss;
+mod overlay;
+mod row;
 mod seed;
 #[cfg(feature = "tuner")]
 mod sled_store;
@@ -32,20 +36,25 @@ mod tiered;
 
 pub use cached::Cached;
 pub use diff::{CacheDiff, Change, Difference, diff};
-pub use entry::{Entry, Peer, PeerRecord, Provenance, Superseded};
-pub use error::StoreError;
+pub use entry::{Entry, EntryOf, Peer, PeerRecord, Provenance, Superseded, SupersededOf};
+pub use error::{StoreError, StoreErrorKind};
 pub use exchange::{
     EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, JsonForm, TokamaxCall, TokamaxExport, TokamaxImport,
     export_ejkernel, export_json, export_json_as, export_tokamax, import_ejkernel, import_json, import_json_as,
     import_tokamax,
 };
-pub use key::CacheKey;
+pub use hit::{Flag, FlagKind, Hit};
+#[cfg(feature = "tuner")]
+pub(crate) use key::by_key;
+pub use key::{CacheKey, KeyRef};
 pub use lock::FolderLock;
 pub use memory::MemoryStore;
 pub use merge::{MAX_DECISIONS, Merged, merge};
+pub use miss::MissReason;
+pub use overlay::OverlayGuard;
 pub use seed::{SeedProblem, SeedStore, write_seeds};
 #[cfg(feature = "tuner")]
 pub use sled_store::{SledCondition, SledState, SledStore};
 pub use snapshot::{SNAPSHOT_FILE, Snapshot, SnapshotRecord, SnapshotStore, write_snapshot};
 pub use store::{ConfigStore, Tier};
-pub use tiered::{Flag, FlagKind, Hit, Lookup, OverlayGuard, TieredCache};
+pub use tiered::{Lookup, Miss, TieredCache};

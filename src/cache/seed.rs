@@ -18,7 +18,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CacheKey, ConfigStore, Entry, StoreError, Tier};
+use super::entry::Entry;
+use super::error::StoreError;
+use super::key::{CacheKey, KeyRef, by_key};
+use super::store::{ConfigStore, Tier};
 use crate::call::Direction;
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
@@ -37,6 +40,7 @@ pub struct SeedStore {
 
 /// A seed file that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SeedProblem {
     /// The file.
     pub path: PathBuf,
@@ -78,6 +82,9 @@ const SHIPPED: &[(&str, &str)] = &[
 
 /// Writes entries as seed files below a folder, `<device>/<operation>.json`, in the keys' order; entries of other calls
 /// that are there stay. An operation whose file name another one has carries its digest in the name. Returns the files.
+///
+/// # Errors
+/// Where a file cannot be read or written, or holds something else.
 pub fn write_seeds(folder: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<Vec<PathBuf>, StoreError> {
     let mut files: BTreeMap<PathBuf, SeedFile> = BTreeMap::new();
     for (key, entry) in entries {
@@ -125,7 +132,7 @@ fn keep_others(path: &Path, file: &mut SeedFile) -> Result<(), StoreError> {
         other => other.map_err(StoreError::io("read", path))?,
     };
     if !text.is_empty() {
-        let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
+        let damaged = |what: String| StoreError::damaged(path, what);
         let old: SeedFile = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
         if (old.schema, &old.op_id, &old.device) != (SCHEMA, &file.op_id, &file.device) {
             return Err(damaged("it is of another operation, device or schema".to_owned()));
@@ -193,6 +200,9 @@ impl SeedStore {
     }
 
     /// Adds the entries of one seed file's text.
+    ///
+    /// # Errors
+    /// Where it is no seed file, or one of a later program: the reason.
     pub fn add_text(&mut self, text: &str) -> Result<(), String> {
         let file: SeedFile = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if file.schema != SCHEMA {
@@ -211,8 +221,8 @@ impl ConfigStore for SeedStore {
         Tier::Seed
     }
 
-    fn get(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, StoreError> {
-        Ok(self.entries.get(key).cloned())
+    fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<Entry>>, StoreError> {
+        Ok(by_key(&self.entries, key).cloned())
     }
 
     fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
@@ -222,14 +232,6 @@ impl ConfigStore for SeedStore {
 
     fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
         Ok(self.entries.iter().map(|(key, entry)| (key.clone(), Arc::clone(entry))).collect())
-    }
-
-    fn put(&self, _: &CacheKey, _: &Arc<Entry>) -> Result<(), StoreError> {
-        Err(StoreError::ReadOnly("seed"))
-    }
-
-    fn remove(&self, _: &CacheKey) -> Result<bool, StoreError> {
-        Err(StoreError::ReadOnly("seed"))
     }
 }
 
@@ -259,7 +261,7 @@ mod tests {
         write_seeds(folder.path(), &[pair("b@v1", "k2", 9), pair("b@v1", "k1", 5), pair("A.b@v1", "k1", 6)]).unwrap();
         let (store, problems) = SeedStore::read_folder(folder.path());
         assert_eq!(problems, []);
-        let block = |op: &str, key: &str| store.get(&pair(op, key, 0).0).unwrap().unwrap().config.to_brief();
+        let block = |op: &str, key: &str| store.get(pair(op, key, 0).0.parts()).unwrap().unwrap().config.to_brief();
         assert_eq!(store.entries().unwrap().len(), entries.len() + 1);
         assert_eq!((block("b@v1", "k1"), block("b@v1", "k2")), ("block=5".into(), "block=9".into()));
         assert_eq!((block("A.b@v1", "k1"), block("a.b@v1", "k1")), ("block=6".into(), "block=1".into()));

@@ -10,7 +10,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{CacheKey, ConfigStore, Entry, StoreError, Tier};
+use super::entry::Entry;
+use super::error::StoreError;
+use super::key::{CacheKey, KeyRef, text_of};
+use super::store::{ConfigStore, Tier};
 use crate::digest::{Digest, FieldHasher, SetDigest};
 use crate::outside_file;
 use crate::whole_file::write_whole;
@@ -27,6 +30,7 @@ const RELEASE_WAIT: Duration = Duration::from_millis(2);
 
 /// How the folder was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SledCondition {
     /// There was none.
     New,
@@ -58,6 +62,9 @@ impl SledStore {
     /// Opens the database of a cache folder; one that cannot be trusted is replaced by an empty one, and the
     /// condition says so. With `keep_unclean`, one that was not closed is set aside instead of dropped: for when the
     /// sample log cannot give its entries back.
+    ///
+    /// # Errors
+    /// Where it cannot be read or written; damage is no error.
     pub fn open(root: &Path, keep_unclean: bool) -> Result<(Self, SledCondition), StoreError> {
         let folder = root.join(FOLDER);
         let mut noted_log_bytes = None;
@@ -89,8 +96,7 @@ impl SledStore {
                 return Ok((store, condition));
             }
             // sled does not take its own folder back, or gives what was never put: the log still has everything
-            Err(StoreError::Sled { source, .. }) if condition == SledCondition::Clean => source.to_string(),
-            Err(StoreError::Damaged { what, .. }) if condition == SledCondition::Clean => what,
+            Err(error) if condition == SledCondition::Clean && error.is_of_content() => error.reason(),
             Err(error) => return Err(error),
         };
         let moved_to = set_aside(root, &folder)?;
@@ -98,6 +104,9 @@ impl SledStore {
     }
 
     /// Sets the present database aside and opens an empty one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
     pub fn replace(self, reason: &str) -> Result<(Self, SledCondition), StoreError> {
         let root = self.root.clone();
         drop(self);
@@ -109,7 +118,7 @@ impl SledStore {
     fn open_trusted(root: &Path) -> Result<Self, StoreError> {
         let folder = root.join(FOLDER);
         write_state(root, "open\n")?;
-        let sled_error = |source| StoreError::Sled { action: "open", path: folder.clone(), source };
+        let sled_error = |source| StoreError::database("open", &folder, source);
         // every write is flushed by hand: a background flusher would only wake an idle process
         let db = sled::Config::new().path(&folder).flush_every_ms(None).open().map_err(sled_error)?;
         let tree = db.open_tree(TREE).map_err(sled_error)?;
@@ -143,6 +152,9 @@ impl SledStore {
     }
 
     /// Stores pairs of [`CacheKey::to_text`] and [`Entry::to_text`] and flushes once.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
     pub fn put_texts<'a>(&self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<(), StoreError> {
         let (db, tree) = self.parts()?;
         let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,6 +169,9 @@ impl SledStore {
     }
 
     /// Every pair of [`CacheKey::to_text`] and [`Entry::to_text`].
+    ///
+    /// # Errors
+    /// Where it cannot be read, or a value is damaged.
     pub fn texts(&self) -> Result<Vec<(String, String)>, StoreError> {
         let (_, tree) = self.parts()?;
         let mut pairs = Vec::new();
@@ -169,6 +184,9 @@ impl SledStore {
     }
 
     /// Flushes, closes, and notes the digest of the closed folder.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
     pub fn close(mut self) -> Result<(), StoreError> {
         self.close_in_place()
     }
@@ -194,20 +212,19 @@ impl SledStore {
     fn parts(&self) -> Result<(&sled::Db, &sled::Tree), StoreError> {
         match &self.open {
             Some((db, tree)) => Ok((db, tree)),
-            None => Err(StoreError::Damaged { path: self.folder(), what: "it is closed".to_owned() }),
+            None => Err(StoreError::damaged(&self.folder(), "it is closed")),
         }
     }
 
     fn error(&self, action: &'static str) -> impl FnOnce(sled::Error) -> StoreError {
         let path = self.folder();
-        move |source| StoreError::Sled { action, path, source }
+        move |source| StoreError::database(action, &path, source)
     }
 
     fn entry(&self, key: &[u8], value: &[u8]) -> Result<Arc<Entry>, StoreError> {
         let json = decode(&self.folder(), key, value)?;
-        serde_json::from_slice(json).map(Arc::new).map_err(|error| StoreError::Damaged {
-            path: self.folder(),
-            what: format!("`{}`: {error}", String::from_utf8_lossy(key)),
+        serde_json::from_slice(json).map(Arc::new).map_err(|error| {
+            StoreError::damaged(&self.folder(), format!("`{}`: {error}", String::from_utf8_lossy(key)))
         })
     }
 
@@ -218,7 +235,7 @@ impl SledStore {
             let entry = self.entry(&key, &value)?;
             let text = String::from_utf8_lossy(&key);
             let key = CacheKey::from_text(&text)
-                .ok_or_else(|| StoreError::Damaged { path: self.folder(), what: format!("`{text}` is not a key") })?;
+                .ok_or_else(|| StoreError::damaged(&self.folder(), format!("`{text}` is not a key")))?;
             found.push((key, entry));
         }
         Ok(found)
@@ -238,9 +255,9 @@ impl ConfigStore for SledStore {
         Tier::Sled
     }
 
-    fn get(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, StoreError> {
+    fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<Entry>>, StoreError> {
         let (_, tree) = self.parts()?;
-        let text = key.to_text();
+        let text = text_of(key);
         let value = tree.get(&text).map_err(self.error("read"))?;
         value.map(|value| self.entry(text.as_bytes(), &value)).transpose()
     }
@@ -293,10 +310,7 @@ fn encode(key: &[u8], value: &[u8]) -> Vec<u8> {
 fn decode<'a>(folder: &Path, key: &[u8], bytes: &'a [u8]) -> Result<&'a [u8], StoreError> {
     match bytes.split_first_chunk::<4>() {
         Some((sum, value)) if *sum == checksum(key, value).to_le_bytes() => Ok(value),
-        _ => Err(StoreError::Damaged {
-            path: folder.to_owned(),
-            what: format!("checksum of `{}`", String::from_utf8_lossy(key)),
-        }),
+        _ => Err(StoreError::damaged(folder, format!("checksum of `{}`", String::from_utf8_lossy(key)))),
     }
 }
 
@@ -317,6 +331,7 @@ enum State {
 
 /// How a database was left, as far as its bytes tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SledState {
     /// There is none.
     Missing,

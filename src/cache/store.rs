@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CacheKey, Entry, StoreError};
+use super::entry::Entry;
+use super::error::StoreError;
+use super::key::{CacheKey, KeyRef};
 
 /// Where a hit came from, fastest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -45,38 +47,71 @@ pub trait ConfigStore: Send + Sync {
     fn tier(&self) -> Tier;
 
     /// The entry of exactly this key.
-    fn get(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, StoreError>;
+    ///
+    /// # Errors
+    /// Where the tier cannot be read, or the entry is damaged.
+    fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<Entry>>, StoreError>;
 
     /// Every entry of an operation and call, whatever the device, the direction and the `vmap`s around it, in the keys'
     /// order.
+    ///
+    /// # Errors
+    /// Where the tier cannot be read, or one of the entries is damaged.
     fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>;
 
     /// Every entry, in the keys' order.
+    ///
+    /// # Errors
+    /// Where the tier cannot be read, or an entry is damaged.
     fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>;
 
     /// The key of every entry, in order.
+    ///
+    /// # Errors
+    /// Where the tier cannot be read.
     fn keys(&self) -> Result<Vec<CacheKey>, StoreError> {
         Ok(self.entries()?.into_iter().map(|(key, _)| key).collect())
     }
 
     /// Stores an entry; it is on the disk, where the tier has one, when this returns.
-    fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError>;
+    ///
+    /// # Errors
+    /// Where the tier is read-only, as most are by their nature, or cannot be written.
+    fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError> {
+        let _ = (key, entry);
+        Err(StoreError::read_only(self.tier()))
+    }
 
     /// Removes an entry; `false` where there was none.
-    fn remove(&self, key: &CacheKey) -> Result<bool, StoreError>;
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    fn remove(&self, key: &CacheKey) -> Result<bool, StoreError> {
+        let _ = key;
+        Err(StoreError::read_only(self.tier()))
+    }
 
     /// Stores many entries; they are on the disk, where the tier has one, when this returns.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
     fn put_all(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), StoreError> {
         entries.iter().try_for_each(|(key, entry)| self.put(key, entry))
     }
 
     /// Removes many entries; how many were there.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
     fn remove_all(&self, keys: &[CacheKey]) -> Result<usize, StoreError> {
         keys.iter().try_fold(0, |removed, key| Ok(removed + usize::from(self.remove(key)?)))
     }
 
     /// The tier as it stands now, where another process changed it since it was opened. Most tiers have one owner, and are
     /// never another.
+    ///
+    /// # Errors
+    /// Where it cannot be opened anew; the one that is open stays what it is.
     fn refreshed(&self) -> Result<Option<Box<dyn ConfigStore>>, StoreError> {
         Ok(None)
     }

@@ -1,87 +1,98 @@
 //! The tiers together: overlay, memory, then the stores below; hits below are promoted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use serde::Serialize;
-
-use super::{CacheKey, ConfigStore, Entry, MemoryStore, SNAPSHOT_FILE, SnapshotStore, StoreError, Tier};
+use super::entry::Entry;
+use super::error::{StoreError, StoreErrorKind};
+use super::hit::{Flag, FlagKind, Hit};
+use super::key::{CacheKey, KeyRef};
+use super::memory::MemoryStore;
+use super::miss::MissReason;
+use super::overlay::{OverlayGuard, Overlays};
+use super::snapshot::{SNAPSHOT_FILE, SnapshotStore};
+use super::store::{ConfigStore, Tier};
 use crate::batch::{preference, to_words};
-use crate::call::{Direction, split_op_id};
+use crate::call::{Call, Direction, split_op_id};
 use crate::device::{DeviceFingerprint, DeviceMatch, MatchMode};
 use crate::mapped_file::Mapping;
 
-/// Why a hit is to be taken with care.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FlagKind {
-    /// Same device, other driver, plugin or flags.
-    StaleEnvironment,
-    /// Another device, accepted by the match mode.
-    OtherDevice,
-    /// The same call, mapped by other `vmap`s or by none.
-    OtherBatch,
-}
-
-/// A flag with its detail.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Flag {
-    /// What kind.
-    pub kind: FlagKind,
-    /// What differs.
-    pub detail: String,
-}
-
-/// An entry that applies.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Hit {
-    /// Its key; the device is the one that it was tuned on.
-    pub key: CacheKey,
-    /// The entry.
-    pub entry: Arc<Entry>,
-    /// Where it was found.
-    pub tier: Tier,
-    /// What to know before using it.
-    pub flags: Vec<Flag>,
-}
-
 /// The answer to a look-up.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Lookup {
+#[derive(Debug, Clone)]
+pub enum Lookup<'a> {
     /// An entry applies.
-    Hit(Box<Hit>),
-    /// None does; one line says why.
-    Miss(String),
+    Hit(Hit<'a>),
+    /// None does; why is found out when it is asked.
+    Miss(Miss<'a>),
 }
 
-type Layer = (u64, BTreeMap<CacheKey, Arc<Entry>>);
+/// A look-up that found nothing. What it costs to say why is spent when that is asked.
+#[derive(Clone, Copy)]
+pub struct Miss<'a> {
+    cache: &'a TieredCache,
+    question: Question<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Question<'a> {
+    device: &'a DeviceFingerprint,
+    op_id: &'a str,
+    call_key: &'a str,
+    direction: Option<Direction>,
+    mode: MatchMode,
+}
+
+impl Lookup<'_> {
+    /// The hit, on its own, or why there is none.
+    ///
+    /// # Errors
+    /// Where a tier cannot be read that has to be for the reason.
+    pub fn found(self) -> Result<Result<Hit<'static>, MissReason>, StoreError> {
+        match self {
+            Self::Hit(hit) => Ok(Ok(hit.into_owned())),
+            Self::Miss(miss) => miss.reason().map(Err),
+        }
+    }
+}
+
+impl Miss<'_> {
+    /// Why nothing applies; this reads what is cached for the call, or else every key.
+    ///
+    /// # Errors
+    /// Where a tier cannot be read.
+    pub fn reason(&self) -> Result<MissReason, StoreError> {
+        self.cache.explain(self.question)
+    }
+}
+
+impl fmt::Debug for Miss<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Miss").field(&self.question).finish()
+    }
+}
+
+impl fmt::Display for Miss<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason() {
+            Ok(reason) => reason.fmt(f),
+            Err(error) => error.fmt(f),
+        }
+    }
+}
 
 /// All tiers of one process, asked from the fastest to the slowest.
 pub struct TieredCache {
-    overlays: Arc<Mutex<(u64, Vec<Layer>)>>,
+    overlays: Overlays,
     memory: MemoryStore,
     below: Vec<Box<dyn ConfigStore>>,
-}
-
-/// Keeps an overlay in force until it is dropped. Guards may be dropped in any order.
-#[must_use = "the overlay ends when the guard is dropped"]
-pub struct OverlayGuard {
-    overlays: Arc<Mutex<(u64, Vec<Layer>)>>,
-    id: u64,
-}
-
-impl Drop for OverlayGuard {
-    fn drop(&mut self) {
-        let mut overlays = self.overlays.lock().unwrap_or_else(PoisonError::into_inner);
-        overlays.1.retain(|(id, _)| *id != self.id);
-    }
 }
 
 impl TieredCache {
     /// Tiers below the memory, fastest first.
     pub fn new(below: Vec<Box<dyn ConfigStore>>) -> Self {
-        Self { overlays: Arc::default(), memory: MemoryStore::default(), below }
+        Self { overlays: Overlays::default(), memory: MemoryStore::default(), below }
     }
 
     /// What programs look configs up in at run time: the snapshot that was published in a cache folder, and `lower` below
@@ -92,7 +103,7 @@ impl TieredCache {
     /// over it ([`Mapping::WhereLocal`] says why). Where you cannot be sure of that, open it with [`Mapping::Never`].
     ///
     /// # Errors
-    /// Where there is a snapshot that cannot be used.
+    /// Where there is a snapshot that cannot be used. One of an earlier format counts as none, and a warning says what to do.
     pub fn published(folder: &Path, mapping: Mapping, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, StoreError> {
         let mut below = vec![SnapshotStore::at(&folder.join(SNAPSHOT_FILE), mapping)?];
         below.extend(lower);
@@ -111,7 +122,7 @@ impl TieredCache {
         }
         for (key, entry) in self.memory.entries()? {
             // what memory holds by promotion is equal to what is below
-            if self.below.iter().any(|store| matches!(store.get(&key), Ok(Some(below)) if below == entry)) {
+            if self.below.iter().any(|store| matches!(store.get(key.parts()), Ok(Some(below)) if below == entry)) {
                 self.memory.remove(&key)?;
             }
         }
@@ -130,51 +141,53 @@ impl TieredCache {
 
     /// Puts entries above every tier until the guard is dropped; a later overlay hides an earlier one.
     pub fn overlay(&self, entries: impl IntoIterator<Item = (CacheKey, Arc<Entry>)>) -> OverlayGuard {
-        let mut overlays = self.overlays.lock().unwrap_or_else(PoisonError::into_inner);
-        overlays.0 += 1;
-        let id = overlays.0;
-        overlays.1.push((id, entries.into_iter().collect()));
-        OverlayGuard { overlays: Arc::clone(&self.overlays), id }
+        self.overlays.add(entries)
     }
 
-    /// The entry for a call on this device, or in one line why there is none.
+    /// The entry for a call on this device, or that there is none.
     ///
     /// This device's own entry wins over another device's in whatever tier. Without a `direction`, an entry tuned
     /// forward with its vector-Jacobian product wins over a forward one. Where the call is not known under the `vmap`s
     /// that its key names, or under none, it is taken as it is known: first unmapped, then with the most calls.
-    pub fn lookup(
-        &self,
-        device: &DeviceFingerprint,
-        op_id: &str,
-        call_key: &str,
+    ///
+    /// A hit of what was asked for allocates nothing, but for the first one of a call that a store below the memory has.
+    ///
+    /// # Errors
+    /// Where a tier cannot be read, or an entry on the way is damaged.
+    pub fn lookup<'a>(
+        &'a self,
+        device: &'a DeviceFingerprint,
+        op_id: &'a str,
+        call_key: &'a str,
         direction: Option<Direction>,
         mode: MatchMode,
-    ) -> Result<Lookup, StoreError> {
+    ) -> Result<Lookup<'a>, StoreError> {
         Ok(match self.find(device, op_id, call_key, direction, mode)? {
-            Some(hit) => Lookup::Hit(Box::new(hit)),
-            None => Lookup::Miss(self.explain_miss(device, op_id, call_key, direction, mode)?),
+            Some(hit) => Lookup::Hit(hit),
+            None => {
+                let question = Question { device, op_id, call_key, direction, mode };
+                Lookup::Miss(Miss { cache: self, question })
+            }
         })
     }
 
-    /// The entry for a call on this device, chosen as [`lookup`](Self::lookup) does; a miss costs no search for its reason.
-    pub fn find(
+    /// The entry for a call on this device, chosen as [`lookup`](Self::lookup) does.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup).
+    pub fn find<'a>(
         &self,
-        device: &DeviceFingerprint,
-        op_id: &str,
-        call_key: &str,
+        device: &'a DeviceFingerprint,
+        op_id: &'a str,
+        call_key: &'a str,
         direction: Option<Direction>,
         mode: MatchMode,
-    ) -> Result<Option<Hit>, StoreError> {
+    ) -> Result<Option<Hit<'a>>, StoreError> {
         let directions = wanted(direction);
         for direction in directions {
-            let key = CacheKey {
-                op_id: op_id.to_owned(),
-                call_key: call_key.to_owned(),
-                direction: *direction,
-                device: device.identity.clone(),
-            };
-            if let Some((entry, tier)) = self.get(&key)? {
-                return Ok(Some(flagged(device, key, entry, tier, None)));
+            let key = KeyRef { op_id, call_key, direction: *direction, device: &device.identity };
+            if let Some((entry, tier)) = self.get(key)? {
+                return Ok(Some(flagged(device, Hit::asked(key, entry, tier))));
             }
         }
         let mut choices = Vec::new();
@@ -184,7 +197,7 @@ impl TieredCache {
             }
             let flag = match mode.compare(&device.identity, &key.device) {
                 DeviceMatch::Same => None,
-                DeviceMatch::Flagged(detail) => Some(Flag { kind: FlagKind::OtherDevice, detail }),
+                DeviceMatch::Flagged(detail) => Some(Flag::new(FlagKind::OtherDevice, detail)),
                 DeviceMatch::Miss(_) => continue,
             };
             let rank = (flag.is_some(), key.call_key != call_key, preference(&key.call_key));
@@ -192,15 +205,18 @@ impl TieredCache {
         }
         // of equals the first
         Ok(choices.into_iter().min_by_key(|(rank, ..)| *rank).map(|(_, key, entry, tier, flag)| {
-            let other_batch = (key.call_key != call_key).then(|| Flag {
-                kind: FlagKind::OtherBatch,
-                detail: format!("measured {}, asked for {}", to_words(&key.call_key), to_words(call_key)),
+            let other_batch = (key.call_key != call_key).then(|| {
+                let detail = format!("measured {}, asked for {}", to_words(&key.call_key), to_words(call_key));
+                Flag::new(FlagKind::OtherBatch, detail)
             });
-            flagged(device, key, entry, tier, flag.into_iter().chain(other_batch))
+            flagged(device, Hit::other(key, entry, tier, flag.into_iter().chain(other_batch).collect()))
         }))
     }
 
-    /// Why [`find`](Self::find) finds nothing, in one line.
+    /// Why [`find`](Self::find) finds nothing.
+    ///
+    /// # Errors
+    /// Where a tier cannot be read.
     pub fn explain_miss(
         &self,
         device: &DeviceFingerprint,
@@ -208,52 +224,73 @@ impl TieredCache {
         call_key: &str,
         direction: Option<Direction>,
         mode: MatchMode,
-    ) -> Result<String, StoreError> {
-        let others = self.of_call(op_id, call_key)?;
-        let reason = others.iter().find_map(|(key, ..)| match mode.compare(&device.identity, &key.device) {
-            _ if !wanted(direction).contains(&key.direction) => Some(format!("tuned {} only", key.direction)),
-            DeviceMatch::Miss(reason) => Some(reason),
-            DeviceMatch::Same | DeviceMatch::Flagged(_) => None,
-        });
-        match reason {
-            Some(reason) => Ok(format!("`{op_id}:{call_key}` is cached, but not for this device: {reason}")),
-            None => self.explain_absence(device, op_id, call_key),
+    ) -> Result<MissReason, StoreError> {
+        self.explain(Question { device, op_id, call_key, direction, mode })
+    }
+
+    fn explain(&self, question: Question<'_>) -> Result<MissReason, StoreError> {
+        let Question { device, op_id, call_key, direction, mode } = question;
+        for (key, ..) in self.of_call(op_id, call_key)? {
+            let call = Call::new(op_id, call_key);
+            let difference = mode.compare(&device.identity, &key.device);
+            if !wanted(direction).contains(&key.direction) {
+                return Ok(MissReason::Direction { call, tuned: key.direction });
+            }
+            if let DeviceMatch::Miss(difference) = difference {
+                return Ok(MissReason::Device { call, difference });
+            }
         }
+        self.explain_absence(device, op_id, call_key)
     }
 
     /// The entry of exactly this key and where it is.
+    ///
+    /// # Errors
+    /// Where a tier cannot be read, or the entry is damaged.
     pub fn entry(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, StoreError> {
-        self.get(key)
+        self.get(key.parts())
     }
 
     /// Stores an entry in memory and in every tier below that can be written, the lowest first.
+    ///
+    /// # Errors
+    /// Where one of these cannot be.
     pub fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError> {
         self.put_all(&[(key.clone(), Arc::clone(entry))])
     }
 
     /// Stores many entries likewise.
+    ///
+    /// # Errors
+    /// Where one of these cannot be.
     pub fn put_all(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), StoreError> {
         for store in self.below.iter().rev() {
             match store.put_all(entries) {
-                Ok(()) | Err(StoreError::ReadOnly(_)) => {}
-                Err(error) => return Err(error),
+                Err(error) if error.kind() != StoreErrorKind::ReadOnly => return Err(error),
+                _ => {}
             }
         }
         self.memory.put_all(entries)
     }
 
     /// Removes an entry from memory and from every tier below that can be written.
+    ///
+    /// # Errors
+    /// Where one of these cannot be.
     pub fn remove(&self, key: &CacheKey) -> Result<bool, StoreError> {
         Ok(self.remove_all(std::slice::from_ref(key))? > 0)
     }
 
     /// Removes many entries likewise; how many the tier that had the most of them had.
+    ///
+    /// # Errors
+    /// Where one of these cannot be.
     pub fn remove_all(&self, keys: &[CacheKey]) -> Result<usize, StoreError> {
         let mut removed = self.memory.remove_all(keys)?;
         for store in &self.below {
             match store.remove_all(keys) {
                 Ok(found) => removed = removed.max(found),
-                Err(StoreError::ReadOnly(_)) => {}
+                Err(error) if error.kind() == StoreErrorKind::ReadOnly => {}
                 Err(error) => return Err(error),
             }
         }
@@ -261,6 +298,9 @@ impl TieredCache {
     }
 
     /// Every entry in force, each key once, from the fastest tier that has it.
+    ///
+    /// # Errors
+    /// Where a tier cannot be read, or an entry is damaged.
     pub fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>, Tier)>, StoreError> {
         self.merged(|store| store.entries(), |_| true)
     }
@@ -274,18 +314,16 @@ impl TieredCache {
         Ok(found)
     }
 
-    fn get(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, StoreError> {
-        let overlays = self.overlays.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = overlays.1.iter().rev().find_map(|(_, entries)| entries.get(key)) {
-            return Ok(Some((Arc::clone(entry), Tier::Overlay)));
+    fn get(&self, key: KeyRef<'_>) -> Result<Option<(Arc<Entry>, Tier)>, StoreError> {
+        if let Some(entry) = self.overlays.get(key) {
+            return Ok(Some((entry, Tier::Overlay)));
         }
-        drop(overlays);
         if let Some(entry) = self.memory.get(key)? {
             return Ok(Some((entry, Tier::Memory)));
         }
         for store in &self.below {
             if let Some(entry) = store.get(key)? {
-                self.memory.put(key, &entry)?;
+                self.memory.put(&key.to_key(), &entry)?;
                 return Ok(Some((entry, store.tier())));
             }
         }
@@ -297,15 +335,9 @@ impl TieredCache {
         read: impl Fn(&dyn ConfigStore) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>,
         wanted: impl Fn(&CacheKey) -> bool,
     ) -> Result<Vec<(CacheKey, Arc<Entry>, Tier)>, StoreError> {
-        let mut found: BTreeMap<CacheKey, (Arc<Entry>, Tier)> = BTreeMap::new();
-        {
-            let overlays = self.overlays.lock().unwrap_or_else(PoisonError::into_inner);
-            for (key, entry) in overlays.1.iter().rev().flat_map(|(_, entries)| entries) {
-                if wanted(key) {
-                    found.entry(key.clone()).or_insert_with(|| (Arc::clone(entry), Tier::Overlay));
-                }
-            }
-        }
+        let overlaid = self.overlays.entries(wanted).into_iter();
+        let mut found: BTreeMap<CacheKey, (Arc<Entry>, Tier)> =
+            overlaid.map(|(key, entry)| (key, (entry, Tier::Overlay))).collect();
         let in_memory: BTreeMap<_, _> = read(&self.memory)?.into_iter().collect();
         for store in &self.below {
             for (key, entry) in read(store.as_ref())? {
@@ -323,9 +355,7 @@ impl TieredCache {
 
     /// Every key in force.
     fn keys(&self) -> Result<BTreeSet<CacheKey>, StoreError> {
-        let overlays = self.overlays.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut keys: BTreeSet<CacheKey> = overlays.1.iter().flat_map(|(_, entries)| entries.keys()).cloned().collect();
-        drop(overlays);
+        let mut keys: BTreeSet<CacheKey> = self.overlays.entries(|_| true).into_keys().collect();
         keys.extend(self.memory.keys()?);
         for store in &self.below {
             keys.extend(store.keys()?);
@@ -333,22 +363,27 @@ impl TieredCache {
         Ok(keys)
     }
 
-    fn explain_absence(&self, device: &DeviceFingerprint, op_id: &str, call_key: &str) -> Result<String, StoreError> {
+    fn explain_absence(
+        &self,
+        device: &DeviceFingerprint,
+        op_id: &str,
+        call_key: &str,
+    ) -> Result<MissReason, StoreError> {
         let name = split_op_id(op_id).0;
-        let (mut same_op, mut versions) = (0, Vec::new());
+        let (mut others, mut cached) = (0, Vec::new());
         for key in self.keys()? {
             if key.op_id == op_id && key.device == device.identity {
-                same_op += 1;
+                others += 1;
             } else if key.op_id != op_id && split_op_id(&key.op_id).0 == name {
-                versions.push(key.op_id);
+                cached.push(key.op_id);
             }
         }
-        versions.dedup();
-        Ok(match (same_op, versions.first()) {
-            (0, None) => format!("nothing is cached for `{op_id}`"),
-            (0, Some(_)) => format!("`{op_id}` is cached in other versions only: {}", versions.join(", ")),
-            (1, _) => format!("`{op_id}` is cached for another call key, not for `{call_key}`"),
-            (count, _) => format!("`{op_id}` is cached for {count} other call keys, not for `{call_key}`"),
+        cached.dedup();
+        let call = Call::new(op_id, call_key);
+        Ok(match (others, cached.is_empty()) {
+            (0, true) => MissReason::Operation { op_id: call.op_id },
+            (0, false) => MissReason::Version { op_id: call.op_id, cached },
+            _ => MissReason::Call { call, others },
         })
     }
 }
@@ -362,19 +397,12 @@ fn wanted(direction: Option<Direction>) -> &'static [Direction] {
     }
 }
 
-fn flagged(
-    device: &DeviceFingerprint,
-    key: CacheKey,
-    entry: Arc<Entry>,
-    tier: Tier,
-    flags: impl IntoIterator<Item = Flag>,
-) -> Hit {
-    let mut flags: Vec<Flag> = flags.into_iter().collect();
-    if let Some(provenance) = &entry.provenance {
+fn flagged<'a>(device: &DeviceFingerprint, mut hit: Hit<'a>) -> Hit<'a> {
+    if let Some(provenance) = &hit.entry.provenance {
         let differences = device.environment.differences(&provenance.environment);
         if !differences.is_empty() {
-            flags.push(Flag { kind: FlagKind::StaleEnvironment, detail: differences.join("; ") });
+            hit.flags.push(Flag::new(FlagKind::StaleEnvironment, differences.join("; ")));
         }
     }
-    Hit { key, entry, tier, flags }
+    hit
 }

@@ -8,8 +8,8 @@ use etcetera::BaseStrategy;
 use serde_json::json;
 
 use crate::cache::{
-    CacheKey, ConfigStore, Entry, Lookup, SNAPSHOT_FILE, SeedStore, Snapshot, SnapshotStore, Tier, TieredCache,
-    write_seeds, write_snapshot,
+    CacheKey, ConfigStore, Entry, Hit, MissReason, SNAPSHOT_FILE, SeedStore, Snapshot, SnapshotStore, Tier,
+    TieredCache, write_seeds, write_snapshot,
 };
 use crate::counted::counted;
 use crate::device::{DeviceFingerprint, MatchMode};
@@ -277,14 +277,14 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         CacheCommand::Get { op, key, match_mode, plugin, cache, format } => {
             let fingerprint = device::chosen(plugin)?;
             return match look_up(cache, &fingerprint, (op, key), *match_mode)? {
-                Lookup::Hit(hit) => {
+                Ok(hit) => {
                     for flag in &hit.flags {
                         tracing::warn!("{}: {}", json!(flag.kind).as_str().unwrap_or_default(), flag.detail);
                     }
                     match format.format {
                         Format::Table => writeln!(out, "{}", printable_json(&hit.entry.config.to_string()))?,
                         Format::Json => {
-                            let mut row = row_json(&hit.key, &hit.entry, hit.tier);
+                            let mut row = row_json(&hit.key().to_key(), &hit.entry, hit.tier);
                             row["schema"] = json!(1);
                             row["flags"] = json!(hit.flags);
                             write_json(out, &row)?;
@@ -292,7 +292,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
                     }
                     Ok(exit::FINE)
                 }
-                Lookup::Miss(reason) => Err(Fault::new(exit::NOTHING_MATCHED, reason)),
+                Err(reason) => Err(Fault::new(exit::NOTHING_MATCHED, reason)),
             };
         }
     }
@@ -306,34 +306,38 @@ fn look_up(
     device: &DeviceFingerprint,
     (op, key): (&str, &str),
     mode: MatchMode,
-) -> Result<Lookup, Fault> {
+) -> Result<Result<Hit<'static>, MissReason>, Fault> {
+    let of = |cache: &TieredCache| cache.lookup(device, op, key, None, mode)?.found();
     if remote::address(args)?.is_some() {
         // what is published there answers, not what this machine decided and may not have published
-        return Ok(open_for_reading(args)?.cache().lookup(device, op, key, None, mode)?);
+        return Ok(of(open_for_reading(args)?.cache())?);
     }
     let folder = folder(args)?;
+    let published = folder.join(SNAPSHOT_FILE);
     if let Some(Pin(Some(pin))) = args.pin {
-        return Ok(pinned(&folder.join(SNAPSHOT_FILE), pin, args)?.lookup(device, op, key, None, mode)?);
+        return Ok(of(&pinned(&published, pin, args)?)?);
     }
-    if folder.join(SNAPSHOT_FILE).exists() {
-        let tiers = TieredCache::published(&folder, Mapping::Never, seeds(args));
-        match tiers.and_then(|tiers| tiers.lookup(device, op, key, None, mode)) {
+    if published.exists() {
+        match Snapshot::open(&published, Mapping::Never).and_then(|snapshot| of(&above_seeds(snapshot, args))) {
             Ok(found) => return Ok(found),
             Err(error) => tracing::warn!("{error}"),
         }
     }
-    Ok(open_for_reading(args)?.cache().lookup(device, op, key, None, mode)?)
+    Ok(of(open_for_reading(args)?.cache())?)
+}
+
+/// A snapshot above the seeds.
+fn above_seeds(snapshot: Snapshot, args: &CacheArgs) -> TieredCache {
+    let mut tiers: Vec<Box<dyn ConfigStore>> = vec![Box::new(SnapshotStore::new(snapshot))];
+    tiers.extend(seeds(args));
+    TieredCache::new(tiers)
 }
 
 /// The published snapshot, which must be the pinned one, above the seeds.
 fn pinned(path: &Path, pin: Digest, args: &CacheArgs) -> Result<TieredCache, Fault> {
     let found = path.exists().then(|| Snapshot::open(path, Mapping::Never)).transpose()?;
     match found {
-        Some(snapshot) if snapshot.digest() == pin => {
-            let mut tiers: Vec<Box<dyn ConfigStore>> = vec![Box::new(SnapshotStore::new(snapshot))];
-            tiers.extend(seeds(args));
-            Ok(TieredCache::new(tiers))
-        }
+        Some(snapshot) if snapshot.digest() == pin => Ok(above_seeds(snapshot, args)),
         found => {
             let found =
                 found.map_or_else(|| "there is none".to_owned(), |snapshot| format!("it is {}", snapshot.digest()));
@@ -366,7 +370,7 @@ fn list(entries: &[(CacheKey, std::sync::Arc<Entry>, Tier)], out: &mut dyn Write
     for (key, entry, tier) in entries {
         let dash = || "—".to_owned();
         grid.row([
-            format!("{}:{}", key.op_id, key.call_key),
+            key.call().to_string(),
             key.direction.to_string(),
             key.device.to_string(),
             entry.provenance.as_ref().map_or_else(dash, |provenance| format_ns(provenance.best_ns)),

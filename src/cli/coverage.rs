@@ -154,7 +154,7 @@ fn registry_folder(args: &CoverageArgs) -> Option<PathBuf> {
 /// One cache as the only tier.
 fn alone_in(cached: Cached) -> Result<TieredCache, Fault> {
     let tier: Box<dyn ConfigStore> = match cached {
-        Cached::Snapshot(store) => Box::new(store),
+        Cached::Snapshot(store) => store,
         Cached::Entries(entries) => {
             let store = MemoryStore::default();
             store.put_all(&entries)?;
@@ -240,20 +240,20 @@ impl Asked<'_> {
         Ok(match self.cache.lookup(self.device, op_id, key, None, self.mode)? {
             Lookup::Hit(hit) => LabelledCall {
                 covered: true,
-                direction: Some(hit.key.direction),
+                direction: Some(hit.key().direction),
                 config: Some(hit.entry.config.clone()),
                 flags: self.flags(found, &hit),
                 ..call
             },
-            Lookup::Miss(reason) => LabelledCall { reason: Some(reason), ..call },
+            Lookup::Miss(miss) => LabelledCall { reason: Some(miss.reason()?.to_string()), ..call },
         })
     }
 
-    fn flags(&self, found: &FoundLabel, hit: &Hit) -> Vec<String> {
+    fn flags(&self, found: &FoundLabel, hit: &Hit<'_>) -> Vec<String> {
         let known = hit.flags.iter().filter(|flag| self.is_here || flag.kind != FlagKind::StaleEnvironment);
         let mut flags: Vec<String> =
             known.map(|flag| format!("{}: {}", json!(flag.kind).as_str().unwrap_or_default(), flag.detail)).collect();
-        if found.backward && hit.key.direction == Direction::Forward {
+        if found.backward && hit.key().direction == Direction::Forward {
             flags.push("tuned forward only, and the module runs it backward too".to_owned());
         }
         flags

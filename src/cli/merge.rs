@@ -147,7 +147,7 @@ pub(super) fn run_diff(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, Fault
                     |entry: &Option<_>| entry.as_deref().map_or_else(|| "—".to_owned(), |entry| brief(entry, change));
                 grid.row([
                     name_of(change).to_owned(),
-                    format!("{}:{}", key.op_id, key.call_key),
+                    key.call().to_string(),
                     key.direction.to_string(),
                     key.device.to_string(),
                     brief(&difference.before),

@@ -104,7 +104,7 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         Format::Table => {
             let mut grid = Grid::new(&["operation", "direction", "device", "reason"]);
             for (key, why) in &going {
-                let call = format!("{}:{}", key.op_id, key.call_key);
+                let call = key.call().to_string();
                 grid.row([call, key.direction.to_string(), key.device.to_string(), why.clone()]);
             }
             if !grid.is_empty() {

@@ -189,7 +189,7 @@ impl SharedRun {
 /// Takes over what others decided better for calls that this folder has too: its own tiers hide the published one.
 fn adopt(ledger: &Ledger, published: &SnapshotStore) -> Result<(), Fault> {
     for (key, own) in ledger.own_entries()? {
-        let Some(theirs) = published.get(&key)?.filter(|theirs| *theirs != own) else { continue };
+        let Some(theirs) = published.get(key.parts())?.filter(|theirs| *theirs != own) else { continue };
         let both = [theirs, Arc::clone(&own)].map(|entry| Cached::Entries(vec![(key.clone(), entry)]));
         for (key, entry) in merge(&both)?.to_entries()?.iter().filter(|(_, entry)| *entry != own) {
             ledger.commit(None, key, entry)?;

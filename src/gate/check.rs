@@ -116,16 +116,17 @@ impl Gate<'_, '_, '_> {
         let timer = &*self.tuner.timer;
         let (op_id, key, direction) = (&invocation.call.op_id, &invocation.call.call_key, Some(invocation.direction));
         let lookup = self.tuner.ledger.cache().lookup(timer.device(), op_id, key, direction, self.match_mode)?;
-        let lookup = match lookup {
+        let hit = match lookup {
             // its own job decides what is best for it
-            Lookup::Hit(hit) if hit.key.call_key != *key => {
-                let measured = crate::batch::to_words(&hit.key.call_key);
-                Lookup::Miss(format!("`{}` is not cached, only the same call {measured}", invocation.call))
+            Lookup::Hit(hit) if hit.key().call_key != *key => {
+                let measured = crate::batch::to_words(hit.key().call_key);
+                Err(format!("`{}` is not cached, only the same call {measured}", invocation.call))
             }
-            lookup => lookup,
+            Lookup::Hit(hit) => Ok(hit),
+            Lookup::Miss(miss) => Err(miss.reason()?.to_string()),
         };
-        let expected = match Expected::of(lookup, invocation, timer, &self.tuner.options.cache_state) {
-            Ok(expected) => expected,
+        let expected = match hit {
+            Ok(hit) => Expected::of(hit, invocation, timer, &self.tuner.options.cache_state),
             Err(reason) => {
                 operation.verdict = Verdict::Missing;
                 operation.reason = reason;

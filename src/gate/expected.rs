@@ -1,6 +1,6 @@
 //! What is cached for a call, and what of it can be held against new rounds.
 
-use crate::cache::{Entry, FlagKind, Hit, Lookup, Provenance};
+use crate::cache::{Entry, FlagKind, Hit, Provenance};
 use crate::config::Config;
 use crate::digest::Digest;
 use crate::measured_by::CacheState;
@@ -18,18 +18,10 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// What a look-up found; the reason of a miss otherwise.
-    pub(super) fn of(
-        lookup: Lookup,
-        invocation: &Invocation,
-        timer: &dyn Timer,
-        state: &CacheState,
-    ) -> Result<Self, String> {
-        let hit = match lookup {
-            Lookup::Hit(hit) => hit,
-            Lookup::Miss(reason) => return Err(reason),
-        };
-        let Hit { key, entry, tier, flags } = *hit;
+    /// What a look-up found.
+    pub(super) fn of(hit: Hit<'_>, invocation: &Invocation, timer: &dyn Timer, state: &CacheState) -> Self {
+        let device = hit.key().device.clone();
+        let Hit { entry, tier, flags, .. } = hit;
         let mut stale: Vec<String> = Vec::new();
         let mut is_comparable = true;
         for flag in flags {
@@ -44,14 +36,14 @@ impl Expected {
         let provenance = entry.provenance.as_ref();
         let comparable = provenance.filter(|_| is_comparable);
         let checked = CheckedEntry {
-            device: key.device,
+            device,
             tier,
             config: entry.config.clone(),
             ratio: comparable.map(|provenance| provenance.ratio),
             interval: comparable.map(|provenance| provenance.interval),
             decided_at: provenance.map(|provenance| provenance.decided_at),
         };
-        Ok(Self { entry: checked, stale })
+        Self { entry: checked, stale }
     }
 
     /// The interval that the ratio had, where it says something of the ratio now.

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cache::{
-    CacheKey, ConfigStore, Entry, FolderLock, SNAPSHOT_FILE, SnapshotStore, StoreError, Tier, TieredCache,
-    write_snapshot,
+    CacheKey, ConfigStore, Entry, FolderLock, KeyRef, SNAPSHOT_FILE, SnapshotStore, StoreError, StoreErrorKind, Tier,
+    TieredCache, by_key, write_snapshot,
 };
 use crate::digest::Digest;
 use crate::mapped_file::Mapping;
@@ -79,7 +79,9 @@ impl Ledger {
             return Ok(Self::in_memory(tiers));
         }
         let why = match Self::open(root, lower()) {
-            Err(LedgerError::Store(error @ (StoreError::Locked { .. } | StoreError::Io { .. }))) => error.to_string(),
+            Err(LedgerError::Store(error)) if matches!(error.kind(), StoreErrorKind::Locked | StoreErrorKind::Io) => {
+                error.to_string()
+            }
             Err(LedgerError::Log(error @ LogError::Write { .. })) => error.to_string(),
             other => return other,
         };
@@ -280,8 +282,8 @@ impl ConfigStore for ReadLog {
         Tier::SampleLog
     }
 
-    fn get(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, StoreError> {
-        Ok(self.entries.get(key).cloned())
+    fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<Entry>>, StoreError> {
+        Ok(by_key(&self.entries, key).cloned())
     }
 
     fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
@@ -292,13 +294,5 @@ impl ConfigStore for ReadLog {
 
     fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
         Ok(self.entries.iter().map(|(key, entry)| (key.clone(), Arc::clone(entry))).collect())
-    }
-
-    fn put(&self, _: &CacheKey, _: &Arc<Entry>) -> Result<(), StoreError> {
-        Err(StoreError::ReadOnly("sample-log"))
-    }
-
-    fn remove(&self, _: &CacheKey) -> Result<bool, StoreError> {
-        Err(StoreError::ReadOnly("sample-log"))
     }
 }

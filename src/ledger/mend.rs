@@ -79,14 +79,14 @@ fn published(path: &Path, notes: &mut Vec<String>) -> Texts {
         for record in snapshot.records() {
             let record = record?;
             if let Some(entry) = record.to_entry() {
-                texts.push((record.to_key().to_text(), entry.to_text()));
+                texts.push((record.key.to_key().to_text(), entry.to_text()));
             }
         }
         Ok(texts)
     };
     match read() {
         Ok(texts) => texts,
-        Err(StoreError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Texts::new(),
+        Err(error) if error.is_not_found() => Texts::new(),
         Err(error) => {
             notes.push(error.to_string());
             Texts::new()

@@ -170,7 +170,7 @@ pub(crate) fn log_findings(replay: &Replay) -> LogFindings {
 
 /// What is at a path, by its content; JSON by its name.
 pub(super) fn kind_of(path: &Path) -> Result<StoredKind, StoredError> {
-    let io = |source| StoreError::Io { action: "read", path: path.to_owned(), source };
+    let io = |source| StoreError::io("read", path)(source);
     let metadata = std::fs::metadata(path).map_err(io)?;
     if metadata.is_dir() {
         return Ok(StoredKind::Folder);

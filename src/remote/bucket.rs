@@ -4,10 +4,6 @@ use std::fmt;
 use std::io::Write;
 use std::path::Path;
 
-use super::address::Place;
-use super::folder::Folder;
-use super::{Address, Remote, RemoteError};
-
 /// A state of an object, as its store tells it from others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Version {
@@ -44,35 +40,7 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
     fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, Trouble>;
 }
 
-pub(super) fn open(address: &Address) -> Result<Box<dyn Bucket>, RemoteError> {
-    match &address.place {
-        Place::Folder(folder) => Ok(Box::new(Folder::new(folder))),
-        #[cfg(feature = "remote")]
-        _ => Ok(Box::new(super::objects::Objects::open(address)?)),
-        #[cfg(not(feature = "remote"))]
-        Place::Bucket { kind, .. } => Err(RemoteError::NotBuilt { scheme: kind.scheme() }),
-        #[cfg(not(feature = "remote"))]
-        Place::Web { encrypted, .. } => {
-            Err(RemoteError::NotBuilt { scheme: if *encrypted { "https" } else { "http" } })
-        }
-    }
-}
-
-impl Remote {
-    /// An answer of the store as an error of this cache.
-    pub(super) fn trouble(&self, name: &str) -> impl FnOnce(Trouble) -> RemoteError {
-        let (url, name) = (self.address.to_string(), name.to_owned());
-        move |trouble| match trouble {
-            Trouble::Refused(reason) => RemoteError::Refused { url, name, reason },
-            Trouble::Away(reason) => RemoteError::Away { url, name, reason },
-            Trouble::Damaged(what) => RemoteError::Damaged { url, name, what },
-        }
-    }
-
-    /// A small object's bytes and version.
-    pub(super) fn read_small(&self, name: &str, limit: u64) -> Result<Option<(Vec<u8>, Version)>, RemoteError> {
-        let mut bytes = Vec::new();
-        let version = self.bucket.get(name, limit, &mut bytes).map_err(self.trouble(name))?;
-        Ok(version.map(|version| (bytes, version)))
-    }
+/// That an object is larger than any that was published.
+pub(super) fn too_large(size: u64, limit: u64) -> Trouble {
+    Trouble::Damaged(format!("it has {size} bytes, at most {limit} are read"))
 }

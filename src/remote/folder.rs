@@ -5,10 +5,10 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::bucket::{Bucket, Trouble, Version};
+use super::bucket::{Bucket, Trouble, Version, too_large};
 use super::manifest::MAX_MANIFEST_BYTES;
-use super::push::random_below;
-use crate::cache::{FolderLock, StoreError};
+use super::pause::random_below;
+use crate::cache::{FolderLock, StoreErrorKind};
 use crate::digest::Digest;
 use crate::outside_file;
 use crate::whole_file::write_whole;
@@ -56,14 +56,12 @@ impl Folder {
         loop {
             match FolderLock::acquire(&self.root) {
                 Ok(lock) => return Ok(lock),
-                Err(error @ StoreError::Locked { .. }) if start.elapsed() > LOCK_PATIENCE => {
-                    return Err(Trouble::Away(error.to_string()));
-                }
-                Err(StoreError::Locked { .. }) => {
+                Err(error) if error.kind() == StoreErrorKind::Locked && start.elapsed() <= LOCK_PATIENCE => {
                     std::thread::sleep(Duration::from_micros(500 + random_below(20_000)));
                 }
-                Err(StoreError::Io { source, .. }) => return Err(trouble(source)),
-                Err(error) => return Err(Trouble::Away(error.to_string())),
+                Err(error) => {
+                    return Err(error.io_error().map_or_else(|| Trouble::Away(error.to_string()), trouble_of));
+                }
             }
         }
     }
@@ -113,11 +111,11 @@ fn version_of(bytes: &[u8]) -> Version {
     Version { e_tag: Some(Digest::of(bytes).to_string()), version: None }
 }
 
-pub(super) fn too_large(size: u64, limit: u64) -> Trouble {
-    Trouble::Damaged(format!("it has {size} bytes, at most {limit} are read"))
+fn trouble(error: io::Error) -> Trouble {
+    trouble_of(&error)
 }
 
-fn trouble(error: io::Error) -> Trouble {
+fn trouble_of(error: &io::Error) -> Trouble {
     match error.kind() {
         // the last is a link, or anything else but a regular file
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::InvalidInput => {

@@ -39,8 +39,10 @@ mod lost;
 mod manifest;
 #[cfg(feature = "remote")]
 mod objects;
+mod pause;
 mod pull;
 mod push;
+mod shared;
 mod trust;
 
 pub use address::Address;
@@ -48,29 +50,5 @@ pub use error::RemoteError;
 pub use manifest::Manifest;
 pub use pull::Pulled;
 pub use push::{Published, Pushing};
+pub use shared::Remote;
 pub use trust::Trust;
-
-use bucket::Bucket;
-
-/// An open remote cache. It waits for its answers on a runtime of its own, so it is not for threads that run async tasks.
-#[derive(Debug)]
-pub struct Remote {
-    address: Address,
-    bucket: Box<dyn Bucket>,
-}
-
-impl Remote {
-    /// Makes ready to talk with the store of an address; nothing is asked of it yet.
-    ///
-    /// # Errors
-    /// Where this program was built without that kind of store, or the environment says nonsense of it.
-    pub fn open(address: Address) -> Result<Self, RemoteError> {
-        let bucket = bucket::open(&address)?;
-        Ok(Self { address, bucket })
-    }
-
-    /// Where it is.
-    pub fn address(&self) -> &Address {
-        &self.address
-    }
-}

@@ -20,10 +20,9 @@ use object_store::{
 };
 use tokio::runtime::Runtime;
 
-use super::address::{BucketKind, Place};
-use super::bucket::{Bucket, Trouble, Version};
-use super::folder::too_large;
-use super::{Address, RemoteError};
+use super::address::{Address, BucketKind, Place};
+use super::bucket::{Bucket, Trouble, Version, too_large};
+use super::error::RemoteError;
 use crate::outside_file;
 use crate::printable::printable;
 

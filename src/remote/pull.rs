@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::bucket::Version;
 use super::manifest::{MANIFEST, MAX_MANIFEST_BYTES, MAX_SNAPSHOT_BYTES};
 use super::{Manifest, Remote, RemoteError, Trust};
-use crate::cache::Snapshot;
+use crate::cache::{Snapshot, StoreErrorKind};
 use crate::mapped_file::Mapping;
 use crate::signature::{MAX_SIGNATURE_BYTES, PublicKeys, SignatureError, Signatures, signature_path};
 
@@ -155,6 +155,9 @@ impl Remote {
             match checked {
                 Ok(digest) if digest == manifest.digest => {}
                 Ok(digest) => return Err(damaged(format!("its digest is {digest}"))),
+                Err(error) if error.kind() == StoreErrorKind::OldSnapshot => {
+                    return Err(RemoteError::Old { url, name });
+                }
                 Err(error) => return Err(damaged(error.to_string())),
             }
         }

@@ -1,13 +1,13 @@
 //! Publishing: merge with what is there, and swap the manifest.
 
 use std::fs;
-use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::lost::Lost;
 use super::manifest::{MANIFEST, MAX_SNAPSHOT_BYTES, snapshot_name};
+use super::pause::random_below;
 use super::trust::seen;
 use super::{Manifest, Remote, RemoteError, Trust};
 use crate::cache::{CacheKey, Cached, Entry, Snapshot, merge};
@@ -175,11 +175,4 @@ impl Remote {
         }
         Err(RemoteError::Busy { url: self.address.to_string(), attempts: ATTEMPTS })
     }
-}
-
-/// A number below a bound that no two processes share: it only spreads them out.
-pub(super) fn random_below(bound: u64) -> u64 {
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    hasher.finish() % bound.max(1)
 }

@@ -136,11 +136,7 @@ impl Stored {
         let folder = lock.folder();
         let path = folder.join(SELFTEST_FILE);
         let document = Document { schema: SCHEMA, entries: self.entries.clone() };
-        write(&path, &document).map_err(|source| StoreError::Io {
-            action: "write the figures of selftest to",
-            path: path.clone(),
-            source,
-        })
+        write(&path, &document).map_err(StoreError::io("write the figures of selftest to", &path))
     }
 }
 

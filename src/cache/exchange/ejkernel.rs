@@ -134,8 +134,7 @@ pub fn export_ejkernel(
             }
         };
         let config = checked(&entry.config, operation).map_err(|what| ExchangeError::Refused {
-            op_id: key.op_id.clone(),
-            call_key: key.call_key.clone(),
+            call: key.call(),
             peer: format!("ejkernel {}", table.ejkernel),
             what,
         })?;
@@ -156,8 +155,7 @@ pub fn export_ejkernel(
             Some((other, _)) => {
                 return Err(ExchangeError::Ambiguous {
                     peer: "ejkernel",
-                    op_id: key.op_id.clone(),
-                    call_key: key.call_key.clone(),
+                    call: key.call(),
                     one: Box::new(other.device.clone()),
                     other: Box::new(key.device.clone()),
                     fingerprint: device,
@@ -234,11 +232,9 @@ pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
                 (None, _) => left_out.push(format!("`{}`: `{}` is no key", path.display(), name.escape_debug())),
                 // what ejkernel writes for a call that was recorded under `jit`, and takes for a miss itself
                 (Some(key), Value::Null) => {
-                    left_out.push(format!("`{}`: `{}:{}` has no config", path.display(), key.op_id, key.call_key));
+                    left_out.push(format!("`{}`: `{}` has no config", path.display(), key.call()));
                 }
-                (Some(key), _) => {
-                    left_out.push(format!("`{}`: `{}:{}` is no object", path.display(), key.op_id, key.call_key))
-                }
+                (Some(key), _) => left_out.push(format!("`{}`: `{}` is no object", path.display(), key.call())),
             }
         }
     }

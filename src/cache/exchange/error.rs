@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::call::Call;
 use crate::device::DeviceIdentity;
 use crate::remedy::remedy;
 
@@ -47,26 +48,22 @@ pub enum ExchangeError {
         what: String,
     },
     /// A config that the peer cannot take.
-    #[error("`{op_id}:{call_key}` cannot be written for {peer}: {what}")]
+    #[error("`{call}` cannot be written for {peer}: {what}")]
     Refused {
-        /// The operation.
-        op_id: String,
         /// The call.
-        call_key: String,
+        call: Call,
         /// Tool and version.
         peer: String,
         /// The field and what is wrong with it.
         what: String,
     },
     /// Two devices that the peer cannot tell apart.
-    #[error("`{op_id}:{call_key}` is cached for {one} and for {other}, which {peer} both calls `{fingerprint}`; choose one with `--for`", fingerprint = fingerprint.escape_debug())]
+    #[error("`{call}` is cached for {one} and for {other}, which {peer} both calls `{fingerprint}`; choose one with `--for`", fingerprint = fingerprint.escape_debug())]
     Ambiguous {
         /// The tool.
         peer: &'static str,
-        /// The operation.
-        op_id: String,
         /// The call.
-        call_key: String,
+        call: Call,
         /// One device.
         one: Box<DeviceIdentity>,
         /// The other device.

@@ -22,5 +22,4 @@ mod claim;
 mod merged;
 
 pub use claim::MAX_DECISIONS;
-pub(super) use claim::is_superseding;
 pub use merged::{Merged, merge};

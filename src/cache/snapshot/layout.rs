@@ -1,120 +1,166 @@
-//! The fixed parts of a snapshot: where each number stands, and its bounds.
+//! The fixed parts of a snapshot: header, table of sections, where each number stands, and its bounds.
+
+use sha2::{Digest as _, Sha256};
+use twox_hash::XxHash3_64;
 
 use crate::call::Direction;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89ATLSNP\n";
-/// What is written, and the newest version that is read.
-pub(super) const VERSION: u32 = 3;
-/// The first version; its entries supersede none.
-pub(super) const FIRST_VERSION: u32 = 1;
-pub(super) const HEADER_BYTES: usize = 128;
-/// The header's part that its digest covers.
-pub(super) const DIGESTED_BYTES: usize = 96;
-pub(super) const BLOCK_BYTES: usize = 512;
-pub(super) const SLOT_BYTES: usize = 24;
-pub(super) const BLOCK_SLOTS: usize = (BLOCK_BYTES - 8) / SLOT_BYTES;
-/// What comes before a record's texts; since version 3 the CRC of its origin too.
-pub(super) const RECORD_HEAD_BYTES: usize = 28;
-pub(super) const OLD_RECORD_HEAD_BYTES: usize = 24;
-/// A flag of the header: some entry supersedes other decisions.
-const SUPERSEDES: u64 = 1;
+/// The one version that is written and read.
+pub(super) const VERSION: u32 = 4;
+pub(super) const HEADER_BYTES: usize = 64;
+const SECTION_BYTES: usize = 64;
+/// Sections begin and end at multiples of it.
+pub(super) const ALIGNMENT: u64 = 64;
+/// Most sections of a file.
+pub(super) const MAX_SECTIONS: usize = 64;
+pub(super) const BLOCK_BYTES: usize = 64;
+pub(super) const BLOCK_SLOTS: usize = (BLOCK_BYTES - 8) / 8;
+/// What comes before a record's texts.
+pub(super) const RECORD_HEAD_BYTES: usize = 36;
+/// Records begin at multiples of it, so that four bytes say where.
+pub(super) const RECORD_ALIGNMENT: usize = 8;
 /// Longest file; where it cannot be mapped it is read into memory.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 34;
 /// Longest record; what a tuner writes has some hundred bytes.
 pub(super) const MAX_RECORD_BYTES: u64 = 1 << 26;
-/// Longest list of devices, as JSON.
-pub(super) const MAX_DEVICES_BYTES: u64 = 1 << 26;
+/// Longest list of devices and operations, as JSON.
+pub(super) const MAX_NAMES_BYTES: u64 = 1 << 26;
 
-/// The header's numbers.
+/// What a section holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Devices and operations.
+    Names = 1,
+    /// The entries with their keys.
+    Records = 2,
+    /// The index.
+    Blocks = 3,
+    /// What each block of the index begins with.
+    Fences = 4,
+}
+
+const KNOWN: [Kind; 4] = [Kind::Names, Kind::Records, Kind::Blocks, Kind::Fences];
+/// The flag of a section that nobody may skip.
+const REQUIRED: u32 = 1;
+
+/// One line of the table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) version: u32,
-    pub(super) file_length: u64,
-    pub(super) entries: u64,
-    pub(super) devices: (u64, u32, u32),
-    pub(super) fences: (u64, u32, u32),
-    pub(super) blocks: u64,
-    pub(super) records: (u64, u64),
-    pub(super) supersedes: bool,
+pub(super) struct Section {
+    kind: u32,
+    flags: u32,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    /// How many things lie in it.
+    pub(super) count: u64,
+    /// SHA-256 of its bytes.
     pub(super) digest: [u8; 32],
 }
 
-impl Header {
-    /// The header's bytes with the CRC as zero.
-    fn unsealed(&self) -> [u8; HEADER_BYTES] {
-        let mut bytes = [0; HEADER_BYTES];
-        let mut put = |at: usize, part: &[u8]| {
-            if let Some(place) = bytes.get_mut(at..at + part.len()) {
-                place.copy_from_slice(part);
-            }
-        };
-        put(0, &MAGIC);
-        put(8, &self.version.to_le_bytes());
-        put(16, &self.file_length.to_le_bytes());
-        put(24, &self.entries.to_le_bytes());
-        for (at, (offset, count, crc)) in [(32, self.devices), (48, self.fences)] {
-            put(at, &offset.to_le_bytes());
-            put(at + 8, &count.to_le_bytes());
-            put(at + 12, &crc.to_le_bytes());
+impl Section {
+    /// A section that readers must know.
+    pub(super) fn required(kind: Kind, offset: u64, length: u64, count: u64, digest: [u8; 32]) -> Self {
+        Self { kind: kind as u32, flags: REQUIRED, offset, length, count, digest }
+    }
+
+    fn to_bytes(self) -> [u8; SECTION_BYTES] {
+        let mut bytes = [0; SECTION_BYTES];
+        bytes[0..4].copy_from_slice(&self.kind.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.flags.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.length.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.count.to_le_bytes());
+        bytes[32..64].copy_from_slice(&self.digest);
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        Self {
+            kind: u32_at(bytes, 0),
+            flags: u32_at(bytes, 4),
+            offset: u64_at(bytes, 8),
+            length: u64_at(bytes, 16),
+            count: u64_at(bytes, 24),
+            digest: bytes.last_chunk().copied().unwrap_or_default(),
         }
-        put(64, &self.blocks.to_le_bytes());
-        put(72, &self.records.0.to_le_bytes());
-        put(80, &self.records.1.to_le_bytes());
-        // version 2 says it by its number
-        let flags = if self.supersedes && self.version >= VERSION { SUPERSEDES } else { 0 };
-        put(88, &flags.to_le_bytes());
-        put(DIGESTED_BYTES, &self.digest);
+    }
+
+    fn is(&self, kind: Kind) -> bool {
+        self.kind == kind as u32
+    }
+}
+
+/// Header and table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Header {
+    file_length: u64,
+    pub(super) sections: Vec<Section>,
+    /// What names the content: SHA-256 of header and table, with checksum and digest as zero; the table has each section's own.
+    pub(super) digest: [u8; 32],
+}
+
+/// How many bytes header and table have together.
+pub(super) const fn header_bytes(sections: usize) -> usize {
+    HEADER_BYTES + sections * SECTION_BYTES
+}
+
+impl Header {
+    /// The header of these sections.
+    pub(super) fn new(file_length: u64, sections: Vec<Section>) -> Self {
+        let mut header = Self { file_length, sections, digest: [0; 32] };
+        header.digest = Sha256::digest(header.unsealed()).into();
+        header
+    }
+
+    /// The bytes of header and table with the checksum as zero.
+    fn unsealed(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(header_bytes(self.sections.len()));
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(self.file_length.to_le_bytes());
+        bytes.extend((self.sections.len() as u64).to_le_bytes());
+        bytes.extend(self.digest);
+        bytes.extend(self.sections.iter().flat_map(|section| section.to_bytes()));
         bytes
     }
 
-    /// The part that the digest covers.
-    pub(super) fn digested(&self) -> [u8; DIGESTED_BYTES] {
-        let mut part = [0; DIGESTED_BYTES];
-        part.copy_from_slice(self.unsealed().split_at(DIGESTED_BYTES).0);
-        part
-    }
-
-    /// Length of what comes before a record's texts.
-    pub(super) fn record_head_bytes(&self) -> usize {
-        if self.version >= VERSION { RECORD_HEAD_BYTES } else { OLD_RECORD_HEAD_BYTES }
-    }
-
-    /// The header's bytes.
-    pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
+    /// The bytes of header and table.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.unsealed();
-        let crc = crc32fast::hash(&bytes);
-        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        let checksum = checksum(&bytes);
+        if let Some(place) = bytes.get_mut(12..16) {
+            place.copy_from_slice(&checksum.to_le_bytes());
+        }
         bytes
     }
 
-    /// The header of a file that is this long, or what is wrong with it.
-    pub(super) fn read(bytes: &[u8], file_bytes: u64) -> Result<Self, HeaderError> {
+    /// The section of a kind; of a header that was read there is exactly one of each.
+    pub(super) fn section(&self, kind: Kind) -> Section {
+        self.sections.iter().find(|section| section.is(kind)).copied().unwrap_or_default()
+    }
+
+    /// The header of a file that begins like this and has so many bytes, or what is wrong with it.
+    pub(super) fn read(start: &[u8], file_bytes: u64) -> Result<Self, HeaderError> {
         let wrong = |what: &str| HeaderError::Damaged(what.to_owned());
-        if bytes.first_chunk() != Some(&MAGIC) {
+        if start.first_chunk() != Some(&MAGIC) {
             return Err(HeaderError::Foreign);
         }
-        let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else {
-            return Err(wrong("it ends inside its header"));
-        };
-        let version = u32_at(head, 8);
-        if version > VERSION {
-            return Err(HeaderError::Newer(version));
+        match u32_at(start, 8) {
+            _ if start.len() < HEADER_BYTES => return Err(wrong("it ends inside its header")),
+            VERSION => {}
+            0 => return Err(wrong("its version is none that was written")),
+            version if version < VERSION => return Err(HeaderError::Old(version)),
+            version => return Err(HeaderError::Newer(format!("version {version}"))),
         }
-        if version < FIRST_VERSION {
-            return Err(wrong("its version is none that was written"));
+        let count = usize::try_from(u64_at(start, 24)).unwrap_or(usize::MAX);
+        if count > MAX_SECTIONS {
+            return Err(wrong("its table of sections is longer than any"));
         }
-        let header = Self {
-            version,
-            file_length: u64_at(head, 16),
-            entries: u64_at(head, 24),
-            devices: (u64_at(head, 32), u32_at(head, 40), u32_at(head, 44)),
-            fences: (u64_at(head, 48), u32_at(head, 56), u32_at(head, 60)),
-            blocks: u64_at(head, 64),
-            records: (u64_at(head, 72), u64_at(head, 80)),
-            supersedes: version == 2 || u64_at(head, 88) == SUPERSEDES,
-            digest: head.last_chunk().copied().unwrap_or_default(),
-        };
-        // the same bytes again: checks the checksum and that what is to be zero is
+        let Some(head) = start.get(..header_bytes(count)) else { return Err(wrong("it ends inside its header")) };
+        let table = head.get(HEADER_BYTES..).unwrap_or_default().chunks_exact(SECTION_BYTES).map(Section::read);
+        let header = Self::new(u64_at(head, 16), table.collect());
+        // the same bytes again: checks checksum and digest, and that what is to be zero is
         if header.to_bytes() != *head {
             return Err(wrong("its header is not what was written"));
         }
@@ -122,18 +168,40 @@ impl Header {
             let written = header.file_length;
             return Err(HeaderError::Damaged(format!("it has {file_bytes} bytes, {written} were written")));
         }
-        let blocks = u64::from(header.fences.1);
-        let fits = |offset: u64, length: u64| {
-            offset >= HEADER_BYTES as u64 && offset.checked_add(length).is_some_and(|end| end <= header.file_length)
-        };
-        let whole = header.entries.div_ceil(BLOCK_SLOTS as u64) == blocks
-            && u64::from(header.devices.1) <= MAX_DEVICES_BYTES
-            && fits(header.devices.0, u64::from(header.devices.1))
-            && fits(header.fences.0, blocks * 8)
-            && fits(header.blocks, blocks * BLOCK_BYTES as u64)
-            && fits(header.records.0, header.records.1);
-        if whole { Ok(header) } else { Err(wrong("its parts do not lie inside it")) }
+        let mut end = head.len() as u64;
+        for section in &header.sections {
+            if section.flags & !REQUIRED != 0 {
+                return Err(HeaderError::Newer(format!("a section with the flags {:#x}", section.flags)));
+            }
+            let is_known = KNOWN.iter().any(|kind| section.is(*kind));
+            if !is_known && section.flags == REQUIRED {
+                return Err(HeaderError::Newer(format!("a section of kind {}", section.kind)));
+            }
+            if section.offset != end || section.length % ALIGNMENT != 0 {
+                return Err(wrong("its sections do not lie end to end"));
+            }
+            end = end.checked_add(section.length).ok_or_else(|| wrong("its sections do not lie inside it"))?;
+        }
+        let has_each_once =
+            KNOWN.iter().all(|kind| header.sections.iter().filter(|section| section.is(*kind)).count() == 1);
+        let [names, records, blocks, fences] = KNOWN.map(|kind| header.section(kind));
+        let whole = end == header.file_length
+            && has_each_once
+            && names.count <= MAX_NAMES_BYTES
+            && fits(names, 1)
+            && fits(fences, 4)
+            && fences.count == blocks.count
+            && blocks.count.checked_mul(BLOCK_BYTES as u64) == Some(blocks.length)
+            && records.count.div_ceil(BLOCK_SLOTS as u64) == blocks.count
+            && u32::try_from(blocks.count).is_ok();
+        if whole { Ok(header) } else { Err(wrong("its sections do not lie inside it")) }
     }
+}
+
+/// Whether things of a size lie in a section behind its checksum.
+fn fits(section: Section, size: u64) -> bool {
+    let bytes = section.count.checked_mul(size).and_then(|bytes| bytes.checked_add(4));
+    bytes.is_some_and(|bytes| bytes <= section.length)
 }
 
 /// Why a file is no snapshot of this version.
@@ -141,10 +209,30 @@ impl Header {
 pub(super) enum HeaderError {
     /// It is something else.
     Foreign,
-    /// It was written by a later program.
-    Newer(u32),
+    /// It was written by an earlier program.
+    Old(u32),
+    /// It was written by a later program: what it has.
+    Newer(String),
     /// It is not what was written.
     Damaged(String),
+}
+
+/// The checksum of everything that is checked as it is touched: the lower half of XXH3-64, which costs a look-up less than a CRC.
+pub(super) fn checksum(bytes: &[u8]) -> u32 {
+    XxHash3_64::oneshot(bytes) as u32
+}
+
+/// What follows a checksum, if that is right.
+pub(super) fn sealed(bytes: &[u8]) -> Option<&[u8]> {
+    let (sum, rest) = bytes.split_first_chunk()?;
+    (checksum(rest) == u32::from_le_bytes(*sum)).then_some(rest)
+}
+
+/// Writes the checksum of the rest into the first four bytes.
+pub(super) fn seal(bytes: &mut [u8]) {
+    if let Some((sum, rest)) = bytes.split_first_chunk_mut() {
+        *sum = checksum(rest).to_le_bytes();
+    }
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -1,67 +1,71 @@
 //! Snapshots: one immutable file of best configs that any number of processes map at once, without a lock.
 //!
-//! # The file, version 3
+//! # The file, version 4
 //!
-//! Numbers are unsigned and little-endian. CRC is CRC-32 (IEEE 802.3). A file is written under a temporary name, synced,
-//! renamed, and never changed again; equal entries make equal bytes.
+//! Numbers are unsigned and little-endian. A checksum is the lower half of the XXH3-64 of what it covers. A file is written
+//! under a temporary name, synced, renamed, and never changed again; equal entries make equal bytes.
 //!
-//! Header, 128 bytes:
+//! Header, 64 bytes:
 //!
 //! | at | size | what |
 //! | --- | --- | --- |
 //! | 0 | 8 | `89 41 54 4c 53 4e 50 0a` |
-//! | 8 | 4 | version. A larger one is refused by name |
-//! | 12 | 4 | CRC of the 128 bytes with these four as zero |
+//! | 8 | 4 | version. Any other is refused by name |
+//! | 12 | 4 | checksum of header and table with these four as zero |
 //! | 16 | 8 | length of the file |
-//! | 24 | 8 | number of entries |
-//! | 32 | 8, 4, 4 | devices: offset, length, CRC |
-//! | 48 | 8, 4, 4 | fences: offset, number of blocks, CRC |
-//! | 64 | 8 | offset of the blocks |
-//! | 72 | 8, 8 | records: offset, length |
-//! | 88 | 8 | 1 where an origin has `superseded`, else 0 |
-//! | 96 | 32 | digest: SHA-256 of the bytes from 128 to the end, then of bytes 0 to 96 with the CRC as zero |
+//! | 24 | 8 | number of sections, at most 64 |
+//! | 32 | 32 | digest: SHA-256 of header and table with digest and checksum as zero |
 //!
-//! *Devices*: a JSON array of device identities, sorted. *Records*: one after the other, in the order of the
-//! [keys](super::CacheKey); each is
+//! The table follows, 64 bytes a section. Sections lie end to end in its order, from the end of the table to the end of the file,
+//! each a multiple of 64 bytes long, with zeros at its end:
 //!
 //! | at | size | what |
 //! | --- | --- | --- |
-//! | 0 | 4 | CRC of what follows up to the origin |
-//! | 4 | 4, 4, 4, 4 | lengths of operation, call key, config, origin |
-//! | 20 | 4 | tag: twice the device's place among the devices, one more for `forward-vjp` |
-//! | 24 | 4 | CRC of the origin |
-//! | 28 | | operation, call key, config (canonical JSON), origin (JSON, or nothing), each as UTF-8 |
+//! | 0 | 4 | kind |
+//! | 4 | 4 | flags: 1 where a reader must know the kind. A reader skips an unknown section without it, and refuses one with it |
+//! | 8 | 8, 8 | offset, length |
+//! | 24 | 8 | number of things in it |
+//! | 32 | 32 | SHA-256 of the section |
 //!
-//! The origin is a JSON object with `provenance`, where the entry was decided here, and `peer`, where it was imported from
-//! another tool that wants its own record back. Also `superseded`, where there are any: decisions of the same call that a
-//! [merge](crate::cache::merge) did not follow, each with `config`, `provenance` and `peer`. It has a CRC of its own, since who wants a
-//! config need not touch what is twice as long.
+//! | kind | section | counts | what |
+//! | --- | --- | --- | --- |
+//! | 1 | names | bytes of JSON | a checksum of the rest, then `{"devices":[…],"operations":[…]}`, both sorted |
+//! | 2 | records | entries | one after the other, in the order of the [keys](super::CacheKey) |
+//! | 3 | blocks | blocks | the index |
+//! | 4 | fences | blocks | a checksum of the rest, then the upper half of each block's first slot |
 //!
-//! Versions 1 and 2 are read as well. Their records have one CRC, at 0, of all the rest, and none at 24: the texts begin there. The header has zero at
-//! 88; where an origin has `superseded` the version is 2, else 1.
+//! A record, with zeros up to a multiple of 8 bytes:
 //!
-//! *Blocks*, the index: each 512 bytes: the CRC of the other 508, the number of slots in use (2 bytes), two zero bytes,
-//! and 21 slots of 24 bytes: hash (8), the record's offset (8) and length (4), tag (4). Slots are sorted by hash, then
-//! tag, over all blocks; all blocks but the last are full. The hash is XXH3-64 of the call key, without the
-//! [variant](crate::batch) that it may name, seeded with XXH3-64 of the operation: all entries of one call stand
-//! together. *Fences*: the hash of each block's first slot, 8 bytes each.
+//! | at | size | what |
+//! | --- | --- | --- |
+//! | 0 | 4 | checksum of what follows up to the end of the config |
+//! | 4 | 4 | checksum of what follows the config |
+//! | 8 | 4, 4, 4 | lengths of the call key, of the config, and of what follows it |
+//! | 20 | 4 | the operation's place among the operations |
+//! | 24 | 4 | twice the device's place among the devices, one more for `forward-vjp` |
+//! | 28 | 8 | one more than the time of the decision, seconds since 1970; zero where the entry was not decided |
+//! | 36 | | call key, then the entry as every store has it: `{"config":`, the config in canonical JSON, and the rest |
+//!
+//! What follows the config has a checksum of its own, since who wants a config need not touch what is twice as long.
+//!
+//! A block of the index has 64 bytes: the checksum of the other 60, the number of slots in use (4 bytes), and 7 slots of 8 bytes.
+//! Of a slot, the upper half is that of the hash of the record's call, the lower half the record's place, in units of 8
+//! bytes from the section's begin. Slots are sorted as numbers over all blocks; all blocks but the last are full. The hash is
+//! XXH3-64 of the call key, without the [variant](crate::batch) that it may name, seeded with XXH3-64 of the operation: all
+//! entries of one call stand together.
 //!
 //! # What is checked when
 //!
-//! Opening checks header, devices and fences; a look-up checks the blocks and records that it touches, and compares the whole
-//! key. [`Snapshot::verify`] checks every byte. What was not checked is not believed: a damaged file gives an error that names
-//! the place, never another config.
+//! Opening checks header, table, names and fences; a look-up checks the blocks and records that it touches, and compares the
+//! whole key. [`Snapshot::verify`] checks every byte. What was not checked is not believed: a damaged file gives an error that
+//! names the place, never another config.
 
 mod layout;
 mod reader;
 mod store;
 mod writer;
 
-pub(in crate::cache) use reader::entry_of;
 pub use reader::{Snapshot, SnapshotRecord};
-pub use store::SnapshotStore;
+pub use store::{SNAPSHOT_FILE, SnapshotStore};
+pub(in crate::cache) use writer::write_rows;
 pub use writer::write_snapshot;
-pub(in crate::cache) use writer::{Recorded, put_origin, write_sorted};
-
-/// Name of the snapshot in a cache folder.
-pub const SNAPSHOT_FILE: &str = "best-v1.snapshot";

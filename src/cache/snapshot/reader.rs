@@ -9,14 +9,14 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, MAGIC, MAX_FILE_BYTES, SLOT_BYTES, VERSION, tag,
-    u32_at, u64_at, untag,
+    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, Kind, MAGIC, MAX_FILE_BYTES, MAX_SECTIONS,
+    RECORD_ALIGNMENT, RECORD_HEAD_BYTES, Section, checksum, header_bytes, sealed, u32_at, u64_at, untag,
 };
-use crate::batch::is_same_call;
-use crate::cache::key::hash_of_call;
-use crate::cache::{CacheKey, Entry, Peer, Provenance, StoreError, Superseded};
+use crate::cache::entry::{Entry, EntryText};
+use crate::cache::error::StoreError;
+use crate::cache::key::{KeyRef, hash_of_call};
+use crate::cache::row::Row;
 use crate::call::Direction;
-use crate::config::Config;
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
 use crate::mapped_file::{MappedFile, Mapping};
@@ -27,34 +27,35 @@ pub struct Snapshot {
     path: PathBuf,
     bytes: MappedFile,
     header: Header,
+    names: Names,
+    records: Section,
+    blocks: Section,
+    fences: Section,
+}
+
+/// What records name by its place.
+#[derive(Debug, Deserialize)]
+struct Names {
     devices: Vec<DeviceIdentity>,
+    operations: Vec<String>,
 }
 
 /// One record, where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SnapshotRecord<'a> {
-    /// Operation.
-    pub op_id: &'a str,
-    /// Call key.
-    pub call_key: &'a str,
-    /// The device that it was tuned on.
-    pub device: &'a DeviceIdentity,
-    /// What was tuned.
-    pub direction: Direction,
+    /// Its key.
+    pub key: KeyRef<'a>,
     /// The config as canonical JSON.
     pub config: &'a str,
-    offset: u64,
-    origin: &'a [u8],
-    /// Where nobody checked the origin yet.
-    origin_crc: Option<u32>,
-}
-
-#[derive(Clone, Copy)]
-struct Slot {
-    hash: u64,
-    offset: u64,
-    length: u32,
-    tag: u32,
+    decided: u64,
+    /// Its place among the records.
+    at: usize,
+    /// The entry's text, which nobody checked beyond the config.
+    text: &'a [u8],
+    rest_checksum: u32,
+    /// All of it, with the zeros at its end.
+    bytes: usize,
 }
 
 impl Snapshot {
@@ -64,34 +65,36 @@ impl Snapshot {
     /// Opens a snapshot and checks all but its blocks and records, which are checked when they are touched.
     ///
     /// # Errors
-    /// Where it cannot be read, is no snapshot, is of a later version, or is damaged.
+    /// Where it cannot be read, is no snapshot, is of another version, or is damaged.
     pub fn open(path: &Path, mapping: Mapping) -> Result<Self, StoreError> {
-        let damaged = |what: &str| StoreError::Snapshot { path: path.to_owned(), what: what.to_owned() };
+        let damaged = |what: &str| StoreError::snapshot(path, what);
         let header_of = |bytes: &[u8], file_bytes| {
             Header::read(bytes, file_bytes).map_err(|error| match error {
                 HeaderError::Foreign => damaged("it is no snapshot"),
-                HeaderError::Newer(version) => StoreError::NewerSnapshot { path: path.to_owned(), version },
+                HeaderError::Old(version) => StoreError::old_snapshot(path, version),
+                HeaderError::Newer(what) => StoreError::newer_snapshot(path, what),
                 HeaderError::Damaged(what) => damaged(&what),
             })
         };
         let open_error = || StoreError::io("open the snapshot", path);
         if mapping == Mapping::Never {
             // a large file that is no snapshot is not read into memory for that
-            let (start, file_bytes) = MappedFile::start(path, HEADER_BYTES, MAX_FILE_BYTES).map_err(open_error())?;
+            let most = header_bytes(MAX_SECTIONS);
+            let (start, file_bytes) = MappedFile::start(path, most, MAX_FILE_BYTES).map_err(open_error())?;
             header_of(&start, file_bytes)?;
         }
         let bytes = MappedFile::open(path, mapping, MAX_FILE_BYTES).map_err(open_error())?;
         let header = header_of(&bytes, bytes.len() as u64)?;
-        let (offset, length, crc) = header.devices;
-        let text = part(&bytes, offset, u64::from(length)).filter(|text| crc32fast::hash(text) == crc);
-        let devices: Vec<DeviceIdentity> = text
+        let [names, records, blocks, fences] =
+            [Kind::Names, Kind::Records, Kind::Blocks, Kind::Fences].map(|kind| header.section(kind));
+        let text = sealed(part(&bytes, names)).and_then(|text| text.get(..usize::try_from(names.count).ok()?));
+        let names: Names = text
             .and_then(|text| serde_json::from_slice(text).ok())
-            .ok_or_else(|| damaged("its list of devices is not what was written"))?;
-        let (offset, count, crc) = header.fences;
-        if part(&bytes, offset, u64::from(count) * 8).is_none_or(|fences| crc32fast::hash(fences) != crc) {
+            .ok_or_else(|| damaged("its list of devices and operations is not what was written"))?;
+        if sealed(part(&bytes, fences)).is_none() {
             return Err(damaged("its index is not what was written"));
         }
-        Ok(Self { path: path.to_owned(), bytes, header, devices })
+        Ok(Self { path: path.to_owned(), bytes, header, names, records, blocks, fences })
     }
 
     /// The snapshot that stands at the path now; `None` where it is this one still, or where it was taken away.
@@ -105,12 +108,14 @@ impl Snapshot {
         // a pipe must not make the open wait
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         // the mapped header may be gone: a file that was copied over is cut first
-        let own_start = self.header.to_bytes();
+        let own = self.header.to_bytes();
         let mut start = [0; HEADER_BYTES];
         match File::options().read(true).custom_flags(flags).open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             // the header holds the digest of everything else
-            Ok(file) if file.read_exact_at(&mut start, 0).is_ok() && start == own_start && self.bytes.is_whole() => {
+            Ok(file)
+                if file.read_exact_at(&mut start, 0).is_ok() && own.starts_with(&start) && self.bytes.is_whole() =>
+            {
                 return Ok(None);
             }
             _ => {}
@@ -123,19 +128,14 @@ impl Snapshot {
         &self.path
     }
 
-    /// What names the content: SHA-256 of the file but for its own place, as the file states it.
+    /// What names the content: SHA-256 of header and table, which hold each section's, as the file states it.
     pub fn digest(&self) -> Digest {
         Digest::from_bytes(self.header.digest)
     }
 
-    /// Whether an entry may supersede other decisions.
-    pub(in crate::cache) fn supersedes(&self) -> bool {
-        self.header.supersedes
-    }
-
     /// Number of entries.
     pub fn len(&self) -> u64 {
-        self.header.entries
+        self.records.count
     }
 
     /// Whether there is no entry.
@@ -150,15 +150,15 @@ impl Snapshot {
 
     /// The devices that entries are for, sorted.
     pub fn devices(&self) -> &[DeviceIdentity] {
-        &self.devices
+        &self.names.devices
     }
 
     /// A device's place in [`devices`](Self::devices), which [`get`](Self::get) takes.
     pub fn device(&self, identity: &DeviceIdentity) -> Option<u32> {
-        self.devices.binary_search(identity).ok().map(|place| place as u32)
+        self.names.devices.binary_search(identity).ok().map(|place| place as u32)
     }
 
-    /// The entry of exactly this key.
+    /// The entry of exactly this key, where it lies: nothing is allocated.
     ///
     /// # Errors
     /// Where a block or record on the way is damaged.
@@ -169,114 +169,115 @@ impl Snapshot {
         call_key: &str,
         direction: Direction,
     ) -> Result<Option<SnapshotRecord<'_>>, StoreError> {
-        let wanted = tag(device, direction);
+        let device = self.names.devices.get(device as usize);
         let mut found = None;
-        self.of_hash(hash_of_call(op_id, call_key), |slot| {
-            if slot.tag == wanted {
-                let record = self.record(slot)?;
-                if record.op_id == op_id && record.call_key == call_key {
-                    found = Some(record);
-                    return Ok(false);
-                }
-            }
-            Ok(true)
+        self.of_hash(hash_of_call(op_id, call_key), |record| {
+            let KeyRef { op_id: op, call_key: call, direction: tuned, device: of } = record.key;
+            let is_of = device.is_some_and(|device| std::ptr::eq(device, of));
+            let is_wanted = is_of && op == op_id && call == call_key && tuned == direction;
+            found = is_wanted.then_some(record);
+            !is_wanted
         })?;
         Ok(found)
     }
 
-    /// Every entry of a call, mapped by `vmap` or not, by device and direction.
+    /// Every entry of a call, mapped by `vmap` or not, in the keys' order.
     ///
     /// # Errors
     /// Where a block or record on the way is damaged.
     pub fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<SnapshotRecord<'_>>, StoreError> {
         let mut found = Vec::new();
-        self.of_hash(hash_of_call(op_id, call_key), |slot| {
-            let record = self.record(slot)?;
-            if record.op_id == op_id && is_same_call(record.call_key, call_key) {
+        self.of_hash(hash_of_call(op_id, call_key), |record| {
+            if record.key.is_of_call(op_id, call_key) {
                 found.push(record);
             }
-            Ok(true)
+            true
         })?;
         Ok(found)
     }
 
     /// Every entry, in the keys' order; after a damaged record nothing more comes.
     pub fn records(&self) -> impl Iterator<Item = Result<SnapshotRecord<'_>, StoreError>> {
-        let (start, length) = self.header.records;
-        let mut offset = start;
-        let mut failed = false;
+        let mut left = self.records.count;
+        let mut at = 0;
         std::iter::from_fn(move || {
-            if failed || offset >= start + length {
-                return None;
+            left = left.checked_sub(1)?;
+            let record = self.record(at);
+            match &record {
+                Ok(record) => at += record.bytes,
+                Err(_) => left = 0,
             }
-            let record = self.record_length(offset).and_then(|length| {
-                let record = self.record_at(offset, length, None)?;
-                offset += u64::from(length);
-                Ok(record)
-            });
-            failed = record.is_err();
             Some(record)
         })
     }
 
-    /// Checks every byte: the digest, each block and each record, and that the index names exactly the records.
+    /// A record as what caches are merged and compared by, all of it checked.
+    pub(in crate::cache) fn row<'a>(&'a self, record: &SnapshotRecord<'a>) -> Result<Row<'a>, StoreError> {
+        let text = record.entry_text().ok_or_else(|| self.not_written(record.at))?;
+        Ok(Row::of_text(record.key, text, record.decided, &self.path))
+    }
+
+    /// Checks every byte: the digests, each block and each record, and that the index names exactly the records.
     ///
     /// # Errors
     /// Where something is not what was written.
     pub fn verify(&self) -> Result<(), StoreError> {
-        let mut hasher = Sha256::new();
-        hasher.update(self.bytes.get(HEADER_BYTES..).unwrap_or_default());
-        hasher.update(self.header.digested());
-        let mut named: Vec<(u64, u32)> = Vec::new();
+        let mut named: Vec<usize> = Vec::new();
         let mut last = None;
-        for block in 0..self.header.fences.1 {
+        for block in 0..self.blocks.count as u32 {
             let slots = self.block(block)?;
-            if slots.clone().next().map(|slot| slot.hash) != self.fence(block) {
+            if slots.clone().next().map(|slot| (slot >> 32) as u32) != self.fence(block) {
                 return Err(self.damaged(format!("index block {block} is not where its fence says")));
             }
             for slot in slots {
-                let record = self.record(slot)?;
-                let place = (slot.hash, slot.tag);
-                if hash_of_call(record.op_id, record.call_key) != slot.hash || last.is_some_and(|last| last > place) {
+                let KeyRef { op_id, call_key, .. } = self.record(place_of(slot))?.key;
+                if hash_of_call(op_id, call_key) >> 32 != slot >> 32 || last.is_some_and(|last| last >= slot) {
                     return Err(self.damaged(format!("index block {block} is out of order")));
                 }
-                last = Some(place);
-                named.push((slot.offset, slot.length));
+                last = Some(slot);
+                named.push(place_of(slot));
             }
         }
         named.sort_unstable();
-        let mut records = Vec::new();
-        let mut offset = self.header.records.0;
+        let mut places = Vec::new();
         for record in self.records() {
-            self.origin(&record?)?;
-            let length = self.record_length(offset)?;
-            records.push((offset, length));
-            offset += u64::from(length);
+            let record = record?;
+            self.row(&record)?;
+            places.push(record.at);
         }
-        if named != records || records.len() as u64 != self.header.entries {
+        if named != places {
             return Err(self.damaged("its index does not name its records".to_owned()));
         }
-        if <[u8; 32]>::from(hasher.finalize()) != self.header.digest {
+        // each section's digest is in the table, and that under the file's, which was checked when it was opened
+        let is_whole =
+            |section: &Section| <[u8; 32]>::from(Sha256::digest(part(&self.bytes, *section))) == section.digest;
+        if !self.header.sections.iter().all(is_whole) {
             return Err(self.damaged("its bytes do not have the digest that it states".to_owned()));
         }
         Ok(())
     }
 
     fn damaged(&self, what: String) -> StoreError {
-        StoreError::Snapshot { path: self.path.clone(), what }
+        StoreError::snapshot(&self.path, what)
     }
 
-    fn fence(&self, block: u32) -> Option<u64> {
-        let at = self.header.fences.0 + u64::from(block) * 8;
-        (block < self.header.fences.1).then(|| u64_at(&self.bytes, at as usize))
+    /// That a record is not what was written.
+    fn not_written(&self, at: usize) -> StoreError {
+        self.damaged(format!("the record at byte {} is not what was written", self.records.offset + at as u64))
+    }
+
+    /// The upper half of the first slot of a block.
+    fn fence(&self, block: u32) -> Option<u32> {
+        let at = self.fences.offset as usize + 4 + block as usize * 4;
+        (u64::from(block) < self.fences.count).then(|| u32_at(&self.bytes, at))
     }
 
     /// The first fence that is not below a hash. Hashes are spread evenly, so that the place of one is nearly known; from there the
     /// steps double until it lies between two of them, wherever it is.
-    fn first_fence_from(&self, hash: u64) -> u32 {
-        let count = self.header.fences.1;
+    fn first_fence_from(&self, hash: u32) -> u32 {
+        let count = self.fences.count as u32;
         let is_below = |at: u32| self.fence(at).is_some_and(|fence| fence < hash);
-        let guess = ((u128::from(hash) * u128::from(count)) >> 64) as u32;
+        let guess = ((u64::from(hash) * u64::from(count)) >> 32) as u32;
         let mut step: u32 = 1;
         // everything before `low` is below the hash, nothing from `high` on is
         let (mut low, mut high);
@@ -302,16 +303,18 @@ impl Snapshot {
         low
     }
 
-    /// Gives each slot of a hash to a closure until that says to stop.
-    fn of_hash(&self, hash: u64, mut each: impl FnMut(Slot) -> Result<bool, StoreError>) -> Result<(), StoreError> {
+    /// Gives each record whose call may have a hash to a closure as long as that asks for more.
+    fn of_hash<'a>(&'a self, hash: u64, mut each: impl FnMut(SnapshotRecord<'a>) -> bool) -> Result<(), StoreError> {
+        let wanted = (hash >> 32) as u32;
         // the first block whose last slot may have the hash: the one before the first fence that is not below it
-        let low = self.first_fence_from(hash);
-        for block in low.saturating_sub(1)..self.header.fences.1 {
-            if self.fence(block).is_some_and(|fence| fence > hash) {
+        let low = self.first_fence_from(wanted);
+        for block in low.saturating_sub(1)..self.fences.count as u32 {
+            if self.fence(block).is_some_and(|fence| fence > wanted) {
                 break;
             }
             for slot in self.block(block)? {
-                if slot.hash > hash || (slot.hash == hash && !each(slot)?) {
+                let upper = (slot >> 32) as u32;
+                if upper > wanted || (upper == wanted && !each(self.record(place_of(slot))?)) {
                     return Ok(());
                 }
             }
@@ -320,131 +323,70 @@ impl Snapshot {
     }
 
     /// The slots of a block, its checksum checked.
-    fn block(&self, block: u32) -> Result<impl Iterator<Item = Slot> + Clone, StoreError> {
-        let offset = self.header.blocks + u64::from(block) * BLOCK_BYTES as u64;
-        let bytes = part(&self.bytes, offset, BLOCK_BYTES as u64).and_then(sealed);
+    fn block(&self, block: u32) -> Result<impl Iterator<Item = u64> + Clone, StoreError> {
+        let at = self.blocks.offset as usize + block as usize * BLOCK_BYTES;
+        let bytes = self.bytes.get(at..at + BLOCK_BYTES).and_then(sealed);
         let count = bytes.map_or(0, |bytes| u32_at(bytes, 0) as usize);
         match bytes.and_then(|bytes| bytes.get(4..)) {
             Some(slots) if (1..=BLOCK_SLOTS).contains(&count) => {
-                Ok(slots.chunks_exact(SLOT_BYTES).take(count).map(|slot| Slot {
-                    hash: u64_at(slot, 0),
-                    offset: u64_at(slot, 8),
-                    length: u32_at(slot, 16),
-                    tag: u32_at(slot, 20),
-                }))
+                Ok(slots.chunks_exact(8).take(count).map(|slot| u64_at(slot, 0)))
             }
-            _ => Err(self.damaged(format!("index block {block} at byte {offset} is not what was written"))),
+            _ => Err(self.damaged(format!("index block {block} at byte {at} is not what was written"))),
         }
     }
 
-    fn record(&self, slot: Slot) -> Result<SnapshotRecord<'_>, StoreError> {
-        self.record_at(slot.offset, slot.length, Some(slot.tag))
+    fn record(&self, at: usize) -> Result<SnapshotRecord<'_>, StoreError> {
+        self.parse(at).ok_or_else(|| self.not_written(at))
     }
 
-    fn record_length(&self, offset: u64) -> Result<u32, StoreError> {
-        let head_bytes = self.header.record_head_bytes() as u64;
-        let length = part(&self.bytes, offset, head_bytes).map(|head| {
-            let parts: u64 = [4, 8, 12, 16].map(|at| u64::from(u32_at(head, at))).iter().sum();
-            head_bytes + parts
-        });
-        length.and_then(|length| u32::try_from(length).ok()).ok_or_else(|| self.not_written(offset))
-    }
-
-    /// A record's origin, checked.
-    pub(in crate::cache) fn origin<'a>(&self, record: &SnapshotRecord<'a>) -> Result<&'a str, StoreError> {
-        record.origin().ok_or_else(|| self.not_written(record.offset))
-    }
-
-    fn not_written(&self, offset: u64) -> StoreError {
-        self.damaged(format!("the record at byte {offset} is not what was written"))
-    }
-
-    fn record_at(&self, offset: u64, length: u32, tag: Option<u32>) -> Result<SnapshotRecord<'_>, StoreError> {
-        self.parse(offset, length, tag).ok_or_else(|| self.not_written(offset))
-    }
-
-    fn parse(&self, offset: u64, length: u32, expected: Option<u32>) -> Option<SnapshotRecord<'_>> {
-        let (start, all) = self.header.records;
-        let end = offset.checked_add(u64::from(length))?;
-        if offset < start || end > start + all {
-            return None;
-        }
-        let bytes = part(&self.bytes, offset, u64::from(length))?;
-        let has_own_crc = self.header.version >= VERSION;
-        let (record, origin) = bytes.split_at_checked(bytes.len().checked_sub(u32_at(bytes, 16) as usize)?)?;
-        let mut rest = sealed(if has_own_crc { record } else { bytes })?;
-        let mut number = || {
-            let (bytes, after) = rest.split_first_chunk()?;
-            rest = after;
-            Some(u32::from_le_bytes(*bytes))
-        };
-        let lengths = [number()?, number()?, number()?, number()?];
-        let tag = number()?;
-        let origin_crc = if has_own_crc { Some(number()?) } else { None };
-        let mut text = |length: u32| {
-            let (text, after) = rest.split_at_checked(length as usize)?;
-            rest = after;
-            std::str::from_utf8(text).ok()
-        };
-        let [op_id, call_key, config] = [text(lengths[0])?, text(lengths[1])?, text(lengths[2])?];
-        let left = if has_own_crc { 0 } else { origin.len() };
-        let (device, direction) = untag(tag);
-        let device = self.devices.get(device)?;
-        let whole = rest.len() == left && expected.is_none_or(|expected| expected == tag);
-        whole.then_some(SnapshotRecord { op_id, call_key, device, direction, config, offset, origin, origin_crc })
+    fn parse(&self, at: usize) -> Option<SnapshotRecord<'_>> {
+        let bytes = part(&self.bytes, self.records).get(at..)?;
+        let head = bytes.first_chunk::<RECORD_HEAD_BYTES>()?;
+        let [call_key_bytes, config_bytes, rest_bytes] = [8, 12, 16].map(|at| u32_at(head, at) as usize);
+        let text_at = RECORD_HEAD_BYTES + call_key_bytes;
+        let config_end = text_at + EntryText::bytes_with_config(config_bytes);
+        let end = config_end + rest_bytes;
+        sealed(bytes.get(..config_end)?)?;
+        let call_key = std::str::from_utf8(bytes.get(RECORD_HEAD_BYTES..text_at)?).ok()?;
+        let config_text = std::str::from_utf8(bytes.get(text_at..config_end)?).ok()?;
+        let (device, direction) = untag(u32_at(head, 24));
+        let op_id = self.names.operations.get(u32_at(head, 20) as usize)?;
+        Some(SnapshotRecord {
+            key: KeyRef { op_id, call_key, direction, device: self.names.devices.get(device)? },
+            config: EntryText::new(config_text, config_bytes)?.config(),
+            decided: u64_at(head, 28),
+            at,
+            text: bytes.get(text_at..end)?,
+            rest_checksum: u32_at(head, 4),
+            bytes: end.next_multiple_of(RECORD_ALIGNMENT),
+        })
     }
 }
 
 impl<'a> SnapshotRecord<'a> {
-    /// Its key.
-    pub fn to_key(&self) -> CacheKey {
-        CacheKey {
-            op_id: self.op_id.to_owned(),
-            call_key: self.call_key.to_owned(),
-            direction: self.direction,
-            device: self.device.clone(),
-        }
+    /// The whole entry as JSON; `None` where it is not what was written.
+    pub fn text(&self) -> Option<&'a str> {
+        self.entry_text().map(EntryText::as_str)
     }
 
-    /// Its provenance and what another tool's file said of it, as the members of a JSON object; empty where there is
-    /// neither, `None` where it is not what was written.
-    pub fn origin(&self) -> Option<&'a str> {
-        let is_whole = self.origin_crc.is_none_or(|crc| crc32fast::hash(self.origin) == crc);
-        std::str::from_utf8(self.origin).ok().filter(|_| is_whole)
-    }
-
-    /// Config and origin, parsed; `None` where they are not what a tuner writes.
+    /// The entry; `None` where it is not what a tuner writes.
     pub fn to_entry(&self) -> Option<Entry> {
-        entry_of(self.config, self.origin()?)
+        self.entry_text()?.to_entry()
+    }
+
+    fn entry_text(&self) -> Option<EntryText<'a>> {
+        let rest = self.text.get(EntryText::bytes_with_config(self.config.len())..)?;
+        let text = std::str::from_utf8(self.text).ok().filter(|_| checksum(rest) == self.rest_checksum)?;
+        EntryText::new(text, self.config.len())
     }
 }
 
-/// The entry of a record's texts.
-pub(in crate::cache) fn entry_of(config: &str, origin: &str) -> Option<Entry> {
-    let config: Config = serde_json::from_str(config).ok()?;
-    let origin: Origin = if origin.is_empty() { Origin::default() } else { serde_json::from_str(origin).ok()? };
-    let Origin { provenance, peer, superseded } = origin;
-    Some(Entry { config, provenance, peer, superseded })
+/// Where the record of a slot begins among the records.
+fn place_of(slot: u64) -> usize {
+    (slot & u64::from(u32::MAX)) as usize * RECORD_ALIGNMENT
 }
 
-// another member is another format's: what it says must not be lost without a word
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Origin {
-    provenance: Option<Provenance>,
-    peer: Option<Peer>,
-    #[serde(default)]
-    superseded: Vec<Superseded>,
-}
-
-/// Bytes of a file, if it has them.
-fn part(bytes: &[u8], offset: u64, length: u64) -> Option<&[u8]> {
-    let start = usize::try_from(offset).ok()?;
-    bytes.get(start..start.checked_add(usize::try_from(length).ok()?)?)
-}
-
-/// What follows a CRC, if it is right.
-fn sealed(bytes: &[u8]) -> Option<&[u8]> {
-    let (crc, rest) = bytes.split_first_chunk()?;
-    (crc32fast::hash(rest) == u32::from_le_bytes(*crc)).then_some(rest)
+/// The bytes of a section, which lies in the file.
+fn part(bytes: &[u8], section: Section) -> &[u8] {
+    bytes.get(section.offset as usize..(section.offset + section.length) as usize).unwrap_or_default()
 }

@@ -1,12 +1,18 @@
 //! A snapshot as a cache tier.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::reader::{Snapshot, SnapshotRecord};
-use crate::cache::{CacheKey, ConfigStore, Entry, StoreError, Tier};
+use crate::cache::entry::Entry;
+use crate::cache::error::{StoreError, StoreErrorKind};
+use crate::cache::key::{CacheKey, KeyRef};
+use crate::cache::store::{ConfigStore, Tier};
 use crate::mapped_file::Mapping;
+
+/// Name of the snapshot in a cache folder. It names the place where readers look, in every version of the file: the file itself
+/// says which version it has, so that a program of another version can say what to do, and finds none that nobody writes any more.
+pub const SNAPSHOT_FILE: &str = "best-v1.snapshot";
 
 /// The tier of a snapshot; never written.
 #[derive(Debug)]
@@ -20,16 +26,19 @@ impl SnapshotStore {
         Self { snapshot }
     }
 
-    /// The tier of the snapshot at a path. Where there is none yet it is empty, and shows the first one when it is
-    /// [refreshed](ConfigStore::refreshed).
+    /// The tier of the snapshot at a path. Where there is none yet, or one of an earlier format, of which a warning says what to do,
+    /// it is empty, and shows the first one when it is [refreshed](ConfigStore::refreshed).
     ///
     /// # Errors
-    /// As [`Snapshot::open`], but for a file that is not there.
+    /// As [`Snapshot::open`], but for a file that is not there or of an earlier format.
     pub fn at(path: &Path, mapping: Mapping) -> Result<Box<dyn ConfigStore>, StoreError> {
+        let unpublished = || Box::new(Unpublished { path: path.to_owned(), mapping });
         match Snapshot::open(path, mapping) {
             Ok(snapshot) => Ok(Box::new(Self::new(snapshot))),
-            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                Ok(Box::new(Unpublished { path: path.to_owned(), mapping }))
+            Err(error) if error.is_not_found() => Ok(unpublished()),
+            Err(error) if error.kind() == StoreErrorKind::OldSnapshot => {
+                tracing::warn!("{error}");
+                Ok(unpublished())
             }
             Err(error) => Err(error),
         }
@@ -41,15 +50,7 @@ impl SnapshotStore {
     }
 
     fn entry(&self, record: SnapshotRecord<'_>) -> Result<(CacheKey, Arc<Entry>), StoreError> {
-        let key = record.to_key();
-        self.snapshot.origin(&record)?;
-        match record.to_entry() {
-            Some(entry) => Ok((key, Arc::new(entry))),
-            None => {
-                let what = format!("the entry of `{}:{}` is no config with its provenance", key.op_id, key.call_key);
-                Err(StoreError::Snapshot { path: self.snapshot.path().to_owned(), what })
-            }
-        }
+        self.snapshot.row(&record)?.to_pair()
     }
 }
 
@@ -58,21 +59,14 @@ impl ConfigStore for SnapshotStore {
         Tier::Snapshot
     }
 
-    fn get(&self, key: &CacheKey) -> Result<Option<Arc<Entry>>, StoreError> {
-        let Some(device) = self.snapshot.device(&key.device) else { return Ok(None) };
-        let record = self.snapshot.get(device, &key.op_id, &key.call_key, key.direction)?;
-        Ok(record.map(|record| self.entry(record)).transpose()?.map(|(_, entry)| entry))
+    fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<Entry>>, StoreError> {
+        let Some(device) = self.snapshot.device(key.device) else { return Ok(None) };
+        let record = self.snapshot.get(device, key.op_id, key.call_key, key.direction)?;
+        record.map(|record| self.snapshot.row(&record)?.to_entry()).transpose()
     }
 
     fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
-        let mut entries: Vec<_> = self
-            .snapshot
-            .of_call(op_id, call_key)?
-            .into_iter()
-            .map(|record| self.entry(record))
-            .collect::<Result<_, _>>()?;
-        entries.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(entries)
+        self.snapshot.of_call(op_id, call_key)?.into_iter().map(|record| self.entry(record)).collect()
     }
 
     fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
@@ -80,15 +74,7 @@ impl ConfigStore for SnapshotStore {
     }
 
     fn keys(&self) -> Result<Vec<CacheKey>, StoreError> {
-        self.snapshot.records().map(|record| Ok(record?.to_key())).collect()
-    }
-
-    fn put(&self, _: &CacheKey, _: &Arc<Entry>) -> Result<(), StoreError> {
-        Err(StoreError::ReadOnly("snapshot"))
-    }
-
-    fn remove(&self, _: &CacheKey) -> Result<bool, StoreError> {
-        Err(StoreError::ReadOnly("snapshot"))
+        self.snapshot.records().map(|record| Ok(record?.key.to_key())).collect()
     }
 
     fn refreshed(&self) -> Result<Option<Box<dyn ConfigStore>>, StoreError> {
@@ -107,7 +93,7 @@ impl ConfigStore for Unpublished {
         Tier::Snapshot
     }
 
-    fn get(&self, _: &CacheKey) -> Result<Option<Arc<Entry>>, StoreError> {
+    fn get(&self, _: KeyRef<'_>) -> Result<Option<Arc<Entry>>, StoreError> {
         Ok(None)
     }
 
@@ -119,16 +105,12 @@ impl ConfigStore for Unpublished {
         Ok(Vec::new())
     }
 
-    fn put(&self, _: &CacheKey, _: &Arc<Entry>) -> Result<(), StoreError> {
-        Err(StoreError::ReadOnly("snapshot"))
-    }
-
-    fn remove(&self, _: &CacheKey) -> Result<bool, StoreError> {
-        Err(StoreError::ReadOnly("snapshot"))
-    }
-
     fn refreshed(&self) -> Result<Option<Box<dyn ConfigStore>>, StoreError> {
-        let is_there = self.path.try_exists().map_err(StoreError::io("look at", &self.path))?;
-        if is_there { SnapshotStore::at(&self.path, self.mapping).map(Some) } else { Ok(None) }
+        match Snapshot::open(&self.path, self.mapping) {
+            Ok(snapshot) => Ok(Some(Box::new(SnapshotStore::new(snapshot)))),
+            // said when it was opened
+            Err(error) if error.is_not_found() || error.kind() == StoreErrorKind::OldSnapshot => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }

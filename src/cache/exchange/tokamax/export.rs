@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::classes::{file_stem_of, folder_of};
+use super::format::{DEVICE_KIND, FORMAT, MAX_FILE_BYTES, TOKAMAX};
 use super::measured::median;
-use super::{DEVICE_KIND, FORMAT, MAX_FILE_BYTES, TOKAMAX};
 use crate::cache::exchange::ExchangeError;
 use crate::cache::exchange::file::io_error;
 use crate::cache::exchange::json_text::{Members, canonical, compact, indented, quoted};
@@ -98,7 +98,7 @@ fn records<'a>(
     let mut records: Vec<Record<'a>> = Vec::new();
     let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
     for (key, entry) in entries {
-        let name = format!("`{}:{}`", key.op_id, key.call_key);
+        let name = format!("`{}`", key.call());
         let own_kind = key.device.hardware.get(DEVICE_KIND).unwrap_or(&key.device.device_kind);
         let kind = device_kind.unwrap_or(own_kind);
         let texts = match &entry.peer {
@@ -140,8 +140,7 @@ fn records<'a>(
                 }
                 return Err(ExchangeError::Ambiguous {
                     peer: TOKAMAX,
-                    op_id: key.op_id.clone(),
-                    call_key: key.call_key.clone(),
+                    call: key.call(),
                     one: Box::new(known.key.device.clone()),
                     other: Box::new(key.device.clone()),
                     fingerprint: record.kind,
@@ -192,9 +191,8 @@ fn texts_of(
         match median(samples.clone()) {
             None => {}
             Some(median) if median < least => left_out.push(format!(
-                "`{}:{}`: the config `{}` has a smaller median, but the paired rounds did not prove it faster",
-                key.op_id,
-                key.call_key,
+                "`{}`: the config `{}` has a smaller median, but the paired rounds did not prove it faster",
+                key.call(),
                 config.to_brief()
             )),
             Some(_) => configs.push(measured_as_json(key, config, &samples)),
@@ -282,7 +280,7 @@ fn databases(
 ) -> Result<Vec<(PathBuf, String)>, ExchangeError> {
     let mut files: BTreeMap<PathBuf, Calls> = BTreeMap::new();
     for record in records {
-        let name = format!("`{}:{}`", record.key.op_id, record.key.call_key);
+        let name = format!("`{}`", record.key.call());
         let stamp: Option<Stamp<'_>> = serde_json::from_str(&record.stamp).ok();
         let file = stamp.as_ref().and_then(|stamp| file_stem_of(&stamp.op.path));
         let (Some(stamp), Some(file), Some(folder)) = (&stamp, file, folder_of(&record.kind)) else {

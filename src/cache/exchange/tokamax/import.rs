@@ -10,13 +10,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::classes::{class_of, folder_of, platform_of, version};
+use super::format::{DEVICE_KIND, FORMAT, MAX_CALL_BYTES, MAX_FILE_BYTES, MAX_RECORDS, TOKAMAX};
 use super::measured::fastest;
-use super::{DEVICE_KIND, FORMAT, MAX_CALL_BYTES, MAX_FILE_BYTES, MAX_RECORDS, TOKAMAX};
 use crate::cache::exchange::ExchangeError;
 use crate::cache::exchange::file::io_error;
 use crate::cache::exchange::json_text::{Members, canonical, compact, quoted};
 use crate::cache::{CacheKey, Entry, Peer, PeerRecord};
-use crate::call::Direction;
+use crate::call::{Call, Direction};
 use crate::device::DeviceIdentity;
 use crate::hlo::tokamax_label;
 use crate::outside_file;
@@ -187,7 +187,9 @@ impl Import<'_> {
                 self.place += 1;
                 return self.without_config.entry(device_kind.to_owned()).or_default().push(record);
             }
-            Err(reason) => return self.left_out.push(format!("{}, `{op_id}:{call_key}`: {reason}", what())),
+            Err(reason) => {
+                return self.left_out.push(format!("{}, `{}`: {reason}", what(), Call::new(op_id, call_key)));
+            }
         };
         let key = CacheKey {
             op_id,
@@ -207,7 +209,7 @@ impl Import<'_> {
             self.places.insert(key.clone(), self.entries.len());
             return self.entries.push((key, Entry { peer, ..Entry::new(config) }));
         };
-        let name = format!("`{}:{}`", key.op_id, key.call_key);
+        let name = format!("`{}`", key.call());
         let Some(peer) = &mut entry.peer else { return };
         if let Some((index, same)) =
             peer.records.iter_mut().enumerate().find(|(_, known)| canonical(&known.key) == canonical(&record.key))

@@ -18,22 +18,9 @@
 
 mod classes;
 mod export;
+mod format;
 mod import;
 mod measured;
 
 pub use export::{TokamaxCall, TokamaxExport, export_tokamax};
 pub use import::{TokamaxImport, import_tokamax};
-
-/// The tool, in messages.
-const TOKAMAX: &str = "Tokamax";
-/// What an imported entry's [`Peer`](crate::cache::Peer) is marked with.
-const FORMAT: &str = "tokamax";
-/// Where an imported key keeps what Tokamax calls its device: part of the identity, so that an entry that knows its
-/// hardware only by this name is never taken for this device's own.
-const DEVICE_KIND: &str = "tokamax_device_kind";
-/// Largest file that is read.
-const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Longest text of all records of one call.
-const MAX_CALL_BYTES: usize = 1 << 20;
-/// Most records that share one label.
-const MAX_RECORDS: usize = 64;

@@ -1,0 +1,218 @@
+//! One entry with its key, where it lies: what snapshots are written from, and what caches are merged and compared by.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::entry::{Entry, EntryText, put_text};
+use super::error::StoreError;
+use super::key::{CacheKey, KeyRef, head};
+use crate::device::DeviceIdentity;
+
+/// Neighbours that one thread looks at.
+const SOME: usize = 1 << 9;
+
+/// Rows in the keys' order, and what they name, each sorted. Equal operations and devices lie in one place, so that comparisons
+/// touch few.
+#[derive(Debug)]
+pub(super) struct Rows<'a> {
+    pub(super) rows: Vec<Row<'a>>,
+    pub(super) operations: Vec<&'a str>,
+    pub(super) devices: Vec<&'a DeviceIdentity>,
+}
+
+impl<'a> Rows<'a> {
+    /// Rows in any order; those of one key stay in theirs.
+    pub(super) fn of(mut rows: Vec<Row<'a>>) -> Self {
+        let names: Vec<_> = rows.par_chunks_mut(SOME).map(share_with_neighbours).collect();
+        let (operations, devices): (Vec<_>, Vec<_>) = names.into_iter().unzip();
+        let (operations, devices) = (distinct(operations), distinct(devices));
+        rows.par_chunks_mut(SOME).for_each(|rows| {
+            let mut last: Option<(KeyRef<'a>, KeyRef<'a>)> = None;
+            for Row { key, .. } in rows {
+                let known = last.filter(|(from, _)| from.is_named_alike(key)).map(|(_, to)| (to.op_id, to.device));
+                let from = *key;
+                (key.op_id, key.device) = known.unwrap_or_else(|| {
+                    (of(&operations, key.op_id).unwrap_or(key.op_id), of(&devices, key.device).unwrap_or(key.device))
+                });
+                last = Some((from, *key));
+            }
+        });
+        if !rows.is_sorted_by(|a, b| a.compare_keys(b) != Ordering::Greater) {
+            rows.par_sort_by(Row::compare_keys);
+        }
+        Self { rows, operations, devices }
+    }
+
+    /// Entries in memory, each key once: of equal ones the last counts.
+    pub(super) fn of_entries(entries: &'a [(CacheKey, Arc<Entry>)]) -> Self {
+        let mut rows = Vec::new();
+        entries.par_iter().map(Row::of_entry).collect_into_vec(&mut rows);
+        let mut sorted = Self::of(rows);
+        if !sorted.rows.is_sorted_by(|a, b| a.compare_keys(b) == Ordering::Less) {
+            sorted.rows.reverse();
+            sorted.rows.dedup_by(|a, b| a.compare_keys(b) == Ordering::Equal);
+            sorted.rows.reverse();
+        }
+        sorted
+    }
+}
+
+/// Rows take operation and device from a neighbour that has the same; what is left of them.
+fn share_with_neighbours<'a>(rows: &mut [Row<'a>]) -> (Vec<&'a str>, Vec<&'a DeviceIdentity>) {
+    let (mut operations, mut devices): (Vec<&str>, Vec<&DeviceIdentity>) = (Vec::new(), Vec::new());
+    for Row { key, .. } in rows {
+        match operations.last() {
+            Some(last) if *last == key.op_id => key.op_id = last,
+            _ => operations.push(key.op_id),
+        }
+        match devices.last() {
+            Some(last) if std::ptr::eq(*last, key.device) || *last == key.device => key.device = last,
+            _ => devices.push(key.device),
+        }
+    }
+    (operations, devices)
+}
+
+fn distinct<T: Ord + Copy>(parts: Vec<Vec<T>>) -> Vec<T> {
+    let mut all = parts.concat();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn of<T: Ord + Copy>(all: &[T], wanted: T) -> Option<T> {
+    all.get(all.binary_search(&wanted).ok()?).copied()
+}
+
+/// One entry, where it lies.
+#[derive(Debug, Clone)]
+pub(super) struct Row<'a> {
+    pub(super) key: KeyRef<'a>,
+    /// The first bytes of the call key, which mostly tell two apart without a look at where they lie.
+    head: u64,
+    entry: Stored<'a>,
+}
+
+#[derive(Debug, Clone)]
+enum Stored<'a> {
+    /// In memory.
+    Entry(&'a Arc<Entry>),
+    /// In a snapshot.
+    Text { text: EntryText<'a>, decided: u64, file: &'a PathBuf },
+    /// Made by a merge.
+    Settled(Box<Settled>),
+}
+
+/// The text of an entry that a merge made.
+#[derive(Debug, Clone)]
+pub(super) struct Settled {
+    pub(super) text: String,
+    pub(super) config_bytes: usize,
+    pub(super) decided: u64,
+}
+
+/// When an entry was decided, as a number to order by: zero where it says nothing of that.
+pub(super) fn decided(entry: &Entry) -> u64 {
+    entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at.saturating_add(1))
+}
+
+impl<'a> Row<'a> {
+    /// An entry in memory.
+    pub(super) fn of_entry((key, entry): &'a (CacheKey, Arc<Entry>)) -> Self {
+        Self { key: key.parts(), head: head(&key.call_key), entry: Stored::Entry(entry) }
+    }
+
+    /// A record of the snapshot in a file.
+    pub(super) fn of_text(key: KeyRef<'a>, text: EntryText<'a>, decided: u64, file: &'a PathBuf) -> Self {
+        Self { key, head: head(key.call_key), entry: Stored::Text { text, decided, file } }
+    }
+
+    /// The same call with the entry that a merge made.
+    pub(super) fn settled(&self, settled: Settled) -> Self {
+        Self { entry: Stored::Settled(Box::new(settled)), ..*self }
+    }
+
+    /// As [`CacheKey`]s compare.
+    pub(super) fn compare_keys(&self, other: &Self) -> Ordering {
+        let (one, other_key) = (&self.key, &other.key);
+        let same_op = std::ptr::eq(one.op_id, other_key.op_id);
+        let by_op = if same_op { Ordering::Equal } else { one.op_id.cmp(other_key.op_id) };
+        let by_call = by_op.then(self.head.cmp(&other.head)).then_with(|| one.call_key.cmp(other_key.call_key));
+        by_call.then_with(|| one.direction.cmp(&other_key.direction)).then_with(|| {
+            if std::ptr::eq(one.device, other_key.device) { Ordering::Equal } else { one.device.cmp(other_key.device) }
+        })
+    }
+
+    /// As [`decided`].
+    pub(super) fn decided(&self) -> u64 {
+        match &self.entry {
+            Stored::Entry(entry) => decided(entry),
+            Stored::Text { decided, .. } => *decided,
+            Stored::Settled(settled) => settled.decided,
+        }
+    }
+
+    /// Whether the entry may hold other decisions than its own.
+    pub(super) fn may_supersede(&self) -> bool {
+        match &self.entry {
+            Stored::Entry(entry) => !entry.superseded.is_empty(),
+            // a parameter of a config may have that name
+            Stored::Text { text, .. } => text.as_str().contains("\"superseded\":["),
+            Stored::Settled(settled) => settled.text.contains("\"superseded\":["),
+        }
+    }
+
+    /// The entry as JSON, in the one spelling that stores have.
+    pub(super) fn text(&self) -> Cow<'_, str> {
+        match &self.entry {
+            Stored::Entry(entry) => Cow::Owned(entry.to_text()),
+            Stored::Text { text, .. } => Cow::Borrowed(text.as_str()),
+            Stored::Settled(settled) => Cow::Borrowed(&settled.text),
+        }
+    }
+
+    /// Appends that text and gives the length of its config. `scratch` is overwritten.
+    pub(super) fn put_text(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> serde_json::Result<usize> {
+        let (text, config_bytes) = match &self.entry {
+            Stored::Entry(entry) => return put_text(entry, out, scratch),
+            Stored::Text { text, .. } => (text.as_str(), text.config().len()),
+            Stored::Settled(settled) => (settled.text.as_str(), settled.config_bytes),
+        };
+        out.extend(text.as_bytes());
+        Ok(config_bytes)
+    }
+
+    /// The entry.
+    ///
+    /// # Errors
+    /// Where the text is no entry's.
+    pub(super) fn to_entry(&self) -> Result<Arc<Entry>, StoreError> {
+        let entry = match &self.entry {
+            Stored::Entry(entry) => return Ok(Arc::clone(entry)),
+            Stored::Text { text, .. } => text.to_entry(),
+            Stored::Settled(settled) => serde_json::from_str(&settled.text).ok(),
+        };
+        entry.map(Arc::new).ok_or_else(|| self.unreadable())
+    }
+
+    /// Key and entry as stores give them.
+    ///
+    /// # Errors
+    /// Where the text is no entry's.
+    pub(super) fn to_pair(&self) -> Result<(CacheKey, Arc<Entry>), StoreError> {
+        Ok((self.key.to_key(), self.to_entry()?))
+    }
+
+    /// That the text is no entry's.
+    pub(super) fn unreadable(&self) -> StoreError {
+        let file = match &self.entry {
+            Stored::Text { file, .. } => file,
+            Stored::Entry(_) | Stored::Settled(_) => Path::new("memory"),
+        };
+        StoreError::snapshot(file, format!("the entry of `{}` is no config with its provenance", self.key.call()))
+    }
+}
