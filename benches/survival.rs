@@ -5,11 +5,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
-#[path = "../tests/support/survival/mod.rs"]
-mod survival;
+#[path = "../tests/support/mod.rs"]
+mod support;
 
-use survival::flips::{Beside, Extent, Whole, is_log, is_sled, is_snapshot};
-use survival::{kills, readers, workers};
+use support::survival::flips::{Beside, Extent, Whole, is_log, is_sled, is_snapshot};
+use support::survival::{kills, readers, workers};
 
 fn main() {
     if readers::serve_if_asked() {

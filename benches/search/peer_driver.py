@@ -36,9 +36,10 @@ def out_of_time(*_):
 
 def main():
     task = json.load(sys.stdin)
+    from importlib.metadata import version
+
     import kernel_tuner
     import numpy
-    from importlib.metadata import version
     from kernel_tuner import interface
     from kernel_tuner.runners.simulation import SimulationRunner
     from kernel_tuner.searchspace import Searchspace
@@ -48,8 +49,8 @@ def main():
     configs = [tuple(values[at][level] for at, level in enumerate(point)) for point in task["points"]]
     number = {",".join(map(str, config)): at for at, config in enumerate(configs)}
     cache = {}
-    for key, config, took in zip(number, configs, task["times"]):
-        entry = dict(zip(names, config))
+    for key, config, took in zip(number, configs, task["times"], strict=False):
+        entry = dict(zip(names, config, strict=False))
         entry["time"] = "RuntimeFailedConfig" if took is None else took
         entry.update(compile_time=0, verification_time=0, benchmark_time=0, strategy_time=0, framework_time=0)
         cache[key] = entry
@@ -58,12 +59,14 @@ def main():
         "kernel_name": "recorded",
         "problem_size": [1],
         "tune_params_keys": names,
-        "tune_params": dict(zip(names, values)),
+        "tune_params": dict(zip(names, values, strict=False)),
         "objective": "time",
         "cache": cache,
     }
     # the valid configs themselves, built once: the constraints are not in the file, and building costs more than searching
-    space = Searchspace(None, None, None, from_cache={"tune_params": dict(zip(names, values)), "cache": cache})
+    space = Searchspace(
+        None, None, None, from_cache={"tune_params": dict(zip(names, values, strict=False)), "cache": cache}
+    )
     interface.Searchspace = lambda *_, **__: space
 
     asked = []
@@ -72,7 +75,7 @@ def main():
     def noting(self, parameter_space, tuning_options):
         elements = list(parameter_space)
         results = run(self, elements, tuning_options)
-        for element, result in zip(elements, results):
+        for element, result in zip(elements, results, strict=False):
             at = number.get(",".join(map(str, element)))
             if result is not None and at is not None and at not in noting.seen:
                 noting.seen.add(at)
@@ -100,8 +103,17 @@ def main():
                     try:
                         with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
                             kernel_tuner.tune_kernel(
-                                "recorded", "", [1], [], dict(zip(names, values)), lang="C", quiet=True, strategy=strategy,
-                                strategy_options={"max_fevals": task["evaluations"]}, cache=path, simulation_mode=True,
+                                "recorded",
+                                "",
+                                [1],
+                                [],
+                                dict(zip(names, values, strict=False)),
+                                lang="C",
+                                quiet=True,
+                                strategy=strategy,
+                                strategy_options={"max_fevals": task["evaluations"]},
+                                cache=path,
+                                simulation_mode=True,
                                 seed=seed,
                             )
                     except Exception as error:

@@ -32,8 +32,9 @@ fn seal(bytes: &mut Vec<u8>) {
     for section in 0..count {
         let at = 64 + 64 * section;
         // most kinds are known
-        bytes[at..at + 4].copy_from_slice(&u32::from(bytes[at] % 8).to_le_bytes());
-        bytes[at + 4..at + 8].copy_from_slice(&u32::from(bytes[at + 4] & 1).to_le_bytes());
+        let (kind, flags) = (u32::from(bytes[at] % 8), u32::from(bytes[at + 4] & 1));
+        bytes[at..at + 4].copy_from_slice(&kind.to_le_bytes());
+        bytes[at + 4..at + 8].copy_from_slice(&flags.to_le_bytes());
         let wanted = (number(bytes, at + 16) / 64).saturating_mul(64).min((length - offset) as u64) as usize;
         let own = if section + 1 == count { length - offset } else { wanted };
         bytes[at + 8..at + 16].copy_from_slice(&(offset as u64).to_le_bytes());

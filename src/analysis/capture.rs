@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use regex::bytes::Regex;
 
 use crate::profile::{
-    DeviceTime, Execution, Finding, Plane, Profiler, Semantics, Timings, XSpace, XSpaceCapture, executions_folded,
+    DeviceTime, Execution, Finding, Plane, Profiler, Timings, XSpace, XSpaceCapture, executions_folded,
     executions_of_operations,
 };
 use crate::stats::Moments;
@@ -15,6 +15,7 @@ use super::nsys::NsysProfile;
 
 /// The profile of one host or process.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Capture {
     /// What XLA's profiler wrote.
     XSpace(XSpaceCapture),
@@ -108,20 +109,15 @@ impl Capture {
     /// The samples of one plane of its timeline, whose executions were found before. `None` where the semantics are the seed's
     /// and there is no XSpace that the seed could read.
     pub fn timings(&self, profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime) -> Option<Timings> {
-        match (self, profiler.semantics) {
-            (Self::XSpace(_), _) => Some(profiler.timings(plane, time)),
+        match self {
+            Self::XSpace(_) => Some(profiler.timings(plane, time)),
             #[cfg(feature = "nsys")]
-            (Self::Nsys(_), Semantics::Seed) => None,
-            #[cfg(feature = "nsys")]
-            (Self::Nsys(_), Semantics::PerExecution) => Some(match plane.name().starts_with("/device:") {
-                // each event of a device is drawn of an execution
-                true => profiler.timings_of_executions(plane, time),
-                false => profiler.timings(plane, time),
-            }),
+            Self::Nsys(profile) => profile.timings(profiler, plane, time),
         }
     }
 
     /// Whether the first execution of a program on a device is warm-up, as far as this capture tells.
+    #[cfg_attr(not(feature = "nsys"), allow(unused_variables))]
     pub(super) fn has_warm_up(&self, module: &str, program_id: Option<i64>) -> bool {
         match self {
             Self::XSpace(_) => true,

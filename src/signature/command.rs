@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MAX_ANSWER: usize = 4096;
 /// Most that is kept of what it says on stderr: the end.
 const MAX_TALK: usize = 4096;
+/// What a pipe holds: so much may be left in it when its writer has ended.
+const PIPE: usize = 64 << 10;
 
 /// A running command. It ends with this, and so does what it started.
 struct Running {
@@ -103,7 +105,7 @@ fn ask(command: &OsStr, message: &[u8], patience: Duration) -> io::Result<Vec<u8
 /// Takes some of what is there; `false` where no more will come.
 fn take(from: &mut impl Read, to: &mut Vec<u8>) -> io::Result<bool> {
     let mut part = [0; 1024];
-    for _ in 0..2 * MAX_ANSWER / part.len() {
+    for _ in 0..2 * PIPE / part.len() {
         match from.read(&mut part) {
             Ok(0) => return Ok(false),
             Ok(read) => to.extend_from_slice(part.get(..read).unwrap_or_default()),

@@ -22,8 +22,8 @@ pub struct ActivePython {
 impl ActivePython {
     /// The one of this process's environment: of `VIRTUAL_ENV`, else `CONDA_PREFIX`, else the `python3` on `PATH`.
     ///
-    /// Relative folders in these variables are skipped: whoever can write into the current folder could have their own
-    /// Python run.
+    /// Relative folders in these variables are skipped, since whoever can write into the current folder could have their own
+    /// Python run; so are those that are not there.
     pub fn find() -> Option<Self> {
         Self::of(|name| std::env::var_os(name))
     }
@@ -31,7 +31,7 @@ impl ActivePython {
     /// The same with other variables.
     pub(super) fn of(variable: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         for name in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
-            let prefix = variable(name).map(PathBuf::from).filter(|prefix| prefix.is_absolute());
+            let prefix = variable(name).map(PathBuf::from).filter(|prefix| prefix.is_absolute() && prefix.is_dir());
             if let Some(prefix) = prefix {
                 return Some(Self { python: prefix.join("bin/python"), site_packages: site_packages_under(&prefix) });
             }

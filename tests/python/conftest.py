@@ -1,4 +1,8 @@
-"""What the tests of the Python package need: the program, a CPU plugin."""
+"""What the tests of the Python package need: the program, a CPU plugin; and whether a test may do without.
+
+`AUTOTUNE_LOWERED_TESTS=all` makes each skip a failure, but for those whose reason holds one of the texts, separated by
+commas, in `AUTOTUNE_LOWERED_TESTS_WITHOUT`: what the environment is not meant to have.
+"""
 
 import atexit
 import os
@@ -16,6 +20,26 @@ os.environ["AUTOTUNE_LOWERED_CACHE_DIR"] = tempfile.mkdtemp(prefix="autotune-low
 atexit.register(shutil.rmtree, os.environ["AUTOTUNE_LOWERED_CACHE_DIR"], ignore_errors=True)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def skip_or_fail(report):
+    without = filter(None, os.environ.get("AUTOTUNE_LOWERED_TESTS_WITHOUT", "").split(","))
+    if os.environ.get("AUTOTUNE_LOWERED_TESTS") == "all" and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if not any(text in reason for text in without):
+            report.outcome = "failed"
+            report.longrepr = f"AUTOTUNE_LOWERED_TESTS=all, and a prerequisite is missing: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    return skip_or_fail((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    return skip_or_fail((yield))
 
 
 def find_program():

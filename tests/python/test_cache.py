@@ -180,7 +180,7 @@ def test_the_package_imports_without_jax():
     assert autotune_lowered.__version__ == _native.__version__
 
 
-# as in tests/trust.rs: a window's title, a bell, a C1 escape, marks that turn the direction of text, a line of its own
+# as in tests/cache/trust.rs: a window's title, a bell, a C1 escape, marks that turn the direction of text, a line of its own
 HOSTILE = "x\x1b]0;y\x07\x9b2J\u202ez\u2066\nFORGED"
 
 

@@ -13,7 +13,7 @@ use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::mapped_file::Mapping;
 use serde_json::json;
 
-use crate::program::{Run, command};
+use super::program::{Run, command};
 
 pub fn entry(call: &str, block: u64, decided_at: u64) -> (CacheKey, Arc<Entry>) {
     let device = DeviceIdentity {

@@ -7,7 +7,8 @@ use regex::bytes::Regex;
 use crate::nsys::NsysRange;
 use crate::profile::interval::{Interval, union_ps};
 use crate::profile::{
-    DeviceTime, EventFold, Execution, ExecutionOf, Finding, NameId, OperationEvent, SlowFirst, XSpace,
+    DeviceTime, EventFold, Execution, ExecutionOf, Finding, NameId, OperationEvent, Plane, Profiler, Semantics,
+    SlowFirst, Timings, XSpace,
 };
 use crate::stats::Moments;
 
@@ -61,6 +62,20 @@ impl NsysProfile {
             let matching = ran.thunks.iter().filter(|(name, _)| is_wanted(*name));
             execution.busy_ps = union_ps(matching.map(|(_, time)| *time).collect());
         })
+    }
+
+    pub(in crate::analysis) fn timings(
+        &self,
+        profiler: &Profiler,
+        plane: Plane<'_>,
+        time: &DeviceTime,
+    ) -> Option<Timings> {
+        match profiler.semantics {
+            Semantics::Seed => None,
+            // each event of a device is drawn of an execution
+            _ if plane.name().starts_with("/device:") => Some(profiler.timings_of_executions(plane, time)),
+            Semantics::PerExecution => Some(profiler.timings(plane, time)),
+        }
     }
 
     /// Copies the executions one by one, so that what `fold` takes from one is not held for all of them.

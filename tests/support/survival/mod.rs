@@ -2,9 +2,6 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
-#[path = "../program.rs"]
-pub mod program;
-
 pub mod flips;
 pub mod kills;
 pub mod readers;

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use autotune_lowered::timer::pjrt::discover;
 use serde_json::json;
 
-use super::program;
+use crate::support::prerequisite::plugin;
+use crate::support::program;
 
 pub const OPERATIONS: usize = 6;
 const KEY: &str = "0123456789abcdef";
@@ -49,15 +49,7 @@ fn program(turns: u64, op: usize) -> String {
 impl Real {
     /// `None`, and said so, where there is no plugin.
     pub fn new() -> Option<Self> {
-        let plugin = match std::env::var_os("AUTOTUNE_LOWERED_TEST_PLUGIN") {
-            Some(paths) => std::env::split_paths(&paths).next(),
-            None => discover(None, None).ok().and_then(|found| found.into_iter().next()).map(|found| found.path),
-        };
-        let Some(plugin) = plugin else {
-            eprintln!("skipped: no PJRT plugin");
-            return None;
-        };
-        let real = Self { folder: tempfile::tempdir().unwrap(), plugin };
+        let real = Self { folder: tempfile::tempdir().unwrap(), plugin: plugin()? };
         let (mut module, mut body) = (String::from("#at = loc(\"model.py\":7:3)\n"), String::new());
         for op in 0..OPERATIONS {
             writeln!(module, "#op{op} = loc(\"jit(step)/ejkernel_ops#op{op}@v1:{KEY}/add\"(#at))").unwrap();

@@ -13,7 +13,7 @@ use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::samples::{Replay, SampleLog};
 use serde_json::{Value, json};
 
-use super::program::{self, Run, copy_folder};
+use crate::support::program::{self, Run, copy_folder};
 
 pub const OPERATIONS: usize = 12;
 pub const CANDIDATES: usize = 4;

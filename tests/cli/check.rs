@@ -1,0 +1,409 @@
+//! `check` as CI starts it: verdicts, exit codes, JUnit and annotations. Times are simulated by `replay` or played by a
+//! worker.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::prerequisite::plugin;
+use crate::support::program::*;
+use autotune_lowered::cache::FolderLock;
+use autotune_lowered::cli::exit;
+use autotune_lowered::gate::{CheckResult, Verdict, write_annotations, write_junit};
+use serde_json::{Value, json};
+
+const HOLDS: i32 = exit::FINE as i32;
+const UNCHECKED: i32 = exit::SOME_FAILED as i32;
+const REGRESSED: i32 = exit::REGRESSED as i32;
+const NOTHING_CACHED: i32 = exit::NOTHING_MATCHED as i32;
+
+const FLASH: &str = "flash_attention@v2";
+
+/// A tuned example whose recorded times can be changed.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn tuned() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        write_replay(&example().join("registry"), &place.path("replay.json"));
+        let tuned = run(&place.path("cache"), &[&module(), "--timer", &place.timer()]);
+        assert_eq!(tuned.code, 0, "{}", tuned.stderr);
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn timer(&self) -> String {
+        format!("replay:{}", self.path("replay.json").display())
+    }
+
+    /// From now on the configs of an operation that take `from` nanoseconds take `to`.
+    fn change(&self, op_id: &str, from: u64, to: u64) {
+        let mut recording: Value = serde_json::from_slice(&fs::read(self.path("replay.json")).unwrap()).unwrap();
+        let mut changed = 0;
+        for invocation in recording["invocations"].as_array_mut().unwrap() {
+            if invocation["op_id"] != op_id {
+                continue;
+            }
+            for candidate in invocation["candidates"].as_array_mut().unwrap() {
+                let time = candidate["epochs"][0][0].as_u64().unwrap();
+                if time == from {
+                    candidate["epochs"] = json!([[to, to + 1000, to - 1000, to + 500]]);
+                    changed += 1;
+                }
+            }
+        }
+        assert!(changed > 0);
+        fs::write(self.path("replay.json"), recording.to_string()).unwrap();
+    }
+
+    fn check(&self, more: &[&str]) -> Run {
+        let (module, timer) = (module(), self.timer());
+        let run = run(&self.path("cache"), &[&["check", &module, "--timer", &timer], more].concat());
+        assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+        run
+    }
+
+    fn entries(&self) -> Value {
+        run(&self.path("cache"), &["cache", "ls", "--format", "json"]).json()["entries"].clone()
+    }
+}
+
+fn verdicts(result: &Value) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for operation in result["operations"].as_array().unwrap() {
+        let verdict = operation["verdict"].as_str().unwrap().to_owned();
+        found.entry(verdict).or_default().push(operation["op_id"].as_str().unwrap().to_owned());
+    }
+    found
+}
+
+/// What another parser makes of a document: tag, attributes and text of each element, in order.
+fn parsed(xml: &[u8]) -> Vec<(String, BTreeMap<String, String>, String)> {
+    let program = "import sys, json, xml.etree.ElementTree as tree\n\
+                   root = tree.fromstring(sys.stdin.buffer.read())\n\
+                   print(json.dumps([[e.tag, e.attrib, e.text or ''] for e in root.iter()]))";
+    let mut child = Command::new("python3")
+        .args(["-c", program])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 is needed");
+    child.stdin.take().unwrap().write_all(xml).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "not well-formed:\n{}", String::from_utf8_lossy(xml));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn what_holds_passes_and_the_cache_stays_as_it_is() {
+    let place = Place::tuned();
+    let before = place.entries();
+    let check = place.check(&["--format", "json"]);
+    assert_eq!(check.code, HOLDS, "{}", check.stderr);
+    let result = check.json();
+    assert_eq!(verdicts(&result)["holds"].len(), 4, "{result}");
+    assert_eq!((&result["schema"], &result["compared"]), (&json!(1), &json!(4)));
+    // four operations share an error of one per cent
+    assert!((result["odds_needed"].as_f64().unwrap() - 400.0).abs() < 1e-6);
+    for operation in result["operations"].as_array().unwrap() {
+        // five ms against ten, by the recording
+        assert!((operation["ratio"].as_f64().unwrap() - 0.5).abs() < 0.001, "{operation}");
+        assert_eq!((&operation["rounds"], &operation["processes"]), (&json!(20), &json!(1)), "{operation}");
+    }
+    assert_eq!(place.entries(), before);
+    let table = place.check(&[]);
+    assert_eq!(table.stdout.lines().filter(|line| line.starts_with("holds ")).count(), 4, "{}", table.stdout);
+}
+
+#[test]
+fn a_planted_regression_closes_the_gate() {
+    let place = Place::tuned();
+    place.change(FLASH, 5_000_000, 6_500_000);
+    let before = place.entries();
+    let junit = place.path("deep/report.xml");
+    let words = ["--format", "json", "--annotations", "github", "--junit", junit.to_str().unwrap()];
+    let check = place.check(&words);
+    assert_eq!(check.code, REGRESSED, "{}", check.stderr);
+    let result = check.json();
+    assert_eq!(verdicts(&result)["regressed"], [FLASH], "{result}");
+    assert_eq!(verdicts(&result)["holds"].len(), 3);
+    let flash = result["operations"].as_array().unwrap().iter().find(|row| row["op_id"] == FLASH).unwrap();
+    assert!((flash["ratio"].as_f64().unwrap() - 0.65).abs() < 0.001, "{flash}");
+    assert!((flash["entry"]["ratio"].as_f64().unwrap() - 0.5).abs() < 0.001, "{flash}");
+    assert!(flash["odds"].as_f64().unwrap() >= 400.0 && flash["processes"] == 2, "{flash}");
+    assert_eq!(place.entries(), before);
+
+    let annotations: Vec<&str> = check.stderr.lines().filter(|line| line.starts_with("::")).collect();
+    let [annotation] = annotations.as_slice() else { panic!("{annotations:?}") };
+    let line = result["operations"].as_array().unwrap().iter().find(|row| row["op_id"] == FLASH).unwrap()["line"]
+        .as_u64()
+        .unwrap();
+    let head = format!("::error file={},line={line},title=flash_attention@v2%3A", module());
+    assert!(annotation.starts_with(&head) && annotation.contains(" regressed::"), "{annotation}");
+    let lines = fs::read_to_string(module()).unwrap();
+    assert!(lines.lines().nth(line as usize - 1).unwrap().contains("flash_attention"), "the line has the label");
+
+    let elements = parsed(&fs::read(&junit).unwrap());
+    assert_eq!((elements[0].0.as_str(), elements[0].1["tests"].as_str()), ("testsuites", "4"));
+    assert_eq!((elements[1].1["failures"].as_str(), elements[1].1["errors"].as_str()), ("1", "0"));
+    let failures: Vec<_> = elements.iter().filter(|(tag, ..)| tag == "failure").collect();
+    assert_eq!(failures.len(), 1);
+    assert_eq!(failures[0].1["type"], "regressed");
+    assert_eq!(failures[0].1["message"], flash["reason"].as_str().unwrap());
+    assert!(failures[0].2.contains("\"q_blocksize\":256"), "{}", failures[0].2);
+
+    // gone altogether
+    place.change(FLASH, 6_500_000, 9_990_000);
+    let check = place.check(&["--format", "json"]);
+    assert_eq!((check.code, verdicts(&check.json())["not-better"].len()), (REGRESSED, 1));
+    // only the other operations
+    assert_eq!(place.check(&["--only", "blocked_matmul@v1"]).code, HOLDS);
+    // a change that does not matter to whoever runs it
+    place.change(FLASH, 9_990_000, 5_200_000);
+    assert_eq!(place.check(&[]).code, REGRESSED);
+    assert_eq!(place.check(&["--min-improvement", "0.1"]).code, HOLDS);
+}
+
+#[test]
+fn what_could_not_be_checked_has_a_code_of_its_own() {
+    let place = Place::tuned();
+    run(&place.path("cache"), &["cache", "rm", FLASH]);
+    let check = place.check(&["--format", "json"]);
+    assert_eq!(check.code, UNCHECKED, "{}", check.stderr);
+    assert_eq!(verdicts(&check.json())["missing"], [FLASH]);
+    let allowed = place.check(&["--allow-missing", "--annotations", "github"]);
+    assert_eq!(allowed.code, HOLDS, "{}", allowed.stderr);
+    assert!(allowed.stderr.contains("::notice file="), "{}", allowed.stderr);
+
+    // a label without a recording
+    let registry = place.path("registry");
+    copy_folder(&example().join("registry"), &registry);
+    for folder in fs::read_dir(registry.join("invocations")).unwrap().map(|item| item.unwrap().path()) {
+        if folder.file_name().unwrap().to_str().unwrap().contains("flash") {
+            fs::remove_dir_all(folder).unwrap();
+        }
+    }
+    let words = ["--registry", registry.to_str().unwrap()];
+    let check = place.check(&words);
+    assert_eq!(check.code, UNCHECKED, "{}", check.stderr);
+    assert!(check.stdout.contains("not recorded"), "{}", check.stdout);
+    assert_eq!(place.check(&[&words[..], &["--allow-missing"]].concat()).code, HOLDS);
+    // a regression is the worse news
+    place.change("blocked_matmul@v1", 5_000_000, 9_000_000);
+    assert_eq!(place.check(&words).code, REGRESSED);
+
+    // another cache, or none, must not pass for one that holds
+    for cache in [place.path("nowhere"), place.path("empty")] {
+        fs::create_dir_all(place.path("empty")).unwrap();
+        for more in [&[][..], &["--allow-missing"]] {
+            let (module, timer) = (module(), place.timer());
+            let arguments = [&["check", &module, "--timer", &timer], more].concat();
+            assert_eq!(run(&cache, &arguments).code, NOTHING_CACHED, "{}", cache.display());
+        }
+    }
+    assert!(!place.path("nowhere").exists(), "a check makes no cache");
+}
+
+#[test]
+fn what_cannot_be_written_or_begun_is_said_before_anything_is_measured() {
+    let place = Place::tuned();
+    fs::write(place.path("file"), "").unwrap();
+    for path in ["file/report.xml", "cache"] {
+        let check = place.check(&["--junit", place.path(path).to_str().unwrap()]);
+        assert_eq!(check.code, i32::from(exit::BAD_INPUT), "{}", check.stderr);
+        assert!(check.fault().contains("--junit") && check.stdout.is_empty(), "{}", check.stderr);
+    }
+    for (more, expected) in [
+        (&["--shard", "2/2"][..], "parts are numbered from 0 to 1"),
+        (&["--shard", "one"], "expected `i/n`"),
+        (&["--false-alarms", "0"], "such as 0.01"),
+        (&["--annotations", "gitlab"], "github"),
+    ] {
+        let check = place.check(more);
+        assert_eq!(check.code, i32::from(exit::USAGE), "{}", check.stderr);
+        assert!(check.stderr.contains(expected), "{}", check.stderr);
+    }
+    assert!(
+        fs::read_dir(place.0.path())
+            .unwrap()
+            .all(|item| { !item.unwrap().file_name().to_str().unwrap().starts_with(".tmp-") })
+    );
+}
+
+#[test]
+fn a_cache_that_another_process_has_is_read_and_given_no_samples() {
+    let place = Place::tuned();
+    let log = || fs::metadata(place.path("cache/samples-v1.log")).unwrap().len();
+    let before = log();
+    let lock = FolderLock::acquire(&place.path("cache")).unwrap();
+    let check = place.check(&["--format", "json"]);
+    drop(lock);
+    assert_eq!((check.code, log()), (HOLDS, before), "{}", check.stderr);
+    let notes = check.json()["notes"].to_string();
+    assert!(notes.contains("read from the sample log"), "{notes}");
+    assert_eq!(place.check(&[]).code, HOLDS);
+    assert!(log() > before);
+}
+
+/// An operation of two configs, four ms and two, and a worker whose pace can be changed.
+fn paced(place: &Path, pace: &Value, arguments: &[&str]) -> Run {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cli");
+    let (registry, control) = (place.join("registry"), place.join("control.json"));
+    if !registry.exists() {
+        let rows = [4_000_000, 2_000_000].map(|ns| {
+            let file = place.join(format!("{ns}.mlir"));
+            fs::write(&file, format!("module @m {{ func.func @main() {{ return }} }} // {ns}")).unwrap();
+            json!({"config": {"ns": ns}, "program_file": file})
+        });
+        let description = json!({
+            "target": {"platform": "cpu"}, "op_id": "steady@v1", "call_key": "fedcba9876543210",
+            "arguments": [{"name": "x", "spec": "f32[1024]", "fill": {"kind": "normal", "scale": 1.0}}],
+            "baseline": {"ns": 4_000_000}, "candidates": rows,
+        });
+        fs::write(place.join("steady.json"), description.to_string()).unwrap();
+        let file = place.join("steady.json");
+        let add = ["registry", "add", registry.to_str().unwrap(), file.to_str().unwrap()];
+        assert_eq!(run(&place.join("cache"), &add).code, 0);
+    }
+    fs::write(&control, pace.to_string()).unwrap();
+    let worker = data.join("paced_worker.py");
+    let timer = format!("command:python3 '{}' '{}'", worker.display(), control.display());
+    let module = data.join("module.mlir");
+    let fixed = [module.to_str().unwrap(), "--registry", registry.to_str().unwrap(), "--timer", &timer];
+    let only = ["--only", "steady@v1", "--format", "json"];
+    run(&place.join("cache"), &[arguments, &fixed, &only].concat())
+}
+
+#[test]
+fn a_worker_of_ones_own_is_measured_again_in_a_second_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let usual = json!({});
+    // the module's other label is not recorded
+    assert_eq!(paced(folder.path(), &usual, &[]).code, 1);
+    let check = paced(folder.path(), &usual, &["check", "--allow-missing"]);
+    assert_eq!(check.code, HOLDS, "{}", check.stderr);
+    let check = paced(folder.path(), &json!({"pace": {"2000000": 1.5}}), &["check", "--allow-missing"]);
+    assert_eq!(check.code, REGRESSED, "{}", check.stderr);
+    let operation = &check.json()["operations"][0];
+    assert_eq!((&operation["verdict"], &operation["processes"]), (&json!("regressed"), &json!(2)), "{operation}");
+    assert!((operation["ratio"].as_f64().unwrap() - 0.75).abs() < 0.001, "{operation}");
+    // a machine that is slower as a whole is no regression
+    let slow = json!({"pace": {"2000000": 3, "4000000": 3}});
+    assert_eq!(paced(folder.path(), &slow, &["check", "--allow-missing"]).code, HOLDS);
+
+    let ended = paced(folder.path(), &json!({"terminate": true}), &["check", "--allow-missing"]);
+    assert_eq!(ended.code, i32::from(exit::INTERRUPTED), "{}", ended.stderr);
+    let result = ended.json();
+    assert_eq!((&result["interrupted"], &result["operations"][0]["verdict"]), (&json!(true), &json!("failed")));
+}
+
+/// On a real runtime: an entry that promises a hundredth of the baseline's time, which nothing keeps.
+#[test]
+fn the_real_runtime_is_asked_in_two_processes() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::tuned();
+    let only = "blocked_matmul@v1:4a92df18023cfca8";
+    let file = place.path("entries.json");
+    let export = ["cache", "export", "--format", "json", file.to_str().unwrap()];
+    assert_eq!(run(&place.path("cache"), &export).code, 0);
+    let mut entries: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let device = run(&place.path("none"), &["device", "--plugin", plugin.to_str().unwrap(), "--format", "json"]).json();
+    let device = &device["plugins"][0]["devices"][0];
+    for entry in entries["entries"].as_array_mut().unwrap() {
+        entry["device"] = device["identity"].clone();
+        let provenance = &mut entry["provenance"];
+        provenance["environment"] = device["environment"].clone();
+        provenance["source"] = json!("host-wall");
+        provenance["ratio"] = json!(0.01);
+        provenance["interval"] = json!({"low": 0.009, "high": 0.011, "confidence": 0.95});
+    }
+    fs::write(&file, entries.to_string()).unwrap();
+    let cache = place.path("promised");
+    assert_eq!(run(&cache, &["cache", "import", "--format", "json", file.to_str().unwrap()]).code, 0);
+    let module = module();
+    let arguments = ["check", &module, "--only", only, "--plugin", plugin.to_str().unwrap(), "--format", "json"];
+    let check = run(&cache, &arguments);
+    assert_eq!(check.code, REGRESSED, "{}", check.stderr);
+    let operation = &check.json()["operations"][0];
+    // of forty rounds a busy machine may disturb some once too often
+    let rounds = operation["rounds"].as_u64().unwrap();
+    assert!(operation["processes"] == 2 && (12..=40).contains(&rounds), "{operation}");
+    assert!(operation["stale"].is_null() && operation["ratio"].as_f64().unwrap() > 0.02, "{operation}");
+    assert!(operation["baseline_ns"].as_f64().unwrap() > 1000.0, "{operation}");
+}
+
+/// A result with every verdict, whose names and reasons are these.
+fn hostile(texts: &[&str]) -> CheckResult {
+    let operations: Vec<Value> = Verdict::ALL
+        .iter()
+        .zip(texts.iter().cycle())
+        .map(|(verdict, text)| {
+            json!({"op_id": text, "call_key": text, "direction": "forward", "evidence": "exact", "occurrences": 1,
+                   "line": 3, "verdict": verdict, "reason": text, "stale": [text], "rounds": 0, "processes": 0})
+        })
+        .collect();
+    let missed = json!([{"op_id": texts[0], "call_key": null, "evidence": "by-name", "reason": texts[0]}]);
+    let identity = json!({"platform": "cpu", "device_kind": texts[0], "hardware": {}});
+    serde_json::from_value(json!({
+        "schema": 1, "tool": "t", "device": {"identity": identity}, "timer": "t", "source": "replay", "metric": "elapsed",
+        "false_alarms": 0.01, "compared": 8, "odds_needed": 800.0, "operations": operations, "missed": missed,
+        "notes": [], "interrupted": false,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn hostile_names_stay_names_in_every_report() {
+    // what XML 1.0 has no place for comes out as U+FFFD
+    for (text, in_xml) in [
+        ("a<b>&\"c'd]]>", "a<b>&\"c'd]]>"),
+        ("x\u{0}\u{1b}[31m\u{ffff}", "x\u{fffd}\u{fffd}[31m\u{fffd}"),
+        ("&#0;<!--", "&#0;<!--"),
+        ("tab\tline\nreturn\r\n::error::x", "tab\tline\nreturn\r\n::error::x"),
+        ("ünïcode ×—😀", "ünïcode ×—😀"),
+        ("50% a,b:c", "50% a,b:c"),
+    ] {
+        let result = hostile(&[text]);
+        for allow_missing in [false, true] {
+            let mut xml = Vec::new();
+            write_junit(&mut xml, &result, allow_missing).unwrap();
+            let elements = parsed(&xml);
+            let count = |wanted: &str| elements.iter().filter(|(tag, ..)| tag == wanted).count().to_string();
+            let suite = &elements[1].1;
+            assert_eq!(suite["tests"], count("testcase"));
+            for (attribute, tag) in [("failures", "failure"), ("errors", "error"), ("skipped", "skipped")] {
+                assert_eq!(suite[attribute], count(tag), "{attribute}");
+            }
+            let expected = if allow_missing { ("3", "1", "2") } else { ("3", "3", "0") };
+            assert_eq!((&*suite["failures"], &*suite["errors"], &*suite["skipped"]), expected);
+            let cases = elements.iter().filter(|(tag, ..)| tag == "testcase");
+            assert!(
+                cases.clone().count() == 9 && cases.clone().all(|(_, of, _)| of["classname"] == in_xml),
+                "{text:?}"
+            );
+            let failures = elements.iter().filter(|(tag, ..)| tag == "failure");
+            assert!(failures.clone().all(|(_, of, text)| of["message"] == in_xml && text.contains(in_xml)), "{text:?}");
+
+            let mut told = Vec::new();
+            write_annotations(&mut told, &result, Some(text), allow_missing).unwrap();
+            let told = String::from_utf8(told).unwrap();
+            let levels: Vec<&str> = told.split('\n').map(|line| line.split(' ').next().unwrap()).collect();
+            let errors = if allow_missing { 4 } else { 6 };
+            assert_eq!(levels.iter().filter(|level| **level == "::error").count(), errors, "{told}");
+            let known = |level: &&str| ["::error", "::warning", "::notice", ""].contains(level);
+            assert!(levels.iter().all(known) && !told.contains('\r'), "{told}");
+            // the first three are what does harm
+            assert!(
+                told.lines().take(3).all(|line| !line.contains("failed::") && line.starts_with("::error")),
+                "{told}"
+            );
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The program as a user runs it, and its reports.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_input;
+mod bench;
+mod cache;
+mod candidates;
+mod check;
+mod golden;
+mod log_folder;
+mod measure;
+mod report_html;
+mod report_plots;
+mod selftest;
+mod tune;
+mod view;

@@ -1,0 +1,336 @@
+//! The page of a run: what it holds, that it is text where it was text, and that it says what the JSON says.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::support::program::*;
+use autotune_lowered::report::{Gain, HtmlReport, write_html};
+use autotune_lowered::samples::{Record, SampleLog};
+use autotune_lowered::tune::AutotuningResult;
+use serde_json::{Value, json};
+
+/// A recording of the example in which one candidate of each call is refused by the compiler.
+fn recording(folder: &Path) -> String {
+    let file = folder.join("replay.json");
+    write_replay(&example().join("registry"), &file);
+    let mut recording: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    for invocation in recording["invocations"].as_array_mut().unwrap() {
+        invocation["candidates"][3]["failures"] =
+            json!([{"in": "prepare", "kind": "compile", "message": "no room for <tile> & \"co\""}]);
+    }
+    fs::write(&file, recording.to_string()).unwrap();
+    format!("replay:{}", file.display())
+}
+
+/// Parts of a page, as its own structure tells them.
+struct Page(String);
+
+impl Page {
+    fn read(path: &Path) -> Self {
+        Self(fs::read_to_string(path).unwrap())
+    }
+
+    fn between(&self, begin: &str, end: &str) -> Vec<&str> {
+        self.0.split(begin).skip(1).map(|rest| rest.split(end).next().unwrap()).collect()
+    }
+
+    fn data(&self) -> Value {
+        serde_json::from_str(self.between("id=\"data\">", "</script>")[0]).unwrap()
+    }
+
+    fn sections(&self) -> Vec<Self> {
+        self.between("<section class=\"operation\"", "</section>")
+            .into_iter()
+            .map(|part| Self(part.to_owned()))
+            .collect()
+    }
+
+    /// The rows of a table's body.
+    fn rows(&self, table: &str) -> Vec<Self> {
+        let Some(table) = self.between(&format!("<table class=\"{table}\""), "</table>").first().copied() else {
+            return Vec::new();
+        };
+        let body = table.split("<tbody").nth(1).unwrap();
+        body.split("<tr ").skip(1).map(|row| Self(row.to_owned())).collect()
+    }
+
+    /// The exact figure of a cell, where it has one.
+    fn value(&self, name: &str) -> Option<f64> {
+        let cell = self.between(&format!("data-name=\"{name}\""), ">")[0];
+        cell.split("data-value=\"").nth(1).map(|rest| rest.split('"').next().unwrap().parse().unwrap())
+    }
+
+    /// The dots of a strip, whatever they are drawn as.
+    fn dots(&self) -> usize {
+        ["dots", "aside", "beyond"]
+            .iter()
+            .flat_map(|class| self.between(&format!("<path class=\"{class}\" d=\""), "\""))
+            .map(|path| path.matches("h0").count())
+            .sum()
+    }
+}
+
+fn operations(result: &Value) -> &[Value] {
+    result["operations"].as_array().unwrap()
+}
+
+#[test]
+fn a_page_says_what_the_json_says_and_shows_every_candidate() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, file) = (folder.path().join("cache"), folder.path().join("page.html"));
+    let (module, timer, out) = (module(), recording(folder.path()), file.display().to_string());
+    let run = run(&cache, &[&module, "--timer", &timer, "--format", "json", "--report", &out]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let (result, page) = (run.json(), Page::read(&file));
+    assert_eq!(page.data()["results"], json!([result]), "the document inside is the one on stdout");
+    assert_eq!(page.data()["subject"], module.as_str());
+    assert_eq!(page.between("Replayed data.", "</p>").len(), 1, "what was replayed is called so");
+
+    let overview = page.rows("overview");
+    assert_eq!(overview.len(), operations(&result).len());
+    let mut dots = 0;
+    for ((operation, section), row) in operations(&result).iter().zip(page.sections()).zip(overview) {
+        assert!(section.0.contains(&format!(
+            "{}:{}",
+            operation["op_id"].as_str().unwrap(),
+            operation["call_key"].as_str().unwrap()
+        )));
+        assert_eq!(row.value("speed-up"), operation["speed_up"].as_f64());
+        assert_eq!(row.value("baseline"), operation["baseline"]["median_ns"].as_f64());
+        assert_eq!(row.value("best"), operation["best"]["median_ns"].as_f64());
+        let rows = section.rows("candidates");
+        let candidates = operation["candidates"].as_array().unwrap();
+        assert_eq!(rows.len(), candidates.len(), "every candidate is there");
+        let figures = |row: &Page| (row.value("time").map(f64::to_bits), row.value("ratio").map(f64::to_bits));
+        let bits = |value: &Value| value.as_f64().map(f64::to_bits);
+        let mut shown: Vec<_> = rows.iter().map(figures).collect();
+        let mut told: Vec<_> = candidates.iter().map(|one| (bits(&one["median_ns"]), bits(&one["ratio"]))).collect();
+        shown.sort();
+        told.sort();
+        assert_eq!(shown, told);
+        let failed: Vec<&Page> = rows.iter().filter(|row| row.0.contains("class=\"failure\"")).collect();
+        assert_eq!(failed.len(), 1);
+        assert!(
+            failed[0].0.contains("<strong>compile</strong> no room for &lt;tile&gt; &amp; &quot;co&quot;"),
+            "{}",
+            failed[0].0
+        );
+        // the winner's config as the result has it, parameter for parameter
+        let best = rows.iter().find(|row| row.0.contains("use this")).unwrap();
+        assert_eq!(best.value("time"), operation["best"]["median_ns"].as_f64());
+        dots += rows.iter().map(Page::dots).sum::<usize>();
+    }
+    assert_eq!(dots, pairs_in(&cache), "a dot for each pair that the sample log holds");
+    // ten ms against five, whatever the call: as much for all of them together
+    assert!(page.0.contains(">2.00×<"), "the expected gain");
+}
+
+/// Pairs of a candidate and the baseline in the rounds of a sample log, without what failed.
+fn pairs_in(cache: &Path) -> usize {
+    let text = fs::read_to_string(cache.join("samples-v1.log")).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str::<Record>(&line[line.find('{').unwrap()..]).unwrap());
+    let mut pairs = 0;
+    for record in records {
+        if let Record::Round(round) = record {
+            let mut candidates: Vec<usize> = round.samples.iter().map(|sample| sample.candidate).collect();
+            candidates.sort_unstable();
+            candidates.dedup();
+            assert!(candidates.contains(&0));
+            pairs += candidates.len();
+        }
+    }
+    assert!(pairs > 40, "{pairs}");
+    pairs
+}
+
+#[test]
+fn the_same_results_make_the_same_bytes_and_a_stored_run_is_drawn_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let (module, timer) = (module(), recording(folder.path()));
+    let page = |name: &str| {
+        let file = folder.path().join(name);
+        let run = run(&cache, &[&module, "--timer", &timer, "--format", "json", "--report", file.to_str().unwrap()]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        (Page::read(&file), run.stdout)
+    };
+    let (first, _) = page("first.html");
+    let ((second, document), (third, _)) = (page("second.html"), page("third.html"));
+    assert!(second.0 == third.0, "two runs that measured nothing");
+    assert!(second.0.contains("nothing was measured"));
+
+    // from the cache folder, without any timer
+    let file = folder.path().join("stored.html");
+    let stored = run(&cache, &["report", cache.to_str().unwrap(), "-o", file.to_str().unwrap()]);
+    assert_eq!((stored.code, stored.stdout), (0, format!("{}\n", file.display())), "{}", stored.stderr);
+    let stored = Page::read(&file);
+    let by_name = |page: &Page| -> BTreeMap<String, (Vec<String>, Vec<usize>)> {
+        let sections = page.sections().into_iter();
+        let rows = |section: &Page| {
+            let rows = section.rows("candidates");
+            let figures = rows.iter().map(|row| row.between("<th ", "</small>")[0].to_owned()).collect();
+            (figures, rows.iter().map(Page::dots).collect())
+        };
+        sections.map(|section| (section.between("class=\"op\">", "<")[0].to_owned(), rows(&section))).collect()
+    };
+    assert_eq!(by_name(&first).len(), 4);
+    assert_eq!(by_name(&stored), by_name(&first), "configs, figures and dots");
+    assert_eq!(by_name(&second), by_name(&first));
+
+    // from the JSON: the same figures, and that there are no samples is said
+    let (json, file) = (folder.path().join("run.json"), folder.path().join("json.html"));
+    fs::write(&json, &document).unwrap();
+    let drawn = run(&cache, &["report", json.to_str().unwrap(), "-o", file.to_str().unwrap()]);
+    assert_eq!(drawn.code, 0, "{}", drawn.stderr);
+    let drawn = Page::read(&file);
+    assert_eq!(drawn.data()["results"], second.data()["results"]);
+    assert_eq!(drawn.sections().iter().map(Page::dots).sum::<usize>(), 0);
+    assert_eq!(drawn.0.matches("Its samples are not at hand").count(), 4);
+    // a sample log that is gone costs the samples and no more
+    assert!(SampleLog::read(&cache.join("samples-v1.log")).unwrap().entries.len() == 4);
+}
+
+/// Everything that a file may name, in the names of markup.
+fn hostile(text: &str) -> AutotuningResult {
+    let config = json!({text: text, "block": 64});
+    let candidate = json!({"config": config, "status": "failed", "rounds": 0, "tied_with_best": false,
+                           "failure": {"kind": "compile", "message": text}});
+    let operation = json!({
+        "op_id": text, "call_key": text, "direction": "forward", "evidence": "by-name", "occurrences": 2, "how": text,
+        "flags": [text], "share": 0.25, "status": "tuned", "reason": text, "baseline": {"config": {"block": text}, "median_ns": 2e6},
+        "best": {"config": config, "median_ns": 1e6}, "speed_up": 2.0,
+        "speed_up_interval": {"low": 1.5, "high": 2.5, "confidence": 0.95}, "candidates": [candidate],
+        "rounds_measured": 6, "rounds_kept": 0,
+        "search": {"strategy": text, "seed": 0, "configs": 9, "sampled": false, "evaluations": 2, "reused": 0,
+                   "failed": 1, "failures": {text: 1}, "ended": "budget"}
+    });
+    let document = json!({
+        "schema": 1, "tool": text, "timer": text, "source": "replay", "metric": text, "interrupted": true,
+        "device": {"identity": {"platform": text, "device_kind": text, "hardware": {text: text}},
+                   "environment": {"platform_version": text, "driver": text, "plugin": text, "plugin_api": text,
+                                   "xla_flags": [text], "xla_autotuning": text}},
+        "operations": [operation], "notes": [text],
+        "step": {"profile": text, "modules_ns": 4e6, "labelled": 0.5, "decided": 0.25, "expected_gain": 0.125,
+                 "expected_gain_low": 0.1, "expected_gain_high": 0.15},
+        "missed": [{"op_id": text, "call_key": text, "evidence": "exact", "reason": text}]
+    });
+    serde_json::from_value(document).unwrap()
+}
+
+fn drawn(subject: &str, results: &[AutotuningResult]) -> String {
+    let mut page = Vec::new();
+    write_html(&mut page, &HtmlReport { subject, results }).unwrap();
+    String::from_utf8(page).unwrap()
+}
+
+#[test]
+fn names_from_files_stay_text() {
+    let harmless = drawn("plain", &[hostile("plain")]);
+    let tags = |page: &str| -> Vec<String> {
+        let ends = |c: char| c.is_whitespace() || c == '>' || c == '/';
+        let names = page.split('<').skip(1).map(|rest| rest.split(ends).next().unwrap().to_owned());
+        names.collect()
+    };
+    for text in [
+        "</script><script>alert(1)</script>",
+        "\"><img src=x onerror=alert(1)>",
+        "' onmouseover='alert(1)",
+        "</title></style></svg><!-- <script>",
+        "&lt;script&gt; &#60;",
+    ] {
+        let page = drawn(text, &[hostile(text)]);
+        assert_eq!(tags(&page), tags(&harmless), "{text} made or ended an element");
+        // inside the data too: it ends where it ends, and says what was said
+        let data = Page(page.clone()).data();
+        assert_eq!(data["results"][0]["operations"][0]["op_id"], text);
+        assert_eq!(data["results"], serde_json::to_value([hostile(text)]).unwrap());
+        // as markup it stands nowhere, not inside a tag either
+        let markup = page.replace(Page(page.clone()).between("id=\"data\">", "</script>")[0], "");
+        assert!(!markup.contains(text), "{text}");
+    }
+    // what would turn the text around is spelled out
+    let page = drawn("\u{202e}txt", &[]);
+    assert!(page.contains("<h1>[U+202E]txt</h1>"));
+    assert!(page.contains("0 of 0"));
+}
+
+#[test]
+fn a_page_asks_for_nothing_else() {
+    let page = drawn("plain", &[hostile("plain")]);
+    for sign in ["http:", "https:", "src=", "@import", "url(", " style=", " onclick", "<link", "<iframe"] {
+        assert!(!page.contains(sign), "{sign}");
+    }
+    assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn what_cannot_be_drawn_or_written_is_said_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(at("bad.json"), "{\"schema\": 1}").unwrap();
+    fs::write(at("deep.json"), "[".repeat(100_000)).unwrap();
+    fs::create_dir(at("empty")).unwrap();
+    let out = at("page.html");
+    for (from, words) in [
+        ("missing", "cannot read"),
+        ("bad.json", "is no result of a run"),
+        ("deep.json", "is no result of a run"),
+        ("empty", "is no cache folder"),
+    ] {
+        let run = run(&cache, &["report", &at(from), "-o", &out]);
+        assert_eq!(run.code, 4, "{from}: {}", run.stderr);
+        assert!(run.fault().contains(words), "{from}: {}", run.fault());
+    }
+    assert!(!Path::new(&out).exists());
+    // known before anything is measured or any folder is made
+    for (out, words) in [(at("nowhere/page.html"), "check the path"), (at("empty"), "is a folder")] {
+        let timer = recording(folder.path());
+        let run = run(&cache, &[&module(), "--timer", &timer, "--report", &out]);
+        assert_eq!(run.code, 4, "{}", run.stderr);
+        assert!(run.fault().contains(words), "{}", run.fault());
+    }
+    assert!(!cache.exists());
+    // nothing half written is left
+    assert!(fs::read_dir(at("empty")).unwrap().next().is_none());
+}
+
+#[test]
+fn what_is_expected_of_a_profiled_step_is_said() {
+    let page = Page(drawn("plain", &[hostile("plain")]));
+    assert!(page.0.contains(">12.5 %</span>") && page.0.contains("10.0 % to 15.0 % by the intervals"));
+    assert_eq!(page.rows("overview")[0].value("share"), Some(0.25));
+    assert_eq!(page.rows("overview")[1].value("share"), None);
+    // every row has a cell for each heading, with the shares and without
+    let without = AutotuningResult { step: None, ..hostile("plain") };
+    for page in [page, Page(drawn("plain", &[without]))] {
+        let headings = page.between("<table class=\"overview\"", "</thead>")[0].matches("columnheader").count();
+        for row in page.rows("overview") {
+            assert_eq!(row.0.matches("role=\"cell\"").count() + 1, headings);
+        }
+    }
+}
+
+/// Two operations of 30 and 10 ms; the first becomes twice as fast, between 1.5 and 3 times, the second stays.
+#[test]
+fn the_gain_is_that_of_one_call_each() {
+    let mut result = hostile("plain");
+    let mut operation = result.operations.remove(0);
+    operation.baseline.median_ns = Some(30e6);
+    operation.speed_up_interval.as_mut().unwrap().low = 1.5;
+    operation.speed_up_interval.as_mut().unwrap().high = 3.0;
+    let mut kept = operation.clone();
+    kept.baseline.median_ns = Some(10e6);
+    kept.best = Some(kept.baseline.clone());
+    let mut unknown = operation.clone();
+    unknown.baseline.median_ns = None;
+    result.operations = vec![operation, kept, unknown];
+    let gain = Gain::of([&result]);
+    let expected = Gain { counted: 2, uncounted: 1, baseline_ns: 40e6, best_ns: 25e6, least_ns: 20e6, most_ns: 30e6 };
+    assert_eq!(gain, expected);
+    assert_eq!(gain.speed_up(), Some(1.6));
+    assert_eq!(Gain::of([]).speed_up(), None);
+}

@@ -1,0 +1,190 @@
+//! `selftest` as a user starts it, on a real plugin, and the main job beside its figures.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::support::prerequisite::plugin;
+use crate::support::program::*;
+use autotune_lowered::cache::FolderLock;
+use autotune_lowered::registry::Registry;
+use serde_json::{Value, json};
+
+const FILE: &str = "selftest-v1.json";
+
+fn names(document: &Value) -> Vec<&str> {
+    document["programs"].as_array().unwrap().iter().map(|point| point["program"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn programs_are_run_against_themselves_and_the_figures_kept() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let small = ["--copies", "3", "--rounds", "6", "--plugin", plugin.to_str().unwrap()];
+    let own = run(&cache, &[&["selftest", "--format", "json"], &small[..]].concat());
+    assert_eq!(own.code, 0, "{}", own.stderr);
+    let document = own.json();
+    assert_eq!(names(&document), ["elementwise", "matmul", "large-matmul", "reduction"]);
+    for point in document["programs"].as_array().unwrap() {
+        let number = |name: &str| point[name].as_f64().unwrap();
+        // what can be told apart on a busy machine may be little: a number at least, and none that a calm one would have
+        assert!(number("median_ns") > 1000.0 && number("resolution") >= 0.0, "{point}");
+        assert!(number("claimed") > 0.0 && number("rounds") >= 6.0 && number("copies") == 3.0, "{point}");
+        let wins = &point["false_wins"];
+        // the six pairs over all rounds, and over each half that has enough of them: a short program has time for more rounds, and
+        // on a busy machine some of those do not count
+        assert!([6, 12, 18].contains(&wins["decisions"].as_u64().unwrap()), "{point}");
+        assert!(wins["at_default"].as_u64() <= wins["at_zero"].as_u64(), "{point}");
+    }
+    let kept: Value = serde_json::from_slice(&fs::read(cache.join(FILE)).unwrap()).unwrap();
+    assert_eq!(kept["entries"][0]["points"], document["programs"]);
+    assert_eq!(document["kept_in"], json!(cache.join(FILE)));
+
+    // a program of the user's beside them, measured twice
+    for _ in 0..2 {
+        let more = run(&cache, &[&["selftest", "tests/data/timer/add.mlir"], &small[..]].concat());
+        assert_eq!(more.code, 0, "{}", more.stderr);
+        assert!(
+            more.stdout.contains("can be told") && more.stdout.contains("tests/data/timer/add.mlir"),
+            "{}",
+            more.stdout
+        );
+        assert!(more.stderr.contains("[1/1] tests/data/timer/add.mlir: 3 programs"), "{}", more.stderr);
+    }
+    let kept: Value = serde_json::from_slice(&fs::read(cache.join(FILE)).unwrap()).unwrap();
+    assert_eq!(kept["entries"].as_array().unwrap().len(), 1, "{kept}");
+    assert_eq!(kept["entries"][0]["points"].as_array().unwrap().len(), 5, "{kept}");
+    // the main job on the same plugin finds them
+    let tuned = run(&cache, &[&module(), "--plugin", plugin.to_str().unwrap(), "--dry-run", "--format", "json"]);
+    let notes = tuned.json()["notes"].to_string();
+    assert!(notes.contains("`selftest` found what can be told apart here"), "{notes}");
+    let elapsed = ["selftest", "--metric", "span", "--plugin", plugin.to_str().unwrap()];
+    assert_eq!(run(&cache, &elapsed).code, 5, "a plugin without a profiler has no span");
+}
+
+#[test]
+fn bad_input_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let not_a_program = folder.path().join("notes.txt");
+    fs::write(&not_a_program, "nothing").unwrap();
+    let not_a_program = not_a_program.display().to_string();
+    for (arguments, code, what) in [
+        (&["selftest", "--timer", "replay:x.json"][..], 2, "runs no program"),
+        (&["selftest", "--timer", "sundial"], 2, "none of `auto`, `pjrt`"),
+        (&["selftest", "absent.mlir"], 4, "cannot be read"),
+        (&["selftest", &not_a_program], 4, "notes.txt"),
+        (&["selftest", "--plugin", "absent.so"], 5, "absent.so"),
+    ] {
+        let run = run(&cache, arguments);
+        assert_eq!(run.code, code, "{arguments:?}: {}", run.stderr);
+        assert!(run.fault().contains(what), "{}", run.fault());
+    }
+    for arguments in [["--copies", "1"], ["--rounds", "5"]] {
+        assert_eq!(run(&cache, &[&["selftest"], &arguments[..]].concat()).code, 2);
+    }
+    let _held = FolderLock::acquire(&cache).unwrap();
+    let beside = run(&cache, &["selftest"]);
+    assert_eq!(beside.code, 6);
+    assert!(beside.fault().contains("is in use by process"), "{}", beside.fault());
+    let Some(plugin) = plugin() else { return };
+    let refused = folder.path().join("refused.mlir");
+    fs::write(
+        &refused,
+        "module @m { func.func public @main(%x: tensor<4xf32>) -> tensor<5xf32> { return %x : tensor<4xf32> } }",
+    )
+    .unwrap();
+    let other = folder.path().join("other");
+    let arguments = ["selftest", refused.to_str().unwrap(), "--plugin", plugin.to_str().unwrap()];
+    let run = run(&other, &arguments);
+    assert_eq!(run.code, 4, "{}", run.stderr);
+    assert!(run.fault().contains("refused.mlir"), "{}", run.fault());
+    assert!(!other.join(FILE).exists(), "there is nothing to keep");
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_found() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let arguments = ["selftest", "--copies", "2", "--rounds", "100", "--format", "json", "--plugin"];
+    let mut child =
+        command(&cache).args(arguments).arg(&plugin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let found = lines.any(|line| line.contains("[3/4] large-matmul: round 20 of 100"));
+    assert!(found, "the third program was not reached");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    std::thread::spawn(move || lines.for_each(drop));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((names(&document), &document["interrupted"]), (vec!["elementwise", "matmul"], &json!(true)));
+    assert!(cache.join(FILE).exists());
+}
+
+/// Recorded samples in which every config takes 8 ms and the baseline 10.
+fn replay_of_a_fifth(file: &Path) {
+    let registry = example().join("registry");
+    write_replay(&registry, file);
+    let mut recording: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let recorded = Registry::open(&registry).unwrap();
+    for (of, invocation) in recording["invocations"].as_array_mut().unwrap().iter_mut().zip(recorded.invocations()) {
+        let baseline = serde_json::to_value(&invocation.baseline).unwrap();
+        for candidate in of["candidates"].as_array_mut().unwrap() {
+            let ns = if candidate["config"] == baseline { 10_000_000 } else { 8_000_000 };
+            candidate["epochs"] = json!([[ns, ns + 1000, ns - 1000, ns + 500]]);
+        }
+    }
+    fs::write(file, recording.to_string()).unwrap();
+}
+
+#[test]
+fn the_main_job_refuses_what_cannot_be_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, replay) = (folder.path().join("cache"), folder.path().join("replay.json"));
+    replay_of_a_fifth(&replay);
+    let timer = format!("replay:{}", replay.display());
+    let module = module();
+    let tune = |more: &[&str]| {
+        run(&cache, &[&[module.as_str(), "--timer", &timer, "--no-persist", "--rounds", "6"], more].concat())
+    };
+    let statuses = |result: &Value| -> Vec<String> {
+        result["operations"].as_array().unwrap().iter().map(|o| o["status"].as_str().unwrap().to_owned()).collect()
+    };
+    let free = tune(&["--format", "json"]).json();
+    assert_eq!(statuses(&free), ["tuned"; 4]);
+    assert!(!free["notes"].to_string().contains("selftest"), "{}", free["notes"]);
+
+    let figures = |device: &Value| {
+        json!({"schema": 1, "entries": [{
+            "device": device, "timer": free["timer"], "source": free["source"], "metric": free["metric"],
+            "points": [{"program": "planted", "digest": "0".repeat(64), "measured_at": 1, "tool": "tests",
+                "copies": 8, "rounds": 20, "rounds_set_aside": 0, "median_ns": 1e6, "resolution": 0.3, "claimed": 0.01,
+                "between_rounds": 0.1, "between_copies": 0.1,
+                "false_wins": {"decisions": 168, "at_zero": 0, "at_default": 0, "at_resolution": 0}}]}]})
+    };
+    fs::create_dir_all(&cache).unwrap();
+    fs::write(cache.join(FILE), figures(&free["device"]).to_string()).unwrap();
+    let refused = tune(&["--format", "json"]).json();
+    assert_eq!(statuses(&refused), ["baseline-kept"; 4]);
+    assert!(refused["notes"].to_string().contains("can be told apart here: 30.0 % at 1.00 ms"), "{}", refused["notes"]);
+    let table = tune(&[]).stdout;
+    assert!(table.contains("nothing is faster by more than the 30 % that can be told apart here"), "{table}");
+
+    let mut elsewhere = free["device"].clone();
+    elsewhere["environment"]["plugin_digest"] = json!("f".repeat(64));
+    fs::write(cache.join(FILE), figures(&elsewhere).to_string()).unwrap();
+    let free = tune(&["--format", "json"]).json();
+    assert_eq!(statuses(&free), ["tuned"; 4]);
+    assert!(free["notes"].to_string().contains("are not used"), "{}", free["notes"]);
+
+    fs::write(cache.join(FILE), &figures(&elsewhere).to_string()[..200]).unwrap();
+    let damaged = tune(&["--format", "json"]);
+    assert_eq!(statuses(&damaged.json()), ["tuned"; 4]);
+    let told: Vec<&str> = damaged.stderr.lines().filter(|line| line.contains(FILE)).collect();
+    assert!(told.len() == 1 && told[0].contains("it is damaged"), "{}", damaged.stderr);
+}

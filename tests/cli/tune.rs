@@ -1,0 +1,303 @@
+//! The main job as a user starts it. Times are simulated by `replay`, except where a plugin is named.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+
+use crate::support::prerequisite::plugin;
+use crate::support::program::*;
+use serde_json::Value;
+
+struct Place {
+    folder: tempfile::TempDir,
+    timer: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let replay = folder.path().join("replay.json");
+        write_replay(&example().join("registry"), &replay);
+        Self { timer: format!("replay:{}", replay.display()), folder }
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
+    fn tune(&self, more: &[&str]) -> Run {
+        let module = module();
+        let mut arguments = vec![module.as_str(), "--timer", &self.timer];
+        arguments.extend(more);
+        run(&self.cache(), &arguments)
+    }
+}
+
+fn statuses(result: &Value) -> Vec<&str> {
+    result["operations"].as_array().unwrap().iter().map(|operation| operation["status"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_example_is_tuned_kept_and_not_measured_again() {
+    let place = Place::new();
+    let first = place.tune(&["--format", "json"]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    let result = first.json();
+    assert_eq!(result["schema"], 1);
+    assert_eq!(statuses(&result), ["tuned"; 4]);
+    let flash = result["operations"].as_array().unwrap().iter().find(|o| o["op_id"] == "flash_attention@v2").unwrap();
+    assert_eq!(flash["evidence"], "by-name");
+    // ten ms against five, by the recording
+    assert!((flash["speed_up"].as_f64().unwrap() - 2.0).abs() < 0.001);
+    assert_eq!(result["source"], "replay");
+
+    let second = place.tune(&["--format", "json"]);
+    assert_eq!(second.code, 0);
+    assert_eq!(statuses(&second.json()), ["cached"; 4]);
+    assert!(second.stderr.contains("nothing measured"), "{}", second.stderr);
+
+    let table = place.tune(&[]);
+    let rows: Vec<&str> =
+        table.stdout.lines().filter(|line| line.contains("2.00×") && line.ends_with("cached")).collect();
+    assert_eq!(rows.len(), 4, "{}", table.stdout);
+    assert!(table.stdout.starts_with("operation"), "{}", table.stdout);
+}
+
+#[test]
+fn the_whole_label_of_stablehlo_is_exact() {
+    let place = Place::new();
+    let module = example().join("module.stablehlo.mlir");
+    let run = run(&place.cache(), &[module.to_str().unwrap(), "--timer", &place.timer, "--format", "json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let evidence: Vec<Value> =
+        run.json()["operations"].as_array().unwrap().iter().map(|operation| operation["evidence"].clone()).collect();
+    assert_eq!(evidence, ["exact"; 4]);
+}
+
+#[test]
+fn a_dry_run_and_no_persist_leave_no_cache() {
+    let place = Place::new();
+    let dry = place.tune(&["--dry-run", "--format", "json"]);
+    assert_eq!((dry.code, statuses(&dry.json())), (0, vec!["planned"; 4]));
+    let memory = place.tune(&["--no-persist", "--format", "json"]);
+    assert_eq!((memory.code, statuses(&memory.json())), (0, vec!["tuned"; 4]));
+    assert!(!place.cache().exists());
+}
+
+#[test]
+fn what_no_one_recorded_is_said_and_changes_the_exit_code() {
+    let place = Place::new();
+    let registry = place.folder.path().join("registry");
+    copy_folder(&example().join("registry"), &registry);
+    let without = |words: &[&str]| {
+        for folder in fs::read_dir(registry.join("invocations")).unwrap().map(|item| item.unwrap().path()) {
+            if words.iter().any(|word| folder.file_name().unwrap().to_str().unwrap().contains(word)) {
+                fs::remove_dir_all(folder).unwrap();
+            }
+        }
+    };
+    without(&["flash"]);
+    let some = place.tune(&["--registry", registry.to_str().unwrap()]);
+    assert_eq!(some.code, 1, "{}", some.stderr);
+    assert!(some.stdout.contains("no match"), "{}", some.stdout);
+    without(&["matmul", "entropy"]);
+    let none = place.tune(&["--registry", registry.to_str().unwrap()]);
+    assert_eq!(none.code, 3, "{}", none.stderr);
+}
+
+#[test]
+fn cached_configs_are_listed_found_and_removed() {
+    let place = Place::new();
+    place.tune(&[]);
+    let list = run(&place.cache(), &["cache", "ls", "--format", "json"]).json();
+    assert_eq!(list["entries"].as_array().unwrap().len(), 4);
+    assert!(list["entries"].as_array().unwrap().iter().all(|entry| entry["tier"] == "sled"));
+    let all = run(&place.cache(), &["cache", "ls", "--all", "--format", "json"]).json();
+    assert!(all["entries"].as_array().unwrap().iter().any(|entry| entry["tier"] == "seed"));
+    let removed = run(&place.cache(), &["cache", "rm", "flash_attention@v2"]);
+    assert_eq!((removed.code, removed.stdout.as_str()), (0, "removed 1\n"));
+    assert_eq!(run(&place.cache(), &["cache", "rm", "flash_attention@v2"]).code, 3);
+    let rebuilt = run(&place.cache(), &["cache", "rebuild"]);
+    assert_eq!((rebuilt.code, rebuilt.stdout.as_str()), (0, "3 entries\n"));
+    let path = run(&place.cache(), &["cache", "path"]);
+    assert_eq!(path.stdout.trim_end(), place.cache().to_str().unwrap());
+}
+
+/// Programs find what was published, also while a tuner has the folder; what is damaged is named and not believed.
+#[test]
+fn a_look_up_reads_the_snapshot_and_where_that_is_damaged_the_log() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, rows) = (folder.path().join("cache"), folder.path().join("rows.jsonl"));
+    let row = r#"{"device":{"platform":"cpu","device_kind":"cpu"},"op_id":"a@v1","call_key":"k","config":{"block":2}}"#;
+    fs::write(&rows, row).unwrap();
+    assert_eq!(run(&cache, &["cache", "import", "--format", "json", rows.to_str().unwrap()]).code, 0);
+    let tuner = autotune_lowered::ledger::Ledger::open(&cache, vec![]).unwrap();
+    let plugin = plugin.display().to_string();
+    let words = ["cache", "get", "a@v1", "k", "--match", "any", "--plugin", &plugin, "--format", "json"];
+    let get = || run(&cache, &words);
+    let found = get();
+    assert_eq!(
+        (found.code, &found.json()["tier"], &found.json()["config"]["block"]),
+        (0, &"snapshot".into(), &2.into())
+    );
+    let path = cache.join("best-v1.snapshot");
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let damaged = get();
+    assert_eq!((damaged.code, &damaged.json()["config"]["block"]), (0, &2.into()), "{}", damaged.stderr);
+    assert_eq!(damaged.json()["tier"], "sample-log");
+    assert!(damaged.stderr.contains("best-v1.snapshot"), "{}", damaged.stderr);
+    tuner.publish().unwrap();
+    assert_eq!(get().json()["tier"], "snapshot");
+}
+
+/// The library's example reads what the main job left.
+#[test]
+fn a_program_loads_the_best_config_at_run_time() {
+    let place = Place::new();
+    let result = place.tune(&["--format", "json"]).json();
+    let operation = &result["operations"][0];
+    let load = |key: &str| {
+        let words = ["cpu", "cpu", operation["op_id"].as_str().unwrap(), key, "cpu_model=simulated"];
+        let mut cargo = std::process::Command::new(env!("CARGO"));
+        cargo.args(["run", "--quiet", "--locked", "--example", "load_best", "--"]).arg(place.cache()).args(words);
+        let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let found = load(operation["call_key"].as_str().unwrap());
+    let config = serde_json::to_string(&operation["best"]["config"]).unwrap();
+    assert!(found.starts_with(&format!("{config} (from the snapshot tier)")), "{found}");
+    assert!(found.contains("StaleEnvironment"), "the example knows no platform version: {found}");
+    assert!(load("0000000000000000").contains("not for `0000000000000000`"));
+}
+
+/// The call that is being measured when a run of the next tests is ended, second of the four.
+const SECOND: &str = "[2/4] blocked_matmul@v1:97c0056ebd3eafab: ";
+
+/// Starts the main job on the real plugin, waits until two rounds of the second call are reported, and ends it. Gives its exit
+/// and what it said until then: on a machine that does not run this process at once it may have gone on for a while.
+fn ended(cache: &Path, plugin: &Path, end: impl FnOnce(&mut Child)) -> (Output, Vec<String>) {
+    let module = module();
+    let arguments = [module.as_str(), "--rounds", "10", "--plugin", plugin.to_str().unwrap()];
+    let mut child = command(cache).args(arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut said: Vec<String> = Vec::new();
+    let second = format!("{SECOND}round 2 of 10");
+    while !said.last().is_some_and(|line| line.contains(&second)) {
+        said.push(lines.next().expect("it ended before it was measured"));
+    }
+    end(&mut child);
+    said.extend(lines);
+    (child.wait_with_output().unwrap(), said)
+}
+
+/// Rounds that the log holds, of all calls.
+fn rounds_in(cache: &Path) -> u64 {
+    let log = fs::read(cache.join("samples-v1.log")).unwrap();
+    String::from_utf8_lossy(&log).matches(r#""record":"round""#).count() as u64
+}
+
+#[test]
+fn a_killed_run_loses_no_written_round_and_goes_on() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let (_, said) = ended(&cache, &plugin, |child| child.kill().unwrap());
+    // every second one has a line
+    let rounds = said.iter().filter_map(|line| line.split_once(SECOND)?.1.strip_prefix("round "));
+    let reported = rounds.map(|rest| rest.split([' ', ',']).next().unwrap().parse::<u64>().unwrap()).max().unwrap();
+    let is_decided = said.iter().any(|line| line.contains("[3/4] "));
+    let written = rounds_in(&cache);
+
+    let resumed = run(&cache, &[&module(), "--rounds", "10", "--plugin", plugin.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    let result = resumed.json();
+    let operations = result["operations"].as_array().unwrap();
+    assert_eq!(operations[0]["status"], "cached", "{}", operations[0]);
+    let number = |operation: &Value, name: &str| operation[name].as_u64().unwrap();
+    // decided it may be before it is reported as decided; six rounds are the fewest for that
+    let second = &operations[1];
+    assert!(second["status"] == "cached" || !is_decided, "{second}");
+    if second["status"] != "cached" {
+        assert!(number(second, "rounds_kept") >= reported, "{reported} rounds were reported: {second}");
+        assert!(number(second, "rounds_kept") + number(second, "rounds_measured") >= 6, "{second}");
+    } else {
+        assert!(reported >= 6, "{second}");
+    }
+    // nothing that was written is gone, and what was measured now is all there is more
+    let measured: u64 = operations.iter().map(|operation| number(operation, "rounds_measured")).sum();
+    assert_eq!(rounds_in(&cache), written + measured, "{result}");
+    assert!(operations.iter().all(|operation| operation["best"].is_object()), "{result}");
+}
+
+#[test]
+fn ctrl_c_ends_with_what_is_decided() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let (output, _) = ended(&cache, &plugin, |child| {
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::INT).unwrap();
+    });
+    assert_eq!(output.status.code(), Some(130));
+    let table = String::from_utf8(output.stdout).unwrap();
+    let decided = table.lines().filter(|line| line.ends_with("tuned") || line.ends_with("baseline kept")).count();
+    assert!(table.contains("interrupted") && (1..4).contains(&decided), "{table}");
+    let list = run(&cache, &["cache", "ls", "--format", "json"]);
+    assert!(!list.stderr.contains("set aside"), "{}", list.stderr);
+    assert_eq!(list.json()["entries"].as_array().unwrap().len(), decided, "{table}");
+}
+
+#[test]
+fn the_real_runtime_tunes_the_example() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [&module(), "--rounds", "8", "--plugin", plugin.to_str().unwrap(), "--format", "json"];
+    let run = run(&folder.path().join("cache"), &arguments);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let result = run.json();
+    assert_eq!(result["source"], "host-wall");
+    assert_eq!(result["device"]["identity"]["platform"], "cpu");
+    for operation in result["operations"].as_array().unwrap() {
+        let measured: Vec<&Value> = operation["candidates"].as_array().unwrap().iter().collect();
+        let enough =
+            |candidate: &&Value| candidate["rounds"].as_u64().unwrap() >= 6 || candidate["dropped"].is_string();
+        assert!(measured.iter().all(enough), "{operation}");
+        assert!(operation["resolution"].as_f64().unwrap() > 0.0, "{operation}");
+        assert!(
+            operation["spent"]["measuring_ns"].as_u64().unwrap() > operation["spent"]["running_ns"].as_u64().unwrap()
+        );
+        assert!(measured.iter().all(|candidate| candidate["median_ns"].as_f64().unwrap() > 1000.0), "{operation}");
+    }
+}
+
+#[test]
+fn operations_are_shared_among_devices() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let module = module();
+    let plugin = plugin.display().to_string();
+    let two = ["--client-option", "cpu_device_count=2", "--rounds", "6", "--format", "json"];
+    let mut arguments = vec![module.as_str(), "--plugin", &plugin, "--devices", "0,1"];
+    arguments.extend(two);
+    let run_of_two = run(&cache, &arguments);
+    assert!([0, 1].contains(&run_of_two.code), "{}", run_of_two.stderr);
+    let result = run_of_two.json();
+    assert_eq!(result["operations"].as_array().unwrap().len(), 4);
+    for operation in result["operations"].as_array().unwrap() {
+        // six rounds of two programs side by side on two cores need not tell them apart; each was measured
+        assert!(operation["rounds_measured"].as_u64() >= Some(6), "{operation}");
+    }
+    for (list, expected) in [("0,0", "no list of devices"), ("1-0", "no list"), ("a", "no list"), ("0,7", "device 7")] {
+        let refused = run(&cache, &[&module, "--plugin", &plugin, "--devices", list]);
+        assert!([2, 5].contains(&refused.code) && refused.stderr.contains(expected), "{list}: {}", refused.stderr);
+    }
+    let refused = run(&cache, &[&module, "--devices", "0,1", "--timer", "replay:x"]);
+    assert!(refused.code == 2 && refused.stderr.contains("has one device"), "{}", refused.stderr);
+}

@@ -1,0 +1,337 @@
+//! `profile view`: the page as a file and as it is served, what is refused, and which events a page holds.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::Duration;
+
+use crate::support::program;
+use crate::support::xspace::*;
+use autotune_lowered::analysis::Capture;
+use autotune_lowered::analysis::{HloFiles, SummaryOptions, summarize};
+use autotune_lowered::profile::XSpace;
+use autotune_lowered::report::{Timeline, ViewPage, write_view};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane").join(name)
+}
+
+/// A server under test; it ends with the test.
+struct Server {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    port: u16,
+}
+
+impl Server {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = program::command(folder);
+        command.args(["profile", "view"]).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let port = line.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.strip_suffix("/\n"));
+        let port = port.unwrap_or_else(|| panic!("{line:?}")).parse().unwrap();
+        Self { child, stdout, port }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let connection = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        connection
+    }
+
+    /// Sends bytes and gives head and body of the answer.
+    fn ask(&self, request: &str) -> (String, Vec<u8>) {
+        let mut connection = self.connect();
+        connection.write_all(request.replace("PORT", &self.port.to_string()).as_bytes()).unwrap();
+        read_answer(connection)
+    }
+
+    fn get(&self, line: &str, host: &str) -> (String, Vec<u8>) {
+        self.ask(&format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_answer(mut connection: TcpStream) -> (String, Vec<u8>) {
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("no head");
+    (String::from_utf8(answer[..end].to_vec()).unwrap(), answer[end + 4..].to_vec())
+}
+
+#[test]
+fn the_page_is_served_as_it_is_written_and_ctrl_c_is_a_good_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("new/page.html");
+    let capture = sample("multi8_shardmap.xplane.pb.gz");
+    let capture = capture.to_str().unwrap();
+    let file_text = file.to_str().unwrap();
+    let written = program::run(folder.path(), &["profile", "view", capture, "--no-serve", "-o", file_text]);
+    assert_eq!((written.code, written.stdout.trim_end()), (0, file_text), "{}", written.stderr);
+    let page = fs::read(&file).unwrap();
+    assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "a temporary file is left");
+
+    let mut server = Server::start(folder.path(), &[capture]);
+    for host in ["127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "LocalHost:PORT"] {
+        let (head, body) = server.get("GET /", host);
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{host}: {head}");
+        assert!(
+            head.contains("\r\nConnection: close") && head.contains(&format!("\r\nContent-Length: {}", page.len()))
+        );
+        assert!(body == page, "what is served is not what is written");
+    }
+    let (head, body) = server.get("HEAD /", "127.0.0.1:PORT");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(&format!("Content-Length: {}", page.len())));
+    assert!(body.is_empty());
+    let (head, body) = server.get("HEAD /elsewhere", "127.0.0.1:PORT");
+    assert!(head.starts_with("HTTP/1.1 404 ") && body.is_empty(), "{head}");
+    kill_process(Pid::from_child(&server.child), Signal::INT).unwrap();
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    let mut rest = String::new();
+    server.stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "", "stdout holds the address alone");
+}
+
+#[test]
+fn other_hosts_paths_methods_and_heads_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = sample("trivial.xplane.pb");
+    let server = Server::start(folder.path(), &[capture.to_str().unwrap(), "--port", "0"]);
+    let refused = |(head, body): (String, Vec<u8>), status: u16| {
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {head}");
+        assert!(!head.contains("text/html") && body.len() < 100, "{head}");
+    };
+    for host in ["evil.example:PORT", "127.0.0.1", "localhost:1", "127.0.0.1.evil.example:PORT", "localhost:PORT,evil"]
+    {
+        refused(server.get("GET /", host), 421);
+    }
+    for path in ["/etc/passwd", "/../..", "/?x", "//", "http://127.0.0.1:PORT/", "*"] {
+        refused(server.get(&format!("GET {path}"), "127.0.0.1:PORT"), 404);
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "get"] {
+        refused(server.get(&format!("{method} /"), "127.0.0.1:PORT"), 405);
+    }
+    for request in ["GET / HTTP/1.1\r\n\r\n", "\r\n\r\n", "GET /\r\n\r\n", "\u{0}\u{1}\r\n\r\n"] {
+        refused(server.ask(request), 400);
+    }
+    let twice = "GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nHost: evil.example\r\n\r\n";
+    refused(server.ask(twice), 400);
+    let head = |long: usize| format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nA: {}\r\n\r\n", "x".repeat(long));
+    refused(server.ask(&head(9000)), 431);
+    assert!(server.ask(&head(7000)).0.starts_with("HTTP/1.1 200 "));
+
+    // one that says nothing is let go, and keeps nobody waiting meanwhile
+    let silent = server.connect();
+    assert!(server.get("GET /", "127.0.0.1:PORT").0.starts_with("HTTP/1.1 200 "));
+    silent.set_nonblocking(true).unwrap();
+    let unanswered = silent.peek(&mut [0]).unwrap_err();
+    assert_eq!(unanswered.kind(), ErrorKind::WouldBlock, "the silent one was waited for");
+    silent.set_nonblocking(false).unwrap();
+    refused(read_answer(silent), 408);
+
+    // a port that is taken is an error that names it
+    let port = server.port.to_string();
+    let taken = program::run(folder.path(), &["profile", "view", capture.to_str().unwrap(), "--port", &port]);
+    assert_eq!((taken.code, taken.stdout.as_str()), (4, ""));
+    assert!(taken.fault().contains(&port) && taken.fault().contains("--port"), "{}", taken.stderr);
+}
+
+/// Connections that ask for nothing, or read nothing of what they get, keep nobody out.
+#[test]
+fn slow_connections_lock_nobody_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = sample("multi8_shardmap.xplane.pb.gz");
+    let server = Server::start(folder.path(), &[capture.to_str().unwrap()]);
+    let page = server.get("GET /", "127.0.0.1:PORT").1;
+    // more than a socket holds, so that who does not read is waited for
+    assert!(page.len() > 100_000, "{}", page.len());
+    let request = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n", server.port);
+    for begun in ["", "G", request.as_str(), &format!("{request}\r\n")] {
+        let slow: Vec<TcpStream> = (0..64)
+            .map(|_| {
+                let mut connection = server.connect();
+                // one that was closed meanwhile is no news
+                let _ = connection.write_all(begun.as_bytes());
+                connection
+            })
+            .collect();
+        for _ in 0..3 {
+            let (head, body) = server.get("GET /", "127.0.0.1:PORT");
+            assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && body == page, "{begun:?}: {head}");
+        }
+        drop(slow);
+    }
+}
+
+/// The events of a page, by name.
+fn data(page: &str) -> Value {
+    let json = page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
+    serde_json::from_str(json).unwrap()
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "</script><script>alert(1)</script><!--\u{202e}\u{0}\"'&";
+    let events = [(name, name, 3, 1, 0, 1000), (name, name, 3, 2, 5000, 1000)];
+    let capture = folder.path().join("<b>&.xplane.pb");
+    fs::write(&capture, space(&[host(&[&events])]).0).unwrap();
+    let written = program::run(folder.path(), &["profile", "view", capture.to_str().unwrap(), "-o", "-"]);
+    assert_eq!(written.code, 0, "{}", written.stderr);
+    let page = written.stdout;
+    // the page's own elements, and none of the capture's
+    assert_eq!((page.matches("<script").count(), page.matches("</script>").count()), (2, 2));
+    assert!(!page.contains("<!--") && !page.contains("<b>") && !page.contains('\u{202e}') && !page.contains('\u{0}'));
+    assert!(page.contains("&lt;script&gt;alert(1)") && page.contains("&lt;b&gt;&amp;.xplane.pb"));
+    let names = data(&page)["names"].clone();
+    assert_eq!(names, serde_json::json!(["</script><script>alert(1)</script><!--  \"'&"]));
+    assert!(!page.contains("http://") && page.matches("https://").count() == 1, "only the text about Perfetto");
+    // nothing is inline that the policy would have to allow
+    assert!(!page.contains(" style=") && !page.contains(" onload=") && !page.contains(" onclick="));
+}
+
+/// Steps of 1000 ns, 10 events of different lengths in each.
+fn stepped(steps: i64) -> Vec<Capture> {
+    let names: Vec<String> = (0..10).map(|number| format!("op.{number}")).collect();
+    let mut events = Vec::new();
+    for step in 0..steps {
+        for (number, name) in names.iter().enumerate() {
+            let number = number as i64;
+            events.push((name.as_str(), "jit_step", 3, step + 1, step * 1000 + number * 50, 20 + number));
+        }
+    }
+    let space = XSpace::from_bytes(space(&[host(&[&events])]).0).unwrap();
+    vec![Capture::xspace("made", "", space)]
+}
+
+#[test]
+fn the_newest_steps_that_fit_are_shown_and_of_one_step_the_longest() {
+    let captures = stepped(8);
+    let all = Timeline::new(&captures, 80);
+    assert_eq!((all.drawn, all.earlier, all.shorter, all.steps.clone()), (80, 0, 0, None));
+    assert_eq!(all.notes(), ["80 events."]);
+
+    let three = Timeline::new(&captures, 39);
+    assert_eq!((three.drawn, three.earlier, three.shorter), (30, 50, 0));
+    assert_eq!(three.steps, Some(("jit_step".to_owned(), 3, 8)));
+    assert!(three.notes()[0].contains("the newest 3 of 8 steps") && three.notes()[1].contains("50 events"));
+
+    let part = Timeline::new(&captures, 4);
+    assert_eq!((part.drawn, part.earlier, part.shorter), (4, 70, 6));
+    assert_eq!(part.steps, Some(("jit_step".to_owned(), 1, 8)));
+    let notes = part.notes().join(" ");
+    assert!(notes.contains("Left out: 6 events shorter") && notes.contains("a page holds 4"), "{notes}");
+}
+
+/// The lanes of a page with at most so many events: thread, events, and how many shorter ones it lacks.
+fn lanes(captures: &[Capture], most: usize) -> (Timeline, Vec<(String, usize, u64)>) {
+    let timeline = Timeline::new(captures, most);
+    let files = HloFiles::default();
+    let nothing = BTreeMap::new();
+    let page = ViewPage {
+        subject: "made",
+        summary: &summarize(captures, &files, SummaryOptions::default()),
+        timeline: &timeline,
+        by_source: &nothing,
+        by_op_name: &nothing,
+        commands: &[],
+    };
+    let mut bytes = Vec::new();
+    write_view(&mut bytes, &page).unwrap();
+    let lane = |lane: &Value| {
+        let events = lane["events"].as_array().unwrap().len() / 4;
+        (lane["thread"].as_str().unwrap().to_owned(), events, lane["shorter"].as_u64().unwrap())
+    };
+    let lanes = data(std::str::from_utf8(&bytes).unwrap())["lanes"].as_array().unwrap().iter().map(lane).collect();
+    (timeline, lanes)
+}
+
+fn captured(plane: &PlaneBuilder) -> Vec<Capture> {
+    let space = XSpace::from_bytes(space(std::slice::from_ref(plane)).0).unwrap();
+    vec![Capture::xspace("made", "", space)]
+}
+
+#[test]
+fn a_lane_of_short_events_keeps_its_share_beside_long_ones() {
+    let mut plane = PlaneBuilder::new("/host:CPU");
+    let mut line = |name: &str, count: i64, length: i64| {
+        let events: Vec<Message> =
+            (0..count).map(|at| plane.event((name, ""), at * 10_000, length + at, &[])).collect();
+        plane.line(name, 0, &events);
+    };
+    // any event of the first is longer than any of the second
+    line("long", 500, 5000);
+    line("short", 400, 10);
+    line("few", 10, 1);
+    let captures = captured(&plane);
+    let (timeline, found) = lanes(&captures, 110);
+    // ten of the third leave a hundred for two
+    let expected = [("long", 50, 450), ("short", 50, 350), ("few", 10, 0)];
+    assert_eq!(found, expected.map(|(name, events, shorter)| (name.to_owned(), events, shorter)));
+    assert_eq!((timeline.drawn, timeline.shorter, timeline.earlier), (110, 800, 0));
+    assert!(timeline.notes()[1].contains("800 events shorter") && timeline.notes()[1].contains("of each lane"));
+    let (all, _) = lanes(&captures, 910);
+    assert_eq!((all.drawn, all.shorter), (910, 0));
+}
+
+#[test]
+fn of_too_many_lanes_those_with_the_most_time_are_shown() {
+    let mut plane = PlaneBuilder::new("/host:CPU");
+    for number in 0..320_i64 {
+        // the first twenty are the shortest, the others are in no order
+        let length = if number < 20 { 1 + number } else { 1000 + (number * 7919) % 320 };
+        let event = plane.event(("op", ""), 0, length, &[]);
+        plane.line(&format!("thread {number}"), 0, &[event]);
+    }
+    let (timeline, found) = lanes(&captured(&plane), 50_000);
+    let expected: Vec<String> = (20..320).map(|number| format!("thread {number}")).collect();
+    assert_eq!(found.iter().map(|lane| lane.0.clone()).collect::<Vec<_>>(), expected);
+    assert_eq!((timeline.drawn, timeline.crowded), (300, 20));
+    assert!(timeline.notes()[1].contains("20 events for which no row or lane is left"), "{:?}", timeline.notes());
+}
+
+#[test]
+fn a_page_holds_fifty_thousand_events_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    // one step: short events, then a few long ones
+    let mut events: Vec<Ran<'_>> = (0..50_500).map(|number| ("short", "jit_step", 3, 1, number * 10, 5)).collect();
+    events.extend((0..7).map(|number| ("long", "jit_step", 3, 1, 600_000 + number * 100, 90)));
+    let capture = folder.path().join("many.xplane.pb");
+    fs::write(&capture, space(&[host(&[&events])]).0).unwrap();
+    let written = program::run(folder.path(), &["profile", "view", capture.to_str().unwrap(), "-o", "-"]);
+    assert_eq!(written.code, 0, "{}", written.stderr);
+    assert!(written.stdout.contains("50000 events: the newest 1 of 1 steps"));
+    assert!(written.stdout.contains("Left out: 507 events shorter than those drawn"));
+    let data = data(&written.stdout);
+    let long = data["names"].as_array().unwrap().iter().position(|name| name == "long").unwrap() as u64;
+    let lanes = data["lanes"].as_array().unwrap();
+    let events: Vec<u64> = lanes[0]["events"].as_array().unwrap().iter().map(|value| value.as_u64().unwrap()).collect();
+    assert_eq!((lanes.len(), events.len()), (1, 200_000));
+    assert_eq!(events.chunks(4).filter(|event| event[0] == long && event[2] == 90_000).count(), 7);
+}
+
+#[test]
+fn a_capture_without_events_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("empty.xplane.pb");
+    fs::write(&capture, space(&[PlaneBuilder::new("/host:CPU")]).0).unwrap();
+    let empty = program::run(folder.path(), &["profile", "view", capture.to_str().unwrap()]);
+    assert_eq!((empty.code, empty.stdout.as_str()), (3, ""), "{}", empty.stderr);
+    assert!(empty.fault().contains("no event"));
+}

@@ -1,0 +1,13 @@
+//! From the bytes of a module to what may be measured for it: labels, recorded invocations, candidates, matching.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod candidates;
+mod matching;
+mod oracles;
+mod registry_example;
+mod registry_fills;
+mod registry_folder;
+mod scan;
+mod semantic;

@@ -1,0 +1,13 @@
+//! The sources themselves: floors, generated code, documents, the corpus of the fuzzers.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod documents;
+mod file_graph;
+mod floors;
+mod fuzz_corpus;
+mod prerequisites;
+mod profile_proto;
+mod source;
+mod timer_proto;

@@ -1,0 +1,28 @@
+//! The committed Rust of `proto/xplane.proto` is what prost-build makes of it today.
+//!
+//! `BLESS=1 cargo test --test house profile_proto` renews it.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+
+#[test]
+fn committed_code_is_the_generated_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let schema = protox::compile([root.join("proto/xplane.proto")], [root.join("proto")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    prost_build::Config::new()
+        .out_dir(folder.path())
+        // a slice of the file instead of a copy, and an order that does not change from run to run
+        .bytes(["."])
+        .btree_map(["."])
+        .compile_fds(schema)
+        .unwrap();
+    let made = std::fs::read_to_string(folder.path().join("autotune_lowered.xplane.rs")).unwrap();
+    let committed = root.join("src/profile/xplane.rs");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&committed, &made).unwrap();
+    }
+    let kept = std::fs::read_to_string(&committed).unwrap();
+    assert!(made == kept, "{} is not what its schema gives: renew it with BLESS=1", committed.display());
+}

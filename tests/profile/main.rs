@@ -1,0 +1,19 @@
+//! Captures of profilers, and what is made of them.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_input;
+mod collectives;
+mod compile;
+mod diff;
+mod flamegraph;
+mod layouts;
+mod mosaic;
+mod nsys;
+mod nsys_notebook;
+mod oracles;
+mod programs;
+mod summary;
+mod timings;
+mod trace;

@@ -1,0 +1,223 @@
+//! A timer that plays a script, and invocations for it. Simulated, so that the tuner's logic is tested without a device.
+
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use autotune_lowered::array::{ArraySpec, Fill};
+use autotune_lowered::call::{Call, Direction};
+use autotune_lowered::config::Config;
+use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
+use autotune_lowered::digest::Digest;
+use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::ledger::Ledger;
+use autotune_lowered::measured_by::Source;
+use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
+use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
+use autotune_lowered::tune::{Autotuner, AutotuningResult, PlannedInvocation, TuneError, TuneOptions};
+
+pub fn config(n: u64) -> Config {
+    serde_json::from_str(&format!(r#"{{"block":{n}}}"#)).unwrap()
+}
+
+pub fn device() -> DeviceFingerprint {
+    DeviceFingerprint {
+        identity: DeviceIdentity {
+            platform: "cpu".into(),
+            device_kind: "simulated".into(),
+            hardware: BTreeMap::from([("cores".into(), "2".into())]),
+        },
+        environment: Environment { platform_version: "cpu".into(), ..Environment::default() },
+    }
+}
+
+/// A registry with one invocation whose candidates are `config(0)`, the baseline, to `config(n - 1)`.
+pub fn registry(folder: &Path, n: u64, programs: &dyn Fn(u64) -> String) -> (Registry, Arc<Invocation>) {
+    let mut registry = Registry::create_or_open(folder).unwrap();
+    let candidates = (0..n)
+        .map(|index| {
+            let text = programs(index);
+            let program = registry
+                .writer()
+                .put_program(ProgramFormat::StablehloText, text.as_bytes(), Digest::of(text.as_bytes()), vec![])
+                .unwrap();
+            Candidate { config: config(index), program: Some(program), not_lowered: None }
+        })
+        .collect();
+    let invocation = Invocation {
+        target: Target::Platform("cpu".into()),
+        call: Call::new("op@v1", "0123456789abcdef"),
+        batch: Vec::new(),
+        direction: Direction::Forward,
+        arguments: vec![Argument {
+            name: "x".into(),
+            spec: "f32[4]".parse::<ArraySpec>().unwrap(),
+            fill: Fill::Normal { scale: 1.0 },
+            donated: false,
+        }],
+        static_arguments: BTreeMap::new(),
+        baseline: config(0),
+        candidates,
+        recorded_on: None,
+        recorded_at: 1,
+        recorder: "tests".into(),
+    };
+    registry.add(&invocation).unwrap();
+    let stored = Arc::clone(&registry.invocations()[0]);
+    (registry, stored)
+}
+
+pub fn distinct_program(index: u64) -> String {
+    format!("module @m{{ func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {{ // {index}\n }} }}")
+}
+
+/// What a candidate does when it is called for the n-th time over all methods.
+pub type Script = Box<dyn FnMut(usize, &str, u64) -> Result<(), Failure> + Send>;
+
+/// Plays times: candidate `i` takes `ns[i]`, with a small spread of its own.
+pub struct ScriptedTimer {
+    pub name: &'static str,
+    pub device: DeviceFingerprint,
+    pub ns: Vec<u64>,
+    pub outputs: Vec<f32>,
+    pub script: Script,
+    pub calls: u64,
+    pub measured: u64,
+    /// Thousandths by which one run differs from the next.
+    pub wobble: u64,
+    pub restarts: Vec<Vec<usize>>,
+    /// The restart, counted from one, that fails.
+    pub failing_restart: Option<usize>,
+    epoch: u32,
+    job: Option<Job>,
+}
+
+impl ScriptedTimer {
+    pub fn new(ns: &[u64]) -> Self {
+        Self {
+            name: "scripted",
+            device: device(),
+            ns: ns.to_vec(),
+            outputs: vec![1.0; ns.len()],
+            script: Box::new(|_, _, _| Ok(())),
+            calls: 0,
+            measured: 0,
+            wobble: 1,
+            restarts: Vec::new(),
+            failing_restart: None,
+            epoch: 1,
+            job: None,
+        }
+    }
+
+    pub fn with_script(mut self, script: impl FnMut(usize, &str, u64) -> Result<(), Failure> + Send + 'static) -> Self {
+        self.script = Box::new(script);
+        self
+    }
+
+    fn call(&mut self, candidate: usize, method: &str) -> Result<(), Failure> {
+        self.calls += 1;
+        (self.script)(candidate, method, self.calls)
+    }
+}
+
+impl Timer for ScriptedTimer {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn source(&self) -> Source {
+        Source::HostWall
+    }
+
+    fn device(&self) -> &DeviceFingerprint {
+        &self.device
+    }
+
+    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        self.job = Some(job.clone());
+        Ok(())
+    }
+
+    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
+        self.call(candidate, "prepare")?;
+        if self.job.as_ref().unwrap().candidates[candidate].program.is_none() {
+            return Err(Failure::new(FailureKind::NoProgram, "no program"));
+        }
+        Ok(Prepared { compile_ns: 1, cpu_ns: 0, reused: false })
+    }
+
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        self.call(candidate, "measure")?;
+        self.measured += u64::from(runs);
+        let base = self.ns[candidate];
+        Ok((0..u64::from(runs))
+            .map(|run| base + base / 1000 * self.wobble * ((self.calls * 7 + run * 3) % 5))
+            .collect())
+    }
+
+    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+        self.call(candidate, "outputs")?;
+        let scratch = &self.job.as_ref().unwrap().scratch;
+        let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
+        let output = OutputArray::write("f32[4]".parse().unwrap(), &bytes, scratch).unwrap();
+        Ok(vec![output])
+    }
+
+    fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
+        self.restarts.push(without.to_vec());
+        self.epoch += 1;
+        if self.failing_restart == Some(self.restarts.len()) {
+            return Err(Failure::new(FailureKind::Device, "the worker does not start"));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.job = None;
+    }
+}
+
+pub fn planned(invocation: &Arc<Invocation>) -> Vec<PlannedInvocation> {
+    vec![PlannedInvocation {
+        invocation: Arc::clone(invocation),
+        labels: vec![],
+        how: "test".into(),
+        flags: vec![],
+        space: None,
+        share: None,
+    }]
+}
+
+/// Runs the tuner; `cancel_after` counts finished rounds.
+pub fn tune(
+    registry: &Registry,
+    invocation: &Arc<Invocation>,
+    timer: &mut ScriptedTimer,
+    ledger: &Ledger,
+    options: &TuneOptions,
+    cancel_after: Option<u64>,
+) -> Result<AutotuningResult, TuneError> {
+    let cancel = AtomicBool::new(false);
+    let rounds = AtomicU64::new(0);
+    let mut on_event = |event: autotune_lowered::tune::Event<'_>| {
+        if let autotune_lowered::tune::Event::Round { .. } = event {
+            let done = rounds.fetch_add(1, Ordering::Relaxed) + 1;
+            if cancel_after.is_some_and(|limit| done >= limit) {
+                cancel.store(true, Ordering::Relaxed);
+            }
+        }
+    };
+    let mut tuner = Autotuner { registry, timer, ledger, options, cancel: &cancel, on_event: &mut on_event };
+    match tuner.run(&planned(invocation)) {
+        (result, None) => Ok(result),
+        (_, Some(error)) => Err(error),
+    }
+}

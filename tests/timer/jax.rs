@@ -1,0 +1,85 @@
+//! The `jax` worker on a real JAX: it keeps to the protocol, and the main job decides on device time from profiles.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::path::Path;
+
+use crate::support::prerequisite::python_with;
+use crate::support::program::*;
+
+#[test]
+fn the_jax_worker_conforms() {
+    let Some(python) = python_with("jax") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/autotune_lowered/worker.py");
+    let run = run(folder.path(), &["worker", "check", &format!("{} {}", python.display(), script.display())]);
+    assert_eq!(run.code, 0, "{}\n{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("`measure-round` gives a profile of every run"), "{}", run.stdout);
+}
+
+#[test]
+fn the_main_job_decides_on_device_time() {
+    let Some(python) = python_with("jax") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let timer = format!("jax:{}", python.display());
+    let logs = folder.path().join("logs");
+    let kept = ["--keep-profiles", logs.to_str().unwrap(), "--profile-every", "1", "--profiles-kept", "2"];
+    let module = module();
+    let arguments = [&[&*module, "--timer", &timer, "--rounds", "6", "--format", "json"], &kept[..]].concat();
+    let run = run(&folder.path().join("cache"), &arguments);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    // the last round's profile names the candidates that ran in it, the baseline among them
+    assert_eq!(std::fs::read_dir(logs.join("plugins/profile")).unwrap().count(), 2);
+    for capture in autotune_lowered::profile::captures(&logs).unwrap() {
+        let bytes = std::fs::read(&capture.path).unwrap();
+        let named = |name: &str| bytes.windows(name.len()).any(|window| window == name.as_bytes());
+        assert!(named("autotune-lowered candidate 0"), "{}", capture.path.display());
+    }
+    let result = run.json();
+    assert_eq!((&result["source"], &result["metric"]), (&"device-profile".into(), &"span".into()));
+    for operation in result["operations"].as_array().unwrap() {
+        assert!(operation["rounds_measured"].as_u64() >= Some(1), "{operation}");
+        let candidates = operation["candidates"].as_array().unwrap();
+        assert!(candidates.iter().all(|candidate| candidate["median_ns"].as_f64().unwrap() > 1000.0), "{operation}");
+    }
+}
+
+/// That the caches are flushed before every run is seen from inside the worker, in `tests/python/test_worker.py`.
+#[test]
+fn cold_caches_show_in_what_is_measured_and_in_the_provenance() {
+    let Some(python) = python_with("jax") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/column_sums.mlir");
+    let timer = format!("jax:{}", python.display());
+    let program = program.display().to_string();
+    for state in ["cold", "warm"] {
+        let words =
+            ["measure", &program, "--timer", &timer, "--cache-state", state, "--iterations", "15", "--format", "json"];
+        let run = run(folder.path(), &words);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let document = run.json();
+        assert_eq!(document["cache_state"], state);
+        assert!(document["quartiles_ns"][0].as_f64().unwrap() > 1000.0, "{document}");
+    }
+
+    let cache = folder.path().join("cache");
+    let tuned = run(
+        &cache,
+        &[
+            &module(),
+            "--timer",
+            &timer,
+            "--rounds",
+            "6",
+            "--cache-state",
+            "cold",
+            "--only",
+            "blocked_matmul@v1:4a92df18023cfca8",
+        ],
+    );
+    assert_eq!(tuned.code, 0, "{}", tuned.stderr);
+    let listed = run(&cache, &["cache", "ls", "--format", "json"]).json();
+    let entries = listed["entries"].as_array().unwrap();
+    assert!(!entries.is_empty(), "{listed}");
+    assert!(entries.iter().all(|entry| entry["provenance"]["cache_state"] == "cold"), "{listed}");
+}

@@ -1,0 +1,13 @@
+//! Timers and their workers.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod following;
+mod jax;
+mod jax_partitions;
+mod pjrt;
+mod pjrt_caches;
+mod pjrt_profiler;
+mod replay_profiles;
+mod worker;

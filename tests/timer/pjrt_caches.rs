@@ -1,0 +1,203 @@
+//! Clock, batches and caches of the PJRT timer on real plugins: those of `AUTOTUNE_LOWERED_TEST_PLUGIN` (paths joined with
+//! `:`), else the first that discovery finds.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::support::prerequisite::plugins;
+use autotune_lowered::call::{Call, Direction};
+use autotune_lowered::digest::Digest;
+use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::measured_by::CacheState;
+use autotune_lowered::registry::{Program, ProgramFormat};
+use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
+use autotune_lowered::timer::protocol::{BeginParams, Input, LoadParams, Measured, Method, ProgramRef};
+use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, WorkerClient, WorkerCommand};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn start(folder: &Path, plugin: &Path) -> PjrtTimer {
+    let options = PjrtOptions {
+        exe: env!("CARGO_BIN_EXE_autotune-lowered").into(),
+        plugin: plugin.to_owned(),
+        device: 0,
+        client_options: Vec::new(),
+        xla_flags: None,
+        metric: None,
+        compile_jobs: None,
+        executables: folder.join("executables"),
+        limits: Limits::default(),
+    };
+    PjrtTimer::start(&options).unwrap()
+}
+
+/// `x + 1` of as many `f32`; the program may destroy a donated `x`.
+fn job(folder: &Path, count: usize, donated: bool, cache_state: CacheState) -> Job {
+    let (kind, alias) = (format!("tensor<{count}xf32>"), if donated { " {tf.aliasing_output = 0 : i32}" } else { "" });
+    let text = format!(
+        "module @m {{\n  func.func public @main(%x: {kind}{alias}) -> {kind} {{\n    %c = stablehlo.constant dense<1.0> : \
+         {kind}\n    %0 = stablehlo.add %x, %c : {kind}\n    return %0 : {kind}\n  }}\n}}\n"
+    );
+    let input = folder.join("x.bin");
+    fs::write(&input, 1.0_f32.to_le_bytes().repeat(count)).unwrap();
+    let x = InputArray { name: "x".into(), spec: format!("f32[{count}]").parse().unwrap(), path: input, donated };
+    job_of(folder, &text, x, cache_state)
+}
+
+fn column_sums(folder: &Path, cache_state: CacheState) -> Job {
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/column_sums.mlir")).unwrap();
+    let path = folder.join("columns.bin");
+    fs::write(&path, 1.0_f32.to_le_bytes().repeat(1 << 20)).unwrap();
+    let x = InputArray { name: "x".into(), spec: "f32[1024,1024]".parse().unwrap(), path, donated: false };
+    job_of(folder, &text, x, cache_state)
+}
+
+fn job_of(folder: &Path, text: &str, input: InputArray, cache_state: CacheState) -> Job {
+    let digest = Digest::of(text.as_bytes());
+    let path = folder.join(format!("{}.mlir", digest.to_short()));
+    fs::write(&path, text).unwrap();
+    let program =
+        Program { format: ProgramFormat::StablehloText, digest, semantic_digest: digest, custom_calls: Vec::new() };
+    Job {
+        call: Call::new("test@v1", "0123456789abcdef"),
+        direction: Direction::Forward,
+        inputs: vec![input],
+        candidates: vec![JobCandidate {
+            config: serde_json::from_str("{}").unwrap(),
+            program: Some(ProgramFile { path, program }),
+        }],
+        recipe: None,
+        cache_state,
+        scratch: folder.to_owned(),
+    }
+}
+
+/// A worker of its own, with a job begun and its candidate loaded: what goes over the wire is seen as it is.
+fn begun(folder: &Path, plugin: &Path, job: &Job) -> WorkerClient {
+    let exe = env!("CARGO_BIN_EXE_autotune-lowered");
+    let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
+    let mut client = WorkerClient::spawn(&command, &Limits::default()).unwrap();
+    client.hello(&Limits::default()).unwrap();
+    let begin = BeginParams {
+        call: job.call.clone(),
+        direction: job.direction,
+        inputs: job.inputs.iter().map(Input::from).collect(),
+        recipe: None,
+        cache_state: job.cache_state.clone(),
+        scratch: folder.to_owned(),
+    };
+    client.request::<Value>(Method::Begin(begin), LIMIT).unwrap();
+    let JobCandidate { config, program } = job.candidates[0].clone();
+    let program = program.map(|file| ProgramRef { format: file.program.format, path: file.path });
+    let load = LoadParams { candidate: 0, config, program, executable: None };
+    client.request::<Value>(Method::Load(load), LIMIT).unwrap();
+    client
+}
+
+fn measure(client: &mut WorkerClient, runs: u32, batch: u32) -> Result<Measured, Failure> {
+    client.request(Method::Measure { candidate: 0, runs, batch }, LIMIT)
+}
+
+#[test]
+fn the_clock_is_told() {
+    for plugin in plugins() {
+        let folder = tempfile::tempdir().unwrap();
+        let timer = start(folder.path(), &plugin);
+        let resolution = timer.clock_resolution_ns().unwrap();
+        assert!((1..1_000_000).contains(&resolution), "{resolution} ns");
+    }
+}
+
+#[test]
+fn a_batch_gives_its_mean() {
+    for plugin in plugins() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut timer = start(folder.path(), &plugin);
+        for donated in [false, true] {
+            timer.begin(&job(folder.path(), 1 << 20, donated, CacheState::Warm)).unwrap();
+            timer.prepare(0).unwrap();
+            timer.measure(0, 5).unwrap();
+            let single = timer.measure(0, 40).unwrap().into_iter().min().unwrap();
+            let start = Instant::now();
+            let batches = timer.measure_batches(0, 5, 40).unwrap();
+            let elapsed = start.elapsed();
+            assert_eq!(batches.len(), 5);
+            // forty times a mean was spent in each batch, and all of them within the call: a sum would not fit, however
+            // busy the machine is
+            let spent = Duration::from_nanos(batches.iter().sum::<u64>() * 40);
+            assert!(spent <= elapsed, "{spent:?} in {elapsed:?}, donated: {donated}");
+            // runs in a row spare what waiting for each takes, but not nineteen parts of twenty; divided twice would be
+            // a fortieth
+            let mean = batches.into_iter().max().unwrap();
+            assert!(mean > single / 20, "{mean} ns, {single} ns, donated: {donated}");
+            let output = &timer.outputs(0).unwrap()[0];
+            assert_eq!(fs::read(&output.path).unwrap(), 2.0_f32.to_le_bytes().repeat(1 << 20), "donated: {donated}");
+            let failure = timer.measure_batches(0, 101, 100).unwrap_err();
+            assert!(failure.message.contains("101 batches of 100 runs"), "{failure}");
+            assert_eq!(timer.measure_batches(0, 1, 1).unwrap().len(), 1, "nothing was asked of the worker");
+        }
+    }
+}
+
+#[test]
+fn donated_inputs_beyond_the_memory_allowed_are_timed_one_by_one_and_that_is_said() {
+    for plugin in plugins() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = job(folder.path(), 1 << 20, true, CacheState::Warm);
+        let mut client = begun(folder.path(), &plugin, &job);
+        // 4 MiB each
+        let few = measure(&mut client, 64, 64).unwrap();
+        assert_eq!((few.samples_ns.len(), few.single_runs), (1, None));
+        let many = measure(&mut client, 130, 65).unwrap();
+        assert_eq!(many.samples_ns.len(), 2);
+        let reason = many.single_runs.unwrap();
+        assert_eq!(
+            reason,
+            "runs were timed one by one: the donated inputs of 65 take 272629760 bytes, 268435456 are allowed"
+        );
+        for (runs, batch) in [(10, 3), (10, 0), (20_000, 2)] {
+            assert_eq!(measure(&mut client, runs, batch).unwrap_err().kind, FailureKind::Protocol, "{runs} {batch}");
+        }
+        assert!(!client.is_gone());
+    }
+}
+
+#[test]
+fn a_batch_with_cold_caches_is_refused_and_never_asked_for() {
+    for plugin in plugins() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = job(folder.path(), 16, false, CacheState::Cold);
+        let mut client = begun(folder.path(), &plugin, &job);
+        let failure = measure(&mut client, 4, 2).unwrap_err();
+        assert_eq!(failure.message, "a batch would warm the caches, which are to be cold: ask for single runs");
+        assert_eq!(measure(&mut client, 4, 1).unwrap().samples_ns.len(), 4);
+        let mut timer = start(folder.path(), &plugin);
+        timer.begin(&job).unwrap();
+        timer.prepare(0).unwrap();
+        assert_eq!(timer.measure_batches(0, 2, 2).unwrap().len(), 2);
+    }
+}
+
+/// Between runs more than all caches hold is streamed: whatever the program and the machine, that takes a tenth of a millisecond at
+/// least (60 MiB at 600 GB/s), and the clock does not see it.
+#[test]
+fn cold_caches_are_flushed_between_runs_and_the_clock_does_not_see_it() {
+    const RUNS: u32 = 200;
+    for plugin in plugins() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut timer = start(folder.path(), &plugin);
+        timer.begin(&column_sums(folder.path(), CacheState::Cold)).unwrap();
+        timer.prepare(0).unwrap();
+        timer.measure(0, 5).unwrap();
+        let start = Instant::now();
+        let samples = timer.measure(0, RUNS).unwrap();
+        let (elapsed, timed) = (start.elapsed(), Duration::from_nanos(samples.iter().sum()));
+        let beside = elapsed.checked_sub(timed).expect("runs come one after the other");
+        assert!(beside > RUNS * Duration::from_micros(100), "{timed:?} of {elapsed:?} were timed");
+    }
+}

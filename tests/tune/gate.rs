@@ -1,0 +1,481 @@
+//! Cached configs measured again on simulated machines: what each change is called, how often an alarm is false, and what
+//! a check leaves behind.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::support::scripted;
+use crate::support::scripted::*;
+use autotune_lowered::cache::{CacheKey, SNAPSHOT_FILE};
+use autotune_lowered::call::Call;
+use autotune_lowered::config::Config;
+use autotune_lowered::decision::{Resolution, Round};
+use autotune_lowered::device::{DeviceFingerprint, MatchMode};
+use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::gate::{CheckResult, Gate, Limits, OperationCheck, Verdict, look, margin};
+use autotune_lowered::ledger::Ledger;
+use autotune_lowered::measured_by::Source;
+use autotune_lowered::registry::{Invocation, Registry};
+use autotune_lowered::stats::Interval;
+use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
+use autotune_lowered::tune::{Autotuner, PlannedInvocation, Shard, Status, TuneOptions};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+const MS: u64 = 1_000_000;
+
+/// A machine: relative deviation of a run, how often something doubles its time or more, and how much a process's memory
+/// changes a program for as long as it lives.
+#[derive(Clone, Copy)]
+struct Machine {
+    deviation: f64,
+    disturbed: f64,
+    placement: f64,
+}
+
+const QUIET: Machine = Machine { deviation: 0.01, disturbed: 0.01, placement: 0.0 };
+const BUSY: Machine = Machine { deviation: 0.05, disturbed: 0.15, placement: 0.0 };
+
+/// Candidate `i` takes `times[i]` of a millisecond, on such a machine.
+struct Noisy {
+    timer: ScriptedTimer,
+    random: ChaCha8Rng,
+    machine: Machine,
+    times: Vec<f64>,
+    configs: Vec<Config>,
+    placed: Vec<f64>,
+}
+
+impl Noisy {
+    /// Times of `config(0)`, `config(1)`, …
+    fn new(seed: u64, machine: Machine, times: &[f64]) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let placed = times.iter().map(|_| (machine.placement * normal(&mut random)).exp()).collect();
+        let timer = ScriptedTimer::new(&vec![MS; times.len()]);
+        Self { timer, random, machine, times: times.to_vec(), configs: Vec::new(), placed }
+    }
+}
+
+fn uniform(random: &mut ChaCha8Rng) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Twelve uniform numbers make a normal one.
+fn normal(random: &mut ChaCha8Rng) -> f64 {
+    (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0
+}
+
+impl Timer for Noisy {
+    fn name(&self) -> &str {
+        "noisy"
+    }
+
+    fn source(&self) -> Source {
+        self.timer.source()
+    }
+
+    fn device(&self) -> &DeviceFingerprint {
+        &self.timer.device
+    }
+
+    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        self.configs = job.candidates.iter().map(|candidate| candidate.config.clone()).collect();
+        self.timer.begin(job)
+    }
+
+    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
+        self.timer.prepare(candidate)
+    }
+
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        let number = (0..self.times.len()).find(|&n| config(n as u64) == self.configs[candidate]).unwrap();
+        let level = 1e6 * self.times[number] * self.placed[number];
+        // what disturbs one run of a sample disturbs all of it, or the fastest would be undisturbed nearly always
+        let beside = if uniform(&mut self.random) < self.machine.disturbed {
+            1.0 + 2.0 * uniform(&mut self.random)
+        } else {
+            1.0
+        };
+        let mut run = || (level * beside * (self.machine.deviation * normal(&mut self.random)).exp()) as u64;
+        Ok((0..runs).map(|_| run()).collect())
+    }
+
+    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+        self.timer.outputs(candidate)
+    }
+
+    fn epoch(&self) -> u32 {
+        self.timer.epoch()
+    }
+
+    fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
+        let (random, deviation) = (&mut self.random, self.machine.placement);
+        self.placed.iter_mut().for_each(|placed| *placed = (deviation * normal(random)).exp());
+        self.timer.restart(without)
+    }
+
+    fn end(&mut self) {
+        self.timer.end();
+    }
+}
+
+/// What a check is asked.
+struct Asked {
+    options: TuneOptions,
+    match_mode: MatchMode,
+    shard: Option<Shard>,
+    false_alarms: f64,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self { options: TuneOptions::default(), match_mode: MatchMode::Exact, shard: None, false_alarms: 0.01 }
+    }
+}
+
+fn plan(invocations: &[Arc<Invocation>]) -> Vec<PlannedInvocation> {
+    invocations.iter().flat_map(planned).collect()
+}
+
+fn tune_all(registry: &Registry, timer: &mut dyn Timer, ledger: &Ledger) -> Vec<Status> {
+    let (cancel, options) = (AtomicBool::new(false), TuneOptions::default());
+    let mut on_event = |_: autotune_lowered::tune::Event<'_>| {};
+    let mut tuner = Autotuner { registry, timer, ledger, options: &options, cancel: &cancel, on_event: &mut on_event };
+    let (result, error) = tuner.run(&plan(registry.invocations()));
+    assert!(error.is_none(), "{error:?}");
+    result.operations.iter().map(|operation| operation.status).collect()
+}
+
+fn check(registry: &Registry, timer: &mut dyn Timer, ledger: &Ledger, asked: &Asked) -> CheckResult {
+    let cancel = AtomicBool::new(false);
+    let mut on_event = |_: autotune_lowered::tune::Event<'_>| {};
+    let options = &asked.options;
+    let mut tuner = Autotuner { registry, timer, ledger, options, cancel: &cancel, on_event: &mut on_event };
+    let mut told = 0;
+    let mut on_checked = |_: &OperationCheck| told += 1;
+    let Asked { match_mode, shard, false_alarms, .. } = *asked;
+    let mut gate = Gate { tuner: &mut tuner, match_mode, shard, false_alarms, on_checked: &mut on_checked };
+    let (result, error) = gate.run(&plan(registry.invocations()));
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(told, result.operations.len());
+    result
+}
+
+/// A registry with `calls` calls of three configs.
+fn calls(folder: &Path, calls: u64) -> Registry {
+    let (mut registry, first) = registry(folder, 3, &distinct_program);
+    for number in 1..calls {
+        let other = Invocation { call: Call::new("op@v1", format!("{number:016x}")), ..first.as_ref().clone() };
+        registry.add(&other).unwrap();
+    }
+    registry
+}
+
+/// Tunes at these times, then checks at others.
+fn tuned_then(then: &[u64], timer: &mut dyn Timer) -> OperationCheck {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = calls(folder.path(), 1);
+    let ledger = Ledger::in_memory(vec![]);
+    assert_eq!(tune_all(&registry, &mut ScriptedTimer::new(then), &ledger), [Status::Tuned]);
+    check(&registry, timer, &ledger, &Asked::default()).operations.remove(0)
+}
+
+#[test]
+fn each_change_has_its_verdict() {
+    // the winner takes half of the baseline's time; limits are two per cent beyond its interval
+    let then = [10 * MS, 8 * MS, 5 * MS];
+    for (now, verdict, ratio) in [
+        (5 * MS, Verdict::Holds, 0.5),
+        (5 * MS + MS / 20, Verdict::Holds, 0.505),
+        (6 * MS, Verdict::Regressed, 0.6),
+        (9 * MS, Verdict::Regressed, 0.9),
+        (99 * MS / 10, Verdict::NotBetter, 0.99),
+        (10 * MS, Verdict::NotBetter, 1.0),
+        (14 * MS, Verdict::NotBetter, 1.4),
+        (90 * MS, Verdict::NotBetter, 9.0),
+        (4 * MS, Verdict::Faster, 0.4),
+    ] {
+        // of a job of two: the baseline and the winner
+        let found = tuned_then(&then, &mut ScriptedTimer::new(&[10 * MS, now]));
+        assert_eq!(found.verdict, verdict, "{now}: {}", found.reason);
+        assert!((found.ratio.unwrap() - ratio).abs() < 0.005, "{now}: {:?}", found.ratio);
+        assert!(found.interval.unwrap().contains(found.ratio.unwrap()));
+        assert!((0.50..0.53).contains(&found.limit.unwrap()), "{:?}", found.limit);
+        let processes = if verdict == Verdict::Holds { 1 } else { 2 };
+        assert_eq!((found.processes, found.rounds), (processes, 20 * processes), "{now}: an alarm is seen twice");
+        assert_eq!(found.entry.unwrap().config, config(2));
+    }
+}
+
+#[test]
+fn a_winner_that_fails_is_broken_and_trouble_around_it_is_not() {
+    let then = [10 * MS, 8 * MS, 5 * MS];
+    let fails = |candidate: usize, kind: FailureKind, method: &'static str| {
+        ScriptedTimer::new(&[10 * MS, 5 * MS]).with_script(move |called, name, _| match called == candidate {
+            true if name == method => Err(Failure::new(kind.clone(), "as planted")),
+            _ => Ok(()),
+        })
+    };
+    for (mut timer, verdict) in [
+        (fails(1, FailureKind::Compile, "prepare"), Verdict::Broken),
+        (fails(1, FailureKind::Crash, "measure"), Verdict::Broken),
+        (fails(1, FailureKind::NoProgram, "prepare"), Verdict::Failed),
+        (fails(1, FailureKind::CustomCall, "prepare"), Verdict::Failed),
+        (fails(0, FailureKind::Compile, "prepare"), Verdict::Failed),
+        (fails(0, FailureKind::Device, "prepare"), Verdict::Failed),
+    ] {
+        let found = tuned_then(&then, &mut timer);
+        assert_eq!(found.verdict, verdict, "{}", found.reason);
+        assert!(found.reason.contains("as planted") && found.failure.is_some(), "{}", found.reason);
+    }
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS]);
+    timer.outputs[1] = 7.0;
+    let found = tuned_then(&then, &mut timer);
+    assert_eq!((found.verdict, found.failure.unwrap().kind), (Verdict::Broken, FailureKind::WrongOutput));
+}
+
+/// Where the second process does not show what the first did, it was the process's luck.
+#[test]
+fn one_slow_process_is_no_alarm() {
+    struct FirstSlow(Noisy);
+    impl Timer for FirstSlow {
+        fn name(&self) -> &str {
+            "first-slow"
+        }
+        fn source(&self) -> Source {
+            self.0.source()
+        }
+        fn device(&self) -> &DeviceFingerprint {
+            self.0.device()
+        }
+        fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+            self.0.begin(job)
+        }
+        fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
+            self.0.prepare(candidate)
+        }
+        fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+            self.0.times[2] = if self.0.epoch() == 1 { 0.8 } else { 0.5 };
+            self.0.measure(candidate, runs)
+        }
+        fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+            self.0.outputs(candidate)
+        }
+        fn epoch(&self) -> u32 {
+            self.0.epoch()
+        }
+        fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
+            self.0.restart(without)
+        }
+        fn end(&mut self) {
+            self.0.end();
+        }
+    }
+    let mut timer = FirstSlow(Noisy::new(1, QUIET, &[1.0, 0.9, 0.5]));
+    let found = tuned_then(&[10 * MS, 9 * MS, 5 * MS], &mut timer);
+    assert_eq!((found.verdict, found.processes), (Verdict::Holds, 2), "{}", found.reason);
+}
+
+/// Alarms among `runs` winners that were tuned and checked on one machine; `now` is the winners' time over what it was.
+fn alarms(runs: usize, machine: Machine, now: f64, asked: &Asked) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, _) = registry(folder.path(), 6, &distinct_program);
+    // close behind the winner, so that luck chooses and its interval is too good
+    let times = [1.0, 0.600, 0.602, 0.604, 0.9, 1.1];
+    let checks = (0..).filter_map(|seed| {
+        let ledger = Ledger::in_memory(vec![]);
+        // on a restless machine the tuner keeps some baselines: nothing to check
+        let tuned = tune_all(&registry, &mut Noisy::new(2 * seed, machine, &times), &ledger);
+        (tuned == [Status::Tuned]).then(|| {
+            let times = times.map(|time| if time < 0.7 { time * now } else { time });
+            let result = check(&registry, &mut Noisy::new(2 * seed + 1, machine, &times), &ledger, asked);
+            result.operations[0].verdict.is_alarm()
+        })
+    });
+    checks.take(runs).filter(|is_alarm| *is_alarm).count()
+}
+
+#[test]
+fn an_unchanged_winner_passes_every_time_and_a_slower_one_does_not() {
+    let asked = Asked::default();
+    for machine in [QUIET, BUSY] {
+        assert_eq!(alarms(200, machine, 1.0, &asked), 0);
+    }
+    for (machine, now) in [(QUIET, 1.06), (BUSY, 1.25)] {
+        let found = alarms(50, machine, now, &asked);
+        assert!(found >= 48, "{found} of 50 found at {now}");
+    }
+}
+
+/// The hardest case: a config whose ratio is exactly the limit, looked at after every series.
+#[test]
+fn at_the_limit_itself_the_error_is_the_one_that_was_asked_for() {
+    for machine in [QUIET, BUSY] {
+        let limits = Limits { slower: 0.7, faster: None };
+        let alarms = (0..400).filter(|&seed| {
+            let mut noisy = Noisy::new(seed, machine, &[1.0, 0.7]);
+            noisy.configs = vec![config(0), config(1)];
+            let mut rounds = Vec::new();
+            (0..4).any(|epoch| {
+                for _ in 0..20 {
+                    let mut sample = |candidate| noisy.measure(candidate, 1).unwrap()[0] as f64;
+                    let (begin, samples_ns) = (sample(0), vec![Some(sample(0)), Some(sample(1))]);
+                    rounds.push(Round { epoch, samples_ns, sentinel_ns: Some([begin, sample(0)]) });
+                }
+                look(&rounds, &limits).unwrap().is_proven(1.0 / 0.05)
+            })
+        });
+        let alarms = alarms.count();
+        assert!(alarms <= 20, "{alarms} of 400 at an error of 5%");
+    }
+}
+
+/// Rounds cannot take away what a process's memory does to a program; `selftest` knows how much that is.
+#[test]
+fn what_selftest_found_keeps_the_luck_of_processes_from_being_an_alarm() {
+    let machine = Machine { placement: 0.03, ..QUIET };
+    // 99% of the pairs of two copies: 2.576 standard deviations of their difference
+    let resolution = Resolution::new([(1e5, 2.576 * f64::sqrt(2.0) * 0.03)]);
+    let options = TuneOptions { resolution, ..TuneOptions::default() };
+    assert_eq!(alarms(200, machine, 1.0, &Asked { options, ..Asked::default() }), 0);
+    assert!(
+        alarms(200, machine, 1.0, &Asked::default()) > 0,
+        "without the figures some alarms are false, or this test shows nothing"
+    );
+}
+
+#[test]
+fn limits_are_the_interval_and_the_margin_and_never_above_the_baseline() {
+    let interval = |low, high| Some(Interval { low, high, confidence: 0.95 });
+    let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
+    let two = margin(0.02, 0.0, 1);
+    assert!(close(two.exp(), 1.0 / 0.98));
+    let limits = Limits::new(interval(0.4, 0.5), two);
+    assert!(close(limits.slower, 0.5 / 0.98) && close(limits.faster.unwrap(), 0.4 * 0.98));
+    assert!(close(Limits::new(interval(0.9, 1.3), two).slower, 1.0 / 0.98));
+    // nothing comparable is known, or what is known is no interval
+    for none in [None, interval(0.0, 0.5), interval(0.6, 0.5), interval(f64::NAN, 0.5), interval(0.5, f64::INFINITY)] {
+        let limits = Limits::new(none, two);
+        assert!(close(limits.slower, 1.0 / 0.98) && limits.faster.is_none(), "{none:?}");
+    }
+    // two differences of 5%, and for a hundred pairs the luckiest: z² + 2 ln 100 over z²
+    assert!(close(margin(0.02, 0.05, 1), 2.0_f64.sqrt() * 1.05_f64.ln()));
+    let luckiest = (1.0 + 2.0 * 100.0_f64.ln() / 2.576_f64.powi(2)).sqrt();
+    assert!(close(margin(0.02, 0.05, 100), 2.0_f64.sqrt() * 1.05_f64.ln() * luckiest));
+}
+
+#[test]
+fn what_is_cached_for_other_circumstances_is_stale_and_still_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = calls(folder.path(), 1);
+    let ledger = Ledger::in_memory(vec![]);
+    tune_all(&registry, &mut ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]), &ledger);
+    let mut now = ScriptedTimer::new(&[10 * MS, 5 * MS]);
+    now.device.environment.driver = Some("999.1".into());
+    let found = check(&registry, &mut now, &ledger, &Asked::default()).operations.remove(0);
+    assert_eq!(found.verdict, Verdict::Stale, "{}", found.reason);
+    assert!(found.stale[0].contains("driver `none` there, `999.1` here"), "{:?}", found.stale);
+    // the same config and program by the same clock: the new driver is what the check is to judge
+    now.ns[1] = 7 * MS;
+    let found = check(&registry, &mut now, &ledger, &Asked::default()).operations.remove(0);
+    assert_eq!(found.verdict, Verdict::Regressed, "{}", found.reason);
+
+    // another baseline: the ratio of then says nothing, but slower than the baseline is slower
+    let other = Invocation { baseline: config(1), ..registry.invocations()[0].as_ref().clone() };
+    let (mut changed, _) = scripted::registry(&folder.path().join("changed"), 3, &distinct_program);
+    changed.add(&Invocation { recorded_at: 2, ..other }).unwrap();
+    for (ns, verdict) in [([8 * MS, 5 * MS], Verdict::Stale), ([8 * MS, 9 * MS], Verdict::NotBetter)] {
+        let found = check(&changed, &mut ScriptedTimer::new(&ns), &ledger, &Asked::default()).operations.remove(0);
+        assert_eq!(found.verdict, verdict, "{}", found.reason);
+        assert!(found.stale[0].contains("the baseline was"), "{:?}", found.stale);
+        assert!((found.limit.unwrap() - 1.0 / 0.98).abs() < 1e-9 && found.entry.unwrap().interval.is_none());
+    }
+    // other programs under the same configs
+    let (rewritten, _) = scripted::registry(&folder.path().join("rewritten"), 3, &|n| distinct_program(n + 100));
+    let found = check(&rewritten, &mut ScriptedTimer::new(&[10 * MS, 7 * MS]), &ledger, &Asked::default());
+    assert_eq!(found.operations[0].verdict, Verdict::Stale, "{}", found.operations[0].reason);
+    assert_eq!(found.operations[0].stale.len(), 2, "{:?}", found.operations[0].stale);
+
+    // another device's entry, which the user lets apply
+    let mut elsewhere = ScriptedTimer::new(&[10 * MS, 7 * MS]);
+    elsewhere.device.identity.hardware.insert("cores".into(), "64".into());
+    let found = check(&registry, &mut elsewhere, &ledger, &Asked::default()).operations.remove(0);
+    assert_eq!(found.verdict, Verdict::Missing, "{}", found.reason);
+    assert!(found.reason.contains("--match kind"), "{}", found.reason);
+    let kind = Asked { match_mode: MatchMode::Kind, ..Asked::default() };
+    let found = check(&registry, &mut elsewhere, &ledger, &kind).operations.remove(0);
+    assert_eq!(found.verdict, Verdict::Stale, "{}", found.reason);
+}
+
+#[test]
+fn a_baseline_that_was_kept_is_nothing_to_lose_and_nothing_cached_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = calls(folder.path(), 1);
+    let ledger = Ledger::in_memory(vec![]);
+    let mut idle = ScriptedTimer::new(&[MS; 3]);
+    let found = check(&registry, &mut idle, &ledger, &Asked::default()).operations.remove(0);
+    assert_eq!((found.verdict, idle.calls), (Verdict::Missing, 0));
+    let mut timer = ScriptedTimer::new(&[10 * MS, 11 * MS, 12 * MS]);
+    assert_eq!(tune_all(&registry, &mut timer, &ledger), [Status::BaselineKept]);
+    let result = check(&registry, &mut idle, &ledger, &Asked::default());
+    assert_eq!((result.operations[0].verdict, idle.calls, result.compared), (Verdict::Holds, 0, 0));
+}
+
+#[test]
+fn a_check_changes_no_cache_and_no_later_decision() {
+    let folder = tempfile::tempdir().unwrap();
+    // two configs: the job of the check is the very job of the tuner
+    let (registry, _) = registry(&folder.path().join("registry"), 2, &distinct_program);
+    let cache = folder.path().join("cache");
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    tune_all(&registry, &mut ScriptedTimer::new(&[10 * MS, 5 * MS]), &ledger);
+    let entries = |ledger: &Ledger| ledger.own_entries().unwrap();
+    let snapshot = || std::fs::read(cache.join(SNAPSHOT_FILE)).unwrap();
+    let log = || std::fs::metadata(cache.join("samples-v1.log")).unwrap().len();
+    let (before, published, logged) = (entries(&ledger), snapshot(), log());
+    let found = check(&registry, &mut ScriptedTimer::new(&[10 * MS, 12 * MS]), &ledger, &Asked::default());
+    assert_eq!(found.operations[0].verdict, Verdict::NotBetter);
+    assert_eq!((entries(&ledger), snapshot()), (before.clone(), published.clone()));
+    assert!(log() > logged, "the samples are kept");
+    drop(ledger);
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    assert_eq!(ledger.notes(), &[] as &[String]);
+    assert_eq!(entries(&ledger), before);
+    let mut timer = ScriptedTimer::new(&[10 * MS, 12 * MS]);
+    assert_eq!(tune_all(&registry, &mut timer, &ledger), [Status::Cached], "the samples of a check decide nothing");
+    assert_eq!(timer.calls, 0);
+    // and an earlier check says nothing in a later one
+    let again = check(&registry, &mut ScriptedTimer::new(&[10 * MS, 5 * MS]), &ledger, &Asked::default());
+    assert_eq!((again.operations[0].verdict, again.operations[0].rounds), (Verdict::Holds, 20));
+}
+
+#[test]
+fn the_error_is_of_all_operations_together_whatever_the_shard() {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = calls(folder.path(), 9);
+    let ledger = Ledger::in_memory(vec![]);
+    tune_all(&registry, &mut ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]), &ledger);
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS]);
+    let whole = check(&registry, &mut timer, &ledger, &Asked { false_alarms: 0.03, ..Asked::default() });
+    assert_eq!((whole.compared, whole.operations.len()), (9, 9));
+    assert!((whole.odds_needed - 300.0).abs() < 1e-9, "nine operations share three per cent");
+    let mut seen: Vec<CacheKey> = Vec::new();
+    for index in 0..4 {
+        let shard = Some(Shard::new(index, 4).unwrap());
+        let part = check(&registry, &mut timer, &ledger, &Asked { shard, false_alarms: 0.03, ..Asked::default() });
+        assert!((part.odds_needed - 300.0).abs() < 1e-9);
+        seen.extend(part.operations.into_iter().map(|operation| CacheKey {
+            op_id: operation.call.op_id,
+            call_key: operation.call.call_key,
+            direction: operation.direction,
+            device: device().identity,
+        }));
+    }
+    seen.sort();
+    let mut all: Vec<CacheKey> = ledger.own_entries().unwrap().into_iter().map(|(key, _)| key).collect();
+    all.sort();
+    assert_eq!(seen, all, "each once");
+}

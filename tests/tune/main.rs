@@ -1,0 +1,16 @@
+//! The tuner: decisions, search, the walk itself, gates and fleets.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cache_state;
+mod decision;
+mod devices;
+mod fleet_shards;
+mod gate;
+mod run;
+mod search;
+mod selftest;
+mod step;
+mod strategies;
+mod trace;

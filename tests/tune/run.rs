@@ -1,0 +1,645 @@
+//! The tuner's walk with a simulated timer: what is measured, decided, kept, blamed and resumed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use crate::support::scripted;
+use crate::support::scripted::*;
+use autotune_lowered::cache::{ConfigStore, SNAPSHOT_FILE, Snapshot, SnapshotStore};
+use autotune_lowered::device::DeviceFingerprint;
+use autotune_lowered::digest::Digest;
+use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::ledger::Ledger;
+use autotune_lowered::mapped_file::Mapping;
+use autotune_lowered::registry::{Invocation, Registry, Target};
+use autotune_lowered::report::write_result;
+use autotune_lowered::tune::{CandidateStatus, Status, TuneOptions};
+
+const MS: u64 = 1_000_000;
+
+fn options() -> TuneOptions {
+    TuneOptions::default()
+}
+
+#[test]
+fn the_fastest_wins_is_kept_and_is_not_measured_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 4, &distinct_program);
+    let cache = folder.path().join("cache");
+    let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS, 12 * MS]);
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!(operation.status, Status::Tuned);
+    assert_eq!(operation.best.as_ref().unwrap().config, config(2));
+    assert!((operation.speed_up.unwrap() - 2.0).abs() < 0.01, "{:?}", operation.speed_up);
+    assert_eq!(operation.rounds_measured, 6, "what is clear takes no more than the fewest rounds");
+    drop(ledger);
+
+    let mut second = ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS, 12 * MS]);
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    assert_eq!(ledger.notes(), &[] as &[String]);
+    let again = tune(&registry, &invocation, &mut second, &ledger, &options(), None).unwrap();
+    assert_eq!(again.operations[0].status, Status::Cached);
+    assert_eq!(again.operations[0].best, operation.best);
+    assert_eq!(second.calls, 0, "nothing may be measured again");
+
+    let force = TuneOptions { force: true, ..options() };
+    let mut third = ScriptedTimer::new(&[10 * MS, 8 * MS, 9 * MS, 12 * MS]);
+    let forced = tune(&registry, &invocation, &mut third, &ledger, &force, None).unwrap();
+    assert_eq!(forced.operations[0].rounds_measured, 6);
+    assert_eq!(forced.operations[0].best.as_ref().unwrap().config, config(1), "old samples no longer count");
+}
+
+#[test]
+fn an_ended_run_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let cache = folder.path().join("cache");
+    let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]);
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), Some(4)).unwrap();
+    assert!(result.interrupted);
+    assert_eq!(result.operations[0].status, Status::Interrupted);
+    assert!(ledger.cache().memory().entries().unwrap().is_empty(), "nothing is decided yet");
+    drop(ledger);
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!((operation.rounds_kept, operation.rounds_measured), (4, 2));
+    assert_eq!(operation.best.as_ref().unwrap().config, config(2));
+}
+
+#[test]
+fn more_rounds_add_to_those_that_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
+    // so restless that eight rounds settle nothing
+    let mut timer = ScriptedTimer::new(&[100 * MS, 98 * MS]);
+    timer.wobble = 100;
+    tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions { rounds: 8, ..options() }, None).unwrap();
+    let result =
+        tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions { rounds: 12, ..options() }, None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!((operation.rounds_kept, operation.rounds_measured), (8, 4));
+    // and what is settled takes no more, however many are allowed
+    timer.wobble = 0;
+    let settled = tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions { rounds: 1000, ..options() }, None);
+    assert!(settled.unwrap().operations[0].rounds_measured < 100);
+}
+
+#[test]
+fn one_crash_is_forgiven_and_two_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let ledger = Ledger::in_memory(vec![]);
+    let mut crashed = false;
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(move |candidate, method, calls| {
+        if candidate == 1 && method == "measure" && calls > 30 && !crashed {
+            crashed = true;
+            return Err(Failure::new(FailureKind::Crash, "SIGSEGV"));
+        }
+        Ok(())
+    });
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(timer.restarts.len(), 1);
+    assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1), "a transient crash is no verdict");
+
+    let ledger = Ledger::in_memory(vec![]);
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(|candidate, method, calls| {
+        if candidate == 1 && method == "measure" && calls > 30 {
+            return Err(Failure::new(FailureKind::Crash, "SIGSEGV"));
+        }
+        Ok(())
+    });
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!(timer.restarts, [vec![], vec![1]]);
+    assert_eq!(operation.candidates[1].status, CandidateStatus::Failed);
+    assert_eq!(operation.candidates[1].failure.as_ref().unwrap().kind, FailureKind::Crash);
+    assert_eq!(operation.best.as_ref().unwrap().config, config(2), "the rest is decided without it");
+    // the round that was cut short gives a pair where both had been measured before the crash
+    assert!((6..=7).contains(&operation.candidates[2].rounds), "{}", operation.candidates[2].rounds);
+}
+
+#[test]
+fn what_broke_the_worker_is_known_even_where_no_other_can_be_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    for method in ["prepare", "outputs"] {
+        let cache = folder.path().join(method);
+        let breaking = move |candidate: usize, called: &str, _| match candidate {
+            1 if called == method => Err(Failure::new(FailureKind::Crash, "SIGSEGV")),
+            _ => Ok(()),
+        };
+        let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(breaking);
+        timer.failing_restart = Some(2);
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+        assert_eq!(result.operations[0].status, Status::Failed);
+        drop(ledger);
+        // the next run goes on without it
+        let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(breaking);
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+        assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2), "{method}");
+        assert!(timer.restarts.is_empty(), "{method}: it was tried again");
+    }
+}
+
+/// Versions before this one wrote down one kill of a compile worker as the program's failure.
+#[test]
+fn what_older_versions_held_against_a_killed_program_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let timer = || ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+    for (message, is_believed) in [
+        ("crash: the worker died of SIGKILL during `compile`", false),
+        ("crash: the worker's supervisor was killed during `compile`", false),
+        ("crash: the worker died of SIGSEGV during `compile`", true),
+        ("crash: twice, in fresh workers: the worker died of SIGKILL during `compile`", true),
+    ] {
+        let cache = folder.path().join(Digest::of(message.as_bytes()).to_short());
+        let failing = |at: usize| {
+            timer().with_script(move |candidate, method, _| match (candidate, method) {
+                (found, "prepare") if found == at => Err(Failure::new(FailureKind::Compile, message)),
+                _ => Ok(()),
+            })
+        };
+        // nothing was measured without it
+        let ledger = Ledger::open(&cache.join("baseline"), vec![]).unwrap();
+        let result = tune(&registry, &invocation, &mut failing(0), &ledger, &options(), None).unwrap();
+        assert_eq!(result.operations[0].status, Status::Failed);
+        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
+        let expected = if is_believed { Status::Failed } else { Status::Tuned };
+        assert_eq!(result.operations[0].status, expected, "{message}");
+        // and what is measured after all stays believed
+        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
+        let expected = if is_believed { Status::Failed } else { Status::Cached };
+        assert_eq!(result.operations[0].status, expected, "{message}");
+        // others were measured without it: it has no times that could be compared with theirs
+        let ledger = Ledger::open(&cache.join("other"), vec![]).unwrap();
+        tune(&registry, &invocation, &mut failing(1), &ledger, &options(), None).unwrap();
+        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
+        assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2), "{message}");
+    }
+}
+
+#[test]
+fn a_compile_failure_costs_one_candidate_a_custom_call_the_invocation() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    for (kind, status) in [(FailureKind::Compile, Status::Tuned), (FailureKind::CustomCall, Status::Failed)] {
+        let ledger = Ledger::in_memory(vec![]);
+        let planted = kind.clone();
+        let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(move |candidate, method, _| {
+            if candidate == 1 && method == "prepare" {
+                return Err(Failure::new(planted.clone(), "needs `mosaic_gpu_v2`"));
+            }
+            Ok(())
+        });
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+        assert_eq!(result.operations[0].status, status, "{kind}");
+        if status == Status::Failed {
+            assert!(result.operations[0].reason.contains("mosaic_gpu_v2"));
+        } else {
+            assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2));
+        }
+    }
+}
+
+/// The same invocation with programs of the first candidates alone; the others could not be lowered for the target.
+fn lowered_in_part(invocation: &Invocation, lowered: usize, target: Target) -> Arc<Invocation> {
+    let mut part = Invocation { target, ..invocation.clone() };
+    for candidate in &mut part.candidates[lowered..] {
+        candidate.program = None;
+        candidate.not_lowered = Some("ValueError: no implementation for platform=tilelang".into());
+    }
+    Arc::new(part)
+}
+
+fn failing_to_prepare(kind: FailureKind, from: usize) -> ScriptedTimer {
+    ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(move |candidate, method, _| {
+        let fails = candidate >= from && method == "prepare";
+        if fails { Err(Failure::new(kind.clone(), format!("no luck with {candidate}"))) } else { Ok(()) }
+    })
+}
+
+#[test]
+fn where_no_other_config_can_run_the_baseline_is_kept_and_cached() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let (here, elsewhere) = (Target::Device(device().identity), Target::Platform("cpu".into()));
+    let cases = [
+        ("a plugin, recorded here", FailureKind::NoProgram, &here, Status::BaselineKept),
+        ("a plugin, recorded elsewhere: a worker may build them", FailureKind::NoProgram, &elsewhere, Status::Failed),
+        ("a worker that tried to build them", FailureKind::Compile, &elsewhere, Status::BaselineKept),
+        ("trouble of another kind", FailureKind::Execute, &here, Status::Failed),
+    ];
+    for (index, (what, kind, target, status)) in cases.into_iter().enumerate() {
+        let invocation = lowered_in_part(&invocation, 1, target.clone());
+        let cache = folder.path().join(format!("cache-{index}"));
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        let run = |ledger: &Ledger| {
+            tune(&registry, &invocation, &mut failing_to_prepare(kind.clone(), 1), ledger, &options(), None).unwrap()
+        };
+        let result = run(&ledger);
+        let operation = &result.operations[0];
+        assert_eq!(operation.status, status, "{what}: {}", operation.reason);
+        if status == Status::Failed {
+            assert!(result.entries.is_empty(), "{what}");
+            continue;
+        }
+        assert!(operation.reason.starts_with("no other config can run here (2 configs"), "{}", operation.reason);
+        assert_eq!(operation.best.as_ref().unwrap().config, config(0));
+        assert!((operation.baseline.median_ns.unwrap() / (10 * MS) as f64 - 1.0).abs() < 0.01, "it was measured");
+        // what the record says of it, once
+        if kind == FailureKind::NoProgram {
+            assert_eq!(operation.reason.matches("platform=tilelang").count(), 1, "{}", operation.reason);
+        }
+        // and that is known afterwards: from the cache, and from the log alone
+        assert_eq!(run(&ledger).operations[0].status, Status::Cached, "{what}");
+        drop(ledger);
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        assert_eq!(run(&ledger).operations[0].rounds_measured, 0, "{what}");
+    }
+}
+
+#[test]
+fn one_that_failed_beside_those_that_cannot_run_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let invocation = lowered_in_part(&invocation, 2, Target::Device(device().identity));
+    let ledger = Ledger::in_memory(vec![]);
+    // candidate 1 has a program, which the compiler refuses
+    let mut timer = failing_to_prepare(FailureKind::Compile, 1);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(result.operations[0].status, Status::Failed);
+    assert!(result.operations[0].reason.contains("no luck with 1"), "{}", result.operations[0].reason);
+}
+
+#[test]
+fn a_baseline_without_a_program_fails_with_the_reason_of_the_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
+    let invocation = lowered_in_part(&invocation, 0, Target::Device(device().identity));
+    let ledger = Ledger::in_memory(vec![]);
+    let mut timer = failing_to_prepare(FailureKind::NoProgram, 0);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!(operation.status, Status::Failed);
+    assert_eq!(operation.reason.matches("platform=tilelang").count(), 1, "{}", operation.reason);
+    let mut table = Vec::new();
+    write_result(&mut table, &result).unwrap();
+    let table = String::from_utf8(table).unwrap();
+    assert_eq!(table.matches("platform=tilelang").count(), 1, "{table}");
+}
+
+#[test]
+fn one_config_is_not_compared_with_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 1, &distinct_program);
+    let ledger = Ledger::in_memory(vec![]);
+    let result = tune(&registry, &invocation, &mut ScriptedTimer::new(&[MS]), &ledger, &options(), None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!((operation.status, operation.reason.as_str()), (Status::BaselineKept, "there is only one config"));
+}
+
+#[test]
+fn wrong_outputs_reject_the_fastest() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    for wrong in [1.1, f32::NAN, f32::INFINITY] {
+        let ledger = Ledger::in_memory(vec![]);
+        let mut timer = ScriptedTimer::new(&[10 * MS, MS, 8 * MS]);
+        timer.outputs[1] = wrong;
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+        let operation = &result.operations[0];
+        assert_eq!(operation.best.as_ref().unwrap().config, config(2), "{wrong}");
+        assert_eq!(operation.candidates[1].failure.as_ref().unwrap().kind, FailureKind::WrongOutput);
+    }
+}
+
+#[test]
+fn outputs_with_nothing_finite_decide_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let cache = folder.path().join("cache");
+    for value in [f32::NAN, f32::INFINITY] {
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+        timer.outputs = vec![value; 3];
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+        let operation = &result.operations[0];
+        assert_eq!((operation.status, operation.rounds_measured), (Status::Failed, 0), "{value}");
+        assert_eq!(operation.failure.as_ref().unwrap().kind, FailureKind::NotFinite);
+        assert!(operation.reason.contains("output 0 of the baseline, `f32[4]`"), "{}", operation.reason);
+        assert!(operation.reason.contains("run it eagerly once"), "{}", operation.reason);
+        assert!(operation.best.is_none() && result.entries.is_empty());
+        assert!(ledger.own_entries().unwrap().is_empty());
+    }
+    // the trouble was around the programs: nothing of it is kept
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1));
+}
+
+#[test]
+fn weak_evidence_is_noted_beside_the_decision() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
+    for (value, note) in
+        [(1.0, None), (3e13, Some("output 0 is huge, 3.0e13")), (0.0, Some("every output of the baseline is zero"))]
+    {
+        let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS]);
+        timer.outputs = vec![value; 2];
+        let result = tune(&registry, &invocation, &mut timer, &Ledger::in_memory(vec![]), &options(), None).unwrap();
+        let operation = &result.operations[0];
+        assert_eq!(operation.status, Status::Tuned);
+        match note {
+            Some(note) => assert!(operation.flags.iter().any(|flag| flag.contains(note)), "{:?}", operation.flags),
+            None => assert_eq!(operation.flags, [] as [&str; 0]),
+        }
+    }
+}
+
+#[test]
+fn a_speed_up_beyond_belief_is_said_and_decides_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let cache = folder.path().join("cache");
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    let mut timer = ScriptedTimer::new(&[1000 * MS, 10_000, 900 * MS]);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!(operation.status, Status::NotBelieved);
+    assert!(!operation.status.is_decided() && operation.best.is_none() && operation.speed_up.is_none());
+    for part in ["block=1 takes 100", "the baseline's speed", "more than 1000×", "--max-speed-up 2"] {
+        assert!(operation.reason.contains(part), "`{part}` in {}", operation.reason);
+    }
+    assert!(operation.candidates[1].ratio.unwrap() < 1e-4, "what was seen is there");
+    assert!(ledger.own_entries().unwrap().is_empty());
+    // whoever knows better accepts it: the rounds are there
+    let mut accepting = options();
+    accepting.rules.max_speed_up = 2e5;
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &accepting, None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!((operation.status, operation.rounds_measured), (Status::Tuned, 0));
+    assert_eq!(operation.best.as_ref().unwrap().config, config(1));
+}
+
+#[test]
+fn without_a_baseline_nothing_is_decided() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let ledger = Ledger::in_memory(vec![]);
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(|candidate, _, _| match candidate {
+        0 => Err(Failure::new(FailureKind::Compile, "no luck")),
+        _ => Ok(()),
+    });
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(result.operations[0].status, Status::Failed);
+    assert!(result.operations[0].reason.contains("no luck"), "{}", result.operations[0].reason);
+    assert!(result.entries.is_empty());
+}
+
+#[test]
+fn equal_programs_are_measured_once() {
+    let folder = tempfile::tempdir().unwrap();
+    // candidates 1 and 2 are one program; 0 and 3 are their own
+    let (registry, invocation) =
+        registry(&folder.path().join("a"), 4, &|index| distinct_program(if index == 2 { 1 } else { index }));
+    let ledger = Ledger::in_memory(vec![]);
+    let mut seen = std::collections::BTreeSet::new();
+    let (send, receive) = std::sync::mpsc::channel();
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 1, 8 * MS]).with_script(move |candidate, _, _| {
+        send.send(candidate).unwrap();
+        Ok(())
+    });
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    seen.extend(receive.try_iter());
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 1, 3]);
+    assert_eq!(result.operations[0].candidates[2].status, CandidateStatus::SameProgram);
+    assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1));
+
+    let (registry, invocation) = scripted::registry(&folder.path().join("b"), 3, &|_| distinct_program(0));
+    let mut timer = ScriptedTimer::new(&[10 * MS, 10 * MS, 10 * MS]);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(result.operations[0].status, Status::BaselineKept);
+    assert!(result.operations[0].reason.contains("same program"), "{}", result.operations[0].reason);
+}
+
+#[test]
+fn a_changed_program_on_disk_costs_its_candidate() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("registry");
+    let (_, invocation) = registry(&root, 3, &distinct_program);
+    let registry = Registry::open(&root).unwrap();
+    let path = registry.program_path(invocation.candidates[1].program.as_ref().unwrap());
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[10] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!(operation.candidates[1].status, CandidateStatus::Failed);
+    assert_eq!(operation.best.as_ref().unwrap().config, config(2));
+
+    // as long as it is so, nothing is measured again
+    let again = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!((again.operations[0].status, again.operations[0].rounds_measured), (Status::Cached, 0));
+
+    // once it is mended, it is measured with the others
+    bytes[10] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let mended = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(mended.operations[0].rounds_measured, 6);
+    assert_eq!(mended.operations[0].best.as_ref().unwrap().config, config(1));
+}
+
+#[test]
+fn a_small_gain_keeps_the_baseline_and_that_is_known_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
+    let mut timer = ScriptedTimer::new(&[1000 * MS, 990 * MS]);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(result.operations[0].status, Status::BaselineKept);
+    let calls = timer.calls;
+    let again = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!((again.operations[0].status, timer.calls), (Status::Cached, calls));
+    // the rules are applied to the samples that are there
+    let mut eager = options();
+    eager.rules.min_improvement = 0.0;
+    let decided = tune(&registry, &invocation, &mut timer, &ledger, &eager, None).unwrap();
+    assert_eq!((decided.operations[0].status, timer.calls), (Status::Tuned, calls));
+}
+
+#[test]
+fn another_environment_is_measured_again_and_flagged_at_look_up() {
+    use autotune_lowered::cache::FlagKind;
+    use autotune_lowered::device::MatchMode;
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS]);
+    tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    timer.device.environment.driver = Some("999.1".into());
+    let look = |ledger: &Ledger, timer: &ScriptedTimer| {
+        ledger
+            .cache()
+            .lookup(&timer.device, "op@v1", "0123456789abcdef", None, MatchMode::Exact)
+            .unwrap()
+            .found()
+            .unwrap()
+    };
+    let Ok(hit) = look(&ledger, &timer) else { panic!("no hit") };
+    assert_eq!(hit.flags[0].kind, FlagKind::StaleEnvironment);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(result.operations[0].rounds_measured, 6);
+    let Ok(hit) = look(&ledger, &timer) else { panic!("no hit") };
+    assert!(hit.flags.is_empty());
+}
+
+#[test]
+fn a_shipped_entry_is_measured_here_before_it_is_called_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 5 * MS]);
+    let first = tune(&registry, &invocation, &mut timer, &Ledger::in_memory(vec![]), &options(), None).unwrap();
+    autotune_lowered::cache::write_seeds(&folder.path().join("seeds"), &first.entries).unwrap();
+    let (seeds, _) = autotune_lowered::cache::SeedStore::read_folder(&folder.path().join("seeds"));
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![Box::new(seeds)]).unwrap();
+    let here = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!((here.operations[0].status, here.operations[0].rounds_measured), (Status::Tuned, 6));
+    let again = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(again.operations[0].status, Status::Cached);
+}
+
+#[test]
+fn the_same_program_in_other_bytes_stands_in_for_a_damaged_file() {
+    use autotune_lowered::digest::Digest;
+    use autotune_lowered::registry::ProgramFormat;
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("registry");
+    let (mut registry, invocation) = registry(&root, 3, &distinct_program);
+    let text = distinct_program(1).replace("module @m", "module  @m");
+    let semantic = invocation.candidates[1].program.as_ref().unwrap().semantic_digest;
+    let twin = registry.writer().put_program(ProgramFormat::StablehloText, text.as_bytes(), semantic, vec![]).unwrap();
+    assert_ne!(twin.digest, Digest::of(distinct_program(1).as_bytes()));
+    let mut changed = invocation.as_ref().clone();
+    changed.candidates[2].program = Some(twin);
+    changed.recorded_at += 1;
+    registry.add(&changed).unwrap();
+    let invocation = std::sync::Arc::clone(&registry.invocations()[0]);
+    let damaged = registry.program_path(invocation.candidates[1].program.as_ref().unwrap());
+    std::fs::write(damaged, "other bytes").unwrap();
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 1]);
+    let ledger = Ledger::in_memory(vec![]);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1));
+    assert_eq!(result.operations[0].candidates[2].status, CandidateStatus::SameProgram);
+}
+
+#[test]
+fn a_run_publishes_what_it_decided_and_says_where_it_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let cache = folder.path().join("cache");
+    let path = cache.join(SNAPSHOT_FILE);
+    let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]);
+    let ledger = Ledger::open(&cache, vec![]).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    // read while the tuner has its folder open
+    let snapshot = SnapshotStore::new(Snapshot::open(&path, Mapping::WhereLocal).unwrap());
+    assert_eq!(snapshot.entries().unwrap(), result.entries);
+    snapshot.snapshot().verify().unwrap();
+    assert!(result.notes.is_empty(), "{:?}", result.notes);
+
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let options = TuneOptions { force: true, ..options() };
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options, None).unwrap();
+    assert_eq!(result.operations[0].status, Status::Tuned, "the decision stands without it");
+    assert!(
+        matches!(result.notes.as_slice(), [note] if note.contains("not published") && note.contains(SNAPSHOT_FILE))
+    );
+}
+
+#[test]
+fn a_budget_too_small_for_the_fewest_rounds_decides_nothing_and_more_time_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+    let hasty = TuneOptions { budget: Some(std::time::Duration::from_nanos(1)), ..options() };
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &hasty, None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!((operation.status, operation.rounds_measured), (Status::Failed, 0));
+    assert!(operation.reason.contains("0 rounds in the budget of 1ns, 6 are needed"), "{}", operation.reason);
+    assert!(ledger.cache().memory().entries().unwrap().is_empty());
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1));
+}
+
+#[test]
+fn times_that_are_none_keep_the_baseline_or_decide_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
+    for (ns, status) in [([10 * MS, 0], Status::BaselineKept), ([0, 10 * MS], Status::Failed)] {
+        let ledger = Ledger::in_memory(vec![]);
+        let mut timer = ScriptedTimer::new(&ns);
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+        assert_eq!(result.operations[0].status, status, "{ns:?}: {}", result.operations[0].reason);
+    }
+}
+
+/// Who changes the timer, or lets `--timer auto` choose another one, keeps what is decided, and is told.
+#[test]
+fn what_another_timer_decided_stays_until_it_is_forced_or_asks_another_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let ledger = Ledger::in_memory(vec![]);
+    let mut first = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+    first.device.environment.plugin = Some("jaxlib 0.10.2".into());
+    let tuned = tune(&registry, &invocation, &mut first, &ledger, &options(), None).unwrap();
+    assert_eq!(tuned.operations[0].status, Status::Tuned);
+    assert_eq!(tuned.measured_by.compiler.as_deref(), Some("jaxlib 0.10.2"));
+    assert!(tuned.notes.is_empty(), "{:?}", tuned.notes);
+    let mut of_other_jax = invocation.as_ref().clone();
+    of_other_jax.recorded_on = Some(DeviceFingerprint { environment: first.device.environment.clone(), ..device() });
+    let mut plugin = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+    plugin.device.environment.plugin = Some("plugin.so".into());
+    let planned = Arc::new(of_other_jax);
+    let noted = tune(&registry, &planned, &mut plugin, &Ledger::in_memory(vec![]), &options(), None).unwrap();
+    assert!(noted.notes[0].contains("under jaxlib 0.10.2 and are timed as plugin.so compiles"), "{:?}", noted.notes);
+
+    let other = || {
+        let mut timer = ScriptedTimer::new(&[10 * MS, 9 * MS, 4 * MS]);
+        timer.name = "another";
+        timer.device.environment.plugin = Some("plugin.so".into());
+        timer
+    };
+    let mut timer = other();
+    let kept = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    let operation = &kept.operations[0];
+    assert_eq!((operation.status, timer.calls), (Status::Cached, 0));
+    assert_eq!(operation.best.as_ref().unwrap().config, config(1));
+    let flag = "timed by `scripted` (compiled by jaxlib 0.10.2), not by `another`; `--force` measures it again";
+    assert_eq!(operation.flags, [flag]);
+
+    // other candidates are another question, and so are caches in another state
+    let mut fewer = invocation.as_ref().clone();
+    fewer.candidates.pop();
+    let fewer = tune(&registry, &Arc::new(fewer), &mut other(), &ledger, &options(), None).unwrap();
+    assert_eq!(fewer.operations[0].status, Status::Tuned);
+
+    let forced = TuneOptions { force: true, ..options() };
+    let again = tune(&registry, &invocation, &mut other(), &ledger, &forced, None).unwrap();
+    assert_eq!((again.operations[0].status, again.operations[0].flags.len()), (Status::Tuned, 0));
+    assert_eq!(again.operations[0].best.as_ref().unwrap().config, config(2));
+}
