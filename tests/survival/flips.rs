@@ -4,11 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::fs;
-
-use crate::support::survival;
 use crate::support::survival::flips::{Beside, Extent, Whole, is_log, is_sled, is_snapshot};
-use crate::support::survival::tuning::best_configs;
 
 const SOME: Extent = Extent::Some { of_a_file: 60, seed: 6 };
 
@@ -42,32 +38,4 @@ fn damage_to_a_log_that_stands_alone_is_named() {
 fn damage_to_the_snapshot_is_named_and_the_next_tuner_publishes_it_again() {
     let seen = Whole::new().damage(is_snapshot, Beside::Everything, SOME);
     assert!(seen.trials > 70 && seen.named == seen.trials, "{seen:?}");
-}
-
-/// Each file is sound, and made for the same arguments: only what it says of its key tells that it is another program.
-#[test]
-fn exchanged_executables_are_compiled_again() {
-    let Some(real) = survival::real::Real::new() else { return };
-    let cache = real.path("cache");
-    let best = |extra: &[&str]| {
-        let output = real.command(&cache).args(extra).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{stderr}");
-        best_configs(&serde_json::from_slice(&output.stdout).unwrap())
-    };
-    let expected = best(&[]);
-    assert_eq!(expected.len(), survival::real::OPERATIONS);
-    assert!(expected.iter().all(|(_, config)| *config == survival::real::Real::fastest()), "{expected:?}");
-    let folder = cache.join("executables-v2");
-    let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|item| item.unwrap().path()).collect();
-    files.sort();
-    assert_eq!(files.len(), 3 * survival::real::OPERATIONS, "one for each program, and nothing is left behind");
-    // the first takes the second's name, and so on
-    let bytes: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
-    for (path, bytes) in files.iter().zip(bytes.iter().cycle().skip(1)) {
-        fs::write(path, bytes).unwrap();
-    }
-    assert_eq!(best(&["--force"]), expected);
-    let names: Vec<_> = files.iter().map(|path| fs::read(path).unwrap()).collect();
-    assert!(names.iter().zip(&bytes).all(|(now, before)| now.len() == before.len()), "each was made good");
 }

@@ -154,10 +154,3 @@ fn killed_workers_change_no_result() {
     assert_eq!(seen.kills(), 15);
     assert!(seen.restarts >= 1 && seen.victims.len() == 2, "{seen:?}");
 }
-
-#[test]
-fn killed_workers_of_a_plugin_change_no_result() {
-    if let Some(seen) = survival::workers::run_real(6, 6) {
-        assert_eq!(seen.kills(), 6);
-    }
-}

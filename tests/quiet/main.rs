@@ -1,0 +1,53 @@
+//! Runs that a real plugin times and whose winners are compared: a program of its own, and one test after the other, so that
+//! other tests do not disturb what is measured.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::sync::{Mutex, PoisonError};
+
+use support::survival;
+use support::survival::tuning::best_configs;
+
+/// Held by the test that measures.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn killed_workers_of_a_plugin_change_no_result() {
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(seen) = survival::workers::run_real(6, 6) {
+        assert_eq!(seen.kills(), 6);
+    }
+}
+
+/// Each file is sound, and made for the same arguments: only what it says of its key tells that it is another program.
+#[test]
+fn exchanged_executables_are_compiled_again() {
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(real) = survival::real::Real::new() else { return };
+    let cache = real.path("cache");
+    let best = |extra: &[&str]| {
+        let output = real.command(&cache).args(extra).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
+        best_configs(&serde_json::from_slice(&output.stdout).unwrap())
+    };
+    let expected = best(&[]);
+    assert_eq!(expected.len(), survival::real::OPERATIONS);
+    assert!(expected.iter().all(|(_, config)| *config == survival::real::Real::fastest()), "{expected:?}");
+    let folder = cache.join("executables-v2");
+    let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|item| item.unwrap().path()).collect();
+    files.sort();
+    assert_eq!(files.len(), 3 * survival::real::OPERATIONS, "one for each program, and nothing is left behind");
+    // the first takes the second's name, and so on
+    let bytes: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
+    for (path, bytes) in files.iter().zip(bytes.iter().cycle().skip(1)) {
+        fs::write(path, bytes).unwrap();
+    }
+    assert_eq!(best(&["--force"]), expected);
+    let names: Vec<_> = files.iter().map(|path| fs::read(path).unwrap()).collect();
+    assert!(names.iter().zip(&bytes).all(|(now, before)| now.len() == before.len()), "each was made good");
+}
