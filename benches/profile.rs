@@ -235,7 +235,7 @@ fn child(mode: &str, file: &Path) {
         "trace-perfetto" | "trace-chrome" => {
             let captures = [Capture::xspace(file, "", space)];
             let format = if mode == "trace-chrome" { TraceFormat::Chrome } else { TraceFormat::Perfetto };
-            let options = TraceOptions { format, with_stats: false };
+            let options = TraceOptions::new(format);
             let traced = write_trace(&captures, options, &mut std::io::sink()).unwrap();
             traced.slices
         }

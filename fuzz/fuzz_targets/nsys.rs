@@ -58,7 +58,7 @@ fn look(bytes: &[u8]) {
     for capture in &captures {
         let ranges = compile_ranges(capture).unwrap_or_default();
         for by_pass in [false, true] {
-            compile_report(&ranges, CompileOptions { by_pass, autotuner_detail: by_pass });
+            compile_report(&ranges, CompileOptions::default().by_pass(by_pass).autotuner_detail(by_pass));
         }
     }
     let found = collectives(&captures, &files, kind & 128 != 0);

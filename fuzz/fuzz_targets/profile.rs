@@ -20,8 +20,9 @@ fuzz_target!(|bytes: &[u8]| {
     for plane in space.planes() {
         for semantics in [Semantics::Seed, Semantics::PerExecution] {
             let regex = regex::bytes::Regex::new("e").ok();
-            let profiler =
-                Profiler { prefix_filter: String::new(), event_filter_regex: regex, ..Profiler::new(semantics) };
+            let mut profiler = Profiler::new(semantics);
+            profiler.prefix_filter.clear();
+            profiler.event_filter_regex = regex;
             let timings = profiler.timings(plane, &time);
             assert!(timings.samples.values().flatten().all(|seconds| *seconds >= 0.0));
         }

@@ -5,8 +5,8 @@
 use std::sync::LazyLock;
 
 use autotune_lowered::call::Direction;
-use autotune_lowered::timer::replay::{ProfileIndex, Recording};
 use autotune_lowered::measured_by::CacheState;
+use autotune_lowered::timer::replay::{ProfileIndex, Recording};
 use autotune_lowered::timer::{Job, JobCandidate, ReplayTimer, Timer};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;

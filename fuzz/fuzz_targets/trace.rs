@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::collectives::{Clocks, collective_metrics, collectives, straggler_waits};
 use autotune_lowered::analysis::trace::{TraceFormat, TraceOptions, Traced, write_trace};
 use autotune_lowered::analysis::{HloFiles, StacksBy, SummaryOptions, stacks, summarize};
-use autotune_lowered::analysis::Capture;
 use autotune_lowered::profile::XSpace;
 use autotune_lowered::report::{Timeline, ViewPage, write_collectives_plot, write_spread_plot, write_view};
 use autotune_lowered::wire::{WireCursor, WireValue};
@@ -79,7 +79,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let trace = |format| -> (Traced, Vec<u8>) {
         let mut written = Vec::new();
-        let traced = write_trace(&captures, TraceOptions { format, with_stats: options & 1 != 0 }, &mut written);
+        let traced = write_trace(&captures, TraceOptions::new(format).with_stats(options & 1 != 0), &mut written);
         (traced.unwrap(), written)
     };
     let (traced, written) = trace(TraceFormat::Perfetto);
@@ -96,7 +96,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     let with_warm_up = options & 4 != 0;
-    let options = SummaryOptions { counting: with_warm_up.into(), labels: None };
+    let options = SummaryOptions::default().counting(with_warm_up);
     let summary = summarize(&captures, &files, options);
     assert!(serde_json::to_vec(&summary).is_ok());
     let by = |by| stacks(&captures, &files, by, with_warm_up).time_ns;

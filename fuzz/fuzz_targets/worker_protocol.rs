@@ -5,12 +5,12 @@
 use std::io::BufReader;
 use std::path::Path;
 
+use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::measured_by::Source;
 use autotune_lowered::timer::protocol::{
     BeginParams, CompileParams, Compiled, Hello, LineRead, LoadParams, Loaded, Measured, Outputs, Response, read_line,
 };
 use autotune_lowered::timer::server::{Worker, serve};
-use autotune_lowered::failure::{Failure, FailureKind};
-use autotune_lowered::measured_by::Source;
 use libfuzzer_sys::fuzz_target;
 
 struct Dummy;

@@ -10,6 +10,7 @@ const MAX_CALLERS: usize = 64;
 
 /// What is known of an operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Attribution {
     /// Such as `fusion`; whatever the module says.
     pub opcode: String,

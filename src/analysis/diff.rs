@@ -16,6 +16,7 @@ const THRESHOLD: f64 = 0.05;
 
 /// What two profiles differ in.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ProfileDiff {
     /// Spans of the modules that ran in both, then what ran in one; the largest change of the whole time first.
     pub modules: Vec<DiffRow>,
@@ -27,6 +28,7 @@ pub struct ProfileDiff {
 
 /// One module or operation in both profiles.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct DiffRow {
     /// The module.
     pub module: String,
@@ -49,6 +51,7 @@ pub struct DiffRow {
 
 /// The launches of one profile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Sample {
     /// Launches.
     pub launches: u64,

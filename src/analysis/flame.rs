@@ -24,6 +24,7 @@ pub enum StacksBy {
 
 /// The time of captures by stack.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Stacks {
     /// Nanoseconds by stack, outermost frame first.
     pub time_ns: BTreeMap<Vec<String>, f64>,

@@ -13,6 +13,7 @@ use super::runtime::ns;
 
 /// Events of one name, a part of it inside another event of the same kind not counted again.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct HostWork {
     /// The host, by the file's name.
     pub host: String,

@@ -11,6 +11,7 @@ use super::capture::Capture;
 
 /// The executions of a capture that count, and what was left out.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Counted<'t> {
     /// By plane, device and start.
     pub executions: Vec<&'t Execution>,
@@ -26,6 +27,7 @@ pub struct Counted<'t> {
 
 /// Executions that do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeftOut {
     /// How many.
     pub executions: u64,
@@ -74,6 +76,7 @@ impl<'t> Counted<'t> {
 
 /// How one device spent its time, by three definitions of the total.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct DeviceRuntime {
     /// The host, by the file's name.
     pub host: String,

@@ -20,6 +20,7 @@ use super::totals::{OperationTime, Totals};
 
 /// What counts, and what a label is.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct SummaryOptions<'a> {
     /// Which executions count.
     pub counting: Counting,
@@ -27,8 +28,23 @@ pub struct SummaryOptions<'a> {
     pub labels: Option<&'a UserLabels>,
 }
 
+impl<'a> SummaryOptions<'a> {
+    /// Sets [`counting`](Self::counting).
+    #[must_use]
+    pub fn counting(self, counting: impl Into<Counting>) -> Self {
+        Self { counting: counting.into(), ..self }
+    }
+
+    /// Sets [`labels`](Self::labels).
+    #[must_use]
+    pub fn labels(self, labels: &'a UserLabels) -> Self {
+        Self { labels: Some(labels), ..self }
+    }
+}
+
 /// Where the time of one or several captures went.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Summary {
     /// Version of this schema: 1.
     pub schema: u32,
@@ -62,6 +78,7 @@ pub struct Summary {
 
 /// A capture that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ProfileRead {
     /// Where it was read.
     pub path: String,
@@ -71,6 +88,7 @@ pub struct ProfileRead {
 
 /// Mean and sample standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct MeanStd {
     /// The mean.
     pub mean: f64,
@@ -86,6 +104,7 @@ impl From<Moments> for MeanStd {
 
 /// All executions of one program, on all devices.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ModuleSummary {
     /// Its name.
     pub module: String,
@@ -109,6 +128,7 @@ pub struct ModuleSummary {
 
 /// All events of one operation of one program, on all devices.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct OperationSummary {
     /// The instruction's name.
     pub operation: String,
@@ -164,6 +184,7 @@ pub struct Part {
 
 /// The time of the operations that are part of one tunable call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct LabelShare {
     /// The call, as far as its label is left.
     #[serde(flatten)]
@@ -180,6 +201,7 @@ pub struct LabelShare {
 
 /// What does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct AllLeftOut {
     /// First executions of a module on a device.
     pub warm_up: LeftOutTime,
@@ -191,6 +213,7 @@ pub struct AllLeftOut {
 
 /// Executions and their spans.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct LeftOutTime {
     /// How many.
     pub executions: u64,

@@ -174,5 +174,5 @@ fn merge(scans: Vec<Scan>, mut diagnosis: Vec<Diagnosis>) -> Scan {
         }
     }
     labels.sort_by(|a, b| (&a.label, &a.family).cmp(&(&b.label, &b.family)));
-    Scan { schema: Scan::SCHEMA, form: ModuleForm::DumpFolder, module, digest: None, partitioned, labels, diagnosis }
+    Scan { module, partitioned, diagnosis, ..Scan::new(ModuleForm::DumpFolder, labels) }
 }

@@ -5,6 +5,7 @@ use std::io;
 /// A file that could not be scanned: which, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("`{place}`: {kind}")]
+#[non_exhaustive]
 pub struct ScanError {
     /// The file, folder or stream.
     pub place: String,

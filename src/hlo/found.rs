@@ -24,6 +24,7 @@ pub enum ModuleForm {
 
 /// One place where a label stands on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CallSite {
     /// Line in the file, from 1, where the form has lines.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,8 +39,16 @@ pub struct CallSite {
     pub operands: Vec<ArraySpec>,
 }
 
+impl CallSite {
+    /// A forward call on values of these shapes.
+    pub fn new(name: impl Into<String>, operands: Vec<ArraySpec>) -> Self {
+        Self { line: None, name: name.into(), backward: false, operands }
+    }
+}
+
 /// A distinct label of a module.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct FoundLabel {
     /// Operation and call key.
     #[serde(flatten)]
@@ -68,10 +77,26 @@ pub struct FoundLabel {
 impl FoundLabel {
     /// Call sites kept a label.
     pub const MAX_CALL_SITES: usize = 256;
+
+    /// A label that a module holds once; it is exact where it has a call key, else by name.
+    pub fn new(label: Label, family: impl Into<String>) -> Self {
+        Self {
+            evidence: if label.call_key.is_some() { Evidence::Exact } else { Evidence::ByName },
+            label,
+            family: family.into(),
+            occurrences: 1,
+            line: None,
+            backward: false,
+            mapped: false,
+            call_sites: Vec::new(),
+            arguments: None,
+        }
+    }
 }
 
 /// Something that a reader of the result must know: why labels are missing or weak, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Diagnosis {
     /// Stable identifier: `no-labels`, `labels-cut`, `no-metadata`, ….
     pub code: String,
@@ -81,6 +106,7 @@ pub struct Diagnosis {
 
 /// The result of scanning one module.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Scan {
     /// Version of this schema: 1.
     pub schema: u32,

@@ -9,6 +9,7 @@ const MAX_DEPTH: usize = 512;
 
 /// One call of a stack.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct Frame<'a> {
     /// The file.
     pub file: Cow<'a, str>,

@@ -12,6 +12,7 @@ use crate::call::split_op_id;
 /// class path. `call_key` is 16 hexadecimal digits for ejkernel and tokamax, free text for a user's own labels, and
 /// `None` where the module lost it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Label {
     /// Operation, `name@vN` or the bare name.
     pub op_id: String,

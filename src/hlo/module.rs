@@ -37,6 +37,7 @@ pub struct HloModule<'a> {
 
 /// A computation: the entry, a body, a fusion.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct HloComputation<'a> {
     /// Its name.
     pub name: Cow<'a, str>,

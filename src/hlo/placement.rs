@@ -7,6 +7,7 @@ const MAX_DEVICES: usize = 1 << 16;
 
 /// Device ids by replica and partition, from a `DeviceAssignmentProto`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Placement {
     /// Replicas; one where a program is only partitioned, as JAX's are.
     pub replicas: usize,

@@ -10,6 +10,7 @@ use crate::wire::{WireCursor, WireError, WireValue};
 
 /// A module in memory, as a compiler takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Program<'a> {
     /// Its form.
     pub form: ModuleForm,

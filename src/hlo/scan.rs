@@ -33,14 +33,36 @@ const MAX_COMPRESSION_LAYERS: usize = 2;
 
 /// How to scan.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ScanOptions {
     /// A user's own labels, found beside the built-in families.
     pub user_labels: Option<UserLabels>,
 }
 
+impl ScanOptions {
+    /// Finds labels of the user's own as well.
+    #[must_use]
+    pub fn user_labels(self, labels: UserLabels) -> Self {
+        Self { user_labels: Some(labels) }
+    }
+}
+
 impl Scan {
     /// Version of the schema that `scan --format json` prints.
     pub const SCHEMA: u32 = 1;
+
+    /// A module of which only the labels are known.
+    pub fn new(form: ModuleForm, labels: Vec<FoundLabel>) -> Self {
+        Self {
+            schema: Self::SCHEMA,
+            form,
+            module: None,
+            digest: None,
+            partitioned: None,
+            labels,
+            diagnosis: Vec::new(),
+        }
+    }
 }
 
 /// Scans a module's file, or the folder of an XLA dump.
@@ -344,5 +366,5 @@ fn assemble(form: ModuleForm, tally: Tally, lines: &[u64], mut structure: Option
     let diagnosis = diagnose(&counts, &labels);
     let (module, partitioned) =
         structure.map(|structure| (structure.module, structure.partitioned)).unwrap_or_default();
-    Scan { schema: Scan::SCHEMA, form, module, digest: None, partitioned, labels, diagnosis }
+    Scan { module, partitioned, diagnosis, ..Scan::new(form, labels) }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::found::{CallSite, Diagnosis, FoundLabel};
-use super::{Evidence, Label};
+use super::Label;
 use crate::array::ArraySpec;
 use crate::digest::Digest;
 use crate::outside_file;
@@ -117,16 +117,12 @@ pub(crate) fn read(module: &Path, digest: impl FnOnce() -> std::io::Result<Diges
 }
 
 fn found(side: SideLabel) -> FoundLabel {
-    let site = CallSite { line: None, name: "side file".to_owned(), backward: side.backward, operands: side.shapes };
+    let site = CallSite { backward: side.backward, ..CallSite::new("side file", side.shapes) };
     FoundLabel {
-        evidence: if side.call_key.is_some() { Evidence::Exact } else { Evidence::ByName },
-        family: "side-file".to_owned(),
         occurrences: side.occurrences,
-        line: None,
         backward: side.backward,
-        mapped: false,
         call_sites: if site.operands.is_empty() { Vec::new() } else { vec![site] },
         arguments: side.arguments,
-        label: Label::new(side.op_id, side.call_key),
+        ..FoundLabel::new(Label::new(side.op_id, side.call_key), "side-file")
     }
 }

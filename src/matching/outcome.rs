@@ -62,6 +62,7 @@ impl fmt::Display for How {
 
 /// One label that stands for an invocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct MatchedLabel {
     /// Its place in [`Scan::labels`](crate::hlo::Scan::labels).
     pub index: usize,
@@ -73,6 +74,7 @@ pub struct MatchedLabel {
 
 /// An invocation to tune, once, and all labels that stand for it.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Matched {
     /// The invocation.
     pub invocation: Arc<Invocation>,
@@ -113,6 +115,7 @@ impl fmt::Display for MissReason {
 
 /// A label without an invocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Missed {
     /// Its place in [`Scan::labels`](crate::hlo::Scan::labels).
     pub index: usize,
@@ -126,6 +129,7 @@ pub struct Missed {
 
 /// The labels of a module, each matched or missed.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Matching {
     /// Invocations, each once, in the order of their first labels.
     pub matched: Vec<Matched>,

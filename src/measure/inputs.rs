@@ -21,6 +21,7 @@ pub enum Made {
 
 /// One input as it was made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct MadeInput {
     /// Element type and dimensions.
     pub spec: ArraySpec,

@@ -17,6 +17,7 @@ pub const WARM_UP: u32 = 1;
 
 /// How a program is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MeasureOptions {
     /// Iterations that count; at least one.
     pub iterations: u32,
@@ -26,8 +27,16 @@ pub struct MeasureOptions {
     pub cache_state: CacheState,
 }
 
+impl MeasureOptions {
+    /// So many iterations on warm caches, of arguments that are filled.
+    pub fn new(iterations: u32) -> Self {
+        Self { iterations, inputs: None, cache_state: CacheState::Warm }
+    }
+}
+
 /// A program's times and how they came about.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Measured {
     /// The times; without iterations where the program ran nothing on the device.
     pub measurement: Measurement,

@@ -8,6 +8,7 @@ use crate::wire::WireError;
 /// A profile that could not be read: which, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("`{place}`: {kind}")]
+#[non_exhaustive]
 pub struct ProfileError {
     /// The file, folder or stream.
     pub place: String,

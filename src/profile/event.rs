@@ -119,6 +119,7 @@ impl<'a> Iterator for Stats<'a> {
 
 /// A value with the id of its name.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Stat<'a> {
     /// Which stat metadata names it.
     pub metadata_id: i64,

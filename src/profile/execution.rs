@@ -48,6 +48,7 @@ impl SlowFirst {
 
 /// One execution of a module on one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Execution {
     /// Number of the plane in its file.
     pub plane: usize,

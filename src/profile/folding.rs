@@ -6,6 +6,7 @@ use super::names::NameId;
 
 /// The events of one operation within one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Operation {
     /// The instruction's name.
     pub name: NameId,

@@ -9,6 +9,7 @@ use super::find::is_control_flow;
 
 /// What the executions of one program on one device took.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Measurement {
     /// The iterations, in launch order.
     pub iterations: Vec<Iteration>,
@@ -18,6 +19,7 @@ pub struct Measurement {
 
 /// One iteration's times, picoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Iteration {
     /// Sum of the kernels' durations: without gaps, and counted twice where two ran at once.
     pub kernels_ps: u64,
@@ -29,6 +31,7 @@ pub struct Iteration {
 
 /// All launches of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Kernel {
     /// Its name.
     pub name: String,
@@ -43,6 +46,7 @@ pub struct Kernel {
 #[error(
     "kernels differ between iterations: `{kernel}` ran {expected} times in the first, {found} times in iteration {iteration}"
 )]
+#[non_exhaustive]
 pub struct KernelsDiffer {
     /// The first iteration that differs, from one.
     pub iteration: usize,

@@ -11,6 +11,7 @@ use super::sweep::{Fold, Sweep};
 
 /// Which execution of which module.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct ExecutionOf<'a> {
     /// Number of the plane in its file.
     pub plane: usize,
@@ -28,6 +29,7 @@ pub struct ExecutionOf<'a> {
 
 /// An event of an operation.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct OperationEvent<'a> {
     /// The number of the operation's name.
     pub number: u32,

@@ -15,6 +15,7 @@ use super::space::{Plane, XSpace};
 
 /// What a profile is read for; the defaults are ejkernel's.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Profiler {
     /// Only names that start so; empty for all.
     pub prefix_filter: String,
@@ -51,6 +52,7 @@ impl Default for Profiler {
 
 /// The samples of one profile.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Timings {
     /// Seconds of each sample by `name(program_id-scope_range_id)`, in time's order; in the seed's semantics one of each.
     pub samples: BTreeMap<String, Vec<f64>>,
@@ -62,6 +64,7 @@ pub struct Timings {
 
 /// What was left out of the samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Dropped {
     /// Shorter than the least duration.
     pub too_short: u64,
@@ -106,6 +109,7 @@ impl Profiler {
 
 /// Mean and standard deviation of one function's samples, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct FunctionTime {
     /// Mean of the samples kept.
     pub mean: f64,

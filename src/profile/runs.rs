@@ -15,6 +15,7 @@ const MAX_FOLDERS: usize = 100_000;
 
 /// What was captured together: a folder of captures.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CaptureRun {
     /// Its folder below the log folder, without `plugins/profile`; `.` for the log folder itself.
     pub name: String,
@@ -24,6 +25,7 @@ pub struct CaptureRun {
 
 /// A capture that was not read yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CaptureFile {
     /// The host, by the file's name: `<host>.xplane.pb`.
     pub host: String,

@@ -23,6 +23,7 @@ const READ_BYTES: usize = 4 << 20;
 
 /// The profile of one host.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct XSpaceCapture {
     /// Where it was read.
     pub path: PathBuf,

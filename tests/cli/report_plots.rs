@@ -124,7 +124,7 @@ fn ran(operations: &[(&str, &[i64])]) -> Vec<Capture> {
 }
 
 fn spread(captures: &[Capture]) -> Option<String> {
-    let options = SummaryOptions { counting: true.into(), labels: None };
+    let options = SummaryOptions::default().counting(true);
     let mut summary = summarize(captures, &HloFiles::default(), options);
     // what the HLO would say
     for operation in &mut summary.operations {

@@ -63,35 +63,19 @@ fn registry(invocations: &[Invocation]) -> (tempfile::TempDir, Registry) {
 }
 
 fn label(op_id: &str, key: Option<&str>, evidence: Evidence) -> FoundLabel {
-    FoundLabel {
-        label: Label::new(op_id, key.map(str::to_owned)),
-        evidence,
-        family: "ejkernel-hash".into(),
-        occurrences: 1,
-        line: Some(1),
-        backward: false,
-        mapped: false,
-        call_sites: Vec::new(),
-        arguments: None,
-    }
+    let mut label = FoundLabel::new(Label::new(op_id, key.map(str::to_owned)), "ejkernel-hash");
+    label.evidence = evidence;
+    label
 }
 
 fn at_site(mut label: FoundLabel, operands: &[&str]) -> FoundLabel {
     let operands: Vec<ArraySpec> = operands.iter().map(|spec| spec.parse().unwrap()).collect();
-    label.call_sites.push(CallSite { line: None, name: "call".into(), backward: false, operands });
+    label.call_sites.push(CallSite::new("call", operands));
     label
 }
 
 fn scan(labels: Vec<FoundLabel>) -> Scan {
-    Scan {
-        schema: 1,
-        form: ModuleForm::HloText,
-        module: None,
-        digest: None,
-        partitioned: None,
-        labels,
-        diagnosis: Vec::new(),
-    }
+    Scan::new(ModuleForm::HloText, labels)
 }
 
 fn platform() -> Target {
@@ -226,7 +210,8 @@ fn direction_follows_the_label() {
         invocation("op@v1", "k", Direction::ForwardVjp, platform(), &["f32[4]"]),
     ];
     let forward = label("op@v1", Some("k"), Evidence::Exact);
-    let backward = FoundLabel { backward: true, ..forward.clone() };
+    let mut backward = forward.clone();
+    backward.backward = true;
     let matched = |recorded: &[Invocation], label: &FoundLabel| {
         let (_folder, registry) = registry(recorded);
         let module = scan(vec![label.clone()]);
@@ -281,7 +266,11 @@ fn a_label_stands_for_its_own_batch_or_where_it_names_none_for_all() {
         shown.collect::<Vec<_>>()
     };
     let exact = |key: &str| label("op@v1", Some(key), Evidence::Exact);
-    let under_vmap = |key: &str| FoundLabel { mapped: true, ..exact(key) };
+    let under_vmap = |key: &str| {
+        let mut label = exact(key);
+        label.mapped = true;
+        label
+    };
     let unflagged = |key: &str| (key.to_owned(), String::new());
     // ejkernel's labels know no `vmap`: whatever was recorded is tuned
     let all = [unflagged("k1"), unflagged(&eight.call.call_key), unflagged(&four.call.call_key)];

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use autotune_lowered::call::Direction;
 use autotune_lowered::device::{DeviceIdentity, DeviceMatch, MatchMode};
-use autotune_lowered::hlo::{Evidence, Label};
-use autotune_lowered::hlo::{FoundLabel, ModuleForm, Scan};
+use autotune_lowered::hlo::{FoundLabel, Label, ModuleForm, Scan};
 use autotune_lowered::matching::{ByName, match_labels};
 use autotune_lowered::registry::Registry;
 
@@ -84,16 +83,10 @@ fn labels_of(text: &str) -> Vec<FoundLabel> {
         };
         seen.insert(Label::new(op_id, part(3)));
     }
-    let label = |label: Label| FoundLabel {
-        evidence: if label.call_key.is_some() { Evidence::Exact } else { Evidence::ByName },
-        label,
-        family: "ejkernel-hash".into(),
-        occurrences: 1,
-        line: None,
-        backward: true,
-        mapped: false,
-        call_sites: Vec::new(),
-        arguments: None,
+    let label = |label: Label| {
+        let mut label = FoundLabel::new(label, "ejkernel-hash");
+        label.backward = true;
+        label
     };
     seen.into_iter().map(label).collect()
 }
@@ -105,15 +98,7 @@ fn every_label_of_the_example_module_is_recorded() {
     for (name, flash) in [("module.stablehlo.mlir", "exact"), ("module.hlo.txt", "by name, of 1 recorded")] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/transformer").join(name);
         let labels = labels_of(&std::fs::read_to_string(path).unwrap());
-        let scan = Scan {
-            schema: 1,
-            form: ModuleForm::HloText,
-            module: None,
-            digest: None,
-            partitioned: None,
-            labels,
-            diagnosis: Vec::new(),
-        };
+        let scan = Scan::new(ModuleForm::HloText, labels);
         let found = match_labels(&scan, &registry, &device, MatchMode::Exact, ByName::Few);
         assert_eq!(found.missed, []);
         let shown: Vec<_> =

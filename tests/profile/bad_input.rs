@@ -27,8 +27,9 @@ fn read(bytes: Vec<u8>) -> Option<Vec<Finding>> {
         }
         for semantics in [Semantics::Seed, Semantics::PerExecution] {
             for regex in [None, Some(regex.clone())] {
-                let profiler =
-                    Profiler { prefix_filter: String::new(), event_filter_regex: regex, ..Profiler::new(semantics) };
+                let mut profiler = Profiler::new(semantics);
+                profiler.prefix_filter.clear();
+                profiler.event_filter_regex = regex;
                 let timings = profiler.timings(plane, &time);
                 assert!(timings.samples.values().flatten().all(|seconds| *seconds >= 0.0));
             }

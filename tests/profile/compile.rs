@@ -39,7 +39,7 @@ fn the_sample_equals_the_oracle() {
             .unwrap();
     let space = XSpace::open(&root.join(SAMPLE)).unwrap();
     let ranges = compile_ranges(&Capture::xspace(SAMPLE, "", space)).unwrap();
-    let report = compile_report(&ranges, CompileOptions { by_pass: true, autotuner_detail: false });
+    let report = compile_report(&ranges, CompileOptions::default().by_pass(true));
     assert_eq!(report.total_ns, oracle["total_ns"].as_f64().unwrap());
     assert_eq!(report.parallel_ns, oracle["parallel_ns"].as_f64().unwrap());
     let expected = oracle["phases"].as_object().unwrap();
@@ -75,7 +75,7 @@ fn the_first_compilation_itself_is_told_apart() {
     let first = "first compilation itself (library loading)";
     assert_eq!(phases(&folded), [("XlaPass", 70.0), (first, 70.0), ("XlaCompile", 20.0)]);
     assert_eq!((folded.library_loading_ns, folded.total_ns, folded.elapsed_ns), (70.0, 160.0, 160.0));
-    let by_pass = report(&rows, CompileOptions { by_pass: true, autotuner_detail: false });
+    let by_pass = report(&rows, CompileOptions::default().by_pass(true));
     let passes = [("XlaPass dce", 30.0), ("XlaPassPipeline x", 30.0), ("XlaPass cse", 10.0)];
     assert!(passes.iter().all(|pass| phases(&by_pass).contains(pass)), "{:?}", phases(&by_pass));
 }
@@ -95,7 +95,7 @@ fn what_the_autotuner_runs_is_one_block() {
     let first = ("first compilation itself (library loading)", 300.0);
     let measured = ("XlaAutotunerMeasurement", 300.0);
     assert_eq!(phases(&whole), [("XlaAutotunerCompilation", 400.0), measured, first]);
-    let detail = report(&rows, CompileOptions { by_pass: false, autotuner_detail: true });
+    let detail = report(&rows, CompileOptions::default().autotuner_detail(true));
     // the workers ran from 200 to 400, shared as 100 : 150; the launcher has 400 - 50 - 200
     let expected = [
         first,

@@ -137,7 +137,7 @@ fn the_real_capture_has_the_compilation_of_the_notebook() {
     let Some(path) = real() else { return };
     let oracle = oracle();
     for (autotuner_detail, name) in [(false, "compile_phases_ns"), (true, "compile_detail_phases_ns")] {
-        let report = compiled(&path, CompileOptions { autotuner_detail, by_pass: false });
+        let report = compiled(&path, CompileOptions::default().autotuner_detail(autotuner_detail));
         let expected = oracle[name].as_object().unwrap();
         assert_eq!(report.phases.len(), expected.len());
         for phase in &report.phases {

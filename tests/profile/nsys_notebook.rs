@@ -28,7 +28,7 @@ fn captures(path: &Path) -> Vec<Capture> {
 }
 
 fn summary(captures: &[Capture], counting: impl Into<Counting>) -> Summary {
-    summarize(captures, &HloFiles::default(), SummaryOptions { counting: counting.into(), labels: None })
+    summarize(captures, &HloFiles::default(), SummaryOptions::default().counting(counting))
 }
 
 /// The real capture, and what nsys-jax and its notebook make of it; `None` where it is not.

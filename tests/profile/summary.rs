@@ -230,10 +230,10 @@ fn warm_up_autotuner_and_overlapping_threads_by_hand() {
     close(label.share, dot.share);
     assert!(summary.notes.is_empty(), "{:?}", summary.notes);
 
-    let all = summarize(&captures, &files, SummaryOptions { counting: true.into(), labels: None });
+    let all = summarize(&captures, &files, SummaryOptions::default().counting(true));
     assert_eq!((all.modules[0].executions, all.left_out.warm_up.executions), (3, 0));
     let user = UserLabels::new(r"jit\((?P<op>f)\)/add").unwrap();
-    let labelled = summarize(&captures, &files, SummaryOptions { counting: false.into(), labels: Some(&user) });
+    let labelled = summarize(&captures, &files, SummaryOptions::default().labels(&user));
     assert_eq!(labelled.labels[1].label.op_id, "f");
 }
 
@@ -251,7 +251,7 @@ fn minor_modules_are_left_out_where_that_is_asked_for() {
     let of = |minor: f64| {
         let counting = Counting { with_warm_up: false, minor };
         let files = HloFiles::default();
-        let found = summarize(&captures, &files, SummaryOptions { counting, labels: None });
+        let found = summarize(&captures, &files, SummaryOptions::default().counting(counting));
         let drawn = stacks(&captures, &files, StacksBy::Source, counting).time_ns;
         let device = &found.devices[0];
         let active = drawn[&vec!["[active]".to_owned(), "[unknown]".to_owned()]];

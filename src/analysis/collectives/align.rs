@@ -22,6 +22,7 @@ pub enum Clocks {
 
 /// How far the clocks are apart.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Alignment {
     /// What was moved.
     pub clocks: Clocks,

@@ -13,6 +13,7 @@ use super::model::{Collectives, Operation};
 
 /// What the collectives of a profile come to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct CollectiveMetrics {
     /// By kind, group size and message size.
     pub sizes: Vec<SizeRow>,
@@ -24,6 +25,7 @@ pub struct CollectiveMetrics {
 
 /// All collectives of one kind, group size and message size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct SizeRow {
     /// What they do.
     pub kind: Kind,
@@ -38,6 +40,7 @@ pub struct SizeRow {
 
 /// All executions of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct OperationRow {
     /// The module's name.
     pub module: String,
@@ -58,6 +61,7 @@ pub struct OperationRow {
 
 /// Figures over instances; an instance is one collective of one group of devices.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Figures {
     /// Instances.
     pub instances: u64,
@@ -79,6 +83,7 @@ pub struct Figures {
 
 /// A bandwidth over instances, in 10^9 bytes a second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Bandwidth {
     /// Mean.
     pub mean: f64,
@@ -92,6 +97,7 @@ pub struct Bandwidth {
 
 /// Time lost to stragglers over instances.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Wait {
     /// Mean, in nanoseconds.
     pub mean_ns: f64,

@@ -12,6 +12,7 @@ pub const STEPS: f64 = 5.0;
 
 /// The waits of all instances that have one: of two devices or more whose clocks compare.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Waits {
     /// By kind, group size and message size, of instances that took any time.
     pub sizes: BTreeMap<(Kind, Option<u64>, u64), SizeWaits>,
@@ -23,6 +24,7 @@ pub struct Waits {
 
 /// Waits of one kind, group size and message size.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SizeWaits {
     /// Instances.
     pub count: u64,

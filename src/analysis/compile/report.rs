@@ -14,6 +14,7 @@ const FIRST: &str = "first compilation itself (library loading)";
 
 /// How compilation is told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CompileOptions {
     /// Each pass for itself.
     pub by_pass: bool,
@@ -21,8 +22,23 @@ pub struct CompileOptions {
     pub autotuner_detail: bool,
 }
 
+impl CompileOptions {
+    /// Sets [`by_pass`](Self::by_pass).
+    #[must_use]
+    pub fn by_pass(self, by_pass: bool) -> Self {
+        Self { by_pass, ..self }
+    }
+
+    /// Sets [`autotuner_detail`](Self::autotuner_detail).
+    #[must_use]
+    pub fn autotuner_detail(self, autotuner_detail: bool) -> Self {
+        Self { autotuner_detail, ..self }
+    }
+}
+
 /// Where compilation spent its time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct CompileReport {
     /// Durations of all compilations, added up: the sum of all phases.
     pub total_ns: f64,
@@ -44,6 +60,7 @@ pub struct CompileReport {
 
 /// A phase of all compilations.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct PhaseTime {
     /// Its name.
     pub phase: String,
@@ -57,6 +74,7 @@ pub struct PhaseTime {
 
 /// One compilation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Compilation {
     /// The module's name, where it is known.
     pub module: Option<String>,

@@ -31,6 +31,7 @@ impl Clock {
 
 /// What was drawn, and what was not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Drawn {
     /// Traces with events.
     pub traces: u64,

@@ -30,6 +30,7 @@ pub struct Dump<'w> {
 
 /// The beginning or the end of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Record {
     /// Number of its name.
     pub name: u32,

@@ -56,6 +56,7 @@ impl Extent {
 
 /// What JAX's `ProfilerSpec` is given.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct ProfilerSpec {
     /// Words a trace, header included.
     pub entries: u64,
@@ -64,6 +65,11 @@ pub struct ProfilerSpec {
 }
 
 impl ProfilerSpec {
+    /// A spec of so many words a trace.
+    pub fn new(entries: u64, scope: Scope) -> Self {
+        Self { entries, scope }
+    }
+
     /// The entries that hold so many ranges (`record` blocks) of each trace: a beginning and an end of two words each.
     pub fn entries_for(ranges: u64) -> u64 {
         ranges.saturating_mul(4).saturating_add(HEADER)

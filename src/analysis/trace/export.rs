@@ -37,6 +37,7 @@ pub enum TraceFormat {
 
 /// How a trace is written.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct TraceOptions {
     /// In which format.
     pub format: TraceFormat,
@@ -44,8 +45,22 @@ pub struct TraceOptions {
     pub with_stats: bool,
 }
 
+impl TraceOptions {
+    /// Slices without arguments, in a format.
+    pub fn new(format: TraceFormat) -> Self {
+        Self { format, with_stats: false }
+    }
+
+    /// Sets [`with_stats`](Self::with_stats).
+    #[must_use]
+    pub fn with_stats(self, with_stats: bool) -> Self {
+        Self { with_stats, ..self }
+    }
+}
+
 /// What was written, and what was not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Traced {
     /// Processes: planes with events.
     pub processes: u64,

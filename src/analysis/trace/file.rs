@@ -21,6 +21,7 @@ const PART_BYTES: usize = 64 << 10;
 /// A trace that could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("`{}` cannot be written: {source}{}", path.display(), remedy(source))]
+#[non_exhaustive]
 pub struct TraceFileError {
     /// The file.
     pub path: PathBuf,
