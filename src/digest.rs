@@ -18,6 +18,10 @@ impl Digest {
     }
 
     /// Digest of all that a reader gives, in constant memory.
+    ///
+    /// # Errors
+    ///
+    /// What the reader says.
     pub fn of_reader(mut reader: impl Read) -> io::Result<Self> {
         let mut hasher = Sha256::new();
         let mut block = vec![0_u8; 1 << 16];

@@ -217,6 +217,10 @@ impl<'a> Iterator for WireCursor<'a> {
 }
 
 /// The numbers of a repeated varint field, packed or not.
+///
+/// # Errors
+///
+/// A packed field that ends within a number.
 pub fn repeated_varints(value: WireValue<'_>, numbers: &mut Vec<u64>) -> Result<(), WireError> {
     match value {
         WireValue::Varint(number) => numbers.push(number),

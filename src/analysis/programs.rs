@@ -58,6 +58,10 @@ pub enum HloFileError {
 impl HloFiles {
     /// Reads files, compressed with gzip or zstd or not, and folders. What is named must be a module; what is found in a
     /// folder and is none becomes a note.
+    ///
+    /// # Errors
+    ///
+    /// A path that cannot be read, and a file that is no module.
     pub fn open(paths: &[PathBuf]) -> Result<Self, HloFileError> {
         let mut files = Self::default();
         for path in paths {

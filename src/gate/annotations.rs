@@ -26,6 +26,10 @@ impl Level {
 /// Writes a command for each operation that is not simply as it was: errors for what closes the gate, warnings for what is
 /// stale, notices for the rest. What does harm comes first, since GitHub shows ten of each level a step. `module` is the file that they are
 /// attached to.
+///
+/// # Errors
+///
+/// What the writer says.
 pub fn write_annotations(
     out: &mut dyn Write,
     result: &CheckResult,

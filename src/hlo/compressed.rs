@@ -85,6 +85,10 @@ impl<R: Read> Read for Frames<R> {
 }
 
 /// Bytes of a file that may be compressed with gzip or zstd, plain; at most `most` of them.
+///
+/// # Errors
+///
+/// Bytes that are damaged, or more than `most` when plain.
 pub fn read_plain(bytes: Vec<u8>, most: u64, place: &str) -> Result<Vec<u8>, ScanError> {
     let mut plain = Vec::new();
     let (codec, read) = match bytes.as_slice() {

@@ -75,6 +75,10 @@ pub struct HloInstruction<'a> {
 
 impl<'a> HloModule<'a> {
     /// Reads an `HloModuleProto`, or an `HloProto` around one; `place` names it in errors.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are no such message.
     pub fn read(bytes: &'a [u8], place: &str) -> Result<Self, ScanError> {
         let read = || {
             if bytes.is_empty() {

@@ -30,6 +30,10 @@ const PARTITIONS: &str = "mhlo.num_partitions";
 const DONATING_FIELDS: [u32; 2] = [8, 18];
 
 /// Reads a program; `place` names it in errors.
+///
+/// # Errors
+///
+/// Bytes that are no StableHLO and no `HloModuleProto`, or that are damaged.
 pub fn read_program<'a>(bytes: &'a [u8], place: &str) -> Result<Program<'a>, ScanError> {
     read(bytes).map_err(|kind| kind.at(place))
 }

@@ -66,6 +66,10 @@ impl Scan {
 }
 
 /// Scans a module's file, or the folder of an XLA dump.
+///
+/// # Errors
+///
+/// A path that cannot be read, or holds no module in any form.
 pub fn scan_path(path: impl AsRef<Path>, options: &ScanOptions) -> Result<Scan, ScanError> {
     let path = path.as_ref();
     let place = path.display().to_string();
@@ -100,11 +104,19 @@ pub fn scan_path(path: impl AsRef<Path>, options: &ScanOptions) -> Result<Scan, 
 }
 
 /// Scans what a reader gives, such as standard input; `place` names it in errors.
+///
+/// # Errors
+///
+/// A reader that fails, or bytes that are no module in any form.
 pub fn scan_reader(reader: impl Read, place: &str, options: &ScanOptions) -> Result<Scan, ScanError> {
     scan_stream(Box::new(reader), None, 0, options).map_err(|kind| kind.at(place))
 }
 
 /// Scans a module in memory; `place` names it in errors.
+///
+/// # Errors
+///
+/// Bytes that are no module in any form.
 pub fn scan_bytes(bytes: &[u8], place: &str, options: &ScanOptions) -> Result<Scan, ScanError> {
     scan_source(&bytes, options).map_err(|kind| kind.at(place))
 }

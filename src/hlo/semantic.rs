@@ -21,6 +21,10 @@ use crate::digest::{Digest, FieldHasher};
 use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
 
 /// The semantic digest of a program; `place` names it in errors. HLO text has none: write the program as StableHLO.
+///
+/// # Errors
+///
+/// HLO text, and bytes that are no program.
 pub fn semantic_digest(bytes: &[u8], place: &str) -> Result<Digest, ScanError> {
     digest(bytes).map_err(|kind| kind.at(place))
 }

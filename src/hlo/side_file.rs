@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::found::{CallSite, Diagnosis, FoundLabel};
 use super::Label;
+use super::found::{CallSite, Diagnosis, FoundLabel};
 use crate::array::ArraySpec;
 use crate::digest::Digest;
 use crate::outside_file;

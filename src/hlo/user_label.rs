@@ -24,6 +24,10 @@ pub enum UserLabelsError {
 
 impl UserLabels {
     /// Compiles an expression; it is matched against the strings of a module as the file spells them.
+    ///
+    /// # Errors
+    ///
+    /// A pattern that is no regular expression, or that has no group `op`.
     pub fn new(pattern: &str) -> Result<Self, UserLabelsError> {
         let regex = Regex::new(pattern).map_err(|error| UserLabelsError::Syntax(Box::new(error)))?;
         if regex.capture_names().flatten().any(|name| name == "op") {

@@ -15,6 +15,10 @@ use crate::timer::{Job, JobCandidate, Timer};
 
 /// A job of `copies` candidates with the same program, each to be loaded by itself. The inputs are made from `parameters`,
 /// or where those are not known from what the timer says that the program takes.
+///
+/// # Errors
+///
+/// Inputs that cannot be made, or a timer that cannot say what the program takes.
 pub fn job_of_copies(
     timer: &mut dyn Timer,
     program: &MeasuredProgram,

@@ -37,6 +37,10 @@ pub struct NsysCapture {
 
 impl NsysCapture {
     /// Reads a zip or folder of nsys-jax, or one that `nsys-jax-combine` made of several: one capture a process.
+    ///
+    /// # Errors
+    ///
+    /// A path that cannot be read, or holds no such capture.
     pub fn open(path: &Path) -> Result<Vec<Self>, NsysError> {
         let mut archive = Archive::open(path)?;
         let processes = processes(archive.names());

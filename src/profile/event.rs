@@ -23,6 +23,10 @@ pub struct Event<'a> {
 
 impl<'a> Event<'a> {
     /// Reads an event; stats are stepped over, and read by [`Event::stats`].
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are no such message.
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         Self::decode_with(bytes, |_, _| 0)
@@ -150,6 +154,10 @@ pub enum StatValue<'a> {
 
 impl<'a> Stat<'a> {
     /// Reads a stat. Of several values the last one counts, as in every protobuf reader.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are no such message.
     #[inline(always)]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         // most stats are a small id and a small number

@@ -35,12 +35,20 @@ pub struct XSpaceCapture {
 
 impl XSpace {
     /// Reads a file, compressed with gzip or not.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, is beyond its bound, or is no XSpace.
     pub fn open(path: &Path) -> Result<Self, ProfileError> {
         let place = || path.display().to_string();
         read_file(path).and_then(Self::from_bytes).map_err(|kind| ProfileError::new(place(), kind))
     }
 
     /// Reads a stream to its end, compressed with gzip or not.
+    ///
+    /// # Errors
+    ///
+    /// A reader that fails, or bytes that are beyond their bound or no XSpace.
     pub fn from_reader(reader: impl Read, place: &str) -> Result<Self, ProfileError> {
         let read = read_stream(reader, MAX_SPACE_BYTES);
         read.and_then(plain).and_then(Self::from_bytes).map_err(|kind| ProfileError::new(place, kind))
@@ -49,6 +57,10 @@ impl XSpace {
 
 /// Reads the captures at a path: one for a file; for a log folder every host's of the newest run. A folder of
 /// `.xplane.pb` files is taken as one run.
+///
+/// # Errors
+///
+/// A path that cannot be read or holds no capture, and a file that is no XSpace.
 pub fn captures(path: &Path) -> Result<Vec<XSpaceCapture>, ProfileError> {
     let open = |file: PathBuf| {
         let space = XSpace::open(&file)?;
@@ -58,6 +70,10 @@ pub fn captures(path: &Path) -> Result<Vec<XSpaceCapture>, ProfileError> {
 }
 
 /// The files that [`captures`] reads.
+///
+/// # Errors
+///
+/// A path that cannot be read, or a folder that holds no capture.
 pub fn capture_files(path: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     let error = |kind| ProfileError::new(path.display().to_string(), kind);
     let files = match fs::metadata(path).map_err(|io| error(io.into()))?.is_dir() {

@@ -61,6 +61,10 @@ struct LineIndex {
 
 impl XSpace {
     /// Indexes a serialized XSpace. No event is decoded yet.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are no XSpace, or that end early.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, ProfileErrorKind> {
         let bytes: Bytes = bytes.into();
         if bytes.is_empty() {

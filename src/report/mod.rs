@@ -1,4 +1,9 @@
 //! Results to a writer, as a table, as JSON or as a page to look at. Reads results only, so a stored run can be drawn again.
+//!
+//! Every function that writes fails with what its writer says, and with nothing else.
+
+// as said above for all of them
+#![allow(clippy::missing_errors_doc)]
 
 mod date;
 mod differences;

@@ -58,6 +58,10 @@ pub struct SelftestProgram {
 
 impl SelftestProgram {
     /// A file of the user's.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, or is no program.
     pub fn open(path: &Path) -> Result<Self, MeasureError> {
         let name = path.display().to_string();
         Ok(Self { name, program: MeasuredProgram::open(path)?, parameters: None })

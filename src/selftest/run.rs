@@ -41,6 +41,10 @@ pub enum SelftestError {
 }
 
 /// Measures one program against itself. `index` and `of` say which program it is of how many, for who draws the events.
+///
+/// # Errors
+///
+/// A program or worker that fails, samples that are no times, and the end that the user asked for.
 pub fn selftest(
     timer: &mut dyn Timer,
     program: &SelftestProgram,

@@ -180,6 +180,10 @@ impl WorkerClient {
     }
 
     /// Starts the process; nothing is said yet.
+    ///
+    /// # Errors
+    ///
+    /// A program that cannot be started.
     pub fn spawn(command: &WorkerCommand, limits: &Limits) -> Result<Self, Failure> {
         let options = ExecOptions {
             memory_bytes: limits.memory_bytes,
@@ -224,6 +228,10 @@ impl WorkerClient {
     }
 
     /// Asks who is there. Every failure is of kind `device`: there is no worker to blame a candidate on.
+    ///
+    /// # Errors
+    ///
+    /// A worker that does not answer, or speaks another protocol: of kind `device`.
     pub fn hello(&mut self, limits: &Limits) -> Result<Hello, Failure> {
         let as_device = |failure: Failure| Failure::new(FailureKind::Device, failure.message);
         let hello: Hello =
@@ -245,6 +253,10 @@ impl WorkerClient {
     }
 
     /// Sends a request and waits for its answer. After a crash, a time-out or nonsense the worker is gone.
+    ///
+    /// # Errors
+    ///
+    /// The failure that the worker answered, or its death, silence or nonsense.
     pub fn request<T: DeserializeOwned>(&mut self, call: Method, limit: Duration) -> Result<T, Failure> {
         let method = call.method();
         let id = self.next_id;

@@ -34,11 +34,19 @@ impl CommandTimer {
     ///
     /// Where the worker's times come from profiles, `metric` says what of an execution is its duration; unless told, the
     /// span on a CPU and the busy time elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// A worker that cannot be started or does not say who it is.
     pub fn start(exe: &Path, command: &str, limits: Limits, metric: Option<Metric>) -> Result<Self, Failure> {
         Self::start_worker(format!("command:{command}"), WorkerCommand::shell(exe, command), limits, metric, None)
     }
 
     /// Starts the `jax` worker with this Python on one of its devices.
+    ///
+    /// # Errors
+    ///
+    /// A Python without JAX, without this package's worker, or without such a device.
     pub fn start_jax(
         exe: &Path,
         python: &Path,

@@ -84,6 +84,10 @@ const PROGRAM: &str = "module @add {
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// Tries a worker on everything that the protocol asks. `folder` is for the files of the trial.
+///
+/// # Errors
+///
+/// A worker that cannot be started; what it does wrong is in the report.
 pub fn check(command: &WorkerCommand, limits: &Limits, folder: &Path) -> Result<Report, Failure> {
     let files = TrialFiles::write(folder).map_err(|error| {
         Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", folder.display()))

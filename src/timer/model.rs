@@ -84,6 +84,12 @@ pub struct Prepared {
 /// [`measure`](Self::measure) and [`outputs`](Self::outputs) in any order, [`end`](Self::end). After a failure that
 /// [needs a restart](Failure::needs_restart), [`restart`](Self::restart) loads what was prepared before into a fresh
 /// worker (except `without`) and the epoch grows.
+///
+/// # Errors
+///
+/// Every call fails with a [`Failure`], whose kind says what failed: the candidate's program, the worker or the device.
+// as said above for all of them
+#[allow(clippy::missing_errors_doc)]
 pub trait Timer: Send {
     /// Name as in `--timer`: `pjrt`, `command:…`, `replay:…`.
     fn name(&self) -> &str;

@@ -424,6 +424,10 @@ pub enum LineRead {
 }
 
 /// Reads one line into `line` in bounded memory.
+///
+/// # Errors
+///
+/// What the reader says.
 pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<LineRead> {
     line.clear();
     let read = reader.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', line)?;

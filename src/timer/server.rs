@@ -14,6 +14,12 @@ use super::protocol::{
 use crate::failure::{Failure, FailureKind};
 
 /// What a worker does; [`serve`] speaks for it.
+///
+/// # Errors
+///
+/// Every call fails with the [`Failure`] that the worker answers; its kind says what failed.
+// as said above for all of them
+#[allow(clippy::missing_errors_doc)]
 pub trait Worker {
     /// Answers `hello`.
     fn hello(&mut self) -> Result<Hello, Failure>;
@@ -41,6 +47,10 @@ pub trait Worker {
 }
 
 /// Takes stdout for the protocol: what anything else prints to fd 1 from now on goes to stderr.
+///
+/// # Errors
+///
+/// What the system says.
 pub fn take_stdout() -> io::Result<File> {
     let private: OwnedFd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
@@ -48,6 +58,10 @@ pub fn take_stdout() -> io::Result<File> {
 }
 
 /// Answers requests from `input` until it ends or `shutdown` comes.
+///
+/// # Errors
+///
+/// An input or output that fails; a failure of the worker is an answer.
 pub fn serve(input: impl io::Read, mut output: impl Write, worker: &mut dyn Worker) -> io::Result<()> {
     let mut reader = BufReader::new(input);
     let mut line = Vec::new();

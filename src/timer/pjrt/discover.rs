@@ -29,6 +29,10 @@ pub struct FoundPlugin {
 /// Finds plugins, in the order in which they are to be preferred: `given` (`--plugin`), then
 /// `PJRT_NAMES_AND_LIBRARY_PATHS`, `PJRT_PLUGIN_LIBRARY_PATH`, then `xla_plugins` and `jax_plugins` of the active Python
 /// environment. `name` keeps those whose name contains it. None at all is an error that says how to get one.
+///
+/// # Errors
+///
+/// No plugin at all, or one that was named and is not there.
 pub fn discover(given: Option<&Path>, name: Option<&str>) -> Result<Vec<FoundPlugin>, Failure> {
     discover_in(given, name, |variable| std::env::var_os(variable))
 }

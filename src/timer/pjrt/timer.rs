@@ -114,6 +114,10 @@ pub struct PjrtTimer {
 impl PjrtTimer {
     /// Starts the measuring worker and asks for its devices. A plugin that dies of flags in `XLA_FLAGS` is started
     /// again without them, which [`notes`](Self::notes) tells.
+    ///
+    /// # Errors
+    ///
+    /// A plugin that cannot be loaded, or that shows no such device.
     pub fn start(options: &PjrtOptions) -> Result<Self, Failure> {
         let device_failure = |message: String| Failure::new(FailureKind::Device, message);
         let store = ExecutableStore::open(&options.executables).map_err(|error| {
@@ -274,6 +278,10 @@ fn start_and_digest(options: &PjrtOptions) -> Result<(Digest, (WorkerCommand, Wo
 }
 
 /// Every device that a plugin shows, as a worker with the given options sees them.
+///
+/// # Errors
+///
+/// A plugin that cannot be loaded, or that shows no device.
 pub fn probe(options: &PjrtOptions) -> Result<Vec<DeviceFingerprint>, Failure> {
     // to see a device its profiler is not needed
     let options = &PjrtOptions { metric: Some(Metric::Elapsed), ..options.clone() };

@@ -65,6 +65,10 @@ struct Found {
 impl ProfileReplay {
     /// Opens a folder of profiles; they are read when their invocation is tuned. Unless told, the span of an
     /// execution is its duration on a CPU, and its busy time elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be read or holds no such profiles, and a metric that no profile has.
     pub fn open(folder: &Path, metric: Option<Metric>) -> Result<Self, Failure> {
         let index = ProfileIndex::read(folder)?;
         if metric == Some(Metric::Elapsed) {

@@ -129,6 +129,10 @@ pub struct ReplayTimer {
 
 impl ReplayTimer {
     /// Opens a recording.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read or holds no recording.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let recording = json_file::read(path, "recording of samples", MAX_FILE_BYTES)?;
         let mut timer = Self::new(recording).map_err(|failure| json_file::wrong(path, failure.message))?;
@@ -137,6 +141,10 @@ impl ReplayTimer {
     }
 
     /// A timer of a recording at hand.
+    ///
+    /// # Errors
+    ///
+    /// A recording of another schema.
     pub fn new(recording: Recording) -> Result<Self, Failure> {
         if recording.schema != SCHEMA {
             let message = format!("a recording of schema {}, {SCHEMA} is needed", recording.schema);
