@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use autotune_lowered::cache::{CacheKey, ConfigStore, Entry, MemoryStore, Snapshot, SnapshotStore, write_snapshot};
-use autotune_lowered::call::Direction;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::mapped_file::Mapping;
@@ -49,7 +49,7 @@ fn entries(count: u64) -> Vec<(CacheKey, Arc<Entry>)> {
             job = Digest::of(&number.to_be_bytes())
         );
         let direction = if number.is_multiple_of(2) { Direction::Forward } else { Direction::ForwardVjp };
-        let key = CacheKey { op_id: OP.into(), call_key: call(number), direction, device: device() };
+        let key = CacheKey { call: Call::new(OP, call(number)), direction, device: device() };
         (key, Arc::new(serde_json::from_str(&text).unwrap()))
     };
     (0..count).map(one).collect()
@@ -112,7 +112,7 @@ fn plain_sled(folder: &Path, all: &[(CacheKey, Arc<Entry>)], numbers: &[u64], fe
     let path = folder.join("plain");
     let database = sled::open(&path).unwrap();
     for (key, entry) in all {
-        database.insert(&key.call_key, entry.config.as_str()).unwrap();
+        database.insert(&key.call.call_key, entry.config.as_str()).unwrap();
     }
     database.flush().unwrap();
     drop(database);
@@ -147,7 +147,7 @@ fn main() {
         let peer: BTreeMap<String, &serde_json::Map<String, serde_json::Value>> = entries
             .iter()
             .map(|(key, entry)| {
-                (format!("NVIDIA H200|PJRT C API\ncuda 12090|{OP}|{}", key.call_key), entry.config.as_map())
+                (format!("NVIDIA H200|PJRT C API\ncuda 12090|{OP}|{}", key.call.call_key), entry.config.as_map())
             })
             .collect();
         std::fs::write(format!("{path}.json"), serde_json::to_string(&peer).unwrap()).unwrap();

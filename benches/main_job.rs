@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use autotune_lowered::cache::{CacheKey, Entry};
-use autotune_lowered::call::Direction;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::ledger::Ledger;
@@ -93,7 +93,7 @@ fn reopen(root: &Path) -> Ledger {
 
 fn key(n: usize) -> CacheKey {
     let device = DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };
-    CacheKey { op_id: format!("op{n}@v1"), call_key: "0123456789abcdef".into(), direction: Direction::Forward, device }
+    CacheKey { call: Call::new(format!("op{n}@v1"), "0123456789abcdef"), direction: Direction::Forward, device }
 }
 
 fn entry() -> Arc<Entry> {

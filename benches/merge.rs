@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use autotune_lowered::cache::{CacheKey, Cached, Entry, Snapshot, merge, write_snapshot};
-use autotune_lowered::call::Direction;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::mapped_file::Mapping;
@@ -32,8 +32,7 @@ fn entry(call: u64, decided_at: u64) -> (CacheKey, Arc<Entry>) {
     );
     let hardware = BTreeMap::from([("compute_capability".to_owned(), "9.0".to_owned())]);
     let key = CacheKey {
-        op_id: "flash_attention@v2".into(),
-        call_key: Digest::of(&call.to_le_bytes()).to_short(),
+        call: Call::new("flash_attention@v2", Digest::of(&call.to_le_bytes()).to_short()),
         direction: if call.is_multiple_of(2) { Direction::Forward } else { Direction::ForwardVjp },
         device: DeviceIdentity { platform: "cuda".into(), device_kind: "NVIDIA H200".into(), hardware },
     };

@@ -49,7 +49,22 @@ macro_rules! open_enum {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                <std::borrow::Cow<'de, str>>::deserialize(deserializer).map(|name| Self::from(&*name))
+                struct Name;
+
+                impl serde::de::Visitor<'_> for Name {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("a name")
+                    }
+
+                    // a name that is known is not copied
+                    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<$name, E> {
+                        Ok($name::from(name))
+                    }
+                }
+
+                deserializer.deserialize_str(Name)
             }
         }
     };

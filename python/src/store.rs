@@ -92,8 +92,8 @@ impl Store {
     fn entries(&self, py: Python<'_>) -> PyResult<Vec<(String, String, Found)>> {
         let entries = py.detach(|| self.cache.entries()).map_err(raise)?;
         let rows = entries.into_iter().map(|(key, entry, tier)| {
-            let (op_id, call_key) = (key.op_id.clone(), key.call_key.clone());
-            Ok((op_id, call_key, describe(key.parts(), &entry, tier, Vec::new())?))
+            let found = describe(key.parts(), &entry, tier, Vec::new())?;
+            Ok((key.call.op_id, key.call.call_key, found))
         });
         rows.collect()
     }

@@ -6,6 +6,7 @@ use crate::batch::BatchAxis;
 use crate::config::Config;
 use crate::device::Environment;
 use crate::digest::Digest;
+use crate::measured_by::MeasuredBy;
 use crate::stats::Interval;
 
 /// The config to use for a call, with its provenance.
@@ -71,16 +72,9 @@ pub struct PeerRecord {
 pub struct Provenance {
     /// The job whose samples decided it, in the sample log.
     pub job: Digest,
-    /// Timer.
-    pub timer: String,
-    /// The samples' clock.
-    pub source: String,
-    /// What of an execution is its duration: `elapsed`, `span` or `busy`.
-    #[serde(default = "elapsed")]
-    pub metric: String,
-    /// What every timed run found in the caches: `cold`, or absent for warm ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_state: Option<String>,
+    /// How. The compiler is the environment's.
+    #[serde(flatten)]
+    pub measured_by: MeasuredBy,
     /// The `vmap`s around the call that was measured, the outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batch: Vec<BatchAxis>,
@@ -119,11 +113,6 @@ pub struct Provenance {
     pub tool: String,
     /// When, seconds since 1970.
     pub decided_at: u64,
-}
-
-/// What entries were decided by before they said so.
-fn elapsed() -> String {
-    "elapsed".to_owned()
 }
 
 impl Entry {
@@ -243,5 +232,21 @@ mod tests {
         }
         assert_eq!(EntryText::new("{\"config\":{}}", 1).unwrap().to_entry(), None, "the config ends elsewhere");
         assert!(EntryText::new("{ \"config\":{}}", 2).is_none() && EntryText::new("{\"config\":{}}", 4).is_none());
+    }
+
+    /// As version 0.1.0 wrote them before clocks had types of their own, and with names of a later one.
+    #[test]
+    fn entries_are_written_as_they_were_stored() {
+        for how in [
+            r#""timer":"pjrt","source":"host-wall","metric":"elapsed""#,
+            r#""timer":"jax","source":"device-profile","metric":"busy","cache_state":"cold""#,
+            r#""timer":"own","source":"sundial","metric":"shade","cache_state":"dusk""#,
+        ] {
+            let stored = format!(
+                r#"{{"config":{{"b":4}},"provenance":{{"job":"{}",{how},"environment":{{"platform_version":"x"}},"baseline":{{"b":8}},"baseline_ns":2.5,"best_ns":1.0,"ratio":0.4,"interval":{{"low":0.3,"high":0.5,"confidence":0.95}},"rounds":8,"measured":2,"failed":0,"tie_set":[],"tool":"t","decided_at":7}}}}"#,
+                "0f".repeat(32)
+            );
+            assert_eq!(serde_json::from_str::<Entry>(&stored).unwrap().to_text(), stored);
+        }
     }
 }

@@ -4,7 +4,6 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use crate::batch::{is_same_call, own_key};
@@ -12,12 +11,10 @@ use crate::call::{Call, Direction};
 use crate::device::DeviceIdentity;
 
 /// Device, operation, call and direction of one entry.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CacheKey {
-    /// Operation, `name@vN` or a class path.
-    pub op_id: String,
-    /// Key of the call's arguments.
-    pub call_key: String,
+    /// The call.
+    pub call: Call,
     /// What was tuned.
     pub direction: Direction,
     /// The device that it was tuned on.
@@ -45,12 +42,7 @@ impl KeyRef<'_> {
 
     /// A key of its own.
     pub fn to_key(self) -> CacheKey {
-        CacheKey {
-            op_id: self.op_id.to_owned(),
-            call_key: self.call_key.to_owned(),
-            direction: self.direction,
-            device: self.device.clone(),
-        }
+        CacheKey { call: self.call(), direction: self.direction, device: self.device.clone() }
     }
 
     /// Whether operation and device are the same ones, in one place in memory.
@@ -72,14 +64,10 @@ pub(super) fn hash_of_call(op_id: &str, call_key: &str) -> u64 {
 }
 
 impl CacheKey {
-    /// The call that was tuned.
-    pub fn call(&self) -> Call {
-        self.parts().call()
-    }
-
     /// Its parts, borrowed.
     pub fn parts(&self) -> KeyRef<'_> {
-        KeyRef { op_id: &self.op_id, call_key: &self.call_key, direction: self.direction, device: &self.device }
+        let Self { call: Call { op_id, call_key }, direction, device } = self;
+        KeyRef { op_id, call_key, direction: *direction, device }
     }
 
     /// The key as a JSON array, `[op_id, call_key, direction, device]`: parts never run together, and keys of one
@@ -91,7 +79,7 @@ impl CacheKey {
     /// The key of a text that [`to_text`](Self::to_text) made.
     pub fn from_text(text: &str) -> Option<Self> {
         let (op_id, call_key, direction, device) = serde_json::from_str(text).ok()?;
-        Some(Self { op_id, call_key, direction, device })
+        Some(Self { call: Call { op_id, call_key }, direction, device })
     }
 
     /// What every key of one operation and call begins with, mapped by `vmap` or not; those of other calls may too.
@@ -179,8 +167,7 @@ mod tests {
         let device =
             DeviceIdentity { platform: "cpu".into(), device_kind: "a|b\n".into(), hardware: Default::default() };
         let key = |op: &str, call: &str| CacheKey {
-            op_id: op.into(),
-            call_key: call.into(),
+            call: Call::new(op, call),
             direction: Direction::ForwardVjp,
             device: device.clone(),
         };
@@ -207,8 +194,7 @@ mod tests {
         for (op_id, call_key) in [("b@v1", "x"), ("b@v1", "x~4-00000000"), ("a@v1", "y"), ("", "")] {
             for direction in [Direction::ForwardVjp, Direction::Forward] {
                 for cores in ["2", "10"] {
-                    let (op_id, call_key, device) = (op_id.to_owned(), call_key.to_owned(), device(cores));
-                    keys.push(CacheKey { op_id, call_key, direction, device });
+                    keys.push(CacheKey { call: Call::new(op_id, call_key), direction, device: device(cores) });
                 }
             }
         }

@@ -55,7 +55,7 @@ fn sorted(mut pairs: Pairs) -> Pairs {
 }
 
 fn hash_of(key: &CacheKey) -> u64 {
-    hash_of_call(&key.op_id, &key.call_key)
+    hash_of_call(&key.call.op_id, &key.call.call_key)
 }
 
 impl ConfigStore for MemoryStore {

@@ -123,7 +123,7 @@ pub(super) fn decided(entry: &Entry) -> u64 {
 impl<'a> Row<'a> {
     /// An entry in memory.
     pub(super) fn of_entry((key, entry): &'a (CacheKey, Arc<Entry>)) -> Self {
-        Self { key: key.parts(), head: head(&key.call_key), entry: Stored::Entry(entry) }
+        Self { key: key.parts(), head: head(&key.call.call_key), entry: Stored::Entry(entry) }
     }
 
     /// A record of the snapshot in a file.

@@ -22,7 +22,7 @@ use super::entry::Entry;
 use super::error::StoreError;
 use super::key::{CacheKey, KeyRef, by_key};
 use super::store::{ConfigStore, Tier};
-use crate::call::Direction;
+use crate::call::{Call, Direction};
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
 use crate::outside_file;
@@ -89,21 +89,21 @@ pub fn write_seeds(folder: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<
     let mut files: BTreeMap<PathBuf, SeedFile> = BTreeMap::new();
     for (key, entry) in entries {
         let device = format!("{}-{}", slug(&key.device.device_kind), key.device.to_digest().to_short());
-        let mut path = folder.join(&device).join(format!("{}.json", slug(&key.op_id)));
-        let is_anothers = |op_id: &str| op_id != key.op_id;
+        let mut path = folder.join(&device).join(format!("{}.json", slug(&key.call.op_id)));
+        let is_anothers = |op_id: &str| op_id != key.call.op_id;
         if files.get(&path).is_some_and(|file| is_anothers(&file.op_id))
             || read_op_id(&path).is_some_and(|op| is_anothers(&op))
         {
-            let digest = Digest::of(key.op_id.as_bytes()).to_short();
-            path = folder.join(device).join(format!("{}-{digest}.json", slug(&key.op_id)));
+            let digest = Digest::of(key.call.op_id.as_bytes()).to_short();
+            path = folder.join(device).join(format!("{}-{digest}.json", slug(&key.call.op_id)));
         }
         let file = files.entry(path).or_insert_with(|| SeedFile {
             schema: SCHEMA,
-            op_id: key.op_id.clone(),
+            op_id: key.call.op_id.clone(),
             device: key.device.clone(),
             entries: Vec::new(),
         });
-        let (call_key, direction) = (key.call_key.clone(), key.direction);
+        let (call_key, direction) = (key.call.call_key.clone(), key.direction);
         // what is shipped is what is in force; other decisions of the call stay behind
         let entry = Entry { superseded: Vec::new(), ..Entry::clone(entry) };
         file.entries.push(SeedEntry { call_key, direction, entry });
@@ -209,7 +209,7 @@ impl SeedStore {
             return Err(format!("schema {} is not {SCHEMA}", file.schema));
         }
         for SeedEntry { call_key, direction, entry } in file.entries {
-            let key = CacheKey { op_id: file.op_id.clone(), call_key, direction, device: file.device.clone() };
+            let key = CacheKey { call: Call::new(&file.op_id, call_key), direction, device: file.device.clone() };
             self.entries.insert(key, Arc::new(entry));
         }
         Ok(())
@@ -246,8 +246,7 @@ mod tests {
             DeviceIdentity { platform: "cuda".into(), device_kind: "NVIDIA H200".into(), hardware: BTreeMap::new() };
         let pair = |op: &str, key: &str, block: u32| {
             let config = serde_json::from_str(&format!(r#"{{"block":{block}}}"#)).unwrap();
-            let (op_id, call_key) = (op.to_owned(), key.to_owned());
-            let key = CacheKey { op_id, call_key, direction: Direction::ForwardVjp, device: device.clone() };
+            let key = CacheKey { call: Call::new(op, key), direction: Direction::ForwardVjp, device: device.clone() };
             (key, Arc::new(Entry::new(config)))
         };
         // the second and the third have the same letters and digits

@@ -200,13 +200,13 @@ impl TieredCache {
                 DeviceMatch::Flagged(detail) => Some(Flag::new(FlagKind::OtherDevice, detail)),
                 DeviceMatch::Miss(_) => continue,
             };
-            let rank = (flag.is_some(), key.call_key != call_key, preference(&key.call_key));
+            let rank = (flag.is_some(), key.call.call_key != call_key, preference(&key.call.call_key));
             choices.push((rank, key, entry, tier, flag));
         }
         // of equals the first
         Ok(choices.into_iter().min_by_key(|(rank, ..)| *rank).map(|(_, key, entry, tier, flag)| {
-            let other_batch = (key.call_key != call_key).then(|| {
-                let detail = format!("measured {}, asked for {}", to_words(&key.call_key), to_words(call_key));
+            let other_batch = (key.call.call_key != call_key).then(|| {
+                let detail = format!("measured {}, asked for {}", to_words(&key.call.call_key), to_words(call_key));
                 Flag::new(FlagKind::OtherBatch, detail)
             });
             flagged(device, Hit::other(key, entry, tier, flag.into_iter().chain(other_batch).collect()))
@@ -372,10 +372,10 @@ impl TieredCache {
         let name = split_op_id(op_id).0;
         let (mut others, mut cached) = (0, Vec::new());
         for key in self.keys()? {
-            if key.op_id == op_id && key.device == device.identity {
+            if key.call.op_id == op_id && key.device == device.identity {
                 others += 1;
-            } else if key.op_id != op_id && split_op_id(&key.op_id).0 == name {
-                cached.push(key.op_id);
+            } else if key.call.op_id != op_id && key.call.op_name() == name {
+                cached.push(key.call.op_id);
             }
         }
         cached.dedup();

@@ -1,145 +1,35 @@
-//! `cache`: look at cached configs, or remove them.
+//! The cache that `--cache` names: a folder, or a URL that machines share.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
 use etcetera::BaseStrategy;
-use serde_json::json;
 
-use crate::cache::{
-    CacheKey, ConfigStore, Entry, Hit, MissReason, SNAPSHOT_FILE, SeedStore, Snapshot, SnapshotStore, Tier,
-    TieredCache, write_seeds, write_snapshot,
-};
+use crate::cache::{ConfigStore, SeedStore, Snapshot, SnapshotStore};
 use crate::counted::counted;
-use crate::device::{DeviceFingerprint, MatchMode};
-use crate::digest::Digest;
-use crate::ledger::{FolderBytes, Ledger};
-use crate::mapped_file::Mapping;
-use crate::printable::printable_json;
-use crate::report::{Grid, format_bytes, format_ns, format_ratio, write_json};
+use crate::ledger::Ledger;
+use crate::remote::{Address, Pulled, Remote, RemoteError, Trust};
+use crate::signature::PublicKeys;
 
-use super::args::{CacheArgs, Format, FormatArg, Pin, PluginArgs};
-use super::coverage::CoverageArgs;
-use super::exchange::{ExchangeArg, ExportArgs};
+use super::exit;
 use super::fault::Fault;
-use super::merge::{DiffArgs, MergeArgs};
-use super::prune::PruneArgs;
-use super::remote::{PullArgs, PushArgs};
-use super::signature::{KeygenArgs, SignArgs};
-use super::tune::say;
-use super::verify::VerifyArgs;
-use super::{coverage, device, exchange, exit, merge, prune, remote, signature, verify};
+use super::options::{CacheArgs, Pin};
+use super::signature::public_keys;
 
-#[derive(Debug, Subcommand)]
-pub(super) enum CacheCommand {
-    /// Print the best config of a call
-    Get {
-        /// Operation, `name@vN`
-        op: String,
-        /// Call key
-        key: String,
-        /// Whose results may stand for this device's: exact, kind or any
-        #[arg(long = "match", value_name = "MODE", default_value = "exact")]
-        match_mode: MatchMode,
-        #[command(flatten)]
-        plugin: PluginArgs,
-        #[command(flatten)]
-        cache: CacheArgs,
-        #[command(flatten)]
-        format: FormatArg,
-    },
-    /// List the configs of a cache folder or snapshot, and say what the folder takes
-    Ls {
-        /// Also those that are shipped as seed files
-        #[arg(long)]
-        all: bool,
-        #[command(flatten)]
-        cache: CacheArgs,
-        #[command(flatten)]
-        format: FormatArg,
-    },
-    /// Remove the entries of an operation, or of one call of it, for every device
-    Rm {
-        /// Operation, `name@vN`
-        op: String,
-        /// Call key
-        key: Option<String>,
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
-    /// Print the cache folder
-    Path {
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
-    /// Write cached configs as seed files: one a device and operation, to be reviewed and shipped
-    Seed {
-        /// Folder to write to
-        out: PathBuf,
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
-    /// Publish the cache as one immutable file that any number of processes read at once; prints its digest
-    Snapshot {
-        /// File to write
-        out: PathBuf,
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
-    /// Write cached configs as JSON or as another tool's cache files
-    Export(ExportArgs),
-    /// Take configs over from JSON or from another tool's cache files
-    Import {
-        /// Whose files
-        #[arg(long, value_enum)]
-        format: ExchangeArg,
-        /// A file, or a folder of them
-        path: PathBuf,
-        /// Only what is of this device, by Tokamax's name of it; a Tokamax database is then of exactly this kind
-        #[arg(long, value_name = "TEXT")]
-        fingerprint: Option<String>,
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
-    /// Load the snapshot that is published at a URL, unless it is here already; prints its digest and file
-    Pull(PullArgs),
-    /// Publish the cache at a URL, merged with what is there; prints the digest
-    Push(PushArgs),
-    /// Make a pair of keys that sign snapshots
-    Keygen(KeygenArgs),
-    /// Sign a snapshot
-    Sign(SignArgs),
-    /// Merge caches: of each call the entry with the better evidence, and with it where the others came from
-    /// (docs/caches.md)
-    Merge(MergeArgs),
-    /// List what differs between two caches; exit code 1 where something does
-    Diff(DiffArgs),
-    /// Check every byte of caches against what was written; exit code 4 where one is damaged
-    Verify(VerifyArgs),
-    /// Remove entries that are too old, of a device, or of software that is gone
-    Prune(PruneArgs),
-    /// List which labels of a module have a config for a device; exit code 1 where one has not
-    Coverage(CoverageArgs),
-    /// Make the sled cache again from the sample log
-    Rebuild {
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
-}
+/// This machine's copy of a URL's snapshot, in the URL's folder.
+pub(super) const COPY_FILE: &str = "pulled-v1.snapshot";
 
 /// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder; of a
 /// URL the folder that this machine has for it.
 pub(super) fn folder(args: &CacheArgs) -> Result<PathBuf, Fault> {
-    match (remote::address(args)?, &args.folder) {
-        (Some(address), _) => remote::folder(&address),
+    match (address(args)?, &args.folder) {
+        (Some(address), _) => folder_of(&address),
         (None, Some(folder)) => Ok(folder.clone()),
         (None, None) => native_folder(),
     }
 }
 
 /// `autotune-lowered` in the platform's cache folder.
-pub(super) fn native_folder() -> Result<PathBuf, Fault> {
+fn native_folder() -> Result<PathBuf, Fault> {
     etcetera::base_strategy::choose_native_strategy()
         .map(|strategy| strategy.cache_dir().join("autotune-lowered"))
         .map_err(|_| Fault::new(exit::CACHE_TROUBLE, "cannot find the home folder; name a cache with `--cache DIR`"))
@@ -161,8 +51,8 @@ pub(super) fn seeds(args: &CacheArgs) -> Vec<Box<dyn ConfigStore>> {
 
 /// Opens a cache folder for look-ups only: another process may have it.
 pub(super) fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
-    if let Some(address) = remote::address(args)? {
-        return remote::open_for_reading(address, args);
+    if let Some(address) = address(args)? {
+        return open_url_for_reading(address, args);
     }
     let ledger = Ledger::open_for_reading(&folder(args)?, || seeds(args))?;
     tell(&ledger);
@@ -171,7 +61,7 @@ pub(super) fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
 
 /// Opens the ledger of a cache folder and says on stderr what was wrong with it.
 pub(super) fn open(args: &CacheArgs) -> Result<Ledger, Fault> {
-    if let Some(address) = remote::address(args)? {
+    if let Some(address) = address(args)? {
         let message = format!(
             "`{address}` is changed by publishing alone: change a folder, then `autotune-lowered cache push --replace {address}`"
         );
@@ -188,201 +78,58 @@ pub(super) fn tell(ledger: &Ledger) {
     }
 }
 
-/// Runs a `cache` command.
-pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fault> {
-    match command {
-        CacheCommand::Path { cache } => {
-            // the bytes as they are: scripts take them for a path
-            out.write_all(folder(cache)?.as_os_str().as_encoded_bytes())?;
-            writeln!(out)?;
-        }
-        CacheCommand::Ls { all, cache, format } => {
-            let mut entries = open_for_reading(cache)?.cache().entries()?;
-            entries.retain(|(.., tier)| *all || *tier != Tier::Seed);
-            let folder = folder(cache)?;
-            let taken = folder.is_dir().then(|| FolderBytes::of(&folder));
-            match format.format {
-                Format::Json => {
-                    let rows: Vec<_> = entries.iter().map(|(key, entry, tier)| row_json(key, entry, *tier)).collect();
-                    let mut document = json!({"schema": 1, "entries": rows});
-                    if let Some(taken) = taken {
-                        document["folder_bytes"] = json!(taken);
-                    }
-                    write_json(out, &document)?;
-                }
-                Format::Table => {
-                    list(&entries, out)?;
-                    if let Some(taken) = taken {
-                        say(&format!("`{}` takes {}", folder.display(), in_words(&taken)));
-                    }
-                }
-            }
-        }
-        CacheCommand::Rm { op, key, cache } => {
-            let ledger = open(cache)?;
-            let wanted = |entry: &CacheKey| entry.op_id == *op && key.as_ref().is_none_or(|key| entry.call_key == *key);
-            let keys: Vec<CacheKey> =
-                ledger.cache().entries()?.into_iter().map(|(key, ..)| key).filter(wanted).collect();
-            let mut removed = 0;
-            for key in &keys {
-                removed += usize::from(ledger.remove(key)?);
-            }
-            ledger.publish()?;
-            writeln!(out, "removed {removed}")?;
-            if removed == 0 {
-                return Ok(exit::NOTHING_MATCHED);
-            }
-        }
-        CacheCommand::Seed { out: folder, cache } => {
-            let pairs = open_for_reading(cache)?.own_entries()?;
-            if pairs.is_empty() {
-                return Err(Fault::new(exit::NOTHING_MATCHED, "the cache is empty: tune a module first"));
-            }
-            for path in write_seeds(folder, &pairs)? {
-                writeln!(out, "{}", path.display())?;
-            }
-        }
-        CacheCommand::Snapshot { out: path, cache } => {
-            let entries = open_for_reading(cache)?.own_entries()?;
-            if entries.is_empty() {
-                // a mistyped folder must not take the place of what others read
-                return Err(Fault::new(
-                    exit::NOTHING_MATCHED,
-                    "the cache is empty: tune a module first, or name another one with `--cache`",
-                ));
-            }
-            let digest = write_snapshot(path, &entries)?;
-            writeln!(out, "{digest}  {}", path.display())?;
-            tracing::info!("{} in `{}`", counted(entries.len(), "entry"), path.display());
-        }
-        CacheCommand::Pull(args) => return remote::pull(args, out),
-        CacheCommand::Push(args) => return remote::push(args, out),
-        CacheCommand::Keygen(args) => return signature::keygen(args, out),
-        CacheCommand::Sign(args) => return signature::sign(args, out),
-        CacheCommand::Merge(args) => return merge::run_merge(args, out),
-        CacheCommand::Diff(args) => return merge::run_diff(args, out),
-        CacheCommand::Verify(args) => return verify::run(args, out),
-        CacheCommand::Prune(args) => return prune::run(args, out),
-        CacheCommand::Coverage(args) => return coverage::run(args, out),
-        CacheCommand::Export(args) => return exchange::export(args, out),
-        CacheCommand::Import { format, path, fingerprint, cache } => {
-            return exchange::import(*format, path, fingerprint.as_deref(), cache, out);
-        }
-        CacheCommand::Rebuild { cache } => {
-            let ledger = Ledger::rebuild(&folder(cache)?)?;
-            tell(&ledger);
-            ledger.publish()?;
-            writeln!(out, "{}", counted(ledger.cache().entries()?.len(), "entry"))?;
-        }
-        CacheCommand::Get { op, key, match_mode, plugin, cache, format } => {
-            let fingerprint = device::chosen(plugin)?;
-            return match look_up(cache, &fingerprint, (op, key), *match_mode)? {
-                Ok(hit) => {
-                    for flag in &hit.flags {
-                        tracing::warn!("{}: {}", json!(flag.kind).as_str().unwrap_or_default(), flag.detail);
-                    }
-                    match format.format {
-                        Format::Table => writeln!(out, "{}", printable_json(&hit.entry.config.to_string()))?,
-                        Format::Json => {
-                            let mut row = row_json(&hit.key().to_key(), &hit.entry, hit.tier);
-                            row["schema"] = json!(1);
-                            row["flags"] = json!(hit.flags);
-                            write_json(out, &row)?;
-                        }
-                    }
-                    Ok(exit::FINE)
-                }
-                Err(reason) => Err(Fault::new(exit::NOTHING_MATCHED, reason)),
-            };
-        }
-    }
-    Ok(exit::FINE)
+/// The URL that `--cache` names, where it is none of this machine's folders.
+pub(super) fn address(args: &CacheArgs) -> Result<Option<Address>, Fault> {
+    // a URL is text; a folder need not be
+    let text = args.folder.as_deref().and_then(Path::to_str).filter(|text| Address::is_url(text));
+    Ok(text.map(Address::parse).transpose()?)
 }
 
-/// What a program finds at run time: the published snapshot answers. Where there is none, or it is damaged, the folder's other
-/// stores do.
-fn look_up(
-    args: &CacheArgs,
-    device: &DeviceFingerprint,
-    (op, key): (&str, &str),
-    mode: MatchMode,
-) -> Result<Result<Hit<'static>, MissReason>, Fault> {
-    let of = |cache: &TieredCache| cache.lookup(device, op, key, None, mode)?.found();
-    if remote::address(args)?.is_some() {
-        // what is published there answers, not what this machine decided and may not have published
-        return Ok(of(open_for_reading(args)?.cache())?);
-    }
-    let folder = folder(args)?;
-    let published = folder.join(SNAPSHOT_FILE);
-    if let Some(Pin(Some(pin))) = args.pin {
-        return Ok(of(&pinned(&published, pin, args)?)?);
-    }
-    if published.exists() {
-        match Snapshot::open(&published, Mapping::Never).and_then(|snapshot| of(&above_seeds(snapshot, args))) {
-            Ok(found) => return Ok(found),
-            Err(error) => tracing::warn!("{error}"),
-        }
-    }
-    Ok(of(open_for_reading(args)?.cache())?)
+/// The folder of this machine for a URL: its copy, and what is tuned here.
+pub(super) fn folder_of(address: &Address) -> Result<PathBuf, Fault> {
+    Ok(native_folder()?.join("remote").join(address.to_folder_name()))
 }
 
-/// A snapshot above the seeds.
-fn above_seeds(snapshot: Snapshot, args: &CacheArgs) -> TieredCache {
-    let mut tiers: Vec<Box<dyn ConfigStore>> = vec![Box::new(SnapshotStore::new(snapshot))];
+/// What is asked of what a URL shows.
+pub(super) fn trust(keys: Option<&PublicKeys>, pin: Option<Pin>) -> Trust<'_> {
+    Trust { keys, pin: pin.and_then(|Pin(digest)| digest), allow_rollback: false }
+}
+
+pub(super) fn tell_pulled(pulled: &Pulled) {
+    if let Some(note) = pulled.note() {
+        tracing::warn!("{note}");
+    }
+    if let Some(manifest) = &pulled.manifest {
+        let how = if pulled.fetched { "fetched" } else { "here already" };
+        tracing::info!("generation {}, {}, {how}", manifest.generation, counted(manifest.entries, "entry"));
+    }
+    if let Some(key) = &pulled.signed_by {
+        tracing::info!("signed by {key}");
+    }
+}
+
+/// Loads what a URL has in force, if anything.
+pub(super) fn load(remote: &Remote, copy: &Path, trust: Trust<'_>) -> Result<Option<Snapshot>, Fault> {
+    match remote.pull(copy, trust) {
+        Ok(pulled) => {
+            tell_pulled(&pulled);
+            Ok(Some(pulled.snapshot))
+        }
+        Err(error @ RemoteError::Nothing { .. }) => {
+            tracing::warn!("{error}");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The tiers that look-ups have of a URL: what is published, and the seeds.
+fn open_url_for_reading(address: Address, args: &CacheArgs) -> Result<Ledger, Fault> {
+    let copy = folder_of(&address)?.join(COPY_FILE);
+    let keys = public_keys(args.verify_key.as_deref())?;
+    let snapshot = load(&Remote::open(address)?, &copy, trust(keys.as_ref(), args.pin))?;
+    let mut tiers: Vec<Box<dyn ConfigStore>> = Vec::new();
+    tiers.extend(snapshot.map(|snapshot| Box::new(SnapshotStore::new(snapshot)) as Box<dyn ConfigStore>));
     tiers.extend(seeds(args));
-    TieredCache::new(tiers)
-}
-
-/// The published snapshot, which must be the pinned one, above the seeds.
-fn pinned(path: &Path, pin: Digest, args: &CacheArgs) -> Result<TieredCache, Fault> {
-    let found = path.exists().then(|| Snapshot::open(path, Mapping::Never)).transpose()?;
-    match found {
-        Some(snapshot) if snapshot.digest() == pin => Ok(above_seeds(snapshot, args)),
-        found => {
-            let found =
-                found.map_or_else(|| "there is none".to_owned(), |snapshot| format!("it is {}", snapshot.digest()));
-            let what = format!("the snapshot `{}` is not the pinned one: {found}, {pin} is pinned", path.display());
-            Err(Fault::new(exit::CACHE_TROUBLE, what))
-        }
-    }
-}
-
-/// What a folder takes, and of that each kind of file that there is.
-fn in_words(taken: &FolderBytes) -> String {
-    let kinds = taken.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0);
-    let kinds: Vec<String> = kinds.map(|(kind, bytes)| format!("{kind} {}", format_bytes(bytes))).collect();
-    format!("{}: {}", format_bytes(taken.total()), kinds.join(", "))
-}
-
-fn row_json(key: &CacheKey, entry: &Entry, tier: Tier) -> serde_json::Value {
-    let mut row = json!({
-        "op_id": key.op_id, "call_key": key.call_key, "direction": key.direction, "device": key.device,
-        "tier": tier, "config": entry.config, "provenance": entry.provenance,
-    });
-    if !entry.superseded.is_empty() {
-        row["superseded"] = json!(entry.superseded);
-    }
-    row
-}
-
-fn list(entries: &[(CacheKey, std::sync::Arc<Entry>, Tier)], out: &mut dyn Write) -> Result<(), Fault> {
-    let mut grid = Grid::new(&["operation", "direction", "device", ">time", ">speed-up", "tier", "config"]);
-    for (key, entry, tier) in entries {
-        let dash = || "—".to_owned();
-        grid.row([
-            key.call().to_string(),
-            key.direction.to_string(),
-            key.device.to_string(),
-            entry.provenance.as_ref().map_or_else(dash, |provenance| format_ns(provenance.best_ns)),
-            entry.speed_up().map_or_else(dash, |(speed_up, _)| format_ratio(speed_up)),
-            tier.to_string(),
-            entry.config.to_brief(),
-        ]);
-    }
-    if grid.is_empty() {
-        writeln!(out, "the cache is empty")?;
-    } else {
-        grid.write(out)?;
-    }
-    Ok(())
+    Ok(Ledger::in_memory(tiers))
 }

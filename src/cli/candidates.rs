@@ -12,9 +12,9 @@ use crate::counted::counted;
 use crate::printable::printable_json;
 use crate::report::{Grid, write_json, write_line};
 
-use super::args::{Format, FormatArg};
 use super::exit;
 use super::fault::Fault;
+use super::options::{Format, FormatArg};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CandidatesCommand {

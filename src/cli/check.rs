@@ -12,15 +12,17 @@ use indicatif::MultiProgress;
 use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
 use crate::gate::{CheckResult, Gate, OperationCheck, Verdict, write_annotations, write_junit};
-use crate::report::{Grid, format_ns, time_line, write_json};
-use crate::tune::{Autotuner, Event, Spent, TuneOptions};
+use crate::report::check_lines;
+use crate::tune::{Autotuner, Event, TuneOptions};
 
-use super::args::{CacheArgs, CacheStateArg, Format, FormatArg, LimitArgs, MetricArg, PluginArgs, part, seconds};
 use super::ending::cancel_flag;
 use super::fault::Fault;
+use super::options::{CacheArgs, CacheStateArg, FormatArg, LimitArgs, MetricArg, PluginArgs, part, seconds};
 use super::plan::PlanArgs;
 use super::progress::Progress;
-use super::tune::{TimerChoice, nothing_matched, say, start_timer};
+use super::say::say;
+use super::scan::nothing_matched;
+use super::timers::{TimerChoice, start_timer};
 use super::{cache, device, executables, exit, plan, selftest};
 
 #[derive(Debug, Args)]
@@ -91,7 +93,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let junit = args.junit.as_deref().map(JunitFile::create).transpose()?;
     let source = match args.plan.read(&args.module)? {
         Ok(source) => source,
-        Err(scan) => return nothing_matched(&scan, args.format.format, out),
+        Err(scan) => return nothing_matched(&scan, &args.format, out),
     };
     let cancel = cancel_flag()?;
     let ledger = cache::open_for_reading(&args.cache)?;
@@ -145,11 +147,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     result.missed = missed;
     result.notes = plan::notes(&source, ledger.notes());
     result.notes.extend(of_timer.into_iter().chain(of_selftest).chain(of_shard));
-    let printed = match args.format.format {
-        Format::Table => write_table(out, &result),
-        Format::Json => write_json(out, &result),
-    };
-    let printed = printed.and_then(|()| out.flush());
+    let printed = args.format.write(out, &result).and_then(|()| out.flush());
     // whatever becomes of stdout: others wait for these
     if let Some(junit) = junit {
         junit.write(&result, args.allow_missing)?;
@@ -162,58 +160,9 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     if let Some(error) = stopped_by {
         return Err(error.into());
     }
-    close(&result);
+    check_lines(&result).iter().for_each(|line| say(line));
     printed?;
     Ok(exit_code(&result, !plan.is_empty(), args))
-}
-
-fn write_table(out: &mut dyn Write, result: &CheckResult) -> std::io::Result<()> {
-    // the verdict first: no line begins with a name, which a CI service could take for a command
-    let mut grid = Grid::new(&["verdict", "operation", ">baseline", ">cached", ">was", ">ratio", "interval"]);
-    let dash = || "—".to_owned();
-    for operation in &result.operations {
-        let number = |ratio: Option<f64>| ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
-        grid.row([
-            operation.verdict.name().to_owned(),
-            format!("{} ({})", operation.call, operation.direction),
-            operation.baseline_ns.map_or_else(dash, format_ns),
-            operation.config_ns.map_or_else(dash, format_ns),
-            number(operation.entry.as_ref().and_then(|entry| entry.ratio)),
-            number(operation.ratio),
-            operation.interval.map_or_else(dash, |interval| format!("{:.3}–{:.3}", interval.low, interval.high)),
-        ]);
-        if operation.verdict != Verdict::Holds || operation.ratio.is_none() {
-            grid.line(&operation.reason);
-        }
-        for line in operation.stale.iter().chain(&operation.flags) {
-            grid.line(&format!("note: {line}"));
-        }
-    }
-    for missed in &result.missed {
-        let name = missed.label.to_string();
-        grid.row(["not recorded".to_owned(), name, dash(), dash(), dash(), dash(), dash()]);
-        grid.line(&format!("note: {}", missed.reason));
-    }
-    if grid.is_empty() { writeln!(out, "nothing to check") } else { grid.write(out) }
-}
-
-/// The last lines on stderr.
-fn close(result: &CheckResult) {
-    let mut spent = Spent::default();
-    for operation in &result.operations {
-        spent += operation.spent;
-    }
-    if let Some(line) = time_line(&spent) {
-        say(&line);
-    }
-    let counts = Verdict::ALL.into_iter().filter_map(|verdict| {
-        let count = result.operations.iter().filter(|operation| operation.verdict == verdict).count();
-        (count > 0).then(|| format!("{count} {}", verdict.name()))
-    });
-    let missed = (!result.missed.is_empty()).then(|| format!("{} not recorded", result.missed.len()));
-    let counts: Vec<String> = counts.chain(missed).collect();
-    let what = if counts.is_empty() { "nothing to check".to_owned() } else { counts.join(", ") };
-    say(&format!("{what}; an alarm needs odds of {:.0} in two processes", result.odds_needed));
 }
 
 /// `is_matched` says whether the module matched anything: a shard of it may be empty.

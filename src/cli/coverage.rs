@@ -18,8 +18,8 @@ use crate::hlo::{FoundLabel, Label, Scan};
 use crate::matching::{ByName, Matching, match_labels};
 use crate::report::{Grid, write_json, write_line};
 
-use super::args::{CacheArgs, Format, FormatArg, LabelArgs, PluginArgs};
 use super::fault::Fault;
+use super::options::{CacheArgs, Format, FormatArg, LabelArgs, PluginArgs};
 use super::{cache, device, exit, merge, registry, scan};
 
 /// Arguments of `cache coverage`.
@@ -220,8 +220,8 @@ impl Asked<'_> {
             // the version is lost: the newest one that is cached
             let mut versions: Vec<String> = Vec::new();
             for (cached, ..) in self.cache.entries()? {
-                if cached.call_key == *key && split_op_id(&cached.op_id).0 == label.op_name() {
-                    versions.push(cached.op_id);
+                if cached.call.call_key == *key && cached.call.op_name() == label.op_name() {
+                    versions.push(cached.call.op_id);
                 }
             }
             let newest = versions.into_iter().max_by_key(|op_id| split_op_id(op_id).1);

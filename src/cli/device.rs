@@ -14,9 +14,9 @@ use crate::scratch::Scratch;
 use crate::timer::Limits;
 use crate::timer::pjrt::{FoundPlugin, PjrtOptions, discover, probe};
 
-use super::args::{Format, FormatArg, PluginArgs};
 use super::exit;
 use super::fault::Fault;
+use super::options::{Format, FormatArg, PluginArgs};
 
 #[derive(Debug, Args)]
 pub(super) struct DeviceArgs {

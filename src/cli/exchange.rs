@@ -20,8 +20,8 @@ use crate::ledger::Ledger;
 use crate::registry::Registry;
 use crate::samples::JobHistory;
 
-use super::args::CacheArgs;
 use super::fault::Fault;
+use super::options::CacheArgs;
 use super::{cache, exit, registry};
 
 #[derive(Debug, Args)]
@@ -186,11 +186,8 @@ fn stamp_of(registry: &Registry, key: &CacheKey) -> Result<Value, String> {
     let mut recorded = false;
     // by one spelling; whether it was recorded for this very device
     let mut stamps: BTreeMap<String, (bool, &Value)> = BTreeMap::new();
-    let of_call = registry.of_operation(&key.op_id).filter(|invocation| {
-        invocation.call.op_id == key.op_id
-            && invocation.call.call_key == key.call_key
-            && invocation.direction == key.direction
-    });
+    let of_call = registry.of_operation(&key.call.op_id);
+    let of_call = of_call.filter(|invocation| invocation.call == key.call && invocation.direction == key.direction);
     for invocation in of_call {
         recorded = true;
         let recipe = invocation.static_arguments.get("recipe");

@@ -13,9 +13,9 @@ use crate::counted::counted;
 use crate::ledger::{Ledger, Stored, read_cache};
 use crate::report::{Grid, format_ratio, write_json};
 
-use super::args::{Format, FormatArg};
 use super::exit;
 use super::fault::Fault;
+use super::options::{Format, FormatArg};
 
 /// Arguments of `cache merge`.
 #[derive(Debug, Args)]
@@ -147,7 +147,7 @@ pub(super) fn run_diff(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, Fault
                     |entry: &Option<_>| entry.as_deref().map_or_else(|| "—".to_owned(), |entry| brief(entry, change));
                 grid.row([
                     name_of(change).to_owned(),
-                    key.call().to_string(),
+                    key.call.to_string(),
                     key.direction.to_string(),
                     key.device.to_string(),
                     brief(&difference.before),
@@ -174,7 +174,12 @@ fn name_of(change: Change) -> &'static str {
 
 fn brief(entry: &Entry, change: Change) -> String {
     let evidence = entry.provenance.as_ref().zip(entry.speed_up()).map(|(provenance, (speed_up, _))| {
-        format!("{} in {} by {}", format_ratio(speed_up), counted(provenance.rounds, "round"), provenance.source)
+        format!(
+            "{} in {} by {}",
+            format_ratio(speed_up),
+            counted(provenance.rounds, "round"),
+            provenance.measured_by.source
+        )
     });
     match change {
         Change::Evidence => evidence.unwrap_or_else(|| "no provenance".to_owned()),
@@ -185,7 +190,7 @@ fn brief(entry: &Entry, change: Change) -> String {
 fn difference_json(difference: &Difference) -> serde_json::Value {
     let Difference { key, before, after } = difference;
     json!({
-        "change": difference.change(), "op_id": key.op_id, "call_key": key.call_key, "direction": key.direction,
+        "change": difference.change(), "op_id": key.call.op_id, "call_key": key.call.call_key, "direction": key.direction,
         "device": key.device, "before": before.as_deref(), "after": after.as_deref(),
     })
 }

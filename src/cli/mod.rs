@@ -2,6 +2,8 @@
 
 mod args;
 mod cache;
+mod cache_commands;
+mod cache_get;
 mod candidates;
 mod check;
 mod coverage;
@@ -15,6 +17,7 @@ mod logging;
 mod measure;
 mod merge;
 mod meta;
+mod options;
 mod plan;
 mod profile;
 mod progress;
@@ -24,10 +27,13 @@ mod remote;
 mod report;
 mod run;
 mod run_trace;
+mod say;
 mod scan;
 mod selftest;
 mod signature;
+mod timers;
 mod tune;
+mod tune_args;
 mod verify;
 mod worker;
 

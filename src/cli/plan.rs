@@ -12,8 +12,8 @@ use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::{Invocation, Registry};
 use crate::tune::{MissedLabel, PlannedInvocation, Shard};
 
-use super::args::{ByNameArg, LabelArgs};
 use super::fault::Fault;
+use super::options::{ByNameArg, LabelArgs};
 use super::{exit, registry, scan};
 
 /// Which calls, and whose recordings.

@@ -11,8 +11,8 @@ use crate::device::DeviceFingerprint;
 use crate::report::{Grid, format_bytes, write_json};
 use crate::timer::pjrt::{BoundExecutables, bound_executables};
 
-use super::args::{CacheArgs, Format, FormatArg, PluginArgs};
 use super::fault::Fault;
+use super::options::{CacheArgs, Format, FormatArg, PluginArgs};
 use super::{cache, device, executables, exit};
 
 /// Arguments of `cache prune`.
@@ -92,7 +92,7 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             let rows: Vec<_> = going
                 .iter()
                 .map(|(key, why)| {
-                    json!({"op_id": key.op_id, "call_key": key.call_key, "direction": key.direction,
+                    json!({"op_id": key.call.op_id, "call_key": key.call.call_key, "direction": key.direction,
                            "device": key.device, "reason": why})
                 })
                 .collect();
@@ -104,7 +104,7 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         Format::Table => {
             let mut grid = Grid::new(&["operation", "direction", "device", "reason"]);
             for (key, why) in &going {
-                let call = key.call().to_string();
+                let call = key.call.to_string();
                 grid.row([call, key.direction.to_string(), key.device.to_string(), why.clone()]);
             }
             if !grid.is_empty() {

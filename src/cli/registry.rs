@@ -11,9 +11,9 @@ use crate::counted::counted;
 use crate::registry::{Invocation, Registry};
 use crate::report::{Grid, write_json, write_line};
 
-use super::args::{Format, FormatArg};
 use super::exit;
 use super::fault::Fault;
+use super::options::{Format, FormatArg};
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct RegistryArg {

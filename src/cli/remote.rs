@@ -1,7 +1,7 @@
 //! `cache pull`, `cache push`, and `--cache URL`: caches that machines share.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -10,16 +10,14 @@ use crate::cache::{Cached, ConfigStore, Snapshot, SnapshotStore, merge};
 use crate::counted::counted;
 use crate::ledger::Ledger;
 use crate::mapped_file::Mapping;
-use crate::remote::{Address, Pulled, Pushing, Remote, RemoteError, Trust};
+use crate::remote::{Address, Pushing, Remote, RemoteError, Trust};
 use crate::signature::{PublicKeys, Signer};
 
-use super::args::{CacheArgs, Pin};
 use super::fault::Fault;
+use super::options::{CacheArgs, Pin};
+use super::say::say;
 use super::signature::{SignerArgs, public_keys, signer};
 use super::{cache, exit};
-
-/// This machine's copy of a URL's snapshot, in the URL's folder.
-const COPY_FILE: &str = "pulled-v1.snapshot";
 
 #[derive(Debug, Args)]
 pub(super) struct PullArgs {
@@ -53,62 +51,6 @@ pub(super) struct PushArgs {
     pub cache: CacheArgs,
 }
 
-/// The URL that `--cache` names, where it is none of this machine's folders.
-pub(super) fn address(args: &CacheArgs) -> Result<Option<Address>, Fault> {
-    // a URL is text; a folder need not be
-    let text = args.folder.as_deref().and_then(Path::to_str).filter(|text| Address::is_url(text));
-    Ok(text.map(Address::parse).transpose()?)
-}
-
-/// The folder of this machine for a URL: its copy, and what is tuned here.
-pub(super) fn folder(address: &Address) -> Result<PathBuf, Fault> {
-    Ok(cache::native_folder()?.join("remote").join(address.to_folder_name()))
-}
-
-/// What is asked of what a URL shows.
-fn trust(keys: Option<&PublicKeys>, pin: Option<Pin>) -> Trust<'_> {
-    Trust { keys, pin: pin.and_then(|Pin(digest)| digest), allow_rollback: false }
-}
-
-fn tell(pulled: &Pulled) {
-    if let Some(note) = pulled.note() {
-        tracing::warn!("{note}");
-    }
-    if let Some(manifest) = &pulled.manifest {
-        let how = if pulled.fetched { "fetched" } else { "here already" };
-        tracing::info!("generation {}, {}, {how}", manifest.generation, counted(manifest.entries, "entry"));
-    }
-    if let Some(key) = &pulled.signed_by {
-        tracing::info!("signed by {key}");
-    }
-}
-
-/// Loads what a URL has in force, if anything.
-fn load(remote: &Remote, copy: &Path, trust: Trust<'_>) -> Result<Option<Snapshot>, Fault> {
-    match remote.pull(copy, trust) {
-        Ok(pulled) => {
-            tell(&pulled);
-            Ok(Some(pulled.snapshot))
-        }
-        Err(error @ RemoteError::Nothing { .. }) => {
-            tracing::warn!("{error}");
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The tiers that look-ups have of a URL: what is published, and the seeds.
-pub(super) fn open_for_reading(address: Address, args: &CacheArgs) -> Result<Ledger, Fault> {
-    let copy = folder(&address)?.join(COPY_FILE);
-    let keys = public_keys(args.verify_key.as_deref())?;
-    let snapshot = load(&Remote::open(address)?, &copy, trust(keys.as_ref(), args.pin))?;
-    let mut tiers: Vec<Box<dyn ConfigStore>> = Vec::new();
-    tiers.extend(snapshot.map(|snapshot| Box::new(SnapshotStore::new(snapshot)) as Box<dyn ConfigStore>));
-    tiers.extend(cache::seeds(args));
-    Ok(Ledger::in_memory(tiers))
-}
-
 /// A tuning run whose results are published when it ends.
 pub(super) struct SharedRun {
     remote: Remote,
@@ -123,25 +65,26 @@ impl SharedRun {
         if address.is_read_only() {
             return Err(RemoteError::ReadOnly { url: address.to_string() }.into());
         }
-        let folder = folder(&address)?;
+        let folder = cache::folder_of(&address)?;
         let keys = public_keys(args.verify_key.as_deref())?;
         let run = Self {
-            copy: folder.join(COPY_FILE),
+            copy: folder.join(cache::COPY_FILE),
             signer: signer(signing.sign_key.as_deref(), signing.sign_command.as_deref(), keys.as_ref())?,
             keys,
             remote: Remote::open(address)?,
         };
         let own = run.signer.as_ref().map(Signer::to_public_keys);
         let mut tiers: Vec<Box<dyn ConfigStore>> = Vec::new();
-        let published = match load(&run.remote, &run.copy, trust(run.keys.as_ref().or(own.as_ref()), args.pin)) {
-            Ok(snapshot) => snapshot,
-            // what is tuned is kept here and published when the store is back
-            Err(fault) if fault.is_away => {
-                tracing::warn!("{}; tuning without it", fault.message);
-                None
-            }
-            Err(fault) => return Err(fault),
-        };
+        let published =
+            match cache::load(&run.remote, &run.copy, cache::trust(run.keys.as_ref().or(own.as_ref()), args.pin)) {
+                Ok(snapshot) => snapshot,
+                // what is tuned is kept here and published when the store is back
+                Err(fault) if fault.is_away => {
+                    tracing::warn!("{}; tuning without it", fault.message);
+                    None
+                }
+                Err(fault) => return Err(fault),
+            };
         let is_published = published.is_some();
         tiers.extend(published.map(|snapshot| Box::new(SnapshotStore::new(snapshot)) as Box<dyn ConfigStore>));
         tiers.extend(cache::seeds(args));
@@ -166,10 +109,7 @@ impl SharedRun {
             Ok(published) => {
                 let manifest = published.manifest;
                 let (url, generation) = (self.remote.address(), manifest.generation);
-                super::tune::say(&format!(
-                    "published at `{url}`: generation {generation}, {} entries",
-                    manifest.entries
-                ));
+                say(&format!("published at `{url}`: generation {generation}, {} entries", manifest.entries));
                 Ok(())
             }
             Err(error) => {
@@ -207,12 +147,12 @@ pub(super) fn pull(args: &PullArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             return Err(Fault::new(exit::USAGE, message));
         }
         Some(path) => path.clone(),
-        None => folder(&address)?.join(COPY_FILE),
+        None => cache::folder_of(&address)?.join(cache::COPY_FILE),
     };
     let keys = public_keys(args.verify_key.as_deref())?;
-    let trust = Trust { allow_rollback: args.allow_rollback, ..trust(keys.as_ref(), args.pin) };
+    let trust = Trust { allow_rollback: args.allow_rollback, ..cache::trust(keys.as_ref(), args.pin) };
     let pulled = Remote::open(address)?.pull(&path, trust)?;
-    tell(&pulled);
+    cache::tell_pulled(&pulled);
     writeln!(out, "{}  {}", pulled.snapshot.digest(), path.display())?;
     Ok(exit::FINE)
 }
@@ -241,7 +181,7 @@ pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         let message = "there is nothing to publish: tune a module first, or name another cache with `--cache`";
         return Err(Fault::new(exit::NOTHING_MATCHED, message));
     }
-    let copy = folder(&address)?.join(COPY_FILE);
+    let copy = cache::folder_of(&address)?.join(cache::COPY_FILE);
     let remote = Remote::open(address)?;
     let pushing = Pushing { entries: &entries, signer: signer.as_ref(), keys: keys.as_ref(), replace: args.replace };
     let published = remote.push(&copy, pushing)?;

@@ -12,9 +12,9 @@ use crate::printable::printable;
 
 use super::args::{Cli, Command};
 use super::fault::Fault;
-use super::tune::say;
+use super::say::say;
 use super::{
-    RunTrace, cache, candidates, check, device, exit, logging, measure, meta, profile, registry, report, scan,
+    RunTrace, cache_commands, candidates, check, device, exit, logging, measure, meta, profile, registry, report, scan,
     selftest, tune, worker,
 };
 
@@ -54,7 +54,7 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, trace: Option<&RunTrace>, out
         Some(Command::Device(args)) => device::run(args, out),
         Some(Command::Registry(command)) => registry::run(command, out),
         Some(Command::Candidates(command)) => candidates::run(command, out),
-        Some(Command::Cache(command)) => cache::run(command, out),
+        Some(Command::Cache(command)) => cache_commands::run(command, out),
         Some(Command::Report(args)) => report::run(args, out),
         Some(Command::Check(args)) => check::run(args, bars, out),
         Some(Command::Measure(args)) => measure::run(args, out),

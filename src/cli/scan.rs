@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::hlo::{Scan, ScanOptions, UserLabels, scan_path, scan_reader};
-use crate::report::{write_json, write_scan};
 
-use super::args::{Format, FormatArg, LabelArgs};
 use super::exit;
 use super::fault::Fault;
+use super::options::{Format, FormatArg, LabelArgs};
 
 #[derive(Debug, Args)]
 pub(super) struct ScanArgs {
@@ -25,14 +24,20 @@ pub(super) struct ScanArgs {
 /// Prints the labels; no label at all is exit code 3.
 pub(super) fn run(args: &ScanArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let scan = scan_module(&args.module, &args.labels)?;
-    match args.format.format {
-        Format::Table => write_scan(out, &scan)?,
-        Format::Json => write_json(out, &scan)?,
-    }
+    args.format.write(out, &scan)?;
     out.flush()?;
     // what stands before the cut is printed; a script must not take it for all
     refuse_truncated(&scan, &args.module)?;
     Ok(if scan.labels.is_empty() { exit::NOTHING_MATCHED } else { exit::FINE })
+}
+
+/// Prints that there is nothing to do with a module, which holds no label.
+pub(super) fn nothing_matched(scan: &Scan, format: &FormatArg, out: &mut dyn Write) -> Result<u8, Fault> {
+    match format.format {
+        Format::Table => writeln!(out, "nothing to tune: the module holds no label")?,
+        Format::Json => format.write(out, scan)?,
+    }
+    Ok(exit::NOTHING_MATCHED)
 }
 
 /// A module that ends too early is no input to tune.

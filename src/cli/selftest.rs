@@ -1,30 +1,28 @@
 //! `selftest`: what this machine can tell, from programs run against themselves.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use indicatif::MultiProgress;
-use serde::Serialize;
 
 use crate::cache::FolderLock;
-use crate::counted::counted;
 use crate::decision::Resolution;
-use crate::device::DeviceIdentity;
-use crate::measured_by::{CacheState, Metric, Source};
-use crate::report::{Grid, format_ns, format_part, write_json};
+use crate::measured_by::CacheState;
+use crate::report::{Failed, SelftestResult, format_ns, format_part};
 use crate::selftest::{
     Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
 use crate::timer::Timer;
 use crate::tune::CopiesError;
 
-use super::args::{CacheArgs, CacheStateArg, Format, FormatArg, LimitArgs, MetricArg, PluginArgs};
 use super::ending::cancel_flag;
 use super::fault::Fault;
+use super::options::{CacheArgs, CacheStateArg, FormatArg, LimitArgs, MetricArg, PluginArgs};
 use super::progress::Progress;
-use super::tune::{TimerChoice, say, start_timer};
+use super::say::say;
+use super::timers::{TimerChoice, start_timer};
 use super::{cache, device, executables, exit};
 
 #[derive(Debug, Args)]
@@ -79,7 +77,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
     let options =
         SelftestOptions { copies: args.copies as usize, rounds: args.rounds, cache_state: args.cache_state.into() };
     let mut progress = Progress::new(bars.clone());
-    let mut document = Document::new(args, &*timer);
+    let mut document = SelftestResult::new(&*timer, &options);
     let mut worst = exit::FINE;
     let mut points = Vec::new();
     for (index, program) in programs.iter().enumerate() {
@@ -118,12 +116,12 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
         keep(&mut document, &Setting::of(&*timer, &options.cache_state), &points, &lock)?;
     }
     document.programs = points;
-    match args.format.format {
-        Format::Json => write_json(out, &document)?,
-        Format::Table => write_table(out, &document)?,
-    }
+    args.format.write(out, &document)?;
     out.flush()?;
-    close(&document);
+    for note in document.notes.iter().filter(|note| note.contains(SELFTEST_FILE)) {
+        tracing::warn!("{note}");
+    }
+    document.lines().iter().for_each(|line| say(line));
     Ok(match (document.interrupted, document.programs.is_empty()) {
         (true, _) => exit::INTERRUPTED,
         (false, true) => worst,
@@ -140,7 +138,7 @@ fn exit_code(error: &SelftestError, of_user: bool) -> u8 {
 }
 
 /// Adds the figures to the folder's.
-fn keep(document: &mut Document, setting: &Setting, points: &[Point], lock: &FolderLock) -> Result<(), Fault> {
+fn keep(document: &mut SelftestResult, setting: &Setting, points: &[Point], lock: &FolderLock) -> Result<(), Fault> {
     let (mut stored, note) = Stored::read(lock.folder());
     document.notes.extend(note);
     stored.add(setting, points.to_vec());
@@ -170,100 +168,4 @@ pub(super) fn known_resolution(args: &CacheArgs, timer: &dyn Timer, state: Cache
         );
     }
     (resolution, notes)
-}
-
-#[derive(Serialize)]
-struct Document {
-    schema: u32,
-    tool: String,
-    device: DeviceIdentity,
-    timer: String,
-    source: Source,
-    metric: Metric,
-    cache_state: CacheState,
-    copies: u32,
-    rounds: u32,
-    programs: Vec<Point>,
-    failed: Vec<Failed>,
-    kept_in: Option<PathBuf>,
-    notes: Vec<String>,
-    interrupted: bool,
-}
-
-#[derive(Serialize)]
-struct Failed {
-    program: String,
-    reason: String,
-}
-
-impl Document {
-    fn new(args: &SelftestArgs, timer: &dyn Timer) -> Self {
-        let Setting { device, measured_by } = Setting::of(timer, &args.cache_state.into());
-        Self {
-            schema: 1,
-            tool: concat!("autotune-lowered ", env!("CARGO_PKG_VERSION")).to_owned(),
-            device: device.identity,
-            timer: measured_by.timer,
-            source: measured_by.source,
-            metric: measured_by.metric,
-            cache_state: measured_by.cache_state,
-            copies: args.copies,
-            rounds: args.rounds,
-            programs: Vec::new(),
-            failed: Vec::new(),
-            kept_in: None,
-            notes: timer.notes().to_vec(),
-            interrupted: false,
-        }
-    }
-}
-
-fn write_table(out: &mut dyn Write, document: &Document) -> std::io::Result<()> {
-    let headings =
-        ["program", ">time", ">can be told", ">rounds claim", ">between copies", ">between rounds", ">false wins"];
-    let mut grid = Grid::new(&headings);
-    for Point { program, figures, .. } in &document.programs {
-        let wins = &figures.false_wins;
-        grid.row([
-            program.clone(),
-            format_ns(figures.median_ns),
-            format_part(figures.resolution),
-            format_part(figures.claimed),
-            format_part(figures.between_copies),
-            format_part(figures.between_rounds),
-            format!("{} of {}", wins.at_zero, wins.decisions),
-        ]);
-        if wins.at_zero > 0 {
-            let (at_default, at_resolution) = (wins.at_default, wins.at_resolution);
-            let can = format_part(figures.resolution);
-            grid.line(&format!("of these {at_default} by more than 2 %, {at_resolution} by more than {can}"));
-        }
-        match figures.rounds_set_aside {
-            0 => {}
-            1 => grid.line("one disturbed round does not count"),
-            more => grid.line(&format!("{more} disturbed rounds do not count")),
-        }
-    }
-    for Failed { program, reason } in &document.failed {
-        let mut cells = vec![program.clone()];
-        cells.resize(headings.len(), "—".to_owned());
-        grid.row(cells);
-        grid.line(reason);
-    }
-    if grid.is_empty() { writeln!(out, "nothing was measured") } else { grid.write(out) }
-}
-
-/// The last lines on stderr: what the tuner makes of it.
-fn close(document: &Document) {
-    let Document { device, timer, metric, copies, rounds, .. } = document;
-    for note in document.notes.iter().filter(|note| note.contains(SELFTEST_FILE)) {
-        tracing::warn!("{note}");
-    }
-    if let Some(file) = document.kept_in.as_deref().map(Path::display) {
-        say(&format!(
-            "{copies} copies of each program, {}, on {device} with `{timer}` ({metric})",
-            counted(*rounds, "round")
-        ));
-        say(&format!("in `{file}`; the tuner calls nothing better by less than what can be told"));
-    }
 }

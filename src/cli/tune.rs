@@ -1,41 +1,38 @@
 //! The main job: module in, best configs out.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Instant;
 
 use indicatif::MultiProgress;
 
 use crate::analysis::trace::TraceFormat;
 use crate::analysis::{HloFiles, Summary, SummaryOptions, summarize};
 use crate::call::split_op_id;
-use crate::counted::counted;
 use crate::decision::DecisionRules;
-use crate::failure::{Failure, FailureKind};
-use crate::hlo::Scan;
+use crate::failure::FailureKind;
 use crate::ledger::Ledger;
-use crate::measured_by::{Metric, Source};
-use crate::printable::printable;
+use crate::measured_by::Source;
 use crate::remedy::remedy;
-use crate::report::{time_line, write_json, write_result};
-use crate::timer::pjrt::{FoundPlugin, HOST_CLOCK, PjrtTimer};
-use crate::timer::{
-    ActivePython, AutoTimer, CommandTimer, FollowingTimer, KeepingTimer, Limits, ProfileReplay, ReplayTimer, SPANS,
-    Timer,
-};
+use crate::report::result_lines;
+use crate::timer::{FollowingTimer, KeepingTimer, SPANS, Timer};
 use crate::tune::{
-    Autotuner, AutotuningResult, Event, OperationResult, ProfiledStep, Spent, Status, TuneOptions, order_by_share,
+    Autotuner, AutotuningResult, Event, OperationResult, ProfiledStep, Status, TuneOptions, order_by_share,
     run_on_devices,
 };
 
-use super::args::{DeviceList, Format, LimitArgs, MetricArg, PluginArgs, TuneArgs};
 use super::ending::cancel_flag;
 use super::fault::Fault;
+use super::options::PluginArgs;
 use super::profile::trace::{format_of, untold};
 use super::progress::Progress;
 use super::remote::SharedRun;
 use super::report::{ReportFile, check_writable};
-use super::{RunTrace, cache, candidates, device, executables, exit, plan, profile, remote, scan, selftest};
+use super::say::say;
+use super::scan::nothing_matched;
+use super::timers::{TimerChoice, start_timer};
+use super::tune_args::{DeviceList, TuneArgs};
+use super::{RunTrace, cache, candidates, device, executables, exit, plan, profile, scan, selftest};
 
 /// Tunes a module and prints the result.
 pub(super) fn run(
@@ -55,7 +52,7 @@ pub(super) fn run(
             if args.report.is_some() {
                 say("no report is written: the module holds no label");
             }
-            return nothing_matched(&scan, args.format.format, out);
+            return nothing_matched(&scan, &args.format, out);
         }
     };
     drop(reading);
@@ -67,7 +64,7 @@ pub(super) fn run(
     let scratch = device::scratch()?;
     let opening = tracing::info_span!(target: SPANS, "open the cache").entered();
     // the cache comes first: a locked or broken one is known before a device is started
-    let (shared, ledger) = match remote::address(&args.cache)? {
+    let (shared, ledger) = match cache::address(&args.cache)? {
         Some(_) if args.no_persist || args.dry_run => (None, cache::open_for_reading(&args.cache)?),
         Some(address) => {
             let (shared, ledger) = SharedRun::open(address, &args.cache, &args.signer)?;
@@ -159,7 +156,7 @@ pub(super) fn run(
     result.notes.splice(0..0, plan::notes(&source, ledger.notes()));
     result.notes.extend(of_timer.into_iter().chain(of_selftest).chain(of_shard));
     // whatever becomes of stdout and the page: others wait for what was decided
-    let printed = print(&result, args, out).and_then(|()| Ok(out.flush()?));
+    let printed = args.format.write(out, &result).and_then(|()| out.flush());
     let paged = page.map_or(Ok(()), |page| {
         let subject = if module == Path::new("-") { "standard input".into() } else { module.to_string_lossy() };
         page.write(&subject, std::slice::from_ref(&result))
@@ -173,7 +170,7 @@ pub(super) fn run(
     traced?;
     paged?;
     if !args.dry_run {
-        close(&result, ledger.root());
+        result_lines(&result, ledger.root()).iter().for_each(|line| say(line));
     }
     printed?;
     Ok(exit_code(&result, of > 0))
@@ -221,49 +218,6 @@ fn step(args: &TuneArgs, profile: &Path) -> Result<Summary, Fault> {
     Ok(summary)
 }
 
-fn limits(args: &LimitArgs) -> Limits {
-    let call = Duration::from_secs(args.timeout);
-    let memory = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);
-    Limits { compile: call, measure: call, load: call, memory_bytes: memory, ..Limits::default() }
-}
-
-fn three_quarters_of_memory() -> Option<u64> {
-    let info = rustix::system::sysinfo();
-    // the field's width differs between platforms
-    #[allow(clippy::useless_conversion)]
-    let bytes = u64::from(info.totalram).checked_mul(u64::from(info.mem_unit))?;
-    Some(bytes / 4 * 3)
-}
-
-fn metric(metric: Option<MetricArg>) -> Option<Metric> {
-    metric.map(|metric| match metric {
-        MetricArg::Elapsed => Metric::Elapsed,
-        MetricArg::Span => Metric::Span,
-        MetricArg::Busy => Metric::Busy,
-    })
-}
-
-/// The Python of the active environment.
-fn active_python() -> Result<PathBuf, Fault> {
-    ActivePython::find().map(|active| active.python).ok_or_else(|| {
-        Fault::device(
-            "there is no active Python: activate an environment with JAX, or name its Python with `--timer jax:PYTHON`",
-        )
-    })
-}
-
-/// Which timer to start, and how.
-pub(super) struct TimerChoice<'a> {
-    /// As `--timer` has it.
-    pub(super) timer: &'a str,
-    /// The plugin and its device.
-    pub(super) plugin: &'a PluginArgs,
-    /// Limits of its workers.
-    pub(super) limits: &'a LimitArgs,
-    /// As `--metric` has it.
-    pub(super) metric: Option<MetricArg>,
-}
-
 /// A timer for each device that the user chose; all devices must be of one identity.
 fn start_timers(args: &TuneArgs, executables: &Path) -> Result<Vec<Box<dyn Timer>>, Fault> {
     fn choice<'a>(args: &'a TuneArgs, plugin: &'a PluginArgs) -> TimerChoice<'a> {
@@ -291,93 +245,6 @@ fn start_timers(args: &TuneArgs, executables: &Path) -> Result<Vec<Box<dyn Timer
     Ok(timers)
 }
 
-/// Starts a timer and says what it wants the user to know; kept executables lie in the folder.
-pub(super) fn start_timer(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
-    let timer = start(args, executables)?;
-    for note in timer.notes() {
-        if note.starts_with(HOST_CLOCK) { say(note) } else { tracing::warn!("{note}") }
-    }
-    Ok(timer)
-}
-
-fn start(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
-    match args.timer.split_once(':') {
-        None if args.timer == "auto" => start_auto(args, executables),
-        None if args.timer == "pjrt" => start_plugin(args, &device::first_plugin(args.plugin)?, executables),
-        None if args.timer == "jax" => start_jax(args, &active_python()?),
-        Some(("jax", python)) => start_jax(args, Path::new(python)),
-        Some(("command", command)) => {
-            let timer =
-                CommandTimer::start(&device::this_program()?, command, limits(args.limits), metric(args.metric));
-            Ok(Box::new(timer.map_err(Fault::device)?))
-        }
-        Some(("replay", path)) => replay(args.metric, Path::new(path)),
-        _ => {
-            let message = format!(
-                "`--timer {}` is none of `auto`, `pjrt`, `jax`, `jax:PYTHON`, `command:CMD`, `replay:FILE`, `replay:DIR`",
-                args.timer
-            );
-            Err(Fault::new(exit::USAGE, message))
-        }
-    }
-}
-
-/// The compiler that the user's programs run with, as far as that can be known; says which one it is.
-fn start_auto(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
-    // these are for plugins alone
-    let is_for_plugins = !args.plugin.client_options.is_empty() || args.metric == Some(MetricArg::Elapsed);
-    match AutoTimer::choose(args.plugin.plugin.is_some() || is_for_plugins) {
-        AutoTimer::NamedPlugin => start_plugin(args, &device::first_plugin(args.plugin)?, executables),
-        AutoTimer::Plugin(plugin) => {
-            say(&format!("the timer is `pjrt` with `{}`, as JAX in the active environment", plugin.path.display()));
-            start_plugin(args, &plugin, executables)
-        }
-        AutoTimer::Jax(python) => {
-            say(&format!("the timer is `jax`: programs are compiled by the JAX of `{}`", python.display()));
-            start_jax(args, &python)
-        }
-        AutoTimer::PluginWithoutJax => {
-            let plugin = device::first_plugin(args.plugin)?;
-            say(&format!(
-                "the timer is `pjrt` with `{}`: the active Python has no JAX, whose compiler may be another one",
-                plugin.path.display()
-            ));
-            start_plugin(args, &plugin, executables)
-        }
-    }
-}
-
-fn start_plugin(args: &TimerChoice<'_>, plugin: &FoundPlugin, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
-    let mut options = device::options(args.plugin, plugin, limits(args.limits))?;
-    executables.clone_into(&mut options.executables);
-    options.compile_jobs = args.limits.compile_jobs.map(usize::from);
-    options.metric = metric(args.metric);
-    Ok(Box::new(PjrtTimer::start(&options).map_err(Fault::device)?))
-}
-
-fn start_jax(args: &TimerChoice<'_>, python: &Path) -> Result<Box<dyn Timer>, Fault> {
-    if args.metric == Some(MetricArg::Elapsed) {
-        let message = "`--metric elapsed` is the host clock, and `--timer jax` times by profiles: use `--timer pjrt`";
-        return Err(Fault::new(exit::USAGE, message));
-    }
-    let exe = device::this_program()?;
-    let timer = CommandTimer::start_jax(&exe, python, args.plugin.device, limits(args.limits), metric(args.metric));
-    Ok(Box::new(timer.map_err(Fault::device)?))
-}
-
-/// A folder holds profiles, a file samples.
-fn replay(chosen: Option<MetricArg>, path: &Path) -> Result<Box<dyn Timer>, Fault> {
-    let input = |failure: Failure| Fault::input(failure.message);
-    if path.is_dir() {
-        return Ok(Box::new(ProfileReplay::open(path, metric(chosen)).map_err(input)?));
-    }
-    if chosen.is_some() {
-        let message = "`--metric` needs profiles, and a recording holds samples alone; name a folder of profiles";
-        return Err(Fault::new(exit::USAGE, message));
-    }
-    Ok(Box::new(ReplayTimer::open(path).map_err(input)?))
-}
-
 /// The same timer, with its profiles kept where that was asked for.
 fn keeping(args: &TuneArgs, timer: Box<dyn Timer>) -> Result<Box<dyn Timer>, Fault> {
     let Some(folder) = &args.keep_profiles else { return Ok(timer) };
@@ -399,51 +266,6 @@ fn keeping(args: &TuneArgs, timer: Box<dyn Timer>) -> Result<Box<dyn Timer>, Fau
     }
     let timer = KeepingTimer::new(timer, folder).map_err(|failure| Fault::input(failure.message))?;
     Ok(Box::new(timer))
-}
-
-fn print(result: &AutotuningResult, args: &TuneArgs, out: &mut dyn Write) -> Result<(), Fault> {
-    match args.format.format {
-        Format::Table => write_result(out, result)?,
-        Format::Json => write_json(out, result)?,
-    }
-    Ok(())
-}
-
-/// The last line on stderr: what was measured and where the configs are.
-fn close(result: &AutotuningResult, folder: Option<&Path>) {
-    let rounds: u32 = result.operations.iter().map(|operation| operation.rounds_measured).sum();
-    let decided = result.operations.iter().filter(|operation| operation.status.is_decided()).count();
-    let searches = result.operations.iter().filter_map(|operation| operation.search.as_ref());
-    let tried: usize = searches.map(|search| search.evaluations - search.reused).sum();
-    let what = match (rounds, decided) {
-        _ if tried > 0 => format!("{} tried, {} measured", counted(tried, "config"), counted(rounds, "round")),
-        (0, 0) => "nothing was measured".to_owned(),
-        (0, _) => "nothing new, nothing measured; `--force` measures again".to_owned(),
-        _ => format!("{} measured", counted(rounds, "round")),
-    };
-    let place = folder.map_or_else(|| "not kept".to_owned(), |folder| format!("in `{}`", folder.display()));
-    let mut spent = Spent::default();
-    for operation in &result.operations {
-        spent += operation.spent;
-    }
-    if let Some(line) = time_line(&spent) {
-        say(&line);
-    }
-    say(&format!("{decided} of {} {place}; {what}", counted(result.operations.len(), "best config")));
-}
-
-/// One line on stderr, which is no warning.
-pub(super) fn say(line: &str) {
-    // stderr may be gone; there is nobody left to tell
-    let _ = writeln!(std::io::stderr(), "{}", printable(line));
-}
-
-pub(super) fn nothing_matched(scan: &Scan, format: Format, out: &mut dyn Write) -> Result<u8, Fault> {
-    match format {
-        Format::Table => writeln!(out, "nothing to tune: the module holds no label")?,
-        Format::Json => write_json(out, scan)?,
-    }
-    Ok(exit::NOTHING_MATCHED)
 }
 
 /// `is_matched` says whether the module matched anything: a shard of it may be empty.

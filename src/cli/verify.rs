@@ -12,9 +12,9 @@ use crate::mapped_file::Mapping;
 use crate::report::{Grid, write_json};
 use crate::signature::{PublicKeys, Signatures};
 
-use super::args::{Format, FormatArg};
 use super::exit;
 use super::fault::Fault;
+use super::options::{Format, FormatArg};
 
 /// Arguments of `cache verify`.
 #[derive(Debug, Args)]

@@ -15,7 +15,7 @@ use crate::timer::pjrt::{PjrtWorkerOptions, worker_main};
 use super::device::{scratch, this_program};
 use super::exit;
 use super::fault::Fault;
-use super::tune::say;
+use super::say::say;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum WorkerCommand {

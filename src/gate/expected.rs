@@ -3,7 +3,7 @@
 use crate::cache::{Entry, FlagKind, Hit, Provenance};
 use crate::config::Config;
 use crate::digest::Digest;
-use crate::measured_by::CacheState;
+use crate::measured_by::{CacheState, MeasuredBy};
 use crate::registry::Invocation;
 use crate::stats::Interval;
 use crate::timer::Timer;
@@ -66,9 +66,10 @@ fn other_measurement(
             found.push(format!("{what} `{then}` then, `{now}` now"));
         }
     };
-    compare("clock", &then.source, &timer.source().to_string());
-    compare("metric", &then.metric, &timer.metric().to_string());
-    compare("caches", then.cache_state.as_deref().unwrap_or("warm"), &state.to_string());
+    let MeasuredBy { source, metric, cache_state, .. } = &then.measured_by;
+    compare("clock", source.as_str(), timer.source().as_str());
+    compare("metric", metric.as_str(), timer.metric().as_str());
+    compare("caches", cache_state.as_str(), state.as_str());
     if then.baseline != invocation.baseline {
         found.push(format!("the baseline was {}, it is {}", then.baseline.to_brief(), invocation.baseline.to_brief()));
     }

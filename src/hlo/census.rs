@@ -7,6 +7,9 @@ use super::escape::Escapes;
 /// Names longer than this lose their beginning when XLA inlines a call.
 pub(crate) const LONG_NAME_BYTES: usize = 1024;
 
+/// Modules up to this size are held in memory whole, for their structure and the digest.
+pub(crate) const STRUCTURE_BYTES: u64 = 1 << 28;
+
 const MAX_HINTS: usize = 16;
 
 /// Counts over the `op_name`s or locations of a module.

@@ -1,7 +1,7 @@
 //! Why labels are missing or weak, and the command that makes a file that carries them.
 
 use super::Evidence;
-use super::census::{LONG_NAME_BYTES, Structure};
+use super::census::{LONG_NAME_BYTES, STRUCTURE_BYTES, Structure};
 use super::found::{Diagnosis, FoundLabel, ModuleForm};
 
 /// The text of a lowered function with its locations, by the version of JAX.
@@ -90,7 +90,7 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
             format!(
                 "this {form} exceeds {} bytes: labels, counts and lines are complete; call sites, operand shapes and what follows from \
                  calls are left out; scan the module of one function for them",
-                super::scan::STRUCTURE_BYTES
+                STRUCTURE_BYTES
             ),
         ),
     }

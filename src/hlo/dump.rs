@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use super::detect::{self, Content};
 use super::error::{ScanError, ScanErrorKind};
 use super::found::{Diagnosis, FoundLabel, ModuleForm, Scan};
-use super::scan::{ScanOptions, scan_path};
 use crate::outside_file;
 
 const MAX_FILES: usize = 100_000;
@@ -31,8 +30,8 @@ struct Candidate {
     stage: Stage,
 }
 
-/// Scans the modules of a dump folder and merges their labels.
-pub(crate) fn scan(folder: &Path, options: &ScanOptions) -> Result<Scan, ScanError> {
+/// Scans the modules of a dump folder, each by `scan_file`, and merges their labels.
+pub(crate) fn scan(folder: &Path, scan_file: impl Fn(&Path) -> Result<Scan, ScanError>) -> Result<Scan, ScanError> {
     let place = folder.display().to_string();
     let unreadable = |error| ScanErrorKind::Unreadable(error).at(&place);
     let mut files = Vec::new();
@@ -58,7 +57,7 @@ pub(crate) fn scan(folder: &Path, options: &ScanOptions) -> Result<Scan, ScanErr
     let mut scans = Vec::new();
     let mut diagnosis = Vec::new();
     for path in &chosen {
-        match scan_path(path, options) {
+        match scan_file(path) {
             Ok(scan) => scans.push(scan),
             Err(error) => {
                 diagnosis.push(Diagnosis { code: "module-unreadable".to_owned(), message: error.to_string() });

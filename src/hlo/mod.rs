@@ -48,5 +48,4 @@ pub use program::{Program, read_program};
 pub use scan::{ScanOptions, scan_bytes, scan_path, scan_reader};
 pub use semantic::semantic_digest;
 pub(crate) use stamp::tokamax_label;
-pub use tally::labels_in;
-pub use user_label::{UserLabels, UserLabelsError};
+pub use user_label::{UserLabels, UserLabelsError, labels_in};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::blocks::{Search, lines_at};
 use super::bytecode;
-use super::census::Structure;
+use super::census::{STRUCTURE_BYTES, Structure};
 use super::compressed;
 use super::detect::{self, Content, HEAD_BYTES};
 use super::diagnosis::{Counts, diagnose, truncated};
@@ -23,9 +23,6 @@ use super::user_label::UserLabels;
 use super::{Evidence, Label};
 use crate::digest::Digest;
 use crate::outside_file::{self, Input};
-
-/// Modules up to this size are held in memory whole, for call sites and the digest.
-pub(crate) const STRUCTURE_BYTES: u64 = 1 << 28;
 
 const BLOCK_BYTES: usize = 1 << 18;
 const TAIL_BYTES: u64 = 1 << 12;
@@ -74,7 +71,7 @@ pub fn scan_path(path: impl AsRef<Path>, options: &ScanOptions) -> Result<Scan, 
     let path = path.as_ref();
     let place = path.display().to_string();
     if path.is_dir() {
-        return dump::scan(path, options);
+        return dump::scan(path, |file| scan_path(file, options));
     }
     // its length is no matter: it is read in blocks
     let opened = outside_file::open_input(path, u64::MAX).map_err(|error| {

@@ -5,8 +5,6 @@ use std::sync::LazyLock;
 
 use super::escape::Escapes;
 use super::stamp::{self, Stamp};
-use super::user_label::UserLabels;
-use super::{Evidence, Label};
 
 /// Distinct spellings kept; later ones are counted together as [`Tally::overflow`].
 pub(crate) const MAX_DISTINCT: usize = 1 << 18;
@@ -193,14 +191,6 @@ pub(crate) fn stamps_of(name: &[u8], escapes: Escapes) -> Vec<(usize, stamp::Par
         }
     }
     found
-}
-
-/// The labels in an instruction's `op_name`, from the outermost scope inwards, with how much of each is left.
-pub fn labels_in(op_name: &str, user: Option<&UserLabels>) -> Vec<(Label, Evidence)> {
-    let name = op_name.as_bytes();
-    let found = stamps_of(name, Escapes::Raw).into_iter().filter_map(|(_, parsed)| parsed.stamp);
-    let of_user = user.into_iter().flat_map(|user| user.labels(name, Escapes::Raw)).map(|entry| entry.stamp);
-    found.chain(of_user).map(|stamp| (stamp.label, stamp.evidence)).collect()
 }
 
 static TRANSPOSE: LazyLock<memchr::memmem::Finder<'static>> =

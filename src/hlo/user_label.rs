@@ -1,10 +1,10 @@
-//! A user's own label expression.
+//! A user's own label expression, and all labels of one name.
 
 use regex::bytes::Regex;
 
 use super::escape::Escapes;
 use super::stamp::{Family, Stamp};
-use super::tally::{Entry, Surroundings, Tally};
+use super::tally::{Entry, Surroundings, Tally, stamps_of};
 use super::{Evidence, Label};
 
 /// A regular expression with a group `op` and, where labels carry a key, a group `key`.
@@ -60,6 +60,14 @@ impl UserLabels {
         self.count(text, escapes, 0, &mut tally);
         tally.entries
     }
+}
+
+/// The labels in an instruction's `op_name`, from the outermost scope inwards, with how much of each is left.
+pub fn labels_in(op_name: &str, user: Option<&UserLabels>) -> Vec<(Label, Evidence)> {
+    let name = op_name.as_bytes();
+    let found = stamps_of(name, Escapes::Raw).into_iter().filter_map(|(_, parsed)| parsed.stamp);
+    let of_user = user.into_iter().flat_map(|user| user.labels(name, Escapes::Raw)).map(|entry| entry.stamp);
+    found.chain(of_user).map(|stamp| (stamp.label, stamp.evidence)).collect()
 }
 
 fn stamp(op: &[u8], key: Option<&[u8]>) -> Stamp {

@@ -13,4 +13,4 @@ pub use copies::job_of_copies;
 pub use error::MeasureError;
 pub use inputs::{Made, MadeInput};
 pub use program::MeasuredProgram;
-pub use run::{MeasureOptions, Measured, WARM_UP, measure};
+pub use run::{MeasureMode, MeasureOptions, Measured, WARM_UP, measure};

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use super::error::MeasureError;
 use super::inputs::{MadeInput, make};
 use super::program::MeasuredProgram;
@@ -14,6 +16,16 @@ use crate::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber
 
 /// Iterations before those that count: caches are cold, and kernels may be loaded at their first launch.
 pub const WARM_UP: u32 = 1;
+
+/// What of a program is measured; the two are not interchangeable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MeasureMode {
+    /// The sum of the kernels' durations, without the gaps between them.
+    Kernels,
+    /// From the first kernel's start to the last one's end, with the gaps.
+    Span,
+}
 
 /// How a program is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]

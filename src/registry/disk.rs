@@ -1,9 +1,13 @@
-//! Writes that are whole or not there.
+//! Files that are whole and have the digest of their names, or are not there.
 
-use crate::whole_file;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use super::RegistryError;
+use crate::digest::Digest;
+use crate::outside_file;
+use crate::whole_file;
 
 /// Largest program that is read.
 pub const MAX_PROGRAM_BYTES: u64 = 1 << 30;
@@ -42,5 +46,39 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
         // some network filesystems have no sync for folders
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         other => other,
+    }
+}
+
+/// The entries of a folder whose names do not start with a point.
+pub(super) fn visible_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// The bytes of a file that has a digest.
+pub(super) fn read_checked(path: PathBuf, limit: u64, digest: Digest) -> Result<Vec<u8>, RegistryError> {
+    let bytes = match outside_file::bytes(&path, limit) {
+        Ok(bytes) => bytes,
+        Err(source) => return Err(RegistryError::Io { path, source }),
+    };
+    match Digest::of(&bytes) {
+        found if found == digest => Ok(bytes),
+        found => Err(RegistryError::Digest { path, found }),
+    }
+}
+
+/// Whether a file has a digest, in constant memory.
+pub(super) fn check_file(path: &Path, limit: u64, digest: Digest) -> Result<(), RegistryError> {
+    let io = |source| RegistryError::Io { path: path.to_owned(), source };
+    let file = outside_file::open(path, limit).map_err(io)?;
+    match Digest::of_reader(file).map_err(io)? {
+        found if found == digest => Ok(()),
+        found => Err(RegistryError::Digest { path: path.to_owned(), found }),
     }
 }

@@ -1,19 +1,17 @@
 //! The registry's folder: what is read when it is opened, what is written into it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::disk::{read_checked, visible_entries};
 use super::{
     Change, Invocation, MAX_PROGRAM_BYTES, Problem, ProblemKind, Program, RegistryError, RegistryWriter, merge, record,
 };
 use crate::array::{Fill, MAX_ARRAY_BYTES, argument_seed, generate};
-use crate::digest::Digest;
-use crate::outside_file;
 
 /// A registry's folder and the invocations in it.
 #[derive(Debug)]
@@ -189,38 +187,5 @@ impl Registry {
             }
         }
         Ok((paths.into_iter().collect(), problems))
-    }
-}
-
-/// The entries of a folder whose names do not start with a point.
-pub(super) fn visible_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
-}
-
-fn read_checked(path: PathBuf, limit: u64, digest: Digest) -> Result<Vec<u8>, RegistryError> {
-    let bytes = match outside_file::bytes(&path, limit) {
-        Ok(bytes) => bytes,
-        Err(source) => return Err(RegistryError::Io { path, source }),
-    };
-    match Digest::of(&bytes) {
-        found if found == digest => Ok(bytes),
-        found => Err(RegistryError::Digest { path, found }),
-    }
-}
-
-/// Whether a file has a digest, in constant memory.
-pub(super) fn check_file(path: &Path, limit: u64, digest: Digest) -> Result<(), RegistryError> {
-    let io = |source| RegistryError::Io { path: path.to_owned(), source };
-    let file = outside_file::open(path, limit).map_err(io)?;
-    match Digest::of_reader(file).map_err(io)? {
-        found if found == digest => Ok(()),
-        found => Err(RegistryError::Digest { path: path.to_owned(), found }),
     }
 }

@@ -11,6 +11,9 @@ use crate::config::Config;
 use crate::device::{DeviceFingerprint, DeviceIdentity};
 use crate::digest::Digest;
 
+/// The schema that this version reads and writes.
+pub const SCHEMA: u32 = 1;
+
 /// What an invocation was lowered for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

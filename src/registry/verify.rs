@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::folder::{check_file, visible_entries};
+use super::disk::{check_file, visible_entries};
 use super::{Change, MAX_PROGRAM_BYTES, Problem, ProblemKind, Registry, RegistryError};
 use crate::array::{Fill, MAX_ARRAY_BYTES};
 use crate::digest::Digest;

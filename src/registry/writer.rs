@@ -5,14 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::folder::check_file;
-use super::{Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, RegistryError, disk, record};
+use super::disk::check_file;
+use super::{Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, RegistryError, SCHEMA, disk, record};
 use crate::array::{Fill, MAX_ARRAY_BYTES};
 use crate::digest::Digest;
 use crate::outside_file;
-
-/// The schema that this version reads and writes.
-pub const SCHEMA: u32 = 1;
 
 const KIND: &str = "autotune-lowered-registry";
 

@@ -41,6 +41,11 @@ impl Grid {
         self.rows.len() < 2
     }
 
+    /// Writes the grid, or a line where there is no row.
+    pub fn write_or(&self, out: &mut dyn Write, nothing: &str) -> io::Result<()> {
+        if self.is_empty() { writeln!(out, "{nothing}") } else { self.write(out) }
+    }
+
     /// Writes the grid.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut widths = vec![0; self.right.len()];
@@ -67,4 +72,9 @@ impl Grid {
         }
         Ok(())
     }
+}
+
+/// A cell of what may be unknown.
+pub(super) fn dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "—".to_owned(), text)
 }

@@ -5,31 +5,38 @@
 // as said above for all of them
 #![allow(clippy::missing_errors_doc)]
 
+mod check;
 mod date;
 mod differences;
+mod document;
 mod figures;
 mod flame;
 mod gain;
 mod grid;
 mod html;
+mod measured;
 mod plot;
 mod scan;
+mod selftest;
 mod table;
 mod time;
 mod view;
 
+pub use check::check_lines;
+pub use document::Document;
 pub use figures::{format_bytes, format_ns, format_part, format_ratio};
 pub use flame::write_flame_graph;
 pub use gain::Gain;
 pub use grid::Grid;
 pub use html::{HtmlReport, write_html};
 pub use plot::{write_collectives_plot, write_spread_plot};
-pub use scan::write_scan;
-pub use table::write_result;
-pub use time::time_line;
+pub use table::result_lines;
 pub use view::{MAX_EVENTS, Timeline, ViewPage, write_view};
 
-use std::fmt;
+pub(crate) use measured::MeasuredDocument;
+pub(crate) use selftest::{Failed, SelftestResult};
+
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -44,4 +51,14 @@ pub fn write_json<T: Serialize>(out: &mut dyn Write, value: &T) -> io::Result<()
 /// Writes one line of text, whatever is in the values that it holds.
 pub fn write_line(out: &mut dyn Write, line: fmt::Arguments<'_>) -> io::Result<()> {
     writeln!(out, "{}", printable(&line.to_string()))
+}
+
+/// Writes each of some lines.
+fn write_lines(out: &mut dyn Write, lines: impl IntoIterator<Item = impl Display>) -> io::Result<()> {
+    lines.into_iter().try_for_each(|line| write_line(out, format_args!("{line}")))
+}
+
+/// Writes each note as a line.
+fn write_notes(out: &mut dyn Write, notes: &[String]) -> io::Result<()> {
+    write_lines(out, notes.iter().map(|note| format!("note: {note}")))
 }

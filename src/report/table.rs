@@ -1,8 +1,12 @@
 //! The table at the end of a run.
 
 use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
 
 use crate::call::Direction;
+use crate::counted::counted;
 use crate::failure::Failure;
 use crate::hlo::Evidence;
 use crate::tune::{
@@ -10,54 +14,53 @@ use crate::tune::{
 };
 
 use super::differences::differences;
-use super::{Grid, format_ns, format_part, format_ratio, write_line};
+use super::grid::dash;
+use super::time::time_line;
+use super::{Document, Grid, format_ns, format_part, format_ratio, write_line};
 
 /// A drift from which on it is worth a line.
 const WORTH_A_LINE: f64 = 0.05;
 
-/// Writes operations × (baseline, best, speed-up, interval, evidence, status), with the winning config below each.
-pub fn write_result(out: &mut dyn Write, result: &AutotuningResult) -> io::Result<()> {
-    // the shares of a step stand only where a profile of one was given
-    let with_share = result.step.is_some();
-    let share = |share: String| with_share.then_some(share);
-    let headings = ["operation", ">share", ">baseline", ">best", ">speed-up", "interval", "evidence", "status"];
-    let headings: Vec<&str> = headings.into_iter().filter(|name| with_share || *name != ">share").collect();
-    let mut grid = Grid::new(&headings);
-    for operation in &result.operations {
-        let time = |config: Option<&ConfigTime>| {
-            config.and_then(|config| config.median_ns).map_or_else(|| "—".to_owned(), format_ns)
-        };
-        let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
-        let name = format!("{}{direction}", operation.call);
-        let cells = [
-            time(Some(&operation.baseline)),
-            time(operation.best.as_ref()),
-            operation.speed_up.map_or_else(|| "—".to_owned(), format_ratio),
-            operation
-                .speed_up_interval
-                .map_or_else(|| "—".to_owned(), |interval| format!("{:.2}–{:.2}", interval.low, interval.high)),
-            operation.evidence.to_string(),
-            operation.status.name().to_owned(),
-        ];
-        grid.row([name].into_iter().chain(share(format_part(operation.share.unwrap_or(0.0)))).chain(cells));
-        for line in details(operation) {
-            grid.line(&line);
+impl Document for &AutotuningResult {
+    fn into_json(self) -> impl Serialize {
+        self
+    }
+
+    /// Operations × (baseline, best, speed-up, interval, evidence, status), with the winning config below each.
+    fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
+        // the shares of a step stand only where a profile of one was given
+        let with_share = self.step.is_some();
+        let share = |share: String| with_share.then_some(share);
+        let headings = ["operation", ">share", ">baseline", ">best", ">speed-up", "interval", "evidence", "status"];
+        let headings: Vec<&str> = headings.into_iter().filter(|name| with_share || *name != ">share").collect();
+        let mut grid = Grid::new(&headings);
+        for operation in &self.operations {
+            let time = |config: Option<&ConfigTime>| dash(config.and_then(|config| config.median_ns), format_ns);
+            let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
+            let name = format!("{}{direction}", operation.call);
+            let cells = [
+                time(Some(&operation.baseline)),
+                time(operation.best.as_ref()),
+                dash(operation.speed_up, format_ratio),
+                dash(operation.speed_up_interval, |interval| format!("{:.2}–{:.2}", interval.low, interval.high)),
+                operation.evidence.to_string(),
+                operation.status.name().to_owned(),
+            ];
+            grid.row([name].into_iter().chain(share(format_part(operation.share.unwrap_or(0.0)))).chain(cells));
+            for line in details(operation) {
+                grid.line(&line);
+            }
         }
-    }
-    for missed in &result.missed {
-        let dash = || "—".to_owned();
-        let cells = [dash(), dash(), dash(), dash(), missed.evidence.to_string(), "no match".to_owned()];
-        grid.row([missed.label.to_string()].into_iter().chain(share(dash())).chain(cells));
-        grid.line(&missed.reason);
-    }
-    if grid.is_empty() {
-        writeln!(out, "nothing to tune")?;
-    } else {
-        grid.write(out)?;
-    }
-    match &result.step {
-        Some(step) => write_line(out, format_args!("{}", step_line(step))),
-        None => Ok(()),
+        for missed in &self.missed {
+            let cells = ["—", "—", "—", "—", &missed.evidence.to_string(), "no match"].map(str::to_owned);
+            grid.row([missed.label.to_string()].into_iter().chain(share("—".to_owned())).chain(cells));
+            grid.line(&missed.reason);
+        }
+        grid.write_or(out, "nothing to tune")?;
+        match &self.step {
+            Some(step) => write_line(out, format_args!("{}", step_line(step))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -132,4 +135,22 @@ fn details(operation: &OperationResult) -> Vec<String> {
     lines.extend(failures(operation));
     lines.extend(operation.flags.iter().map(|flag| format!("note: {flag}")));
     lines
+}
+
+/// The last lines: where the time went, what was measured and where the configs are.
+pub fn result_lines(result: &AutotuningResult, folder: Option<&Path>) -> Vec<String> {
+    let rounds: u32 = result.operations.iter().map(|operation| operation.rounds_measured).sum();
+    let decided = result.operations.iter().filter(|operation| operation.status.is_decided()).count();
+    let searches = result.operations.iter().filter_map(|operation| operation.search.as_ref());
+    let tried: usize = searches.map(|search| search.evaluations - search.reused).sum();
+    let what = match (rounds, decided) {
+        _ if tried > 0 => format!("{} tried, {} measured", counted(tried, "config"), counted(rounds, "round")),
+        (0, 0) => "nothing was measured".to_owned(),
+        (0, _) => "nothing new, nothing measured; `--force` measures again".to_owned(),
+        _ => format!("{} measured", counted(rounds, "round")),
+    };
+    let place = folder.map_or_else(|| "not kept".to_owned(), |folder| format!("in `{}`", folder.display()));
+    let spent = time_line(result.operations.iter().map(|operation| operation.spent));
+    let last = format!("{decided} of {} {place}; {what}", counted(result.operations.len(), "best config"));
+    spent.into_iter().chain([last]).collect()
 }

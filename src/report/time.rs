@@ -32,9 +32,11 @@ pub(super) fn parts(spent: &Spent) -> [Part; 7] {
 
 /// `12.3 s: compiling 8.10 s (15.0 s of processor time), measuring 2.90 s (1.20 s in the programs), …`, the largest part
 /// first and what is below a hundredth left out; `None` where nothing was done.
-pub fn time_line(spent: &Spent) -> Option<String> {
+pub(super) fn time_line(of: impl IntoIterator<Item = Spent>) -> Option<String> {
+    let mut spent = Spent::default();
+    of.into_iter().for_each(|part| spent += part);
     let total = spent.total().as_nanos() as f64;
-    let mut parts = Vec::from(parts(spent));
+    let mut parts = Vec::from(parts(&spent));
     parts.retain(|part| part.ns as f64 >= total / 100.0 && part.ns > 0);
     parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
     let parts: Vec<String> =
@@ -58,7 +60,7 @@ mod tests {
             ..Spent::default()
         };
         let line = "6.00 s: measuring 3.00 s (2.00 s in the programs), searching 2.00 s, compiling 1.00 s (1.50 s of processor time)";
-        assert_eq!(time_line(&spent).as_deref(), Some(line));
-        assert_eq!(time_line(&Spent::default()), None);
+        assert_eq!(time_line([spent]).as_deref(), Some(line));
+        assert_eq!(time_line([]), None);
     }
 }

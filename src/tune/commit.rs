@@ -22,7 +22,7 @@ pub(super) fn entry_of(
     judgement: &Judgement,
     rounds: &JobRounds,
     timer: &dyn Timer,
-    cache_state: CacheState,
+    cache_state: &CacheState,
     search: Option<String>,
 ) -> Option<Entry> {
     if matches!(judgement.outcome, Outcome::NotBelieved | Outcome::Undecided) {
@@ -37,10 +37,7 @@ pub(super) fn entry_of(
         config: candidate(judgement.winner)?.config.clone(),
         provenance: Some(Provenance {
             job: identity.digest,
-            timer: timer.name().to_owned(),
-            source: timer.source().to_string(),
-            metric: timer.metric().to_string(),
-            cache_state: (!cache_state.is_warm()).then(|| cache_state.to_string()),
+            measured_by: timer.measured_by(cache_state).compiler(None),
             batch: invocation.batch.clone(),
             environment: timer.device().environment.clone(),
             baseline: invocation.baseline.clone(),

@@ -77,12 +77,7 @@ pub fn measure_copies(
 ) -> Result<Copies, CopiesError> {
     let identity = JobIdentity {
         digest: Digest::of(job.call.call_key.as_bytes()),
-        key: CacheKey {
-            op_id: job.call.op_id.clone(),
-            call_key: job.call.call_key.clone(),
-            direction: job.direction,
-            device: timer.device().identity.clone(),
-        },
+        key: CacheKey { call: job.call.clone(), direction: job.direction, device: timer.device().identity.clone() },
         baseline: 0,
         same_as: vec![None; job.candidates.len()],
         not_lowered: Default::default(),

@@ -59,8 +59,7 @@ impl JobIdentity {
         Ok(Self {
             digest: hasher.finish(),
             key: CacheKey {
-                op_id: invocation.call.op_id.clone(),
-                call_key: invocation.call.call_key.clone(),
+                call: invocation.call.clone(),
                 direction: invocation.direction,
                 device: device.identity.clone(),
             },

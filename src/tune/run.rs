@@ -13,7 +13,7 @@ use crate::decision::{Judgement, Outcome, judge};
 use crate::device::DeviceFingerprint;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::Evidence;
-use crate::measured_by::{CacheState, MeasuredBy, Source};
+use crate::measured_by::Source;
 use crate::registry::{Invocation, NotRunnable, Registry};
 use crate::samples::{CandidateRecord, JobRecord, Record};
 use crate::timer::{JobCandidate, SPANS, Timer};
@@ -291,7 +291,7 @@ impl Autotuner<'_, '_> {
         {
             result.reason = reason;
         }
-        let (cache_state, search) = (self.options.cache_state.clone(), race.search.clone());
+        let (cache_state, search) = (&self.options.cache_state, race.search.clone());
         let entry = entry_of(invocation, &identity, &judgement, &rounds, &*self.timer, cache_state, search);
         let Some(entry) = entry else { return Ok(None) };
         let is_same = |old: &Entry| old.config == entry.config && old.search() == entry.search();
@@ -384,15 +384,13 @@ impl Autotuner<'_, '_> {
     /// What it was to another timer that measured an entry; `None` where this one did, or where caches were in another state.
     pub(super) fn identity_of_other_timer(&self, invocation: &Invocation, entry: &Entry) -> Option<JobIdentity> {
         let from = entry.provenance.as_ref()?;
-        let by = MeasuredBy::new(&from.timer, from.source.as_str().into())
-            .metric(from.metric.as_str().into())
-            .cache_state(from.cache_state.as_deref().map_or(CacheState::Warm, CacheState::from));
+        let by = &from.measured_by;
         // samples that were recorded elsewhere are no measurement of this device
         let is_measured = by.source != Source::Replay && self.timer.source() != Source::Replay;
         let is_other = is_measured && by.timer != self.timer.name() && by.cache_state == self.options.cache_state;
         let device =
             DeviceFingerprint { identity: self.timer.device().identity.clone(), environment: from.environment.clone() };
-        is_other.then(|| JobIdentity::new(invocation, &device, &by).ok()).flatten()
+        is_other.then(|| JobIdentity::new(invocation, &device, by).ok()).flatten()
     }
 
     pub(super) fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
@@ -468,7 +466,7 @@ pub(super) fn timed_otherwise(entry: &Entry, timer: &str) -> Option<String> {
     let from = entry.provenance.as_ref()?;
     let compiler =
         from.environment.compiler().map_or_else(String::new, |compiler| format!(" (compiled by {compiler})"));
-    Some(format!("timed by `{}`{compiler}, not by `{timer}`; `--force` measures it again", from.timer))
+    Some(format!("timed by `{}`{compiler}, not by `{timer}`; `--force` measures it again", from.measured_by.timer))
 }
 
 pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> String {

@@ -296,9 +296,9 @@ impl Autotuner<'_, '_> {
     /// the entries themselves before what is tied with them.
     fn priors(&self, key: &CacheKey) -> Result<Vec<Config>, TuneError> {
         let mut entries = self.ledger.cache().entries()?;
-        entries.retain(|(other, ..)| other.op_id == key.op_id);
+        entries.retain(|(other, ..)| other.call.op_id == key.call.op_id);
         entries.sort_by_key(|(other, ..)| {
-            (other.device != key.device, other.direction != key.direction, other.call_key != key.call_key)
+            (other.device != key.device, other.direction != key.direction, other.call.call_key != key.call.call_key)
         });
         let best = entries.iter().map(|(_, entry, _)| &entry.config);
         let tied = entries.iter().filter_map(|(_, entry, _)| entry.provenance.as_ref());

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::cache::{CacheKey, Entry};
-use crate::call::Call;
 use crate::config::Config;
 use crate::decision::{DecisionRules, judge};
 use crate::device::DeviceFingerprint;
@@ -59,7 +58,7 @@ fn result_for(key: &CacheKey, entry: &Entry, notes: &[String]) -> AutotuningResu
     let from = entry.provenance.as_ref();
     let measured_by = from.map_or_else(
         || MeasuredBy::new("not known", "not known".into()).metric("not known".into()),
-        |from| MeasuredBy::new(&from.timer, from.source.as_str().into()).metric(from.metric.as_str().into()),
+        |from| from.measured_by.clone(),
     );
     AutotuningResult {
         schema: RESULT_SCHEMA,
@@ -83,7 +82,7 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
     let mut operation = OperationResult {
         status: Status::Cached,
         reason: "decided earlier, drawn from the sample log".to_owned(),
-        ..OperationResult::undecided(Call::new(&key.op_id, &key.call_key), key.direction, baseline)
+        ..OperationResult::undecided(key.call.clone(), key.direction, baseline)
     };
     fill_from_entry(&mut operation, entry);
     let Some(job) = history.job.clone() else {

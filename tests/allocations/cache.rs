@@ -7,7 +7,7 @@ use autotune_lowered::cache::{
     CacheKey, ConfigStore, Entry, Lookup, MemoryStore, SNAPSHOT_FILE, SeedStore, Snapshot, Tier, TieredCache,
     write_snapshot,
 };
-use autotune_lowered::call::Direction;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
 use autotune_lowered::mapped_file::Mapping;
 
@@ -28,7 +28,7 @@ fn device() -> DeviceFingerprint {
 }
 
 fn key(op_id: &str, direction: Direction) -> CacheKey {
-    CacheKey { op_id: op_id.to_owned(), call_key: CALL.to_owned(), direction, device: device().identity }
+    CacheKey { call: Call::new(op_id, CALL), direction, device: device().identity }
 }
 
 fn entry() -> Arc<Entry> {

@@ -11,7 +11,7 @@ use autotune_lowered::cache::{
     CacheKey, EjkernelFields, EjkernelImport, Entry, ExchangeError, export_ejkernel, export_json, import_ejkernel,
     import_json,
 };
-use autotune_lowered::call::Direction;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn pair(op_id: &str, direction: Direction, cores: &str, config: &Value) -> (Cach
         device_kind: "cpu".into(),
         hardware: BTreeMap::from([("cores".into(), cores.into())]),
     };
-    let key = CacheKey { op_id: op_id.into(), call_key: "fecadd86b926e7e8".into(), direction, device };
+    let key = CacheKey { call: Call::new(op_id, "fecadd86b926e7e8"), direction, device };
     (key, Arc::new(serde_json::from_value(json!({"config": config})).unwrap()))
 }
 
@@ -77,7 +77,7 @@ fn a_key_is_read_from_the_right() {
     fs::write(folder.path().join("flash-attn.json"), content.to_string()).unwrap();
     let EjkernelImport { entries, left_out } = import_ejkernel(folder.path()).unwrap();
     let [(key, entry)] = entries.as_slice() else { panic!("{entries:?}") };
-    assert_eq!((key.op_id.as_str(), key.call_key.as_str()), (FLASH, "fecadd86b926e7e8"));
+    assert_eq!(key.call, Call::new(FLASH, "fecadd86b926e7e8"));
     assert_eq!((key.device.platform.as_str(), key.device.device_kind.as_str()), ("cuda", "NVIDIA"));
     assert_eq!(Value::Object(entry.config.as_map().clone()), config);
     assert_eq!(left_out.len(), 2, "{left_out:?}");
@@ -240,7 +240,7 @@ fn the_fields_of_another_ejkernel_decide_where_they_are_given() {
 fn of_the_batches_of_a_call_the_unmapped_one_leaves_and_it_is_said() {
     let mapped = |block: u64, variant: &str, direction| {
         let (key, entry) = pair("attention@v0", direction, "2", &json!({ "block_q": block }));
-        (CacheKey { call_key: format!("{}{variant}", key.call_key), ..key }, entry)
+        (CacheKey { call: Call { call_key: format!("{}{variant}", key.call.call_key), ..key.call }, ..key }, entry)
     };
     let (forward, both) = (Direction::Forward, Direction::ForwardVjp);
     let export = |entries: &[(CacheKey, Arc<Entry>)]| {

@@ -44,7 +44,8 @@ fn import(path: &Path) -> Vec<Pair> {
 
 /// What an export writes of entries of which none was tuned here.
 fn export(path: &Path, entries: &[Pair]) -> Result<Vec<PathBuf>, ExchangeError> {
-    let export = export_tokamax(path, entries, None, &mut |key, _| Err(format!("{} was not tuned here", key.op_id)))?;
+    let export =
+        export_tokamax(path, entries, None, &mut |key, _| Err(format!("{} was not tuned here", key.call.op_id)))?;
     assert_eq!(export.left_out, &[] as &[String]);
     assert_eq!(export.written, entries.len());
     Ok(export.files)
@@ -109,8 +110,13 @@ fn an_entry_has_the_label_that_a_scan_finds_in_the_module() {
     for module in ["tokamax_mix_fwd.stablehlo_debug.mlir.gz", "tokamax_mix_fwd.pre.hlo.txt.gz"] {
         let scan = scan_path(data("hlo").join(module), &ScanOptions::default()).unwrap();
         for (key, _) in &entries {
-            let found = scan.labels.iter().find(|found| found.label.op_id == key.op_id).unwrap();
-            assert_eq!(found.label.call_key.as_deref(), Some(key.call_key.as_str()), "{module}: {}", key.op_id);
+            let found = scan.labels.iter().find(|found| found.label.op_id == key.call.op_id).unwrap();
+            assert_eq!(
+                found.label.call_key.as_deref(),
+                Some(key.call.call_key.as_str()),
+                "{module}: {}",
+                key.call.op_id
+            );
         }
     }
 }
@@ -336,7 +342,7 @@ fn pair(cores: &str, direction: Direction, config: &Value) -> Pair {
     let hardware = BTreeMap::from([("cores".into(), cores.into())]);
     let device = DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware };
     // printf '{"a":"f32[2]","b":1}' | sha256sum
-    let key = CacheKey { op_id: "tokamax.A".into(), call_key: "9812f8a05b6be59f".into(), direction, device };
+    let key = CacheKey { call: Call::new("tokamax.A", "9812f8a05b6be59f"), direction, device };
     (key, Arc::new(serde_json::from_value(json!({"config": config})).unwrap()))
 }
 
@@ -370,7 +376,7 @@ fn what_was_tuned_here_is_told_so_that_tokamax_takes_our_config() {
     assert_eq!(read(&path), expected);
     // what leaves comes back with the same key and config
     let (key, entry) = import(&path).remove(0);
-    assert_eq!((key.op_id.as_str(), key.call_key.as_str()), ("tokamax.A", "9812f8a05b6be59f"));
+    assert_eq!(key.call, Call::new("tokamax.A", "9812f8a05b6be59f"));
     assert_eq!(entry.config.as_str(), r#"{"m":2}"#);
 }
 
@@ -413,7 +419,7 @@ fn what_cannot_be_told_is_left_out_or_refused() {
     let kept = import_tokamax(&source, None).unwrap().entries.remove(0);
     for entries in [[kept.clone(), own("2", 1)], [own("2", 1), kept]] {
         assert_eq!(export(&entries, call()).unwrap().written, 2);
-        let found = import(&path).into_iter().find(|(key, _)| key.op_id == "tokamax.A").unwrap();
+        let found = import(&path).into_iter().find(|(key, _)| key.call.op_id == "tokamax.A").unwrap();
         assert_eq!(found.1.config.as_str(), r#"{"m":1}"#);
     }
     // the forward pass alone is what Tokamax tunes

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use autotune_lowered::cache::{CacheKey, Entry, SNAPSHOT_FILE, Tier, TieredCache};
-use autotune_lowered::call::Direction;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::config::Config;
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::ledger::{Ledger, LedgerError};
@@ -15,7 +15,7 @@ use autotune_lowered::mapped_file::Mapping;
 
 fn key(n: usize) -> CacheKey {
     let device = DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };
-    CacheKey { op_id: format!("op{n}@v1"), call_key: "k".into(), direction: Direction::Forward, device }
+    CacheKey { call: Call::new(format!("op{n}@v1"), "k"), direction: Direction::Forward, device }
 }
 
 fn entry(n: usize) -> Arc<Entry> {

@@ -11,7 +11,7 @@ use autotune_lowered::cache::{
     CacheKey, Cached, Change, Entry, MAX_DECISIONS, Snapshot, Superseded, diff, export_json, import_json, merge,
     write_snapshot,
 };
-use autotune_lowered::call::Direction;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::mapped_file::Mapping;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ type Entries = Vec<(CacheKey, Arc<Entry>)>;
 fn key(call: &str, device: u8) -> CacheKey {
     let hardware = BTreeMap::from([("sm_count".to_owned(), device.to_string())]);
     let device = DeviceIdentity { platform: "cuda".into(), device_kind: "NVIDIA H200".into(), hardware };
-    CacheKey { op_id: "op@v1".into(), call_key: call.into(), direction: Direction::Forward, device }
+    CacheKey { call: Call::new("op@v1", call), direction: Direction::Forward, device }
 }
 
 /// What a decision is told apart by. The rest is the same for all.
@@ -412,7 +412,7 @@ fn a_diff_says_what_changed() {
         (key("same", 2), PLAIN.entry()),
     ];
     let found = diff(&Cached::Entries(before.clone()), &Cached::Entries(after.clone())).unwrap();
-    let told: Vec<_> = found.differences.iter().map(|one| (one.key.call_key.as_str(), one.change())).collect();
+    let told: Vec<_> = found.differences.iter().map(|one| (one.key.call.call_key.as_str(), one.change())).collect();
     assert_eq!(
         told,
         [

@@ -10,7 +10,7 @@ use autotune_lowered::cache::{
     CacheKey, ConfigStore, Entry, SNAPSHOT_FILE, Snapshot, SnapshotStore, StoreError, StoreErrorKind, Tier,
     TieredCache, write_snapshot,
 };
-use autotune_lowered::call::Direction;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::mapped_file::Mapping;
 use proptest::prelude::*;
@@ -24,8 +24,7 @@ fn device(number: u32) -> DeviceIdentity {
 
 fn key(op: u32, call: u32, device_number: u32, vjp: bool) -> CacheKey {
     CacheKey {
-        op_id: format!("op_{op}@v1"),
-        call_key: format!("{call:x}"),
+        call: Call::new(format!("op_{op}@v1"), format!("{call:x}")),
         direction: if vjp { Direction::ForwardVjp } else { Direction::Forward },
         device: device(device_number),
     }
@@ -70,7 +69,7 @@ proptest! {
                 let (op, call) = (format!("op_{op}@v1"), format!("{call:x}"));
                 let of_call: Vec<_> = map
                     .iter()
-                    .filter(|(key, _)| key.op_id == op && key.call_key == call)
+                    .filter(|(key, _)| key.call.op_id == op && key.call.call_key == call)
                     .map(|(key, entry)| (key.clone(), Arc::clone(entry)))
                     .collect();
                 prop_assert_eq!(store.of_call(&op, &call).unwrap(), of_call);
@@ -99,7 +98,7 @@ fn asks_are_right_or_fail(path: &std::path::Path, expected: &[(CacheKey, Arc<Ent
                 assert!(error.to_string().contains("a.snapshot"), "{error}");
             }
         }
-        if let Ok(found) = store.of_call(&key.op_id, &key.call_key) {
+        if let Ok(found) = store.of_call(&key.call.op_id, &key.call.call_key) {
             assert!(found.iter().all(|pair| expected.contains(pair)), "{found:?}");
         }
     }
@@ -152,7 +151,7 @@ fn a_damaged_provenance_leaves_the_config_readable() {
     fs::remove_file(&path).unwrap();
     fs::write(&path, bytes).unwrap();
     let store = SnapshotStore::new(open(&path).unwrap());
-    let record = store.snapshot().get(0, &key.op_id, &key.call_key, key.direction).unwrap().unwrap();
+    let record = store.snapshot().get(0, &key.call.op_id, &key.call.call_key, key.direction).unwrap().unwrap();
     assert_eq!((record.config, record.text()), (r#"{"block":1}"#, None));
     assert!(store.get(key.parts()).unwrap_err().to_string().contains("a.snapshot"));
     assert!(store.snapshot().verify().unwrap_err().to_string().contains("the record at byte"));

@@ -9,13 +9,13 @@ use autotune_lowered::cache::{
     CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, MemoryStore, MissReason, SeedStore, SledStore, Snapshot,
     SnapshotStore, Tier, TieredCache, write_snapshot,
 };
-use autotune_lowered::call::Direction;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, MatchMode};
 use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::tune::AutotuningResult;
 
 fn key(device: &DeviceFingerprint, direction: Direction) -> CacheKey {
-    CacheKey { op_id: "op@v1".into(), call_key: "k".into(), direction, device: device.identity.clone() }
+    CacheKey { call: Call::new("op@v1", "k"), direction, device: device.identity.clone() }
 }
 
 fn entry(block: u64) -> Arc<Entry> {
@@ -128,7 +128,7 @@ fn found_in_every_store(device: &DeviceFingerprint, keys: &[&str], asked: &str, 
         .iter()
         .zip(0..)
         .map(|(call_key, block)| {
-            (CacheKey { call_key: (*call_key).into(), ..key(device, Direction::Forward) }, entry(block))
+            (CacheKey { call: Call::new("op@v1", *call_key), ..key(device, Direction::Forward) }, entry(block))
         })
         .collect();
     let folder = tempfile::tempdir().unwrap();
@@ -138,8 +138,8 @@ fn found_in_every_store(device: &DeviceFingerprint, keys: &[&str], asked: &str, 
     memory.put_all(&entries).unwrap();
     let mut seeds = SeedStore::default();
     for (key, entry) in &entries {
-        let text = serde_json::json!({"schema": 1, "op_id": key.op_id, "device": key.device, "entries":
-            [{"call_key": key.call_key, "direction": "forward", "config": entry.config}]});
+        let text = serde_json::json!({"schema": 1, "op_id": key.call.op_id, "device": key.device, "entries":
+            [{"call_key": key.call.call_key, "direction": "forward", "config": entry.config}]});
         seeds.add_text(&text.to_string()).unwrap();
     }
     let snapshot = folder.path().join("all.snapshot");
@@ -179,7 +179,9 @@ fn a_call_that_is_mapped_otherwise_is_taken_with_a_flag() {
     // keys that only begin alike are other calls
     let cache = TieredCache::new(vec![]);
     for other in ["kk", "k~4", "k0~4-00000001"] {
-        cache.put(&CacheKey { call_key: other.into(), ..key(&device(), Direction::Forward) }, &entry(1)).unwrap();
+        cache
+            .put(&CacheKey { call: Call::new("op@v1", other), ..key(&device(), Direction::Forward) }, &entry(1))
+            .unwrap();
     }
     assert!(self::look(&cache, MatchMode::Exact).is_err());
 }
@@ -194,7 +196,7 @@ fn this_devices_other_batch_goes_before_another_devices_own() {
     );
     assert!(flags.len() == 2 && flags.iter().zip(kinds).all(|(flag, kind)| flag.starts_with(kind)), "{flags:?}");
     let cache = TieredCache::new(vec![]);
-    let mapped = CacheKey { call_key: "k~4-00000001".into(), ..key(&device(), Direction::Forward) };
+    let mapped = CacheKey { call: Call::new("op@v1", "k~4-00000001"), ..key(&device(), Direction::Forward) };
     cache.put(&mapped, &entry(1)).unwrap();
     cache.put(&key(&other, Direction::Forward), &entry(2)).unwrap();
     assert_eq!(hit(&cache, MatchMode::Kind).entry, entry(1));

@@ -15,6 +15,7 @@ use autotune_lowered::cache::{
     CacheKey, ConfigStore, Entry, FlagKind, FolderLock, Lookup, MemoryStore, SeedStore, SledStore, Snapshot,
     SnapshotStore, TieredCache, write_seeds,
 };
+use autotune_lowered::call::Call;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
@@ -154,7 +155,7 @@ fn a_config_is_data_wherever_it_goes() {
     let (witness, url) = (machine.path("witness"), format!("file://{}", store.path().display()));
     let text = format!("$(touch {0}) `touch {0}` ; touch {0}", witness.display());
     let (key, _) = entry("a", 1, 10);
-    let key = CacheKey { op_id: format!("../../{text}"), call_key: text.clone(), ..key };
+    let key = CacheKey { call: Call::new(format!("../../{text}"), &text), ..key };
     let config =
         serde_json::json!({"config": {"command": text, "timer": "command:touch", "path": "/etc/passwd", "$ref": text}});
     let value: Arc<Entry> = Arc::new(serde_json::from_value(config).unwrap());
@@ -289,7 +290,7 @@ fn what_others_wrote_steers_no_terminal() {
 
     // a cache's entries, and the manifest of a shared one
     let (key, _) = entry("a", 1, 10);
-    let key = CacheKey { op_id: HOSTILE.to_owned(), call_key: HOSTILE.to_owned(), ..key };
+    let key = CacheKey { call: Call::new(HOSTILE, HOSTILE), ..key };
     let value: Arc<Entry> = Arc::new(serde_json::from_value(serde_json::json!({"config": {"name": HOSTILE}})).unwrap());
     snapshot(&machine.path("a.snapshot"), &[(key, value)]);
     snapshot(&machine.path("b.snapshot"), &[entry("b", 1, 10)]);

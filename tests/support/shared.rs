@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore, write_snapshot};
-use autotune_lowered::call::Direction;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::mapped_file::Mapping;
 use serde_json::json;
@@ -21,8 +21,7 @@ pub fn entry(call: &str, block: u64, decided_at: u64) -> (CacheKey, Arc<Entry>) 
         device_kind: "cpu".into(),
         hardware: BTreeMap::from([("cpu_model".into(), "simulated".into())]),
     };
-    let (op_id, call_key) = ("flash_attention@v2".to_owned(), call.to_owned());
-    let key = CacheKey { op_id, call_key, direction: Direction::Forward, device };
+    let key = CacheKey { call: Call::new("flash_attention@v2", call), direction: Direction::Forward, device };
     let provenance = json!({
         "job": "00".repeat(32), "timer": "replay", "source": "replay", "environment": {}, "baseline": {},
         "baseline_ns": 2.0, "best_ns": 1.0, "ratio": 0.5, "interval": {"low": 0.4, "high": 0.6, "confidence": 0.99},
@@ -41,7 +40,7 @@ pub fn blocks(path: &Path) -> BTreeMap<String, String> {
     let snapshot = Snapshot::open(path, Mapping::WhereLocal).unwrap();
     snapshot.verify().unwrap();
     let entries = SnapshotStore::new(snapshot).entries().unwrap();
-    entries.into_iter().map(|(key, entry)| (key.call_key, entry.config.to_brief())).collect()
+    entries.into_iter().map(|(key, entry)| (key.call.call_key, entry.config.to_brief())).collect()
 }
 
 pub fn calls(path: &Path) -> BTreeSet<String> {

@@ -36,7 +36,7 @@ fn superseded(root: &Path, old_rounds: u32) -> (Digest, Digest) {
     let identity = DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };
     let (op_id, call_key, direction) = ("op@v1".to_owned(), "k".to_owned(), Direction::Forward);
     let device = DeviceFingerprint { identity: identity.clone(), environment: Environment::default() };
-    let key = CacheKey { op_id: op_id.clone(), call_key: call_key.clone(), direction, device: identity }.to_text();
+    let key = CacheKey { call: Call::new(&op_id, &call_key), direction, device: identity }.to_text();
     let (old, new) = (Digest::of(b"old"), Digest::of(b"new"));
     for (job, rounds) in [(old, old_rounds), (new, 3)] {
         let record = JobRecord {

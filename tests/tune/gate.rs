@@ -468,8 +468,7 @@ fn the_error_is_of_all_operations_together_whatever_the_shard() {
         let part = check(&registry, &mut timer, &ledger, &Asked { shard, false_alarms: 0.03, ..Asked::default() });
         assert!((part.odds_needed - 300.0).abs() < 1e-9);
         seen.extend(part.operations.into_iter().map(|operation| CacheKey {
-            op_id: operation.call.op_id,
-            call_key: operation.call.call_key,
+            call: operation.call,
             direction: operation.direction,
             device: device().identity,
         }));

@@ -13,7 +13,7 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::registry::{Invocation, Registry, Target};
-use autotune_lowered::report::write_result;
+use autotune_lowered::report::Document as _;
 use autotune_lowered::tune::{CandidateStatus, Status, TuneOptions};
 
 const MS: u64 = 1_000_000;
@@ -292,7 +292,7 @@ fn a_baseline_without_a_program_fails_with_the_reason_of_the_record() {
     assert_eq!(operation.status, Status::Failed);
     assert_eq!(operation.reason.matches("platform=tilelang").count(), 1, "{}", operation.reason);
     let mut table = Vec::new();
-    write_result(&mut table, &result).unwrap();
+    (&result).write_table(&mut table).unwrap();
     let table = String::from_utf8(table).unwrap();
     assert_eq!(table.matches("platform=tilelang").count(), 1, "{table}");
 }

@@ -18,7 +18,7 @@ use super::ExchangeError;
 use super::file::io_error;
 use crate::batch::{own_key, preference, to_words};
 use crate::cache::{CacheKey, Entry};
-use crate::call::{Direction, split_op_id};
+use crate::call::{Call, Direction, split_op_id};
 use crate::config::Config;
 use crate::device::DeviceIdentity;
 use crate::outside_file;
@@ -120,33 +120,38 @@ pub fn export_ejkernel(
     let mut files: BTreeMap<PathBuf, BTreeMap<String, (&CacheKey, Value)>> = BTreeMap::new();
     let mut measured: BTreeMap<(&DeviceIdentity, &str, &str), BTreeSet<&str>> = BTreeMap::new();
     for (key, entry) in entries {
-        let (name, version) = split_op_id(&key.op_id);
+        let (name, version) = split_op_id(&key.call.op_id);
         let operation = match table.operations.get(name) {
             Some(operation) if version_of(operation) == version => operation,
             Some(operation) => {
                 let reason = format!("ejkernel {} has version {}", table.ejkernel, brief(&operation.version));
-                export.left_out.insert(key.op_id.clone(), reason);
+                export.left_out.insert(key.call.op_id.clone(), reason);
                 continue;
             }
             None => {
-                export.left_out.insert(key.op_id.clone(), format!("ejkernel {} has no such operation", table.ejkernel));
+                export
+                    .left_out
+                    .insert(key.call.op_id.clone(), format!("ejkernel {} has no such operation", table.ejkernel));
                 continue;
             }
         };
         let config = checked(&entry.config, operation).map_err(|what| ExchangeError::Refused {
-            call: key.call(),
+            call: key.call.clone(),
             peer: format!("ejkernel {}", table.ejkernel),
             what,
         })?;
-        measured.entry((&key.device, &*key.op_id, own_key(&key.call_key))).or_default().insert(&*key.call_key);
+        measured
+            .entry((&key.device, &*key.call.op_id, own_key(&key.call.call_key)))
+            .or_default()
+            .insert(&*key.call.call_key);
         let device = fingerprint.map_or_else(|| fingerprint_of(key, entry), str::to_owned);
-        let name = format!("{device}|{}|{}", key.op_id, own_key(&key.call_key));
+        let name = format!("{device}|{}|{}", key.call.op_id, own_key(&key.call.call_key));
         let file = files.entry(folder.join(&operation.file)).or_default();
         match file.get(&name) {
             // one call has one config there: of the unmapped call, else of the largest `vmap`; of these the one whose
             // backward pass was measured too
             Some((other, _)) if other.device == key.device => {
-                let rank = |key: &CacheKey| (preference(&key.call_key), Reverse(key.direction));
+                let rank = |key: &CacheKey| (preference(&key.call.call_key), Reverse(key.direction));
                 if rank(key) < rank(other) {
                     file.insert(name, (key, config));
                 }
@@ -155,7 +160,7 @@ pub fn export_ejkernel(
             Some((other, _)) => {
                 return Err(ExchangeError::Ambiguous {
                     peer: "ejkernel",
-                    call: key.call(),
+                    call: key.call.clone(),
                     one: Box::new(other.device.clone()),
                     other: Box::new(key.device.clone()),
                     fingerprint: device,
@@ -167,11 +172,11 @@ pub fn export_ejkernel(
         }
     }
     for (key, _) in files.values().flat_map(BTreeMap::values) {
-        let call = own_key(&key.call_key);
-        let others = measured.get(&(&key.device, &*key.op_id, call)).into_iter().flatten();
+        let call = own_key(&key.call.call_key);
+        let others = measured.get(&(&key.device, &*key.call.op_id, call)).into_iter().flatten();
         let others: BTreeSet<String> =
-            others.filter(|other| **other != key.call_key).map(|other| to_words(other)).collect();
-        if call == key.call_key && others.is_empty() {
+            others.filter(|other| **other != key.call.call_key).map(|other| to_words(other)).collect();
+        if call == key.call.call_key && others.is_empty() {
             continue;
         }
         let but = match others.is_empty() {
@@ -180,8 +185,8 @@ pub fn export_ejkernel(
         };
         export.other_batch.push(format!(
             "`{}:{call}` has what was measured {}{but}",
-            key.op_id,
-            to_words(&key.call_key)
+            key.call.op_id,
+            to_words(&key.call.call_key)
         ));
     }
     // every file is read before the first is written
@@ -232,9 +237,9 @@ pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
                 (None, _) => left_out.push(format!("`{}`: `{}` is no key", path.display(), name.escape_debug())),
                 // what ejkernel writes for a call that was recorded under `jit`, and takes for a miss itself
                 (Some(key), Value::Null) => {
-                    left_out.push(format!("`{}`: `{}` has no config", path.display(), key.call()));
+                    left_out.push(format!("`{}`: `{}` has no config", path.display(), key.call));
                 }
-                (Some(key), _) => left_out.push(format!("`{}`: `{}` is no object", path.display(), key.call())),
+                (Some(key), _) => left_out.push(format!("`{}`: `{}` is no object", path.display(), key.call)),
             }
         }
     }
@@ -277,8 +282,7 @@ fn parse_key(name: &str) -> Option<CacheKey> {
         .find(|platform| version.to_lowercase().contains(platform) || device_kind.to_lowercase().starts_with(platform))
         .unwrap_or("unknown");
     Some(CacheKey {
-        op_id: op_id.to_owned(),
-        call_key: call_key.to_owned(),
+        call: Call::new(op_id, call_key),
         direction: Direction::Forward,
         device: DeviceIdentity {
             platform: platform.to_owned(),

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::ExchangeError;
 use crate::cache::{CacheKey, Entry};
-use crate::call::Direction;
+use crate::call::{Call, Direction};
 use crate::device::DeviceIdentity;
 use crate::outside_file;
 use crate::whole_file::write_whole;
@@ -32,8 +32,8 @@ const MAX_FILE_BYTES: u64 = 1 << 30;
 struct Row {
     #[serde(deserialize_with = "device")]
     device: DeviceIdentity,
-    op_id: String,
-    call_key: String,
+    #[serde(flatten)]
+    call: Call,
     #[serde(default = "forward")]
     direction: Direction,
     #[serde(flatten)]
@@ -103,8 +103,7 @@ pub fn export_json_as(form: JsonForm, path: &Path, entries: &[(CacheKey, Arc<Ent
     let is_empty = sorted.is_empty();
     let rows = sorted.into_iter().map(|(key, entry)| Row {
         device: key.device.clone(),
-        op_id: key.op_id.clone(),
-        call_key: key.call_key.clone(),
+        call: key.call.clone(),
         direction: key.direction,
         entry: Entry::clone(entry),
     });
@@ -173,6 +172,6 @@ pub fn import_json_as(form: JsonForm, path: &Path) -> Result<Vec<(CacheKey, Arc<
 }
 
 fn to_pair(row: Row) -> (CacheKey, Arc<Entry>) {
-    let Row { device, op_id, call_key, direction, entry } = row;
-    (CacheKey { op_id, call_key, direction, device }, Arc::new(entry))
+    let Row { device, call, direction, entry } = row;
+    (CacheKey { call, direction, device }, Arc::new(entry))
 }

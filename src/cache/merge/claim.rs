@@ -10,6 +10,7 @@ use crate::cache::error::StoreError;
 use crate::cache::row::{Row, Settled};
 use crate::config::Config;
 use crate::digest::Digest;
+use crate::measured_by::{CacheState, MeasuredBy, Metric, Source};
 use crate::stats::Interval;
 
 /// How many decisions of a call an entry holds, the one in force among them.
@@ -120,15 +121,16 @@ fn best(claims: &[Claim<'_>]) -> Option<usize> {
 }
 
 fn clock(provenance: &Provenance) -> u8 {
-    match provenance.source.as_str() {
-        "device-profile" => 2,
-        "host-wall" => 1,
+    match provenance.measured_by.source {
+        Source::DeviceProfile => 2,
+        Source::HostWall => 1,
         _ => 0,
     }
 }
 
-fn question(one: &Provenance) -> (&Config, Option<Digest>, &str, Option<&str>) {
-    (&one.baseline, one.baseline_semantic_digest, &one.metric, one.cache_state.as_deref())
+fn question(one: &Provenance) -> (&Config, Option<Digest>, &Metric, &CacheState) {
+    let MeasuredBy { metric, cache_state, .. } = &one.measured_by;
+    (&one.baseline, one.baseline_semantic_digest, metric, cache_state)
 }
 
 fn width(interval: Interval) -> f64 {

@@ -10,14 +10,14 @@ use crate::analysis::HloFiles;
 use crate::analysis::collectives::{
     Bandwidth, Clocks, CollectiveMetrics, Collectives, Figures, SizeRow, collective_metrics, straggler_waits,
 };
-use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
+use crate::cli::options::{Format, FormatArg};
 use crate::report::{Grid, format_bytes, format_ns, format_part, write_collectives_plot, write_json, write_line};
 
-use super::read_any;
+use super::input::read_any;
+use super::picture::write_picture;
 use super::summary::CountedArgs;
-use super::write_picture;
 
 #[derive(Debug, Args)]
 pub(crate) struct CollectivesArgs {

@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use crate::analysis::HloFiles;
 use crate::analysis::compile::{CompileOptions, CompileReport, compile_ranges, compile_report};
-use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
+use crate::cli::options::{Format, FormatArg};
 use crate::report::{Grid, format_ns, format_part, write_json, write_line};
 
-use super::read_any;
+use super::input::read_any;
 
 /// Phases below this part of the time are folded in the table.
 const FOLDED: f64 = 0.001;

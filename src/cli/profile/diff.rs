@@ -7,12 +7,12 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::analysis::{DiffRow, HloFiles, ProfileDiff, Verdict, profile_diff};
-use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
+use crate::cli::options::{Format, FormatArg};
 use crate::report::{Grid, format_ns, write_json, write_line};
 
-use super::read_any;
+use super::input::read_any;
 
 #[derive(Debug, Args)]
 pub(crate) struct ProfileDiffArgs {

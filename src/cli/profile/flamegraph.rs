@@ -8,12 +8,12 @@ use clap::{Args, ValueEnum};
 use crate::analysis::{HloFiles, StacksBy, stacks};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
-use crate::cli::tune::say;
+use crate::cli::say::say;
 use crate::report::{format_ns, write_flame_graph};
 
-use super::read_any;
+use super::input::read_any;
+use super::picture::write_picture;
 use super::summary::ModulesArgs;
-use super::write_picture;
 
 #[derive(Debug, Args)]
 pub(crate) struct FlamegraphArgs {

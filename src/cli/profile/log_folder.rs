@@ -14,9 +14,9 @@ use crate::report::{Grid, write_json};
 
 use super::input::is_nsys;
 use super::trace;
-use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
+use crate::cli::options::{Format, FormatArg};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ListArgs {

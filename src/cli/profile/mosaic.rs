@@ -10,9 +10,9 @@ use crate::analysis::mosaic::{Clock, Dump, Extent, ProfilerSpec, Scope, draw, re
 use crate::analysis::trace::write_file;
 use crate::report::{Grid, write_json};
 
-use crate::cli::args::{Format, FormatArg};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
+use crate::cli::options::{Format, FormatArg};
 
 /// How a kernel was launched.
 #[derive(Debug, Clone, Copy, Args)]

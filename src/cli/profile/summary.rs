@@ -8,13 +8,14 @@ use clap::Args;
 use crate::analysis::{
     Counting, HloFiles, HostWork, MeanStd, OperationSummary, Part, Summary, SummaryOptions, summarize,
 };
-use crate::cli::args::{Format, FormatArg, LabelArgs};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
+use crate::cli::options::{Format, FormatArg, LabelArgs};
 use crate::cli::scan::user_labels;
 use crate::report::{Grid, format_ns, format_part, write_json, write_line, write_spread_plot};
 
-use super::{read_any, write_picture};
+use super::input::read_any;
+use super::picture::write_picture;
 
 /// Modules below this part of the time are folded in the table.
 const FOLDED: f64 = 0.01;
@@ -63,7 +64,7 @@ pub(crate) struct ModulesArgs {
     /// Leave out the modules that together take no more than this part of all modules' time, the shortest first [without a
     /// value: 0.01, as nsys-jax's notebook does]
     #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, default_missing_value = "0.01")]
-    #[arg(value_parser = crate::cli::args::part)]
+    #[arg(value_parser = crate::cli::options::part)]
     pub without_minor: Option<f64>,
 }
 

@@ -16,11 +16,10 @@ use crate::profile::{
 use crate::report::{Grid, format_ns, write_json, write_line};
 use crate::stats::median;
 
-use super::input::is_nsys;
-use super::read_any;
-use crate::cli::args::{Format, FormatArg};
+use super::input::{is_nsys, read_any};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
+use crate::cli::options::{Format, FormatArg};
 
 #[derive(Debug, Args)]
 pub(crate) struct TimingsArgs {

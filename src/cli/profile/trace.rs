@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use crate::analysis::trace::{TraceFormat, TraceOptions, write_file, write_trace};
 use crate::analysis::{Capture, HloFiles};
 
-use super::read_any;
+use super::input::read_any;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 

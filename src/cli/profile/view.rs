@@ -7,14 +7,14 @@ use clap::Args;
 
 use crate::analysis::trace::write_file;
 use crate::analysis::{Capture, HloFiles, StacksBy, SummaryOptions, stacks_by, summarize};
-use crate::cli::args::LabelArgs;
 use crate::cli::fault::Fault;
+use crate::cli::options::LabelArgs;
+use crate::cli::say::say;
 use crate::cli::scan::user_labels;
-use crate::cli::tune::say;
 use crate::cli::{ending, exit};
 use crate::report::{MAX_EVENTS, Timeline, ViewPage, write_view};
 
-use super::read_any;
+use super::input::read_any;
 use super::serve::Server;
 use super::summary::ModulesArgs;
 

@@ -206,11 +206,8 @@ fn write_result(result: &AutotuningResult, first: usize, one_of_many: bool, out:
         write_overview(result, first, out)?;
     }
     for (index, operation) in result.operations.iter().enumerate() {
-        let entry = result.entries.iter().find(|(key, _)| {
-            key.op_id == operation.call.op_id
-                && key.call_key == operation.call.call_key
-                && key.direction == operation.direction
-        });
+        let entry =
+            result.entries.iter().find(|(key, _)| key.call == operation.call && key.direction == operation.direction);
         let decided_at = entry.and_then(|(_, entry)| entry.provenance.as_ref()).map(|provenance| provenance.decided_at);
         write_operation(operation, first + index, decided_at, out)?;
     }

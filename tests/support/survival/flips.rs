@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use autotune_lowered::cache::{CacheKey, Entry, SNAPSHOT_FILE, Snapshot, StoreError, TieredCache};
-use autotune_lowered::call::Direction;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
@@ -82,12 +82,8 @@ impl Whole {
         let place = tempfile::tempdir().unwrap();
         let root = place.path().join("whole");
         let device = DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };
-        let key = |op: &str| CacheKey {
-            op_id: op.to_owned(),
-            call_key: "k".into(),
-            direction: Direction::Forward,
-            device: device.clone(),
-        };
+        let key =
+            |op: &str| CacheKey { call: Call::new(op, "k"), direction: Direction::Forward, device: device.clone() };
         // the last decision replaces an earlier one, and the clock had jumped back between them
         let committed = vec![
             (key("a@v1"), decided(1, 2000)),
@@ -201,7 +197,7 @@ impl Whole {
         };
         let said = notes.iter().any(names_it);
         for pair in &found {
-            assert!(self.committed.contains(pair), "{what}: {} was never committed", pair.0.op_id);
+            assert!(self.committed.contains(pair), "{what}: {} was never committed", pair.0.call.op_id);
         }
         let again = Ledger::open(root, Vec::new()).unwrap();
         assert_eq!(again.own_entries().unwrap(), found, "{what}: {notes:?}");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use autotune_lowered::cache::{CacheKey, Entry, Lookup, SNAPSHOT_FILE, Snapshot, TieredCache, write_snapshot};
-use autotune_lowered::call::Direction;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
 use autotune_lowered::mapped_file::Mapping;
 use serde_json::{Value, json};
@@ -114,8 +114,7 @@ pub fn run(readers: usize, seconds: u64, least: u64, role: &[&str]) -> Readers {
     let mut publish = |version: u64| {
         let config = serde_json::from_str(&format!(r#"{{"version":{version}}}"#)).unwrap();
         let key = CacheKey {
-            op_id: op_id(version % KEYS),
-            call_key: "k".into(),
+            call: Call::new(op_id(version % KEYS), "k"),
             direction: Direction::Forward,
             device: device().identity,
         };

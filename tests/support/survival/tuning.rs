@@ -45,7 +45,7 @@ impl Tuning {
         let expected = decided_in(&Ledger::open(&cache, Vec::new()).unwrap());
         assert_eq!(expected.len(), OPERATIONS);
         for (key, entry) in &expected {
-            let op: usize = key.op_id.trim_start_matches("op").trim_end_matches("@v1").parse().unwrap();
+            let op: usize = key.call.op_id.trim_start_matches("op").trim_end_matches("@v1").parse().unwrap();
             assert_eq!(entry.config.to_string(), json!({"block": op % CANDIDATES}).to_string());
             let provenance = entry.provenance.as_ref().unwrap();
             assert_eq!((provenance.best_ns, provenance.baseline_ns), (1e6, played_ns(op, 0) as f64));
@@ -185,11 +185,11 @@ impl Tuning {
 
     fn expect_some(&self, found: &Decided, acknowledged: &Acknowledged, place: &str) {
         for (key, entry) in found {
-            assert_eq!(Some(entry), self.expected.get(key), "{place} holds another entry for {}", key.op_id);
+            assert_eq!(Some(entry), self.expected.get(key), "{place} holds another entry for {}", key.call.op_id);
         }
         for op_id in &acknowledged.decided {
             assert!(
-                found.keys().any(|key| key.op_id == *op_id),
+                found.keys().any(|key| key.call.op_id == *op_id),
                 "{place} lacks {op_id}, which was reported as decided"
             );
         }
@@ -198,13 +198,18 @@ impl Tuning {
     /// Every round that was reported is in the log, whole.
     fn check_rounds(&self, cache: &Path, log: &Replay, acknowledged: &Acknowledged) {
         for (key, entry) in &self.expected {
-            let op: usize = key.op_id.trim_start_matches("op").trim_end_matches("@v1").parse().unwrap();
+            let op: usize = key.call.op_id.trim_start_matches("op").trim_end_matches("@v1").parse().unwrap();
             let job = entry.provenance.as_ref().unwrap().job;
             let rounds = log.history_of(&cache.join(LOG_FILE), job).unwrap().rounds;
-            let reported = acknowledged.rounds.get(&key.op_id).copied().unwrap_or(0);
-            assert!(rounds.len() >= reported, "{}: {} rounds of {reported} reported ones", key.op_id, rounds.len());
+            let reported = acknowledged.rounds.get(&key.call.op_id).copied().unwrap_or(0);
+            assert!(
+                rounds.len() >= reported,
+                "{}: {} rounds of {reported} reported ones",
+                key.call.op_id,
+                rounds.len()
+            );
             for (place, round) in rounds.iter().enumerate() {
-                assert_eq!(round.round as usize, place, "{}: each round once, in order", key.op_id);
+                assert_eq!(round.round as usize, place, "{}: each round once, in order", key.call.op_id);
                 for samples in &round.samples {
                     assert!(samples.ns.iter().all(|ns| *ns == played_ns(op, samples.candidate)), "{round:?}");
                 }
@@ -214,8 +219,10 @@ impl Tuning {
 
     /// What an undisturbed run leaves is there, in every store.
     pub fn check_complete(&self, cache: &Path) {
-        let acknowledged =
-            Acknowledged { decided: self.expected.keys().map(|key| key.op_id.clone()).collect(), ..Default::default() };
+        let acknowledged = Acknowledged {
+            decided: self.expected.keys().map(|key| key.call.op_id.clone()).collect(),
+            ..Default::default()
+        };
         self.check(cache, &acknowledged);
     }
 }

@@ -104,7 +104,7 @@ fn accepted(cache: &Path) -> Accepted {
     entries
         .map(|(key, entry)| {
             let tied = entry.provenance.as_ref().unwrap().tie_set.iter();
-            (key.op_id, tied.chain([&entry.config]).map(|config| serde_json::to_value(config).unwrap()).collect())
+            (key.call.op_id, tied.chain([&entry.config]).map(|config| serde_json::to_value(config).unwrap()).collect())
         })
         .collect()
 }

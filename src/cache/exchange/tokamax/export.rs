@@ -98,7 +98,7 @@ fn records<'a>(
     let mut records: Vec<Record<'a>> = Vec::new();
     let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
     for (key, entry) in entries {
-        let name = format!("`{}`", key.call());
+        let name = format!("`{}`", key.call);
         let own_kind = key.device.hardware.get(DEVICE_KIND).unwrap_or(&key.device.device_kind);
         let kind = device_kind.unwrap_or(own_kind);
         let texts = match &entry.peer {
@@ -140,7 +140,7 @@ fn records<'a>(
                 }
                 return Err(ExchangeError::Ambiguous {
                     peer: TOKAMAX,
-                    call: key.call(),
+                    call: key.call.clone(),
                     one: Box::new(known.key.device.clone()),
                     other: Box::new(key.device.clone()),
                     fingerprint: record.kind,
@@ -177,7 +177,7 @@ fn texts_of(
     let arguments = Value::Object(arguments.clone());
     let stamp = format!("{{\"op\":{{{}}},\"arguments\":{arguments}}}", op_members.join(","));
     let label = tokamax_label(&stamp);
-    if label.is_none_or(|label| label.op_id != key.op_id || label.call_key.as_ref() != Some(&key.call_key)) {
+    if label.is_none_or(|label| label.op_id != key.call.op_id || label.call_key.as_ref() != Some(&key.call.call_key)) {
         return Err("its recording is stamped as another call".to_owned());
     }
 
@@ -192,7 +192,7 @@ fn texts_of(
             None => {}
             Some(median) if median < least => left_out.push(format!(
                 "`{}`: the config `{}` has a smaller median, but the paired rounds did not prove it faster",
-                key.call(),
+                key.call,
                 config.to_brief()
             )),
             Some(_) => configs.push(measured_as_json(key, config, &samples)),
@@ -280,7 +280,7 @@ fn databases(
 ) -> Result<Vec<(PathBuf, String)>, ExchangeError> {
     let mut files: BTreeMap<PathBuf, Calls> = BTreeMap::new();
     for record in records {
-        let name = format!("`{}`", record.key.call());
+        let name = format!("`{}`", record.key.call);
         let stamp: Option<Stamp<'_>> = serde_json::from_str(&record.stamp).ok();
         let file = stamp.as_ref().and_then(|stamp| file_stem_of(&stamp.op.path));
         let (Some(stamp), Some(file), Some(folder)) = (&stamp, file, folder_of(&record.kind)) else {

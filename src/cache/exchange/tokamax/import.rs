@@ -192,8 +192,7 @@ impl Import<'_> {
             }
         };
         let key = CacheKey {
-            op_id,
-            call_key,
+            call: Call { op_id, call_key },
             direction: Direction::Forward,
             device: DeviceIdentity {
                 platform: platform_of(device_kind).to_owned(),
@@ -209,7 +208,7 @@ impl Import<'_> {
             self.places.insert(key.clone(), self.entries.len());
             return self.entries.push((key, Entry { peer, ..Entry::new(config) }));
         };
-        let name = format!("`{}`", key.call());
+        let name = format!("`{}`", key.call);
         let Some(peer) = &mut entry.peer else { return };
         if let Some((index, same)) =
             peer.records.iter_mut().enumerate().find(|(_, known)| canonical(&known.key) == canonical(&record.key))

@@ -1,0 +1,277 @@
+//! `cache`: look at cached configs, or remove them.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use serde_json::json;
+
+use crate::cache::{CacheKey, Entry, Tier, write_seeds, write_snapshot};
+use crate::counted::counted;
+use crate::device::MatchMode;
+use crate::ledger::{FolderBytes, Ledger};
+use crate::printable::printable_json;
+use crate::report::{Grid, format_bytes, format_ns, format_ratio, write_json};
+
+use super::cache_get::look_up;
+use super::coverage::CoverageArgs;
+use super::exchange::{ExchangeArg, ExportArgs};
+use super::fault::Fault;
+use super::merge::{DiffArgs, MergeArgs};
+use super::options::{CacheArgs, Format, FormatArg, PluginArgs};
+use super::prune::PruneArgs;
+use super::remote::{PullArgs, PushArgs};
+use super::say::say;
+use super::signature::{KeygenArgs, SignArgs};
+use super::verify::VerifyArgs;
+use super::{cache, coverage, device, exchange, exit, merge, prune, remote, signature, verify};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum CacheCommand {
+    /// Print the best config of a call
+    Get {
+        /// Operation, `name@vN`
+        op: String,
+        /// Call key
+        key: String,
+        /// Whose results may stand for this device's: exact, kind or any
+        #[arg(long = "match", value_name = "MODE", default_value = "exact")]
+        match_mode: MatchMode,
+        #[command(flatten)]
+        plugin: PluginArgs,
+        #[command(flatten)]
+        cache: CacheArgs,
+        #[command(flatten)]
+        format: FormatArg,
+    },
+    /// List the configs of a cache folder or snapshot, and say what the folder takes
+    Ls {
+        /// Also those that are shipped as seed files
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        cache: CacheArgs,
+        #[command(flatten)]
+        format: FormatArg,
+    },
+    /// Remove the entries of an operation, or of one call of it, for every device
+    Rm {
+        /// Operation, `name@vN`
+        op: String,
+        /// Call key
+        key: Option<String>,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Print the cache folder
+    Path {
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Write cached configs as seed files: one a device and operation, to be reviewed and shipped
+    Seed {
+        /// Folder to write to
+        out: PathBuf,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Publish the cache as one immutable file that any number of processes read at once; prints its digest
+    Snapshot {
+        /// File to write
+        out: PathBuf,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Write cached configs as JSON or as another tool's cache files
+    Export(ExportArgs),
+    /// Take configs over from JSON or from another tool's cache files
+    Import {
+        /// Whose files
+        #[arg(long, value_enum)]
+        format: ExchangeArg,
+        /// A file, or a folder of them
+        path: PathBuf,
+        /// Only what is of this device, by Tokamax's name of it; a Tokamax database is then of exactly this kind
+        #[arg(long, value_name = "TEXT")]
+        fingerprint: Option<String>,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+    /// Load the snapshot that is published at a URL, unless it is here already; prints its digest and file
+    Pull(PullArgs),
+    /// Publish the cache at a URL, merged with what is there; prints the digest
+    Push(PushArgs),
+    /// Make a pair of keys that sign snapshots
+    Keygen(KeygenArgs),
+    /// Sign a snapshot
+    Sign(SignArgs),
+    /// Merge caches: of each call the entry with the better evidence, and with it where the others came from
+    /// (docs/caches.md)
+    Merge(MergeArgs),
+    /// List what differs between two caches; exit code 1 where something does
+    Diff(DiffArgs),
+    /// Check every byte of caches against what was written; exit code 4 where one is damaged
+    Verify(VerifyArgs),
+    /// Remove entries that are too old, of a device, or of software that is gone
+    Prune(PruneArgs),
+    /// List which labels of a module have a config for a device; exit code 1 where one has not
+    Coverage(CoverageArgs),
+    /// Make the sled cache again from the sample log
+    Rebuild {
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+}
+
+/// Runs a `cache` command.
+pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fault> {
+    match command {
+        CacheCommand::Path { cache } => {
+            // the bytes as they are: scripts take them for a path
+            out.write_all(cache::folder(cache)?.as_os_str().as_encoded_bytes())?;
+            writeln!(out)?;
+        }
+        CacheCommand::Ls { all, cache, format } => {
+            let mut entries = cache::open_for_reading(cache)?.cache().entries()?;
+            entries.retain(|(.., tier)| *all || *tier != Tier::Seed);
+            let folder = cache::folder(cache)?;
+            let taken = folder.is_dir().then(|| FolderBytes::of(&folder));
+            match format.format {
+                Format::Json => {
+                    let rows: Vec<_> = entries.iter().map(|(key, entry, tier)| row_json(key, entry, *tier)).collect();
+                    let mut document = json!({"schema": 1, "entries": rows});
+                    if let Some(taken) = taken {
+                        document["folder_bytes"] = json!(taken);
+                    }
+                    write_json(out, &document)?;
+                }
+                Format::Table => {
+                    list(&entries, out)?;
+                    if let Some(taken) = taken {
+                        say(&format!("`{}` takes {}", folder.display(), in_words(&taken)));
+                    }
+                }
+            }
+        }
+        CacheCommand::Rm { op, key, cache } => {
+            let ledger = cache::open(cache)?;
+            let wanted = |entry: &CacheKey| {
+                entry.call.op_id == *op && key.as_ref().is_none_or(|key| entry.call.call_key == *key)
+            };
+            let keys: Vec<CacheKey> =
+                ledger.cache().entries()?.into_iter().map(|(key, ..)| key).filter(wanted).collect();
+            let mut removed = 0;
+            for key in &keys {
+                removed += usize::from(ledger.remove(key)?);
+            }
+            ledger.publish()?;
+            writeln!(out, "removed {removed}")?;
+            if removed == 0 {
+                return Ok(exit::NOTHING_MATCHED);
+            }
+        }
+        CacheCommand::Seed { out: folder, cache } => {
+            let pairs = cache::open_for_reading(cache)?.own_entries()?;
+            if pairs.is_empty() {
+                return Err(Fault::new(exit::NOTHING_MATCHED, "the cache is empty: tune a module first"));
+            }
+            for path in write_seeds(folder, &pairs)? {
+                writeln!(out, "{}", path.display())?;
+            }
+        }
+        CacheCommand::Snapshot { out: path, cache } => {
+            let entries = cache::open_for_reading(cache)?.own_entries()?;
+            if entries.is_empty() {
+                // a mistyped folder must not take the place of what others read
+                return Err(Fault::new(
+                    exit::NOTHING_MATCHED,
+                    "the cache is empty: tune a module first, or name another one with `--cache`",
+                ));
+            }
+            let digest = write_snapshot(path, &entries)?;
+            writeln!(out, "{digest}  {}", path.display())?;
+            tracing::info!("{} in `{}`", counted(entries.len(), "entry"), path.display());
+        }
+        CacheCommand::Pull(args) => return remote::pull(args, out),
+        CacheCommand::Push(args) => return remote::push(args, out),
+        CacheCommand::Keygen(args) => return signature::keygen(args, out),
+        CacheCommand::Sign(args) => return signature::sign(args, out),
+        CacheCommand::Merge(args) => return merge::run_merge(args, out),
+        CacheCommand::Diff(args) => return merge::run_diff(args, out),
+        CacheCommand::Verify(args) => return verify::run(args, out),
+        CacheCommand::Prune(args) => return prune::run(args, out),
+        CacheCommand::Coverage(args) => return coverage::run(args, out),
+        CacheCommand::Export(args) => return exchange::export(args, out),
+        CacheCommand::Import { format, path, fingerprint, cache } => {
+            return exchange::import(*format, path, fingerprint.as_deref(), cache, out);
+        }
+        CacheCommand::Rebuild { cache } => {
+            let ledger = Ledger::rebuild(&cache::folder(cache)?)?;
+            cache::tell(&ledger);
+            ledger.publish()?;
+            writeln!(out, "{}", counted(ledger.cache().entries()?.len(), "entry"))?;
+        }
+        CacheCommand::Get { op, key, match_mode, plugin, cache, format } => {
+            let fingerprint = device::chosen(plugin)?;
+            return match look_up(cache, &fingerprint, (op, key), *match_mode)? {
+                Ok(hit) => {
+                    for flag in &hit.flags {
+                        tracing::warn!("{}: {}", json!(flag.kind).as_str().unwrap_or_default(), flag.detail);
+                    }
+                    match format.format {
+                        Format::Table => writeln!(out, "{}", printable_json(&hit.entry.config.to_string()))?,
+                        Format::Json => {
+                            let mut row = row_json(&hit.key().to_key(), &hit.entry, hit.tier);
+                            row["schema"] = json!(1);
+                            row["flags"] = json!(hit.flags);
+                            write_json(out, &row)?;
+                        }
+                    }
+                    Ok(exit::FINE)
+                }
+                Err(reason) => Err(Fault::new(exit::NOTHING_MATCHED, reason)),
+            };
+        }
+    }
+    Ok(exit::FINE)
+}
+
+/// What a folder takes, and of that each kind of file that there is.
+fn in_words(taken: &FolderBytes) -> String {
+    let kinds = taken.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0);
+    let kinds: Vec<String> = kinds.map(|(kind, bytes)| format!("{kind} {}", format_bytes(bytes))).collect();
+    format!("{}: {}", format_bytes(taken.total()), kinds.join(", "))
+}
+
+fn row_json(key: &CacheKey, entry: &Entry, tier: Tier) -> serde_json::Value {
+    let mut row = json!({
+        "op_id": key.call.op_id, "call_key": key.call.call_key, "direction": key.direction, "device": key.device,
+        "tier": tier, "config": entry.config, "provenance": entry.provenance,
+    });
+    if !entry.superseded.is_empty() {
+        row["superseded"] = json!(entry.superseded);
+    }
+    row
+}
+
+fn list(entries: &[(CacheKey, std::sync::Arc<Entry>, Tier)], out: &mut dyn Write) -> Result<(), Fault> {
+    let mut grid = Grid::new(&["operation", "direction", "device", ">time", ">speed-up", "tier", "config"]);
+    for (key, entry, tier) in entries {
+        let dash = || "—".to_owned();
+        grid.row([
+            key.call.to_string(),
+            key.direction.to_string(),
+            key.device.to_string(),
+            entry.provenance.as_ref().map_or_else(dash, |provenance| format_ns(provenance.best_ns)),
+            entry.speed_up().map_or_else(dash, |(speed_up, _)| format_ratio(speed_up)),
+            tier.to_string(),
+            entry.config.to_brief(),
+        ]);
+    }
+    if grid.is_empty() {
+        writeln!(out, "the cache is empty")?;
+    } else {
+        grid.write(out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! `cache get`: what a program finds at run time.
+
+use std::path::Path;
+
+use crate::cache::{ConfigStore, Hit, MissReason, SNAPSHOT_FILE, Snapshot, SnapshotStore, TieredCache};
+use crate::device::{DeviceFingerprint, MatchMode};
+use crate::digest::Digest;
+use crate::mapped_file::Mapping;
+
+use super::fault::Fault;
+use super::options::{CacheArgs, Pin};
+use super::{cache, exit};
+
+/// What a program finds at run time: the published snapshot answers. Where there is none, or it is damaged, the folder's other
+/// stores do.
+pub(super) fn look_up(
+    args: &CacheArgs,
+    device: &DeviceFingerprint,
+    (op, key): (&str, &str),
+    mode: MatchMode,
+) -> Result<Result<Hit<'static>, MissReason>, Fault> {
+    let of = |cache: &TieredCache| cache.lookup(device, op, key, None, mode)?.found();
+    if cache::address(args)?.is_some() {
+        // what is published there answers, not what this machine decided and may not have published
+        return Ok(of(cache::open_for_reading(args)?.cache())?);
+    }
+    let folder = cache::folder(args)?;
+    let published = folder.join(SNAPSHOT_FILE);
+    if let Some(Pin(Some(pin))) = args.pin {
+        return Ok(of(&pinned(&published, pin, args)?)?);
+    }
+    if published.exists() {
+        match Snapshot::open(&published, Mapping::Never).and_then(|snapshot| of(&above_seeds(snapshot, args))) {
+            Ok(found) => return Ok(found),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+    Ok(of(cache::open_for_reading(args)?.cache())?)
+}
+
+/// A snapshot above the seeds.
+fn above_seeds(snapshot: Snapshot, args: &CacheArgs) -> TieredCache {
+    let mut tiers: Vec<Box<dyn ConfigStore>> = vec![Box::new(SnapshotStore::new(snapshot))];
+    tiers.extend(cache::seeds(args));
+    TieredCache::new(tiers)
+}
+
+/// The published snapshot, which must be the pinned one, above the seeds.
+fn pinned(path: &Path, pin: Digest, args: &CacheArgs) -> Result<TieredCache, Fault> {
+    let found = path.exists().then(|| Snapshot::open(path, Mapping::Never)).transpose()?;
+    match found {
+        Some(snapshot) if snapshot.digest() == pin => Ok(above_seeds(snapshot, args)),
+        found => {
+            let found =
+                found.map_or_else(|| "there is none".to_owned(), |snapshot| format!("it is {}", snapshot.digest()));
+            let what = format!("the snapshot `{}` is not the pinned one: {found}, {pin} is pinned", path.display());
+            Err(Fault::new(exit::CACHE_TROUBLE, what))
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Arguments that several commands have, and what reads their values.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::digest::{Digest, ParseDigestError};
+use crate::measured_by::CacheState;
+use crate::report::{Document, write_json};
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people
+    Table,
+    /// For programs; the schemas are in docs/json.md
+    Json,
+}
+
+/// What of an execution is its duration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum MetricArg {
+    /// Launch to completion by the host clock, also where there is a profiler
+    Elapsed,
+    /// First start to last end
+    Span,
+    /// The time at which at least one operation was under way
+    Busy,
+}
+
+/// What every timed run finds in the caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum CacheStateArg {
+    /// What the run before left
+    Warm,
+    /// Nothing of its own: caches are flushed before every run, which takes tens of milliseconds
+    Cold,
+}
+
+impl From<CacheStateArg> for CacheState {
+    fn from(state: CacheStateArg) -> Self {
+        match state {
+            CacheStateArg::Warm => Self::Warm,
+            CacheStateArg::Cold => Self::Cold,
+        }
+    }
+}
+
+/// What to do with a label that only kept its operation's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ByNameArg {
+    /// Up to eight recorded invocations are taken; more are listed and left
+    Few,
+    /// However many there are
+    All,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct FormatArg {
+    /// How results are printed on stdout
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+impl FormatArg {
+    /// Prints a document as it was asked for.
+    pub(super) fn write(&self, out: &mut dyn Write, document: impl Document) -> io::Result<()> {
+        match self.format {
+            Format::Table => document.write_table(out),
+            Format::Json => write_json(out, &document.into_json()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct LabelArgs {
+    /// Also find labels of your own: a regular expression with the groups `op` and `key`
+    #[arg(long, value_name = "REGEX")]
+    pub label_regex: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct CacheArgs {
+    /// Cache folder, or URL of a cache that machines share (docs/remote.md); where nothing is written, a snapshot too
+    /// [default: the platform's cache folder]
+    #[arg(long = "cache", value_name = "DIR|URL", env = "AUTOTUNE_LOWERED_CACHE_DIR")]
+    pub folder: Option<PathBuf>,
+    /// Folder of seed files that go before those shipped: best configs to read, never written
+    #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_SEEDS")]
+    pub seeds: Option<PathBuf>,
+    /// File of public keys, one of which must have signed what a URL has (docs/trust.md)
+    #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
+    pub verify_key: Option<PathBuf>,
+    /// Digest that the published snapshot must have, which `cache snapshot` and `cache push` print (docs/trust.md)
+    #[arg(long, value_name = "DIGEST", env = "AUTOTUNE_LOWERED_PIN")]
+    pub pin: Option<Pin>,
+}
+
+/// A digest that is asked for; an empty variable asks for none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pin(pub Option<Digest>);
+
+impl FromStr for Pin {
+    type Err = ParseDigestError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(if text.is_empty() { None } else { Some(text.parse()?) }))
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct PluginArgs {
+    /// PJRT plugin (a shared library) [default: found from PJRT_NAMES_AND_LIBRARY_PATHS,
+    /// PJRT_PLUGIN_LIBRARY_PATH, or the active Python environment]
+    #[arg(long, value_name = "PATH")]
+    pub plugin: Option<PathBuf>,
+    /// Which of the plugin's devices, by number
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub device: usize,
+    /// Option for the plugin's client [default: what suits its platform]
+    #[arg(long = "client-option", value_name = "NAME=VALUE")]
+    pub client_options: Vec<String>,
+}
+
+/// How long a worker may take, and how much memory.
+#[derive(Debug, Clone, Args)]
+pub(super) struct LimitArgs {
+    /// Seconds after which a call to a worker counts as hung
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    /// MiB of memory that a worker may use, each on its own [default: three quarters of the machine's]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
+    pub memory_limit: Option<u64>,
+    /// Programs that `--timer pjrt` compiles at once, each in a worker of its own [default: one a core, at most 8; 1 where
+    /// XLA's own autotuning measures on the device as it compiles]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub compile_jobs: Option<u16>,
+}
+
+/// A part of one: at least zero, below one.
+pub(super) fn part(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..1.0).contains(&value) => Ok(value),
+        _ => Err("expected a number of at least 0 and below 1, such as 0.02".to_owned()),
+    }
+}
+
+/// A time: seconds, or a number with its unit.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let (number, unit) =
+        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).unwrap_or((text, 1.0));
+    let time = number.trim().parse::<f64>().ok();
+    let time = time.and_then(|number| Duration::try_from_secs_f64(number * unit).ok()).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "expected seconds above zero, or a time such as `90s`, `30m` or `2h`".to_owned())
+}
+
+/// A time in seconds above zero.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds above zero, such as 30 or 0.5".to_owned())
+}

@@ -1,0 +1,168 @@
+//! Arguments of the main job.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::decision::DecisionRules;
+use crate::search::{Budget, Kind};
+use crate::tune::SearchOptions;
+
+use super::options::{CacheArgs, CacheStateArg, FormatArg, LimitArgs, MetricArg, PluginArgs, part, seconds, time};
+use super::plan::PlanArgs;
+use super::signature::SignerArgs;
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct TuneArgs {
+    /// The lowered module: HLO text, StableHLO text or bytecode, HloModuleProto, an XLA dump folder, gzip or zstd of
+    /// these, or `-` for standard input
+    #[arg(value_name = "MODULE")]
+    pub module: Option<PathBuf>,
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    #[command(flatten)]
+    pub signer: SignerArgs,
+    /// Keep results in memory and in the output only
+    #[arg(long)]
+    pub no_persist: bool,
+    /// What times candidates: `auto` (the compiler that your JAX programs run with), `pjrt` (a plugin), `jax` or `jax:PYTHON`
+    /// (device time from JAX's profiler), `command:CMD` (a worker of your own), `replay:FILE` (recorded samples),
+    /// `replay:DIR` (profiles captured earlier)
+    #[arg(long, value_name = "TIMER", default_value = "auto")]
+    pub timer: String,
+    /// What of an execution decides [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
+    #[arg(long, value_enum)]
+    pub metric: Option<MetricArg>,
+    /// What every timed run finds in the caches of the device
+    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
+    pub cache_state: CacheStateArg,
+    /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from again
+    #[arg(long, value_name = "DIR")]
+    pub keep_profiles: Option<PathBuf>,
+    /// Of the profiles keep those of the first candidate that runs and of every N-th after it, as runs of a log folder to
+    /// look at (docs/profiles.md); nothing is decided from them again
+    #[arg(long, value_name = "N", requires = "keep_profiles", value_parser = clap::value_parser!(u64).range(1..))]
+    pub profile_every: Option<u64>,
+    /// The most of these that are kept: the newest ones
+    #[arg(long, value_name = "K", requires = "profile_every", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub profiles_kept: u32,
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+    /// Tune on several devices of one kind at once, each operation on one of them: `0,1` or `0-7`
+    #[arg(long, value_name = "LIST", value_parser = device_list, conflicts_with_all = ["device", "keep_profiles"])]
+    pub devices: Option<DeviceList>,
+    /// Folder of search spaces that go before those shipped; they feed workers that build programs themselves
+    #[arg(long, value_name = "DIR")]
+    pub candidates: Option<PathBuf>,
+    /// The most interleaved rounds of each operation, six at least; what is settled before takes fewer
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
+    pub rounds: u32,
+    /// Time for the rounds of each operation; what is not settled by then is decided by what was measured. With --profile,
+    /// time for the whole run: no operation is begun afterwards. Seconds, or such as `30m` and `2h`
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub budget: Option<Duration>,
+    /// Profile of a step that runs the module: an XSpace, a log folder, or a capture of nsys-jax. Operations are tuned in
+    /// order of their share of its time, and what is gained of the step in all is said (docs/analysis.md)
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+    /// HloProto or HloModuleProto of what ran in --profile, or a folder that XLA dumped them to; may be given again
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    pub hlo: Vec<PathBuf>,
+    #[command(flatten)]
+    pub search: SearchArgs,
+    /// Part of the baseline's time that a config must save to replace it
+    #[arg(long, value_name = "PART", default_value_t = 0.02, value_parser = part)]
+    pub min_improvement: f64,
+    /// A speed-up above this is not believed and nothing is cached: most likely such a program computes something else
+    #[arg(long, value_name = "TIMES", default_value_t = DecisionRules::default().max_speed_up, value_parser = times)]
+    pub max_speed_up: f64,
+    /// Measure again what is already known
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    /// Say what would be tuned, and measure nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Also write the run as a page to look at, one HTML file with everything in it (docs/report.md)
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Also write what was done when, as a trace for Perfetto (`.pftrace`) or Chrome (`.json`, `.json.gz`): every operation,
+    /// phase and candidate of the run (docs/traces.md)
+    #[arg(long, value_name = "FILE")]
+    pub trace_run: Option<PathBuf>,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+/// How to search the configs of an operation where there are too many to race them all.
+#[derive(Debug, Clone, Args)]
+pub(super) struct SearchArgs {
+    /// Who says which config to try next where an operation has more than 64: auto, model, random or exhaustive
+    /// (docs/search.md)
+    #[arg(long = "search", value_name = "STRATEGY", default_value = "auto", value_parser = strategy)]
+    pub strategy: Kind,
+    /// The most configs of each operation that a search tries; the best of them are raced [default: 128, or any number
+    /// with --search-seconds]
+    #[arg(long = "search-evaluations", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub evaluations: Option<u32>,
+    /// The most time that a search of one operation takes
+    #[arg(long = "search-seconds", value_name = "SECONDS", value_parser = seconds)]
+    pub time: Option<Duration>,
+    /// Seed of searches and of the order inside rounds
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+}
+
+impl SearchArgs {
+    /// As the tuner takes it.
+    pub(super) fn options(&self) -> SearchOptions {
+        let default = SearchOptions::default();
+        let evaluations = self.evaluations.map(|evaluations| evaluations as usize);
+        let evaluations = evaluations.or(default.budget.evaluations.filter(|_| self.time.is_none()));
+        SearchOptions { kind: self.strategy, budget: Budget { evaluations, time: self.time }, ..default }
+    }
+}
+
+/// A search strategy by its name.
+fn strategy(text: &str) -> Result<Kind, String> {
+    if ["halving", "genetic"].contains(&text) {
+        return Err(format!(
+            "`{text}` is gone, since `auto` found better configs in every space that was tried; use `auto`"
+        ));
+    }
+    Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        format!("expected one of {}", known.join(", "))
+    })
+}
+
+/// Devices by number, each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DeviceList(pub Vec<usize>);
+
+fn device_list(text: &str) -> Result<DeviceList, String> {
+    let wrong = || format!("`{text}` is no list of devices such as `0,1` or `0-7`");
+    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|number| *number < 4096);
+    let mut devices = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
+        if first > last || (first..=last).any(|device| devices.contains(&device)) {
+            return Err(wrong());
+        }
+        devices.extend(first..=last);
+    }
+    Ok(DeviceList(devices))
+}
+
+/// A factor of at least one.
+fn times(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value >= 1.0 => Ok(value),
+        _ => Err("expected a number of at least 1, such as 1000".to_owned()),
+    }
+}

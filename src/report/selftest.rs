@@ -1,0 +1,117 @@
+//! What programs that ran against themselves tell of a machine.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::counted::counted;
+use crate::device::DeviceIdentity;
+use crate::measured_by::{CacheState, Metric, Source};
+use crate::selftest::{Point, SelftestOptions, Setting};
+use crate::timer::Timer;
+
+use super::{Document, Grid, format_ns, format_part};
+
+/// What a run of programs against themselves found.
+#[derive(Debug, Serialize)]
+pub(crate) struct SelftestResult {
+    pub(crate) schema: u32,
+    pub(crate) tool: String,
+    pub(crate) device: DeviceIdentity,
+    pub(crate) timer: String,
+    pub(crate) source: Source,
+    pub(crate) metric: Metric,
+    pub(crate) cache_state: CacheState,
+    pub(crate) copies: usize,
+    pub(crate) rounds: u32,
+    pub(crate) programs: Vec<Point>,
+    pub(crate) failed: Vec<Failed>,
+    pub(crate) kept_in: Option<PathBuf>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) interrupted: bool,
+}
+
+/// A program without figures.
+#[derive(Debug, Serialize)]
+pub(crate) struct Failed {
+    pub(crate) program: String,
+    pub(crate) reason: String,
+}
+
+impl SelftestResult {
+    /// Of what nothing has run yet.
+    pub(crate) fn new(timer: &dyn Timer, options: &SelftestOptions) -> Self {
+        let Setting { device, measured_by } = Setting::of(timer, &options.cache_state);
+        Self {
+            schema: 1,
+            tool: concat!("autotune-lowered ", env!("CARGO_PKG_VERSION")).to_owned(),
+            device: device.identity,
+            timer: measured_by.timer,
+            source: measured_by.source,
+            metric: measured_by.metric,
+            cache_state: measured_by.cache_state,
+            copies: options.copies,
+            rounds: options.rounds,
+            programs: Vec::new(),
+            failed: Vec::new(),
+            kept_in: None,
+            notes: timer.notes().to_vec(),
+            interrupted: false,
+        }
+    }
+
+    /// The last lines: what was run, and what the tuner makes of it.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let Self { device, timer, metric, copies, rounds, .. } = self;
+        let Some(file) = self.kept_in.as_deref().map(Path::display) else { return Vec::new() };
+        vec![
+            format!(
+                "{copies} copies of each program, {}, on {device} with `{timer}` ({metric})",
+                counted(*rounds, "round")
+            ),
+            format!("in `{file}`; the tuner calls nothing better by less than what can be told"),
+        ]
+    }
+}
+
+impl Document for &SelftestResult {
+    fn into_json(self) -> impl Serialize {
+        self
+    }
+
+    fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
+        let headings =
+            ["program", ">time", ">can be told", ">rounds claim", ">between copies", ">between rounds", ">false wins"];
+        let mut grid = Grid::new(&headings);
+        for Point { program, figures, .. } in &self.programs {
+            let wins = &figures.false_wins;
+            grid.row([
+                program.clone(),
+                format_ns(figures.median_ns),
+                format_part(figures.resolution),
+                format_part(figures.claimed),
+                format_part(figures.between_copies),
+                format_part(figures.between_rounds),
+                format!("{} of {}", wins.at_zero, wins.decisions),
+            ]);
+            if wins.at_zero > 0 {
+                let (at_default, at_resolution) = (wins.at_default, wins.at_resolution);
+                let can = format_part(figures.resolution);
+                grid.line(&format!("of these {at_default} by more than 2 %, {at_resolution} by more than {can}"));
+            }
+            match figures.rounds_set_aside {
+                0 => {}
+                1 => grid.line("one disturbed round does not count"),
+                more => grid.line(&format!("{more} disturbed rounds do not count")),
+            }
+        }
+        for Failed { program, reason } in &self.failed {
+            let mut cells = vec![program.clone()];
+            cells.resize(headings.len(), "—".to_owned());
+            grid.row(cells);
+            grid.line(reason);
+        }
+        grid.write_or(out, "nothing was measured")
+    }
+}
