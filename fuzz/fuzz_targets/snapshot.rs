@@ -20,7 +20,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 fn seal(bytes: &mut Vec<u8>) {
     bytes[..8].copy_from_slice(b"\x89ATLSNP\n");
     // mostly the version that there is
-    bytes[8] = if bytes[8] == 0xff { 5 } else { 4 };
+    bytes[8] = if bytes[8] == 0xff { 6 } else { 5 };
     bytes[9..16].fill(0);
     bytes.resize(bytes.len().next_multiple_of(64), 0);
     let length = bytes.len();
@@ -39,7 +39,7 @@ fn seal(bytes: &mut Vec<u8>) {
         let own = if section + 1 == count { length - offset } else { wanted };
         bytes[at + 8..at + 16].copy_from_slice(&(offset as u64).to_le_bytes());
         bytes[at + 16..at + 24].copy_from_slice(&(own as u64).to_le_bytes());
-        if matches!(bytes[at], 1 | 4) && own > 4 {
+        if matches!(bytes[at], 1 | 6) && own > 4 {
             let sum = checksum(&bytes[offset + 4..offset + own]);
             bytes[offset..offset + 4].copy_from_slice(&sum);
         }

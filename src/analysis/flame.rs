@@ -15,10 +15,12 @@ use super::totals::Totals;
 
 /// What the frames of a stack are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum StacksBy {
-    /// The calls of the user's program, outermost first, and below them the `op_name`.
+    /// The calls of the program that was traced, and the `op_name` below them.
     Source,
     /// The scopes of the `op_name`.
+    #[cfg_attr(feature = "cli", value(name = "op_name", alias = "op-name"))]
     OpName,
 }
 

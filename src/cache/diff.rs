@@ -77,7 +77,7 @@ pub fn diff(before: &Cached, after: &Cached) -> Result<CacheDiff, StoreError> {
         let a = if order == Ordering::Greater { None } else { left.next() };
         let b = if order == Ordering::Less { None } else { right.next() };
         if let (Some(a), Some(b)) = (a, b)
-            && a.text() == b.text()
+            && a.has_text_of(b)
         {
             found.same += 1;
             continue;

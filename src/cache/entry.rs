@@ -69,6 +69,7 @@ pub struct PeerRecord {
 
 /// How an entry was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Provenance {
     /// The job whose samples decided it, in the sample log.
     pub job: Digest,
@@ -142,50 +143,41 @@ impl Entry {
 /// What the text of an entry begins with, before its config.
 const OPENING: &str = "{\"config\":";
 
-/// The JSON of an entry, whose config need not be parsed to be had.
+/// The JSON of an entry in two: many entries have one config, and who wants that need not touch the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EntryText<'a> {
-    text: &'a str,
-    config_bytes: usize,
+    /// The config as canonical JSON.
+    pub(super) config: &'a str,
+    /// What follows it, up to the end.
+    pub(super) rest: &'a str,
 }
 
 impl<'a> EntryText<'a> {
-    /// The text of an entry whose config has so many bytes; `None` where it does not begin like one.
-    pub(super) fn new(text: &'a str, config_bytes: usize) -> Option<Self> {
-        let rest = text.strip_prefix(OPENING)?;
-        rest.is_char_boundary(config_bytes).then_some(Self { text, config_bytes })
-    }
-
-    /// How many bytes of a text come before what follows the config.
-    pub(super) const fn bytes_with_config(config_bytes: usize) -> usize {
-        OPENING.len() + config_bytes
+    /// A text whose config has so many bytes.
+    pub(super) fn split(text: &'a str, config_bytes: usize) -> Option<Self> {
+        let (config, rest) = text.strip_prefix(OPENING)?.split_at_checked(config_bytes)?;
+        Some(Self { config, rest })
     }
 
     /// The whole.
-    pub(super) fn as_str(self) -> &'a str {
-        self.text
-    }
-
-    /// The config as canonical JSON.
-    pub(super) fn config(self) -> &'a str {
-        self.text.get(OPENING.len()..Self::bytes_with_config(self.config_bytes)).unwrap_or_default()
+    pub(super) fn to_text(self) -> String {
+        [OPENING, self.config, self.rest].concat()
     }
 
     /// The entry; `None` where the text is none, or its config another one.
     pub(super) fn to_entry(self) -> Option<Entry> {
-        serde_json::from_str(self.text).ok().filter(|entry: &Entry| entry.config.as_str() == self.config())
+        serde_json::from_str(&self.to_text()).ok().filter(|entry: &Entry| entry.config.as_str() == self.config)
     }
 }
 
-/// Appends the text of an entry, the same as [`Entry::to_text`], and gives the length of its config. `scratch` is overwritten.
-pub(super) fn put_text(entry: &Entry, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> serde_json::Result<usize> {
-    let Entry { config, provenance, peer, superseded } = entry;
+/// Appends what follows the config in [`Entry::to_text`]. `scratch` is overwritten.
+pub(super) fn put_rest(entry: &Entry, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> serde_json::Result<()> {
+    let Entry { config: _, provenance, peer, superseded } = entry;
     let superseded = superseded.iter().map(|one| SupersededOf {
         config: Some(&one.config),
         provenance: &one.provenance,
         peer: one.peer.as_ref(),
     });
-    // the config is there as text already
     let rest = EntryOf {
         config: None,
         provenance: provenance.as_ref(),
@@ -194,10 +186,8 @@ pub(super) fn put_text(entry: &Entry, out: &mut Vec<u8>, scratch: &mut Vec<u8>) 
     };
     scratch.clear();
     serde_json::to_writer(&mut *scratch, &rest)?;
-    out.extend(OPENING.as_bytes());
-    out.extend(config.as_str().as_bytes());
     out.extend(scratch.get(OPENING.len() + "null".len()..).unwrap_or_default());
-    Ok(config.as_str().len())
+    Ok(())
 }
 
 #[cfg(test)]
@@ -224,14 +214,17 @@ mod tests {
         ] {
             let entry: Entry = serde_json::from_str(&format!("{{\"config\":{config}{rest}}}")).unwrap();
             let (mut out, mut scratch) = (b"before".to_vec(), b"left over".to_vec());
-            let config_bytes = put_text(&entry, &mut out, &mut scratch).unwrap();
-            let text = std::str::from_utf8(&out[6..]).unwrap();
-            assert_eq!(text, entry.to_text());
-            let text = EntryText::new(text, config_bytes).unwrap();
-            assert_eq!((text.config(), text.to_entry()), (entry.config.as_str(), Some(entry.clone())));
+            put_rest(&entry, &mut out, &mut scratch).unwrap();
+            let whole = entry.to_text();
+            let text = EntryText::split(&whole, entry.config.as_str().len()).unwrap();
+            assert_eq!((text.config, text.rest.as_bytes()), (entry.config.as_str(), &out[6..]));
+            assert_eq!((text.to_text(), text.to_entry()), (whole.clone(), Some(entry.clone())));
         }
-        assert_eq!(EntryText::new("{\"config\":{}}", 1).unwrap().to_entry(), None, "the config ends elsewhere");
-        assert!(EntryText::new("{ \"config\":{}}", 2).is_none() && EntryText::new("{\"config\":{}}", 4).is_none());
+        assert_eq!(EntryText::split("{\"config\":{}}", 1).unwrap().to_entry(), None, "the config ends elsewhere");
+        let injected = EntryText { config: "{},\"peer\":null", rest: "}" };
+        assert_eq!(injected.to_entry(), None, "more than a config");
+        assert!(EntryText::split("{ \"config\":{}}", 2).is_none());
+        assert!(EntryText::split("{\"config\":{}}", 4).is_none());
     }
 
     /// As version 0.1.0 wrote them before clocks had types of their own, and with names of a later one.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::entry::{Entry, EntryText, put_text};
+use super::entry::{Entry, EntryText, put_rest};
 use super::error::StoreError;
 use super::key::{CacheKey, KeyRef, head};
 use crate::device::DeviceIdentity;
@@ -115,6 +115,12 @@ pub(super) struct Settled {
     pub(super) decided: u64,
 }
 
+impl Settled {
+    fn parts(&self) -> Option<EntryText<'_>> {
+        EntryText::split(&self.text, self.config_bytes)
+    }
+}
+
 /// When an entry was decided, as a number to order by: zero where it says nothing of that.
 pub(super) fn decided(entry: &Entry) -> u64 {
     entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at.saturating_add(1))
@@ -160,8 +166,8 @@ impl<'a> Row<'a> {
     pub(super) fn may_supersede(&self) -> bool {
         match &self.entry {
             Stored::Entry(entry) => !entry.superseded.is_empty(),
-            // a parameter of a config may have that name
-            Stored::Text { text, .. } => text.as_str().contains("\"superseded\":["),
+            // a parameter of the baseline may have that name
+            Stored::Text { text, .. } => text.rest.contains("\"superseded\":["),
             Stored::Settled(settled) => settled.text.contains("\"superseded\":["),
         }
     }
@@ -170,20 +176,36 @@ impl<'a> Row<'a> {
     pub(super) fn text(&self) -> Cow<'_, str> {
         match &self.entry {
             Stored::Entry(entry) => Cow::Owned(entry.to_text()),
-            Stored::Text { text, .. } => Cow::Borrowed(text.as_str()),
+            Stored::Text { text, .. } => Cow::Owned(text.to_text()),
             Stored::Settled(settled) => Cow::Borrowed(&settled.text),
         }
     }
 
-    /// Appends that text and gives the length of its config. `scratch` is overwritten.
-    pub(super) fn put_text(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> serde_json::Result<usize> {
-        let (text, config_bytes) = match &self.entry {
-            Stored::Entry(entry) => return put_text(entry, out, scratch),
-            Stored::Text { text, .. } => (text.as_str(), text.config().len()),
-            Stored::Settled(settled) => (settled.text.as_str(), settled.config_bytes),
-        };
-        out.extend(text.as_bytes());
-        Ok(config_bytes)
+    /// Whether both entries have one text.
+    pub(super) fn has_text_of(&self, other: &Self) -> bool {
+        match (&self.entry, &other.entry) {
+            (Stored::Text { text, .. }, Stored::Text { text: other, .. }) => text == other,
+            _ => self.text() == other.text(),
+        }
+    }
+
+    /// The config as canonical JSON.
+    pub(super) fn config(&self) -> &str {
+        match &self.entry {
+            Stored::Entry(entry) => entry.config.as_str(),
+            Stored::Text { text, .. } => text.config,
+            Stored::Settled(settled) => settled.parts().map_or("", |text| text.config),
+        }
+    }
+
+    /// Appends what follows the config in the text. `scratch` is overwritten.
+    pub(super) fn put_rest(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> serde_json::Result<()> {
+        match &self.entry {
+            Stored::Entry(entry) => put_rest(entry, out, scratch)?,
+            Stored::Text { text, .. } => out.extend(text.rest.as_bytes()),
+            Stored::Settled(settled) => out.extend(settled.parts().map_or("", |text| text.rest).as_bytes()),
+        }
+        Ok(())
     }
 
     /// The entry.

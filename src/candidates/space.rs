@@ -25,6 +25,7 @@ const MAX_LISTED: usize = 4096;
 /// What is wrong with a space's file, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {message}")]
+#[non_exhaustive]
 pub struct SpaceError {
     /// The file, as it was named.
     pub file: String,

@@ -4,14 +4,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use serde_json::json;
 
-use crate::cache::{CacheKey, Entry, Tier, write_seeds, write_snapshot};
+use crate::cache::{CacheKey, Tier, write_seeds, write_snapshot};
 use crate::counted::counted;
 use crate::device::MatchMode;
 use crate::ledger::{FolderBytes, Ledger};
-use crate::printable::printable_json;
-use crate::report::{Grid, format_bytes, format_ns, format_ratio, write_json};
+use crate::report::{CacheEntries, bytes_by_kind, name_of};
 
 use super::cache_get::look_up;
 use super::coverage::CoverageArgs;
@@ -135,22 +133,10 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             let mut entries = cache::open_for_reading(cache)?.cache().entries()?;
             entries.retain(|(.., tier)| *all || *tier != Tier::Seed);
             let folder = cache::folder(cache)?;
-            let taken = folder.is_dir().then(|| FolderBytes::of(&folder));
-            match format.format {
-                Format::Json => {
-                    let rows: Vec<_> = entries.iter().map(|(key, entry, tier)| row_json(key, entry, *tier)).collect();
-                    let mut document = json!({"schema": 1, "entries": rows});
-                    if let Some(taken) = taken {
-                        document["folder_bytes"] = json!(taken);
-                    }
-                    write_json(out, &document)?;
-                }
-                Format::Table => {
-                    list(&entries, out)?;
-                    if let Some(taken) = taken {
-                        say(&format!("`{}` takes {}", folder.display(), in_words(&taken)));
-                    }
-                }
+            let folder_bytes = folder.is_dir().then(|| FolderBytes::of(&folder));
+            format.write(out, CacheEntries { entries, folder_bytes })?;
+            if let (Format::Table, Some(taken)) = (format.format, folder_bytes) {
+                say(&format!("`{}` takes {}", folder.display(), bytes_by_kind(&taken)));
             }
         }
         CacheCommand::Rm { op, key, cache } => {
@@ -216,17 +202,9 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             return match look_up(cache, &fingerprint, (op, key), *match_mode)? {
                 Ok(hit) => {
                     for flag in &hit.flags {
-                        tracing::warn!("{}: {}", json!(flag.kind).as_str().unwrap_or_default(), flag.detail);
+                        tracing::warn!("{}: {}", name_of(flag.kind), flag.detail);
                     }
-                    match format.format {
-                        Format::Table => writeln!(out, "{}", printable_json(&hit.entry.config.to_string()))?,
-                        Format::Json => {
-                            let mut row = row_json(&hit.key().to_key(), &hit.entry, hit.tier);
-                            row["schema"] = json!(1);
-                            row["flags"] = json!(hit.flags);
-                            write_json(out, &row)?;
-                        }
-                    }
+                    format.write(out, &hit)?;
                     Ok(exit::FINE)
                 }
                 Err(reason) => Err(Fault::new(exit::NOTHING_MATCHED, reason)),
@@ -234,44 +212,4 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         }
     }
     Ok(exit::FINE)
-}
-
-/// What a folder takes, and of that each kind of file that there is.
-fn in_words(taken: &FolderBytes) -> String {
-    let kinds = taken.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0);
-    let kinds: Vec<String> = kinds.map(|(kind, bytes)| format!("{kind} {}", format_bytes(bytes))).collect();
-    format!("{}: {}", format_bytes(taken.total()), kinds.join(", "))
-}
-
-fn row_json(key: &CacheKey, entry: &Entry, tier: Tier) -> serde_json::Value {
-    let mut row = json!({
-        "op_id": key.call.op_id, "call_key": key.call.call_key, "direction": key.direction, "device": key.device,
-        "tier": tier, "config": entry.config, "provenance": entry.provenance,
-    });
-    if !entry.superseded.is_empty() {
-        row["superseded"] = json!(entry.superseded);
-    }
-    row
-}
-
-fn list(entries: &[(CacheKey, std::sync::Arc<Entry>, Tier)], out: &mut dyn Write) -> Result<(), Fault> {
-    let mut grid = Grid::new(&["operation", "direction", "device", ">time", ">speed-up", "tier", "config"]);
-    for (key, entry, tier) in entries {
-        let dash = || "—".to_owned();
-        grid.row([
-            key.call.to_string(),
-            key.direction.to_string(),
-            key.device.to_string(),
-            entry.provenance.as_ref().map_or_else(dash, |provenance| format_ns(provenance.best_ns)),
-            entry.speed_up().map_or_else(dash, |(speed_up, _)| format_ratio(speed_up)),
-            tier.to_string(),
-            entry.config.to_brief(),
-        ]);
-    }
-    if grid.is_empty() {
-        writeln!(out, "the cache is empty")?;
-    } else {
-        grid.write(out)?;
-    }
-    Ok(())
 }

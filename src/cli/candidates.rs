@@ -4,17 +4,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use serde_json::json;
 
 use crate::candidates::{CandidateSpace, Spaces};
-use crate::config::Config;
 use crate::counted::counted;
-use crate::printable::printable_json;
-use crate::report::{Grid, write_json, write_line};
+use crate::report::{SpaceConfigs, write_line};
 
 use super::exit;
 use super::fault::Fault;
-use super::options::{Format, FormatArg};
+use super::options::FormatArg;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CandidatesCommand {
@@ -61,14 +58,22 @@ pub(super) fn spaces(folder: Option<&Path>) -> Result<Spaces, Fault> {
 pub(super) fn run(command: &CandidatesCommand, out: &mut dyn Write) -> Result<u8, Fault> {
     match command {
         CandidatesCommand::Ls(SpacesArg { candidates, format }) => {
-            list(&spaces(candidates.as_deref())?, format.format, out)
+            format.write(out, &spaces(candidates.as_deref())?)?;
+            Ok(exit::FINE)
         }
         CandidatesCommand::Show { op, spaces: SpacesArg { candidates, format } } => {
             let spaces = spaces(candidates.as_deref())?;
             let space = spaces.get(op).ok_or_else(|| {
                 Fault::new(exit::NOTHING_MATCHED, format!("no search space for `{op}`; `candidates ls` lists them"))
             })?;
-            show(space, format.format, out)
+            let mut configs =
+                space.configs().take(MAX_SHOWN + 1).collect::<Result<Vec<_>, _>>().map_err(Fault::input)?;
+            if configs.len() > MAX_SHOWN {
+                tracing::warn!("the space has more than {MAX_SHOWN} configs; the first are shown");
+                configs.truncate(MAX_SHOWN);
+            }
+            format.write(out, SpaceConfigs { space, configs })?;
+            Ok(exit::FINE)
         }
         CandidatesCommand::Check { file } => {
             let space = CandidateSpace::open(file).map_err(Fault::input)?;
@@ -76,48 +81,4 @@ pub(super) fn run(command: &CandidatesCommand, out: &mut dyn Write) -> Result<u8
             Ok(exit::FINE)
         }
     }
-}
-
-fn list(spaces: &Spaces, format: Format, out: &mut dyn Write) -> Result<u8, Fault> {
-    if format == Format::Json {
-        let rows: Vec<_> = spaces
-            .iter()
-            .map(|space| {
-                let parameters: serde_json::Map<_, _> =
-                    space.parameters().map(|(name, values)| (name.to_owned(), json!(values))).collect();
-                json!({"op": space.op(), "parameters": parameters, "baseline": space.baseline()})
-            })
-            .collect();
-        write_json(out, &json!({"schema": 1, "spaces": rows}))?;
-        return Ok(exit::FINE);
-    }
-    let mut grid = Grid::new(&["operation", ">at most", "baseline", "parameters"]);
-    for space in spaces.iter() {
-        let names: Vec<&str> = space.parameters().map(|(name, _)| name).collect();
-        grid.row([
-            space.op().to_owned(),
-            counted(space.count_bound(), "config"),
-            space.baseline().to_brief(),
-            names.join(" "),
-        ]);
-    }
-    grid.write(out)?;
-    Ok(exit::FINE)
-}
-
-fn show(space: &CandidateSpace, format: Format, out: &mut dyn Write) -> Result<u8, Fault> {
-    let configs = space.configs().take(MAX_SHOWN + 1).collect::<Result<Vec<Config>, _>>().map_err(Fault::input)?;
-    let shown = configs.get(..MAX_SHOWN).unwrap_or(&configs);
-    if shown.len() < configs.len() {
-        tracing::warn!("the space has more than {MAX_SHOWN} configs; the first are shown");
-    }
-    if format == Format::Json {
-        write_json(out, &json!({"schema": 1, "op": space.op(), "baseline": space.baseline(), "configs": shown}))?;
-        return Ok(exit::FINE);
-    }
-    for config in shown {
-        let mark = if config == space.baseline() { " (baseline)" } else { "" };
-        writeln!(out, "{}{mark}", printable_json(&config.to_string()))?;
-    }
-    Ok(exit::FINE)
 }

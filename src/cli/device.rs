@@ -4,19 +4,18 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
 
 use crate::counted::counted;
 use crate::device::DeviceFingerprint;
 use crate::remedy::scratch_remedy;
-use crate::report::{write_json, write_line};
+use crate::report::Plugins;
 use crate::scratch::Scratch;
 use crate::timer::Limits;
 use crate::timer::pjrt::{FoundPlugin, PjrtOptions, discover, probe};
 
 use super::exit;
 use super::fault::Fault;
-use super::options::{Format, FormatArg, PluginArgs};
+use super::options::{FormatArg, PluginArgs};
 
 #[derive(Debug, Args)]
 pub(super) struct DeviceArgs {
@@ -45,53 +44,8 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     if let (true, Some(failure)) = (shown.is_empty(), failures.first()) {
         return Err(Fault::device(failure));
     }
-    match args.format.format {
-        Format::Json => {
-            let plugins: Vec<_> = shown
-                .iter()
-                .map(|(plugin, devices)| {
-                    let devices: Vec<_> = devices
-                        .iter()
-                        .map(|device| {
-                            json!({"identity": device.identity, "environment": device.environment,
-                                   "portable": device.to_portable(), "digest": device.identity.to_digest()})
-                        })
-                        .collect();
-                    json!({"plugin": plugin.path, "name": plugin.name, "origin": plugin.origin, "devices": devices})
-                })
-                .collect();
-            write_json(out, &json!({"schema": 1, "plugins": plugins}))?;
-        }
-        Format::Table => {
-            for (plugin, devices) in &shown {
-                write_line(out, format_args!("{} ({}, from {})", plugin.name, plugin.path.display(), plugin.origin))?;
-                for (index, device) in devices.iter().enumerate() {
-                    describe(index, device, out)?;
-                }
-            }
-        }
-    }
+    args.format.write(out, Plugins(shown))?;
     Ok(exit::FINE)
-}
-
-fn describe(index: usize, device: &DeviceFingerprint, out: &mut dyn Write) -> Result<(), Fault> {
-    let environment = &device.environment;
-    write_line(out, format_args!("  device {index}: {}", device.identity))?;
-    writeln!(out, "    identity   {}", device.identity.to_digest().to_short())?;
-    write_line(out, format_args!("    portable   {}", device.to_portable().replace('\n', "\\n")))?;
-    let plugin_digest = environment.plugin_digest.map_or_else(String::new, |digest| digest.to_short());
-    let api = environment.plugin_api.as_deref().unwrap_or("unknown");
-    write_line(out, format_args!("    plugin     {plugin_digest}, PJRT C API {api}"))?;
-    if let Some(driver) = &environment.driver {
-        write_line(out, format_args!("    driver     {driver}"))?;
-    }
-    if !environment.xla_flags.is_empty() {
-        write_line(out, format_args!("    XLA flags  {}", environment.xla_flags.join(" ")))?;
-    }
-    if let Some(autotuning) = &environment.xla_autotuning {
-        write_line(out, format_args!("    autotuning {autotuning} (XLA's own, as it compiles)"))?;
-    }
-    Ok(())
 }
 
 /// The plugin that is preferred.

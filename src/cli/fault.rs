@@ -62,24 +62,6 @@ impl From<TuneError> for Fault {
     }
 }
 
-impl From<LedgerError> for Fault {
-    fn from(error: LedgerError) -> Self {
-        Self::new(exit::CACHE_TROUBLE, error)
-    }
-}
-
-impl From<StoreError> for Fault {
-    fn from(error: StoreError) -> Self {
-        Self::new(exit::CACHE_TROUBLE, error)
-    }
-}
-
-impl From<LogError> for Fault {
-    fn from(error: LogError) -> Self {
-        Self::new(exit::CACHE_TROUBLE, error)
-    }
-}
-
 impl From<SignatureError> for Fault {
     fn from(error: SignatureError) -> Self {
         match error {
@@ -106,14 +88,14 @@ impl From<RemoteError> for Fault {
     }
 }
 
-impl From<StoredError> for Fault {
-    fn from(error: StoredError) -> Self {
-        Self::new(exit::BAD_INPUT, error)
-    }
+macro_rules! faults {
+    ($($error:ty => $code:ident),+) => {$(
+        impl From<$error> for Fault {
+            fn from(error: $error) -> Self {
+                Self::new(exit::$code, error)
+            }
+        }
+    )+};
 }
-
-impl From<ExchangeError> for Fault {
-    fn from(error: ExchangeError) -> Self {
-        Self::new(exit::BAD_INPUT, error)
-    }
-}
+faults!(LedgerError => CACHE_TROUBLE, StoreError => CACHE_TROUBLE, LogError => CACHE_TROUBLE);
+faults!(StoredError => BAD_INPUT, ExchangeError => BAD_INPUT);

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::measure::{MeasureError, MeasureMode, MeasureOptions, MeasuredProgram, measure};
 use crate::report::MeasuredDocument;
@@ -18,8 +18,8 @@ pub(super) struct MeasureArgs {
     /// The program: StableHLO text or bytecode, or a serialized HloModuleProto
     pub program: PathBuf,
     /// What is measured
-    #[arg(long, value_enum, default_value_t = ModeArg::Span)]
-    pub mode: ModeArg,
+    #[arg(long, value_enum, default_value_t = MeasureMode::Span)]
+    pub mode: MeasureMode,
     /// Also the time of each kernel, in launch order; with `--mode kernels`
     #[arg(long)]
     pub per_kernel: bool,
@@ -43,27 +43,9 @@ pub(super) struct MeasureArgs {
     pub format: FormatArg,
 }
 
-/// What of a program is measured; the two are not interchangeable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ModeArg {
-    /// The sum of the kernels' durations, without the gaps between them
-    Kernels,
-    /// From the first kernel's start to the last one's end, with the gaps
-    Span,
-}
-
-impl From<ModeArg> for MeasureMode {
-    fn from(mode: ModeArg) -> Self {
-        match mode {
-            ModeArg::Kernels => Self::Kernels,
-            ModeArg::Span => Self::Span,
-        }
-    }
-}
-
 /// Measures a program and prints its times; a program without kernels is said, and is no failure.
 pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    if args.per_kernel && args.mode == ModeArg::Span {
+    if args.per_kernel && args.mode == MeasureMode::Span {
         let message = "`--per-kernel` needs `--mode kernels`: a span is not the sum of its kernels";
         return Err(Fault::new(exit::USAGE, message));
     }
@@ -85,7 +67,7 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     if measured.measurement.kernels.is_empty() {
         tracing::warn!("no kernels ran: the program gives the device nothing to do");
     }
-    let shown = (args.mode.into(), args.per_kernel);
+    let shown = (args.mode, args.per_kernel);
     args.format.write(out, MeasuredDocument::new(&args.program, shown, &program, &*timer, &options, &measured))?;
     Ok(exit::FINE)
 }

@@ -6,16 +6,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::json;
 
-use crate::cache::{Cached, Change, Difference, Entry, Merged, diff, export_json, merge};
-use crate::counted::counted;
+use crate::cache::{Cached, Merged, diff, export_json, merge};
 use crate::ledger::{Ledger, Stored, read_cache};
-use crate::report::{Grid, format_ratio, write_json};
 
 use super::exit;
 use super::fault::Fault;
-use super::options::{Format, FormatArg};
+use super::options::FormatArg;
 
 /// Arguments of `cache merge`.
 #[derive(Debug, Args)]
@@ -134,63 +131,6 @@ fn merge_into_folder(mut caches: Vec<Cached>, folder: &Path, out: &mut dyn Write
 pub(super) fn run_diff(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let (before, after) = (open(&args.before)?, open(&args.after)?);
     let found = diff(&before.cached, &after.cached).map_err(Fault::input)?;
-    match args.format.format {
-        Format::Json => {
-            let rows: Vec<_> = found.differences.iter().map(difference_json).collect();
-            write_json(out, &json!({"schema": 1, "differences": rows, "same": found.same}))?;
-        }
-        Format::Table => {
-            let mut grid = Grid::new(&["change", "operation", "direction", "device", "before", "after"]);
-            for difference in &found.differences {
-                let (key, change) = (&difference.key, difference.change());
-                let brief =
-                    |entry: &Option<_>| entry.as_deref().map_or_else(|| "—".to_owned(), |entry| brief(entry, change));
-                grid.row([
-                    name_of(change).to_owned(),
-                    key.call.to_string(),
-                    key.direction.to_string(),
-                    key.device.to_string(),
-                    brief(&difference.before),
-                    brief(&difference.after),
-                ]);
-            }
-            if !grid.is_empty() {
-                grid.write(out)?;
-            }
-            writeln!(out, "{} differ, {} are the same", found.differences.len(), found.same)?;
-        }
-    }
+    args.format.write(out, &found)?;
     Ok(if found.differences.is_empty() { exit::FINE } else { exit::DIFFERENT })
-}
-
-fn name_of(change: Change) -> &'static str {
-    match change {
-        Change::Added => "added",
-        Change::Removed => "removed",
-        Change::Config => "config",
-        Change::Evidence => "evidence",
-    }
-}
-
-fn brief(entry: &Entry, change: Change) -> String {
-    let evidence = entry.provenance.as_ref().zip(entry.speed_up()).map(|(provenance, (speed_up, _))| {
-        format!(
-            "{} in {} by {}",
-            format_ratio(speed_up),
-            counted(provenance.rounds, "round"),
-            provenance.measured_by.source
-        )
-    });
-    match change {
-        Change::Evidence => evidence.unwrap_or_else(|| "no provenance".to_owned()),
-        _ => entry.config.to_brief(),
-    }
-}
-
-fn difference_json(difference: &Difference) -> serde_json::Value {
-    let Difference { key, before, after } = difference;
-    json!({
-        "change": difference.change(), "op_id": key.call.op_id, "call_key": key.call.call_key, "direction": key.direction,
-        "device": key.device, "before": before.as_deref(), "after": after.as_deref(),
-    })
 }

@@ -14,6 +14,7 @@ const NO_LOSS: f64 = 0.01;
 
 /// What is known of one candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CandidateVerdict {
     /// Paired rounds.
     pub rounds: usize,
@@ -46,6 +47,7 @@ pub enum Outcome {
 
 /// The verdict.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Judgement {
     /// How it was decided.
     pub outcome: Outcome,

@@ -35,6 +35,7 @@ pub enum DropReason {
 
 /// A candidate that is out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Dropped {
     /// Why.
     pub reason: DropReason,
@@ -55,6 +56,7 @@ pub enum Settled {
 
 /// Where the race stands.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Standing {
     /// Candidates that are still measured, the baseline included.
     pub contenders: Vec<usize>,

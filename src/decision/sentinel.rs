@@ -14,6 +14,7 @@ const MIN_FOR_DRIFT: usize = 6;
 
 /// What the baseline's repetitions tell of the machine.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Disturbance {
     /// Numbers of the rounds in which something came between: they are not counted, and measured again.
     pub set_aside: Vec<usize>,

@@ -61,6 +61,9 @@ impl Ledger {
     /// then a sled that was closed cleanly, or else the published snapshot, gives back what the log lost. No decision that
     /// the log holds is ever given up for a store that lacks it, unless the log itself states that sled's entries are the
     /// last ones.
+    ///
+    /// # Errors
+    /// Where another process has the folder, or one of its stores cannot be read or written.
     pub fn open(root: &Path, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, LedgerError> {
         Self::open_with(root, lower, false)
     }
@@ -68,6 +71,9 @@ impl Ledger {
     /// Opens a cache folder for look-ups. Where another process has it, or it cannot be written, the decisions are read
     /// from the sample log alone, which needs neither lock nor writing; a note says so. A missing folder is empty. In place of
     /// a folder a snapshot may be named, which is read.
+    ///
+    /// # Errors
+    /// Where a file cannot be read that a look-up needs, or is of a later version.
     pub fn open_for_reading(root: &Path, lower: impl Fn() -> Vec<Box<dyn ConfigStore>>) -> Result<Self, LedgerError> {
         let log_path = root.join(LOG_FILE);
         if !root.exists() {
@@ -112,6 +118,9 @@ impl Ledger {
     }
 
     /// Makes the sled cache of a folder again from its sample log; the old one is set aside.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
     pub fn rebuild(root: &Path) -> Result<Self, LedgerError> {
         Self::open_with(root, Vec::new(), true)
     }
@@ -162,6 +171,9 @@ impl Ledger {
     }
 
     /// What the sample log holds of a job.
+    ///
+    /// # Errors
+    /// Where the sample log cannot be read.
     pub fn history(&self, job: Digest) -> Result<JobHistory, LedgerError> {
         match (self.log(), &self.read_log, &self.root) {
             (Some(log), ..) => Ok(log.history(job)?),
@@ -181,6 +193,9 @@ impl Ledger {
     }
 
     /// Commits an entry: sample log, synced; then the caches.
+    ///
+    /// # Errors
+    /// Where a store cannot be written. What the sample log took stays committed.
     pub fn commit(&self, job: Option<Digest>, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), LedgerError> {
         // held over both: whoever commits a key last does so in the log and in the cache
         let mut log = self.log();
@@ -193,6 +208,9 @@ impl Ledger {
     }
 
     /// Commits many entries that no job of this folder decided: sample log, synced once; then the caches.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
     pub fn commit_all(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), LedgerError> {
         let mut log = self.log();
         if let Some(log) = &mut log {
@@ -206,6 +224,9 @@ impl Ledger {
 
     /// Publishes this folder's own entries as its snapshot, for all who look configs up; gives its digest, or nothing
     /// where there is no folder that this process may write.
+    ///
+    /// # Errors
+    /// Where an entry cannot be read or the snapshot not be written; the one before is there still.
     pub fn publish(&self) -> Result<Option<Digest>, LedgerError> {
         let (Some(root), Some(_)) = (&self.root, &self._lock) else { return Ok(None) };
         // one at a time, so that the last one written holds the most
@@ -228,11 +249,17 @@ impl Ledger {
     }
 
     /// Writes the sample log anew without superseded jobs, however little that gives back; gives those bytes.
+    ///
+    /// # Errors
+    /// Where the log cannot be written anew; the old one is there still.
     pub fn compact(&self) -> Result<u64, LedgerError> {
         Ok(self.log().map_or(Ok(0), |mut log| log.compact())?)
     }
 
     /// What this folder holds, without the tiers that are shipped.
+    ///
+    /// # Errors
+    /// Where a tier cannot be read.
     pub fn own_entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, LedgerError> {
         // a folder's snapshot tier is what others published; without a folder it is all there is
         let is_own = |tier| tier != Tier::Seed && (tier != Tier::Snapshot || self.root.is_none());
@@ -241,6 +268,9 @@ impl Ledger {
     }
 
     /// Removes an entry, likewise; `false` where there is none that can be removed.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
     pub fn remove(&self, key: &CacheKey) -> Result<bool, LedgerError> {
         let mut log = self.log();
         if let Some(log) = &mut log {
@@ -252,6 +282,9 @@ impl Ledger {
     }
 
     /// Removes many entries, likewise; how many were there.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
     pub fn remove_all(&self, keys: &[CacheKey]) -> Result<usize, LedgerError> {
         let mut log = self.log();
         if let Some(log) = &mut log {

@@ -10,6 +10,7 @@ use super::mend::LOG_FILE;
 
 /// Bytes of the files of a cache folder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct FolderBytes {
     /// The sample log.
     pub log: u64,

@@ -78,7 +78,7 @@ fn published(path: &Path, notes: &mut Vec<String>) -> Texts {
         let mut texts = Texts::new();
         for record in snapshot.records() {
             let record = record?;
-            if let Some(entry) = record.to_entry() {
+            if let Ok(entry) = snapshot.entry(&record) {
                 texts.push((record.key.to_key().to_text(), entry.to_text()));
             }
         }

@@ -8,6 +8,7 @@ mod folder;
 mod folder_bytes;
 mod mend;
 mod stored;
+mod tokamax;
 mod verify;
 
 pub use error::LedgerError;

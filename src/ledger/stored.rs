@@ -33,6 +33,7 @@ pub enum StoredKind {
 
 /// The entries at a path.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Stored {
     /// Where.
     pub path: PathBuf,

@@ -14,12 +14,15 @@ use crate::mapped_file::Mapping;
 use crate::remedy::scratch_remedy;
 use crate::samples::{LogError, Replay, SampleLog};
 use crate::scratch::Scratch;
+#[cfg(feature = "shared")]
+use crate::signature::{PublicKeys, Signatures};
 
 use super::mend::LOG_FILE;
 use super::stored::{StoredError, StoredKind, entries_of, kind_of, log_findings};
 
 /// What was found of one file, or of one database.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Verified {
     /// Where.
     pub path: PathBuf,
@@ -37,6 +40,25 @@ pub struct Verified {
 impl Verified {
     fn new(path: &Path, kind: Option<StoredKind>) -> Self {
         Self { path: path.to_owned(), kind, entries: 0, problems: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Adds what becomes of the signature beside a snapshot; what else there is bears none, and is no snapshot that somebody
+    /// vouches for.
+    #[cfg(feature = "shared")]
+    pub fn check_signature(&mut self, keys: &PublicKeys) {
+        if self.kind != Some(StoredKind::Snapshot) {
+            self.problems.push("only snapshots are signed".to_owned());
+            return;
+        }
+        let name = self.path.display().to_string();
+        let signed = Signatures::read_beside(&self.path).map_err(|error| error.to_string()).and_then(|signatures| {
+            let snapshot = Snapshot::open(&self.path, Mapping::Never).map_err(|error| error.to_string())?;
+            signatures.check(snapshot.digest(), keys, &name).map_err(|error| error.to_string())
+        });
+        match signed {
+            Ok(key) => self.notes.push(format!("signed by {key}")),
+            Err(problem) => self.problems.push(problem),
+        }
     }
 
     fn problem(mut self, what: impl ToString) -> Self {

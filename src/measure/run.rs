@@ -19,6 +19,7 @@ pub const WARM_UP: u32 = 1;
 
 /// What of a program is measured; the two are not interchangeable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum MeasureMode {
     /// The sum of the kernels' durations, without the gaps between them.

@@ -49,6 +49,7 @@ pub enum NotRunnable {
 
 /// Candidates that are the same program, to be measured once.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProgramGroup {
     /// The program of the group's first candidate; `None` for one that a worker must lower.
     pub program: Option<Program>,

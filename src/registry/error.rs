@@ -103,6 +103,7 @@ pub enum ProblemKind {
 /// A file that was left out, and why. The rest of the registry works.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 #[error("`{path}`: {message}")]
+#[non_exhaustive]
 pub struct Problem {
     /// The file, as given or found.
     pub path: PathBuf,

@@ -27,6 +27,7 @@ impl Target {
 
 /// An invocation and how its target relates to the device at hand.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Found {
     /// The invocation.
     pub invocation: Arc<Invocation>,
@@ -36,6 +37,7 @@ pub struct Found {
 
 /// One line of `registry ls`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Listed {
     /// The call.
     #[serde(flatten)]

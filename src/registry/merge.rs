@@ -16,6 +16,7 @@ use crate::digest::Digest;
 /// one has joins it, unless the two disagree: then the older one was made from another kernel, and what only it
 /// has is left out. Programs that differ in their bytes alone, as recordings from two folders do, agree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Change {
     /// The call.
     #[serde(flatten)]

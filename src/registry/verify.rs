@@ -14,6 +14,7 @@ use crate::digest::Digest;
 
 /// What a verification found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// Good records.
     pub records: usize,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::gate::{CheckResult, Verdict};
 
-use super::grid::dash;
+use super::grid::{cells, dash};
 use super::time::time_line;
 use super::{Document, Grid, format_ns};
 
@@ -20,14 +20,14 @@ impl Document for &CheckResult {
         let mut grid = Grid::new(&["verdict", "operation", ">baseline", ">cached", ">was", ">ratio", "interval"]);
         for operation in &self.operations {
             let number = |ratio: Option<f64>| dash(ratio, |ratio| format!("{ratio:.3}"));
-            grid.row([
-                operation.verdict.name().to_owned(),
+            grid.row(cells![
+                operation.verdict.name(),
                 format!("{} ({})", operation.call, operation.direction),
                 dash(operation.baseline_ns, format_ns),
                 dash(operation.config_ns, format_ns),
                 number(operation.entry.as_ref().and_then(|entry| entry.ratio)),
                 number(operation.ratio),
-                dash(operation.interval, |interval| format!("{:.3}–{:.3}", interval.low, interval.high)),
+                dash(operation.interval, |interval| format!("{:.3}–{:.3}", interval.low, interval.high))
             ]);
             if operation.verdict != Verdict::Holds || operation.ratio.is_none() {
                 grid.line(&operation.reason);

@@ -12,3 +12,32 @@ pub trait Document: Sized {
     /// For people.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()>;
 }
+
+/// A result whose lists are cut: at so many rows, or as each of the two ways of printing has it.
+pub struct Top<T> {
+    /// The whole result.
+    pub of: T,
+    /// The most rows.
+    pub most: Option<usize>,
+}
+
+/// A result as version 1 of its schema.
+pub(super) fn versioned<T: Serialize>(of: T) -> impl Serialize {
+    #[derive(Serialize)]
+    struct Versioned<T> {
+        schema: u32,
+        #[serde(flatten)]
+        of: T,
+    }
+    Versioned { schema: 1, of }
+}
+
+/// Says how many rows of a list are not shown.
+pub(super) fn write_more(out: &mut dyn Write, shown: usize, of: usize, what: &str) -> io::Result<()> {
+    if of > shown { writeln!(out, "and {} more{what}", of - shown) } else { Ok(()) }
+}
+
+/// The name of a value that is serialized as text.
+pub fn name_of(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|name| Some(name.as_str()?.to_owned())).unwrap_or_default()
+}

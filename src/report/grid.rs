@@ -74,6 +74,12 @@ impl Grid {
     }
 }
 
+/// Cells of whatever can be said in words.
+macro_rules! cells {
+    ($($cell:expr),+ $(,)?) => { [$($cell.to_string()),+] };
+}
+pub(super) use cells;
+
 /// A cell of what may be unknown.
 pub(super) fn dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "—".to_owned(), text)

@@ -13,11 +13,12 @@ use crate::profile::{Finding, Iteration, Measurement};
 use crate::stats::quantile;
 use crate::timer::Timer;
 
+use super::grid::cells;
 use super::{Document, Grid, format_ns, write_line, write_lines, write_notes};
 
 /// A program's times with how they were measured.
 #[derive(Serialize)]
-pub(crate) struct MeasuredDocument<'a> {
+pub struct MeasuredDocument<'a> {
     schema: u32,
     program: PathBuf,
     mode: MeasureMode,
@@ -63,7 +64,7 @@ fn ns(ps: u64) -> f64 {
 
 impl<'a> MeasuredDocument<'a> {
     /// Of the program at a path, with the time of each kernel where that is asked for.
-    pub(crate) fn new(
+    pub fn new(
         path: &Path,
         (mode, per_kernel): (MeasureMode, bool),
         program: &MeasuredProgram,
@@ -142,7 +143,7 @@ impl Document for MeasuredDocument<'_> {
             if let (Some(low), Some(median), Some(high)) =
                 (quantile(&times, 0.25), quantile(&times, 0.5), quantile(&times, 0.75))
             {
-                grid.row([name.to_owned(), format_ns(median), format!("{} – {}", format_ns(low), format_ns(high))]);
+                grid.row(cells![name, format_ns(median), format!("{} – {}", format_ns(low), format_ns(high))]);
             }
         };
         if self.median_ns.is_some() {
@@ -161,7 +162,7 @@ impl Document for MeasuredDocument<'_> {
             for kernel in kernels {
                 let share = format!("{:.1}%", kernel.share * 100.0);
                 let (median, mean) = (format_ns(kernel.median_ns), format_ns(kernel.mean_ns));
-                grid.row([kernel.name.clone(), kernel.count.to_string(), median, mean, share]);
+                grid.row(cells![kernel.name, kernel.count, median, mean, share]);
             }
             writeln!(out)?;
             grid.write(out)?;

@@ -5,8 +5,14 @@
 // as said above for all of them
 #![allow(clippy::missing_errors_doc)]
 
+mod cache;
+mod candidates;
 mod check;
+mod collectives;
+mod compile;
 mod date;
+#[cfg(feature = "pjrt")]
+mod device;
 mod differences;
 mod document;
 mod figures;
@@ -14,27 +20,42 @@ mod flame;
 mod gain;
 mod grid;
 mod html;
+mod log_folder;
 mod measured;
+mod mosaic;
 mod plot;
+mod profile_diff;
+mod registry;
 mod scan;
 mod selftest;
+mod summary;
 mod table;
 mod time;
+mod timings;
 mod view;
 
 pub use check::check_lines;
-pub use document::Document;
+pub use document::{Document, Top};
 pub use figures::{format_bytes, format_ns, format_part, format_ratio};
 pub use flame::write_flame_graph;
 pub use gain::Gain;
 pub use grid::Grid;
 pub use html::{HtmlReport, write_html};
+pub use mosaic::MosaicSizes;
 pub use plot::{write_collectives_plot, write_spread_plot};
 pub use table::result_lines;
-pub use view::{MAX_EVENTS, Timeline, ViewPage, write_view};
+pub use timings::{DeviceSeconds, TimedProfile, TimingsDocument};
+pub use view::{MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view};
 
-pub(crate) use measured::MeasuredDocument;
-pub(crate) use selftest::{Failed, SelftestResult};
+pub use cache::{CacheEntries, VerifiedCaches, bytes_by_kind};
+pub use candidates::SpaceConfigs;
+pub use compile::{CompileProfile, CompileProfiles};
+#[cfg(feature = "pjrt")]
+pub use device::Plugins;
+pub use document::name_of;
+pub use measured::MeasuredDocument;
+pub use registry::{Invocations, Listing};
+pub use selftest::{Failed, SelftestResult};
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};

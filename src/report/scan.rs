@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::hlo::Scan;
 
-use super::grid::dash;
+use super::grid::{cells, dash};
 use super::{Document, Grid, write_line};
 
 impl Document for &Scan {
@@ -19,15 +19,11 @@ impl Document for &Scan {
         let mut grid =
             Grid::new(&["operation", "call key", "evidence", ">occurrences", ">line", "direction", "family"]);
         for found in &self.labels {
-            grid.row([
-                found.label.op_id.clone(),
-                found.label.call_key.clone().unwrap_or_else(|| "?".to_owned()),
-                found.evidence.to_string(),
-                found.occurrences.to_string(),
-                dash(found.line, |line| line.to_string()),
-                if found.backward { "with backward" } else { "forward" }.to_owned(),
-                found.family.to_string(),
-            ]);
+            let key = found.label.call_key.as_deref().unwrap_or("?");
+            let line = dash(found.line, |line| line.to_string());
+            let direction = if found.backward { "with backward" } else { "forward" };
+            let (op_id, evidence, occurrences) = (&found.label.op_id, found.evidence, found.occurrences);
+            grid.row(cells![op_id, key, evidence, occurrences, line, direction, found.family]);
         }
         if !grid.is_empty() {
             grid.write(out)?;

@@ -11,37 +11,54 @@ use crate::measured_by::{CacheState, Metric, Source};
 use crate::selftest::{Point, SelftestOptions, Setting};
 use crate::timer::Timer;
 
+use super::grid::cells;
 use super::{Document, Grid, format_ns, format_part};
 
 /// What a run of programs against themselves found.
 #[derive(Debug, Serialize)]
-pub(crate) struct SelftestResult {
-    pub(crate) schema: u32,
-    pub(crate) tool: String,
-    pub(crate) device: DeviceIdentity,
-    pub(crate) timer: String,
-    pub(crate) source: Source,
-    pub(crate) metric: Metric,
-    pub(crate) cache_state: CacheState,
-    pub(crate) copies: usize,
-    pub(crate) rounds: u32,
-    pub(crate) programs: Vec<Point>,
-    pub(crate) failed: Vec<Failed>,
-    pub(crate) kept_in: Option<PathBuf>,
-    pub(crate) notes: Vec<String>,
-    pub(crate) interrupted: bool,
+pub struct SelftestResult {
+    /// Version of the schema.
+    pub schema: u32,
+    /// Program and version that measured.
+    pub tool: String,
+    /// Where it ran.
+    pub device: DeviceIdentity,
+    /// What timed it.
+    pub timer: String,
+    /// Its clock.
+    pub source: Source,
+    /// What of an execution is its duration.
+    pub metric: Metric,
+    /// What every run found in the caches.
+    pub cache_state: CacheState,
+    /// How often each program was loaded.
+    pub copies: usize,
+    /// Rounds that count.
+    pub rounds: u32,
+    /// The figures of each program.
+    pub programs: Vec<Point>,
+    /// The programs without figures.
+    pub failed: Vec<Failed>,
+    /// The file that the figures are kept in.
+    pub kept_in: Option<PathBuf>,
+    /// What is to be known besides.
+    pub notes: Vec<String>,
+    /// Whether it was ended before all programs had run.
+    pub interrupted: bool,
 }
 
 /// A program without figures.
 #[derive(Debug, Serialize)]
-pub(crate) struct Failed {
-    pub(crate) program: String,
-    pub(crate) reason: String,
+pub struct Failed {
+    /// Its name.
+    pub program: String,
+    /// Why it has none.
+    pub reason: String,
 }
 
 impl SelftestResult {
     /// Of what nothing has run yet.
-    pub(crate) fn new(timer: &dyn Timer, options: &SelftestOptions) -> Self {
+    pub fn new(timer: &dyn Timer, options: &SelftestOptions) -> Self {
         let Setting { device, measured_by } = Setting::of(timer, &options.cache_state);
         Self {
             schema: 1,
@@ -62,7 +79,7 @@ impl SelftestResult {
     }
 
     /// The last lines: what was run, and what the tuner makes of it.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    pub fn lines(&self) -> Vec<String> {
         let Self { device, timer, metric, copies, rounds, .. } = self;
         let Some(file) = self.kept_in.as_deref().map(Path::display) else { return Vec::new() };
         vec![
@@ -86,14 +103,14 @@ impl Document for &SelftestResult {
         let mut grid = Grid::new(&headings);
         for Point { program, figures, .. } in &self.programs {
             let wins = &figures.false_wins;
-            grid.row([
-                program.clone(),
+            grid.row(cells![
+                program,
                 format_ns(figures.median_ns),
                 format_part(figures.resolution),
                 format_part(figures.claimed),
                 format_part(figures.between_copies),
                 format_part(figures.between_rounds),
-                format!("{} of {}", wins.at_zero, wins.decisions),
+                format!("{} of {}", wins.at_zero, wins.decisions)
             ]);
             if wins.at_zero > 0 {
                 let (at_default, at_resolution) = (wins.at_default, wins.at_resolution);

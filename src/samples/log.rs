@@ -16,6 +16,7 @@ use crate::outside_file;
 
 /// What reading a whole log gave. Rounds stay on disk; only where they stand is kept.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Replay {
     /// Entries in force: the cache's keys and values, as text.
     pub entries: BTreeMap<String, String>,
@@ -58,6 +59,7 @@ pub type Told = (u64, Option<String>);
 
 /// Everything that the log holds of one job.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct JobHistory {
     /// What was measured.
     pub job: Option<JobRecord>,
@@ -123,6 +125,9 @@ impl Envelope<'_> {
 
 impl SampleLog {
     /// Opens a log, or starts one, and replays it.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or written, or is no sample log or a later version's. A damaged record is none: the replay tells of it.
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let read_error = |source| LogError::Read { path: path.to_owned(), source };
         let write_error = |source| LogError::Write { path: path.to_owned(), source };
@@ -146,6 +151,9 @@ impl SampleLog {
     }
 
     /// Reads a log without opening it for writing; a missing one is empty.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but for what concerns writing.
     pub fn read(path: &Path) -> Result<Replay, LogError> {
         let read_error = |source| LogError::Read { path: path.to_owned(), source };
         match outside_file::open_own(path, u64::MAX) {
@@ -156,6 +164,9 @@ impl SampleLog {
     }
 
     /// Reads a log that the user named: links that lead to it are followed.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
     pub fn read_named(path: &Path) -> Result<Replay, LogError> {
         let file = outside_file::open(path, u64::MAX);
         let file = file.map_err(|source| LogError::Read { path: path.to_owned(), source })?;
@@ -178,6 +189,9 @@ impl SampleLog {
     }
 
     /// Appends a round, a job or a failure by one write. It survives this process, not yet a power cut.
+    ///
+    /// # Errors
+    /// Where it cannot be written; a reader passes over what was written of it.
     pub fn append(&mut self, record: &Record) -> Result<(), LogError> {
         let json = serde_json::to_string(record)
             .map_err(|error| LogError::Write { path: self.path.clone(), source: error.into() })?;
@@ -204,6 +218,9 @@ impl SampleLog {
     }
 
     /// Puts everything appended so far on the disk.
+    ///
+    /// # Errors
+    /// Where the system refuses.
     pub fn sync(&self) -> Result<(), LogError> {
         let file = self.file.sync_data().and_then(|()| self.file.metadata());
         let file = file.map_err(|source| LogError::Write { path: self.path.clone(), source })?;
@@ -212,12 +229,18 @@ impl SampleLog {
     }
 
     /// Appends and syncs a decision. Only then may a cache hold it.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append) and [`sync`](Self::sync).
     pub fn commit(&mut self, job: Option<Digest>, key: &str, value: &str) -> Result<(), LogError> {
         self.append_decision(job, key, value)?;
         self.sync()
     }
 
     /// Appends many decisions and syncs them together.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
     pub fn commit_all<'a>(&mut self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<(), LogError> {
         pairs.into_iter().try_for_each(|(key, value)| self.append_decision(None, key, value))?;
         self.sync()
@@ -233,6 +256,9 @@ impl SampleLog {
     }
 
     /// Appends and syncs a removal; `false` where there is no such entry.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
     pub fn remove(&mut self, key: &str) -> Result<bool, LogError> {
         let removed = self.append_removal(key)?;
         if removed {
@@ -242,6 +268,9 @@ impl SampleLog {
     }
 
     /// Appends many removals and syncs them together; keys without an entry are passed over.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
     pub fn remove_all<'a>(&mut self, keys: impl IntoIterator<Item = &'a str>) -> Result<(), LogError> {
         keys.into_iter().try_for_each(|key| self.append_removal(key).map(drop))?;
         self.sync()
@@ -258,6 +287,9 @@ impl SampleLog {
     }
 
     /// Every decision of these keys that the log holds, each with its place, oldest first; a removal has no value.
+    ///
+    /// # Errors
+    /// Where the log cannot be read.
     pub fn decisions_of(&self, keys: &BTreeSet<&str>) -> Result<BTreeMap<String, Vec<Told>>, LogError> {
         let read_error = |source| LogError::Read { path: self.path.clone(), source };
         let file = outside_file::open_own(&self.path, u64::MAX).map_err(read_error)?;
@@ -278,6 +310,9 @@ impl SampleLog {
     }
 
     /// Reads what the log holds of one job.
+    ///
+    /// # Errors
+    /// Where the log cannot be read.
     pub fn history(&self, job: Digest) -> Result<JobHistory, LogError> {
         self.replay.history(&self.path, &self.file, job)
     }
@@ -285,6 +320,9 @@ impl SampleLog {
 
 impl Replay {
     /// Reads what a log, which this is the reading of, holds of one job.
+    ///
+    /// # Errors
+    /// Where the log cannot be read.
     pub fn history_of(&self, path: &Path, job: Digest) -> Result<JobHistory, LogError> {
         // a log that was missing has nothing to be read
         self.file.as_ref().map_or_else(|| Ok(JobHistory::default()), |file| self.history(path, file, job))

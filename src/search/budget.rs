@@ -13,6 +13,7 @@ pub struct Budget {
 
 /// A budget that is too small for anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NoBudget {
     /// Nothing at all may be spent.
     #[error("a budget of nothing; give at least one evaluation and a time above zero")]

@@ -2,6 +2,7 @@
 
 /// Which strategy to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Kind {
     /// The one that suits the size of the space and the budget.
     #[default]

@@ -17,6 +17,7 @@ pub(super) const MAX_DEPTH: usize = 16;
 
 /// Why there is nothing that could be searched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NoSpace {
     /// The constraints contradict each other, or nothing was listed.
     #[error("the space holds no config: its constraints exclude every one; loosen them")]

@@ -1,7 +1,5 @@
 //! One config beside the baseline: what a search is told of it, measured only where the sample log does not say.
 
-use std::ops::Range;
-
 use crate::decision::{DecisionRules, Round, Standing, paired_ratios, race};
 use crate::failure::{Failure, FailureKind};
 use crate::registry::Invocation;
@@ -23,46 +21,23 @@ pub(super) struct Tried {
     pub(super) failure: Option<Failure>,
 }
 
-/// A job of two over all times that a search asks for it.
-#[derive(Default)]
-pub(super) struct Pair {
-    rounds: Option<JobRounds>,
-    /// How often it was asked for.
-    asked: u32,
-}
-
 impl Autotuner<'_, '_> {
-    /// Tries the second candidate of an invocation of two, whose first is the baseline. The `n`-th time it is told its
-    /// `n`-th rounds, so that a strategy which asks again learns how a config's times scatter, in a resumed run too.
-    pub(super) fn try_pair(
-        &mut self,
-        invocation: &Invocation,
-        workplace: &Workplace,
-        pair: &mut Pair,
-    ) -> Result<Tried, Ended> {
+    /// Tries the second candidate of an invocation of two, whose first is the baseline.
+    pub(super) fn try_pair(&mut self, invocation: &Invocation, workplace: &Workplace) -> Result<Tried, Ended> {
         let identity =
             self.identity(invocation).map_err(|reason| Ended::Failed(Failure::new(FailureKind::Protocol, reason)))?;
         if identity.distinct().len() < 2 {
             // the baseline under another name
             return Ok(Tried { outcome: Outcome::Time(1.0), is_new: false, failure: None });
         }
-        let each = self.options.search.rounds.max(1);
-        let before = pair.asked.saturating_mul(each);
-        pair.asked += 1;
-        let wanted = before.saturating_add(each);
+        let wanted = self.options.search.rounds.max(1);
         // a race drops what is slower; here each config has as many rounds as any other, but for those that take a multiple of
         // the baseline's time
         let rules = DecisionRules { confidence: 1.0, ..self.options.rules };
         let options = TuneOptions { rounds: wanted, budget: None, rules, ..self.options.clone() };
-        let (mut rounds, is_known) = match pair.rounds.take() {
-            Some(rounds) => (rounds, true),
-            None if self.options.force => (JobRounds::default(), false),
-            None => {
-                let history = self.ledger.history(identity.digest)?;
-                let is_known = history.job.is_some();
-                (JobRounds::from_history(history), is_known)
-            }
-        };
+        let history = if self.options.force { Default::default() } else { self.ledger.history(identity.digest)? };
+        let is_known = history.job.is_some();
+        let mut rounds = JobRounds::from_history(history);
         let (_, standing) = standing_of(&rounds, &identity, &rules);
         let is_new = standing.contenders.len() > 1 && standing.rounds < wanted as usize;
         if is_new {
@@ -82,14 +57,13 @@ impl Autotuner<'_, '_> {
                 &mut spent,
             )?;
         }
-        let told = told(&rounds, &identity, &rules, before as usize..wanted as usize).map_err(Ended::Failed)?;
-        pair.rounds = Some(rounds);
+        let told = told(&rounds, &identity, &rules, wanted as usize).map_err(Ended::Failed)?;
         Ok(Tried { is_new, ..told })
     }
 }
 
-/// What these rounds say of the one of two that is not the baseline; an error where the baseline is at fault.
-fn told(rounds: &JobRounds, identity: &JobIdentity, rules: &DecisionRules, of: Range<usize>) -> Result<Tried, Failure> {
+/// What the first rounds say of the one of two that is not the baseline; an error where the baseline is at fault.
+fn told(rounds: &JobRounds, identity: &JobIdentity, rules: &DecisionRules, first: usize) -> Result<Tried, Failure> {
     let (baseline, config) = (identity.baseline, 1 - identity.baseline.min(1));
     if let Some(failure) = rounds.failures.get(&baseline) {
         let message = format!("the baseline failed: {}; `--force` tries again", failure.message);
@@ -107,9 +81,9 @@ fn told(rounds: &JobRounds, identity: &JobIdentity, rules: &DecisionRules, of: R
         let message = "the baseline gave no usable time: zero, negative or none at all";
         return Err(Failure::new(FailureKind::Execute, message));
     }
-    let ratios = paired_ratios(counted, config, baseline);
-    let own = ratios.get(of.start.min(ratios.len())..of.end.min(ratios.len()));
-    match own.and_then(median).or_else(|| median(&ratios)).map_or(Outcome::Failed, Outcome::of) {
+    let mut ratios = paired_ratios(counted, config, baseline);
+    ratios.truncate(first);
+    match median(&ratios).map_or(Outcome::Failed, Outcome::of) {
         Outcome::Failed => {
             failed(Failure::new(FailureKind::NoTime, "its samples are no times: zero, negative or none"))
         }

@@ -4,7 +4,7 @@
 //! ([`super::pair`]), and the strategy is told the ratio. All of that is in the sample log under the job of two: whoever asks
 //! again, a run that was killed or another strategy, is told what the log holds. The best are raced as ever.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,13 +15,12 @@ use crate::digest::FieldHasher;
 use crate::failure::Failure;
 use crate::registry::{Invocation, NotRunnable};
 use crate::search::{Budget, NoSpace, Outcome, Plan, start};
-use crate::stats::median;
 use crate::timer::SPANS;
 
 use super::choices::{Choices, only};
 use super::job::{JobIdentity, Workplace, own_programs};
 use super::measure::Ended;
-use super::pair::{Pair, Tried};
+use super::pair::Tried;
 use super::run::{Decided, Place, known_before, timed_otherwise};
 use super::spent::nanoseconds;
 use super::{Autotuner, Event, MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
@@ -53,7 +52,6 @@ impl Race {
 struct Search {
     /// What the strategy was told, in that order.
     told: Vec<(usize, Outcome)>,
-    pairs: HashMap<usize, Pair>,
     first_failure: Option<String>,
     searched: Searched,
 }
@@ -232,7 +230,7 @@ impl Autotuner<'_, '_> {
         };
         // that the baseline takes its own time need not be measured
         let told = choices.space.find(&invocation.baseline).map(|point| (point, Outcome::Time(1.0)));
-        Search { told: told.into_iter().collect(), pairs: HashMap::new(), first_failure: None, searched }
+        Search { told: told.into_iter().collect(), first_failure: None, searched }
     }
 
     fn run_search(
@@ -273,7 +271,7 @@ impl Autotuner<'_, '_> {
                     Tried { outcome: Outcome::Time(1.0), is_new: false, failure: None }
                 } else {
                     let pair = only(invocation, [invocation.baseline.clone(), config.clone()]);
-                    self.try_pair(&pair, &workplace, search.pairs.entry(point).or_default())?
+                    self.try_pair(&pair, &workplace)?
                 };
                 drop(span);
                 strategy.tell(point, tried.outcome);
@@ -336,18 +334,13 @@ impl Search {
         by_count.into_iter().chain(by_time).min()
     }
 
-    /// The points that have a time, each with the median of its ratios, the best first.
+    /// The points that have a time, each with its ratio, the best first; no strategy asks for one twice.
     fn ranked(&self) -> Vec<(f64, usize)> {
-        let mut ratios: BTreeMap<usize, Option<Vec<f64>>> = BTreeMap::new();
-        for &(point, outcome) in &self.told {
-            let of_point = ratios.entry(point).or_insert_with(|| Some(Vec::new()));
-            match (outcome, of_point) {
-                (Outcome::Time(ratio), Some(ratios)) => ratios.push(ratio),
-                (_, of_point) => *of_point = None,
-            }
-        }
-        let known = ratios.into_iter().filter_map(|(point, ratios)| Some((median(&ratios?)?, point)));
-        let mut ranked: Vec<(f64, usize)> = known.collect();
+        let timed = self.told.iter().filter_map(|&(point, outcome)| match outcome {
+            Outcome::Time(ratio) => Some((ratio, point)),
+            Outcome::Failed => None,
+        });
+        let mut ranked: Vec<(f64, usize)> = timed.collect();
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         ranked
     }

@@ -40,7 +40,7 @@ fn what_ejkernel_wrote_goes_in_and_out_unchanged() {
     for name in ["own", "external"] {
         let folder = tempfile::tempdir().unwrap();
         let source = fixtures().join(name);
-        let EjkernelImport { entries, left_out } = import_ejkernel(&source).unwrap();
+        let EjkernelImport { entries, left_out, .. } = import_ejkernel(&source).unwrap();
         assert_eq!(left_out, &[] as &[String]);
         let files: Vec<_> = fs::read_dir(&source).unwrap().map(|file| file.unwrap().file_name()).collect();
         let expected: usize = files.iter().map(|file| value(&source.join(file)).as_object().unwrap().len()).sum();
@@ -75,7 +75,7 @@ fn a_key_is_read_from_the_right() {
     let config = json!({"platform": "triton", "backend": "gpu", "fwd_params": null, "bwd_params": null});
     let content = json!({ name: config, "cpu|cpu|flash_attention@v2|0000000000000000": null, "no key": {} });
     fs::write(folder.path().join("flash-attn.json"), content.to_string()).unwrap();
-    let EjkernelImport { entries, left_out } = import_ejkernel(folder.path()).unwrap();
+    let EjkernelImport { entries, left_out, .. } = import_ejkernel(folder.path()).unwrap();
     let [(key, entry)] = entries.as_slice() else { panic!("{entries:?}") };
     assert_eq!(key.call, Call::new(FLASH, "fecadd86b926e7e8"));
     assert_eq!((key.device.platform.as_str(), key.device.device_kind.as_str()), ("cuda", "NVIDIA"));

@@ -37,7 +37,7 @@ fn read(path: &Path) -> String {
 }
 
 fn import(path: &Path) -> Vec<Pair> {
-    let TokamaxImport { entries, left_out, notes } = import_tokamax(path, None).unwrap();
+    let TokamaxImport { entries, left_out, notes, .. } = import_tokamax(path, None).unwrap();
     assert_eq!((left_out, notes), (Vec::new(), Vec::new()));
     entries
 }

@@ -10,14 +10,22 @@ use super::sample::Sample;
 
 /// Whose clock is moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Clocks {
-    /// None.
+    /// As they were recorded.
     Recorded,
-    /// All devices of a host by the same amount.
+    /// All devices of a host together.
     Host,
-    /// Each device's by its own, as nsys-jax does.
+    /// Each device for itself, as nsys-jax does.
     Device,
+}
+
+impl Clocks {
+    /// Whose are moved where nobody says it: several hosts have a clock each.
+    pub fn usual(found: &Collectives<'_>) -> Self {
+        if found.hosts() > 1 { Self::Host } else { Self::Recorded }
+    }
 }
 
 /// How far the clocks are apart.

@@ -1,5 +1,6 @@
 //! Collectives as any profile has them: which instruction, on which device, when, and how much of it was hidden.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::kind::Kind;
@@ -80,6 +81,13 @@ pub struct Collectives<'c> {
     pub left_out: u64,
     /// What to know before the numbers are believed, in words.
     pub notes: Vec<String>,
+}
+
+impl Collectives<'_> {
+    /// How many hosts the devices are of.
+    pub fn hosts(&self) -> usize {
+        self.devices.iter().map(|device| &device.host).collect::<BTreeSet<_>>().len()
+    }
 }
 
 /// Profiles that are read again whenever parts are wanted, so that these need not be held.

@@ -28,10 +28,11 @@ const MAX_PS: i64 = 1 << 61;
 
 /// What a trace is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum TraceFormat {
-    /// Perfetto's protobuf.
+    /// Perfetto's protobuf, for <https://ui.perfetto.dev> and the trace processor.
     Perfetto,
-    /// Chrome's JSON.
+    /// Chrome's JSON; compressed where the file's name ends in `.gz`.
     Chrome,
 }
 

@@ -32,6 +32,7 @@ const PLATFORM_VERSION: &str = "ejkernel_platform_version";
 
 /// What an export wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EjkernelExport {
     /// The files, sorted.
     pub files: Vec<PathBuf>,
@@ -45,6 +46,7 @@ pub struct EjkernelExport {
 
 /// What an import read.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct EjkernelImport {
     /// The entries, file by file.
     pub entries: Vec<(CacheKey, Arc<Entry>)>,

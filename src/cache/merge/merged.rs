@@ -40,14 +40,13 @@ pub fn merge(caches: &[Cached]) -> Result<Merged<'_>, StoreError> {
 
 /// What the rows of one call make, and whether they differ.
 fn settle_rows<'a>(rows: &[Row<'a>]) -> Result<(Row<'a>, bool), StoreError> {
-    if let [only] = rows {
-        return Ok((only.clone(), false));
+    if let [first, others @ ..] = rows
+        && others.iter().all(|other| other.has_text_of(first))
+    {
+        return Ok((first.clone(), false));
     }
     let texts: Vec<_> = rows.iter().map(Row::text).collect();
-    match (rows, texts.as_slice()) {
-        ([first, ..], [text, others @ ..]) if others.iter().all(|other| other == text) => Ok((first.clone(), false)),
-        _ => Ok((settle(rows, &texts)?, true)),
-    }
+    Ok((settle(rows, &texts)?, true))
 }
 
 impl Merged<'_> {

@@ -7,7 +7,7 @@ use crate::call::Direction;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89ATLSNP\n";
 /// The one version that is written and read.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 pub(super) const HEADER_BYTES: usize = 64;
 const SECTION_BYTES: usize = 64;
 /// Sections begin and end at multiples of it.
@@ -16,10 +16,12 @@ pub(super) const ALIGNMENT: u64 = 64;
 pub(super) const MAX_SECTIONS: usize = 64;
 pub(super) const BLOCK_BYTES: usize = 64;
 pub(super) const BLOCK_SLOTS: usize = (BLOCK_BYTES - 8) / 8;
-/// What comes before a record's texts.
-pub(super) const RECORD_HEAD_BYTES: usize = 36;
-/// Records begin at multiples of it, so that four bytes say where.
-pub(super) const RECORD_ALIGNMENT: usize = 8;
+/// What comes before the text of a call, a config and a record.
+pub(super) const CALL_HEAD_BYTES: usize = 24;
+pub(super) const CONFIG_HEAD_BYTES: usize = 8;
+pub(super) const RECORD_HEAD_BYTES: usize = 16;
+/// All three begin at multiples of it, so that four bytes say where.
+pub(super) const UNIT_BYTES: usize = 8;
 /// Longest file; where it cannot be mapped it is read into memory.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 34;
 /// Longest record; what a tuner writes has some hundred bytes.
@@ -32,15 +34,21 @@ pub(super) const MAX_NAMES_BYTES: u64 = 1 << 26;
 pub(super) enum Kind {
     /// Devices and operations.
     Names = 1,
-    /// The entries with their keys.
+    /// What follows the config in each entry.
     Records = 2,
+    /// The configs, each once.
+    Configs = 3,
+    /// The keys.
+    Calls = 4,
     /// The index.
-    Blocks = 3,
+    Blocks = 5,
     /// What each block of the index begins with.
-    Fences = 4,
+    Fences = 6,
 }
 
-const KNOWN: [Kind; 4] = [Kind::Names, Kind::Records, Kind::Blocks, Kind::Fences];
+/// Each kind that is known, in the order of the file.
+pub(super) const KNOWN: [Kind; 6] =
+    [Kind::Names, Kind::Records, Kind::Configs, Kind::Calls, Kind::Blocks, Kind::Fences];
 /// The flag of a section that nobody may skip.
 const REQUIRED: u32 = 1;
 
@@ -184,7 +192,7 @@ impl Header {
         }
         let has_each_once =
             KNOWN.iter().all(|kind| header.sections.iter().filter(|section| section.is(*kind)).count() == 1);
-        let [names, records, blocks, fences] = KNOWN.map(|kind| header.section(kind));
+        let [names, records, configs, calls, blocks, fences] = KNOWN.map(|kind| header.section(kind));
         let whole = end == header.file_length
             && has_each_once
             && names.count <= MAX_NAMES_BYTES
@@ -192,7 +200,9 @@ impl Header {
             && fits(fences, 4)
             && fences.count == blocks.count
             && blocks.count.checked_mul(BLOCK_BYTES as u64) == Some(blocks.length)
-            && records.count.div_ceil(BLOCK_SLOTS as u64) == blocks.count
+            && records.count == calls.count
+            && configs.count <= calls.count
+            && calls.count.div_ceil(BLOCK_SLOTS as u64) == blocks.count
             && u32::try_from(blocks.count).is_ok();
         if whole { Ok(header) } else { Err(wrong("its sections do not lie inside it")) }
     }
@@ -243,7 +253,12 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// A record's tag.
+/// Where what a number names begins in its section.
+pub(super) fn place_of(units: u32) -> usize {
+    units as usize * UNIT_BYTES
+}
+
+/// A call's tag.
 pub(super) fn tag(device: u32, direction: Direction) -> u32 {
     device << 1 | u32::from(direction == Direction::ForwardVjp)
 }

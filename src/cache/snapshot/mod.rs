@@ -1,6 +1,6 @@
 //! Snapshots: one immutable file of best configs that any number of processes map at once, without a lock.
 //!
-//! # The file, version 4
+//! # The file, version 5
 //!
 //! Numbers are unsigned and little-endian. A checksum is the lower half of the XXH3-64 of what it covers. A file is written
 //! under a temporary name, synced, renamed, and never changed again; equal entries make equal bytes.
@@ -30,34 +30,47 @@
 //! | kind | section | counts | what |
 //! | --- | --- | --- | --- |
 //! | 1 | names | bytes of JSON | a checksum of the rest, then `{"devices":[…],"operations":[…]}`, both sorted |
-//! | 2 | records | entries | one after the other, in the order of the [keys](super::CacheKey) |
-//! | 3 | blocks | blocks | the index |
-//! | 4 | fences | blocks | a checksum of the rest, then the upper half of each block's first slot |
+//! | 2 | records | entries | what follows the config in each entry, in the order of the [keys](super::CacheKey) |
+//! | 3 | configs | configs | each config once, in the order in which records need them |
+//! | 4 | calls | entries | the keys, in their order, each with where its config and record begin |
+//! | 5 | blocks | blocks | the index |
+//! | 6 | fences | blocks | a checksum of the rest, then the upper half of each block's first slot |
 //!
-//! A record, with zeros up to a multiple of 8 bytes:
+//! A look-up touches a block, a call and a config, which many calls share: all three lie densely. The record, which is ten times
+//! as long as the call, is touched by those who want the whole entry. Calls, configs and records each have zeros up to a multiple
+//! of 8 bytes, and *place* is where one begins in its section, in units of 8 bytes. Lengths are those of the texts alone.
 //!
-//! | at | size | what |
+//! | call: at | size | what |
+//! | --- | --- | --- |
+//! | 0 | 4 | checksum of what follows up to the end of the call key |
+//! | 4 | 4 | length of the call key |
+//! | 8 | 4, 4 | places of the config and the record |
+//! | 16 | 4 | the operation's place among the operations |
+//! | 20 | 4 | twice the device's place among the devices, one more for `forward-vjp` |
+//! | 24 | | call key |
+//!
+//! | config: at | size | what |
 //! | --- | --- | --- |
 //! | 0 | 4 | checksum of what follows up to the end of the config |
-//! | 4 | 4 | checksum of what follows the config |
-//! | 8 | 4, 4, 4 | lengths of the call key, of the config, and of what follows it |
-//! | 20 | 4 | the operation's place among the operations |
-//! | 24 | 4 | twice the device's place among the devices, one more for `forward-vjp` |
-//! | 28 | 8 | one more than the time of the decision, seconds since 1970; zero where the entry was not decided |
-//! | 36 | | call key, then the entry as every store has it: `{"config":`, the config in canonical JSON, and the rest |
+//! | 4 | 4 | length of the config |
+//! | 8 | | config in canonical JSON |
 //!
-//! What follows the config has a checksum of its own, since who wants a config need not touch what is twice as long.
+//! | record: at | size | what |
+//! | --- | --- | --- |
+//! | 0 | 4 | checksum of what follows up to the end of the text |
+//! | 4 | 4 | length of the text |
+//! | 8 | 8 | one more than the time of the decision, seconds since 1970; zero where the entry was not decided |
+//! | 16 | | text: the entry as every store has it is `{"config":`, the config, and this |
 //!
 //! A block of the index has 64 bytes: the checksum of the other 60, the number of slots in use (4 bytes), and 7 slots of 8 bytes.
-//! Of a slot, the upper half is that of the hash of the record's call, the lower half the record's place, in units of 8
-//! bytes from the section's begin. Slots are sorted as numbers over all blocks; all blocks but the last are full. The hash is
+//! Of a slot, the upper half is that of the call's hash, the lower half the call's place. Slots are sorted as numbers over all blocks; all blocks but the last are full. The hash is
 //! XXH3-64 of the call key, without the [variant](crate::batch) that it may name, seeded with XXH3-64 of the operation: all
 //! entries of one call stand together.
 //!
 //! # What is checked when
 //!
-//! Opening checks header, table, names and fences; a look-up checks the blocks and records that it touches, and compares the
-//! whole key. [`Snapshot::verify`] checks every byte. What was not checked is not believed: a damaged file gives an error that
+//! Opening checks header, table, names and fences; a look-up checks the blocks, calls, configs and records that it touches, and
+//! compares the whole key. [`Snapshot::verify`] checks every byte. What was not checked is not believed: a damaged file gives an error that
 //! names the place, never another config.
 
 mod layout;

@@ -4,13 +4,15 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SLOTS, HEADER_BYTES, Header, HeaderError, Kind, MAGIC, MAX_FILE_BYTES, MAX_SECTIONS,
-    RECORD_ALIGNMENT, RECORD_HEAD_BYTES, Section, checksum, header_bytes, sealed, u32_at, u64_at, untag,
+    BLOCK_BYTES, BLOCK_SLOTS, CALL_HEAD_BYTES, CONFIG_HEAD_BYTES, HEADER_BYTES, Header, HeaderError, KNOWN, MAGIC,
+    MAX_FILE_BYTES, MAX_SECTIONS, RECORD_HEAD_BYTES, Section, UNIT_BYTES, header_bytes, place_of, sealed, u32_at,
+    u64_at, untag,
 };
 use crate::cache::entry::{Entry, EntryText};
 use crate::cache::error::StoreError;
@@ -29,6 +31,8 @@ pub struct Snapshot {
     header: Header,
     names: Names,
     records: Section,
+    configs: Section,
+    calls: Section,
     blocks: Section,
     fences: Section,
 }
@@ -40,7 +44,7 @@ struct Names {
     operations: Vec<String>,
 }
 
-/// One record, where it lies.
+/// One entry's key and config, where they lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotRecord<'a> {
@@ -48,12 +52,16 @@ pub struct SnapshotRecord<'a> {
     pub key: KeyRef<'a>,
     /// The config as canonical JSON.
     pub config: &'a str,
-    decided: u64,
-    /// Its place among the records.
-    at: usize,
-    /// The entry's text, which nobody checked beyond the config.
-    text: &'a [u8],
-    rest_checksum: u32,
+    /// Where the rest of the entry begins among the records; nobody looked at it yet.
+    record: usize,
+}
+
+/// One key, where it lies.
+#[derive(Debug, Clone, Copy)]
+struct Called<'a> {
+    key: KeyRef<'a>,
+    config: usize,
+    record: usize,
     /// All of it, with the zeros at its end.
     bytes: usize,
 }
@@ -62,7 +70,7 @@ impl Snapshot {
     /// What every snapshot begins with.
     pub const MAGIC: [u8; 8] = MAGIC;
 
-    /// Opens a snapshot and checks all but its blocks and records, which are checked when they are touched.
+    /// Opens a snapshot and checks header, names and fences; the rest is checked where it is touched.
     ///
     /// # Errors
     /// Where it cannot be read, is no snapshot, is of another version, or is damaged.
@@ -85,8 +93,7 @@ impl Snapshot {
         }
         let bytes = MappedFile::open(path, mapping, MAX_FILE_BYTES).map_err(open_error())?;
         let header = header_of(&bytes, bytes.len() as u64)?;
-        let [names, records, blocks, fences] =
-            [Kind::Names, Kind::Records, Kind::Blocks, Kind::Fences].map(|kind| header.section(kind));
+        let [names, records, configs, calls, blocks, fences] = KNOWN.map(|kind| header.section(kind));
         let text = sealed(part(&bytes, names)).and_then(|text| text.get(..usize::try_from(names.count).ok()?));
         let names: Names = text
             .and_then(|text| serde_json::from_slice(text).ok())
@@ -94,7 +101,7 @@ impl Snapshot {
         if sealed(part(&bytes, fences)).is_none() {
             return Err(damaged("its index is not what was written"));
         }
-        Ok(Self { path: path.to_owned(), bytes, header, names, records, blocks, fences })
+        Ok(Self { path: path.to_owned(), bytes, header, names, records, configs, calls, blocks, fences })
     }
 
     /// The snapshot that stands at the path now; `None` where it is this one still, or where it was taken away.
@@ -158,10 +165,10 @@ impl Snapshot {
         self.names.devices.binary_search(identity).ok().map(|place| place as u32)
     }
 
-    /// The entry of exactly this key, where it lies: nothing is allocated.
+    /// The config of exactly this key, where it lies: nothing is allocated.
     ///
     /// # Errors
-    /// Where a block or record on the way is damaged.
+    /// Where what lies on the way is damaged.
     pub fn get(
         &self,
         device: u32,
@@ -171,53 +178,67 @@ impl Snapshot {
     ) -> Result<Option<SnapshotRecord<'_>>, StoreError> {
         let device = self.names.devices.get(device as usize);
         let mut found = None;
-        self.of_hash(hash_of_call(op_id, call_key), |record| {
-            let KeyRef { op_id: op, call_key: call, direction: tuned, device: of } = record.key;
+        self.of_hash(hash_of_call(op_id, call_key), |called| {
+            let KeyRef { op_id: op, call_key: call, direction: tuned, device: of } = called.key;
             let is_of = device.is_some_and(|device| std::ptr::eq(device, of));
             let is_wanted = is_of && op == op_id && call == call_key && tuned == direction;
-            found = is_wanted.then_some(record);
+            found = is_wanted.then_some(called);
             !is_wanted
         })?;
-        Ok(found)
+        found.map(|called| self.record(called)).transpose()
     }
 
     /// Every entry of a call, mapped by `vmap` or not, in the keys' order.
     ///
     /// # Errors
-    /// Where a block or record on the way is damaged.
+    /// Where what lies on the way is damaged.
     pub fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<SnapshotRecord<'_>>, StoreError> {
         let mut found = Vec::new();
-        self.of_hash(hash_of_call(op_id, call_key), |record| {
-            if record.key.is_of_call(op_id, call_key) {
-                found.push(record);
+        self.of_hash(hash_of_call(op_id, call_key), |called| {
+            if called.key.is_of_call(op_id, call_key) {
+                found.push(called);
             }
             true
         })?;
-        Ok(found)
+        found.into_iter().map(|called| self.record(called)).collect()
     }
 
-    /// Every entry, in the keys' order; after a damaged record nothing more comes.
+    /// Every entry, in the keys' order; after a damaged one nothing more comes.
+    ///
+    /// # Errors
+    /// An item is an error where an entry is damaged.
     pub fn records(&self) -> impl Iterator<Item = Result<SnapshotRecord<'_>, StoreError>> {
-        let mut left = self.records.count;
+        let mut left = self.calls.count;
         let mut at = 0;
         std::iter::from_fn(move || {
             left = left.checked_sub(1)?;
-            let record = self.record(at);
-            match &record {
-                Ok(record) => at += record.bytes,
-                Err(_) => left = 0,
+            let record = self.called(at).and_then(|called| {
+                at += called.bytes;
+                self.record(called)
+            });
+            if record.is_err() {
+                left = 0;
             }
             Some(record)
         })
     }
 
-    /// A record as what caches are merged and compared by, all of it checked.
-    pub(in crate::cache) fn row<'a>(&'a self, record: &SnapshotRecord<'a>) -> Result<Row<'a>, StoreError> {
-        let text = record.entry_text().ok_or_else(|| self.not_written(record.at))?;
-        Ok(Row::of_text(record.key, text, record.decided, &self.path))
+    /// The whole entry.
+    ///
+    /// # Errors
+    /// Where what follows its config is damaged.
+    pub fn entry(&self, record: &SnapshotRecord<'_>) -> Result<Arc<Entry>, StoreError> {
+        self.row(record)?.to_entry()
     }
 
-    /// Checks every byte: the digests, each block and each record, and that the index names exactly the records.
+    /// A record as what caches are merged and compared by, all of it checked.
+    pub(in crate::cache) fn row<'a>(&'a self, record: &SnapshotRecord<'a>) -> Result<Row<'a>, StoreError> {
+        let (rest, decided, _) =
+            self.rest(record.record).ok_or_else(|| self.not_written("the record", self.records, record.record))?;
+        Ok(Row::of_text(record.key, EntryText { config: record.config, rest }, decided, &self.path))
+    }
+
+    /// Checks every byte: the digests, each block, call, config and record, and that each is named and lies where it is named.
     ///
     /// # Errors
     /// Where something is not what was written.
@@ -230,23 +251,34 @@ impl Snapshot {
                 return Err(self.damaged(format!("index block {block} is not where its fence says")));
             }
             for slot in slots {
-                let KeyRef { op_id, call_key, .. } = self.record(place_of(slot))?.key;
+                let KeyRef { op_id, call_key, .. } = self.called(place_of(slot as u32))?.key;
                 if hash_of_call(op_id, call_key) >> 32 != slot >> 32 || last.is_some_and(|last| last >= slot) {
                     return Err(self.damaged(format!("index block {block} is out of order")));
                 }
                 last = Some(slot);
-                named.push(place_of(slot));
+                named.push(place_of(slot as u32));
             }
         }
         named.sort_unstable();
-        let mut places = Vec::new();
-        for record in self.records() {
-            let record = record?;
+        let (mut calls, mut configs) = (Vec::new(), Vec::new());
+        let (mut at, mut next_record, mut next_config) = (0, 0, 0);
+        for _ in 0..self.calls.count {
+            let called = self.called(at)?;
+            let record = self.record(called)?;
             self.row(&record)?;
-            places.push(record.at);
+            if called.config == next_config {
+                configs.push(next_config);
+                next_config += (CONFIG_HEAD_BYTES + record.config.len()).next_multiple_of(UNIT_BYTES);
+            }
+            if called.record != next_record || configs.binary_search(&called.config).is_err() {
+                return Err(self.not_written("the call", self.calls, at));
+            }
+            next_record += self.rest(called.record).map_or(0, |(.., bytes)| bytes);
+            calls.push(at);
+            at += called.bytes;
         }
-        if named != places {
-            return Err(self.damaged("its index does not name its records".to_owned()));
+        if named != calls || configs.len() as u64 != self.configs.count {
+            return Err(self.damaged("its index does not name its calls".to_owned()));
         }
         // each section's digest is in the table, and that under the file's, which was checked when it was opened
         let is_whole =
@@ -261,9 +293,9 @@ impl Snapshot {
         StoreError::snapshot(&self.path, what)
     }
 
-    /// That a record is not what was written.
-    fn not_written(&self, at: usize) -> StoreError {
-        self.damaged(format!("the record at byte {} is not what was written", self.records.offset + at as u64))
+    /// That what begins at a place of a section is not what was written.
+    fn not_written(&self, what: &str, section: Section, at: usize) -> StoreError {
+        self.damaged(format!("{what} at byte {} is not what was written", section.offset.saturating_add(at as u64)))
     }
 
     /// The upper half of the first slot of a block.
@@ -303,8 +335,8 @@ impl Snapshot {
         low
     }
 
-    /// Gives each record whose call may have a hash to a closure as long as that asks for more.
-    fn of_hash<'a>(&'a self, hash: u64, mut each: impl FnMut(SnapshotRecord<'a>) -> bool) -> Result<(), StoreError> {
+    /// Gives each key whose call may have a hash to a closure as long as that asks for more.
+    fn of_hash<'a>(&'a self, hash: u64, mut each: impl FnMut(Called<'a>) -> bool) -> Result<(), StoreError> {
         let wanted = (hash >> 32) as u32;
         // the first block whose last slot may have the hash: the one before the first fence that is not below it
         let low = self.first_fence_from(wanted);
@@ -314,7 +346,7 @@ impl Snapshot {
             }
             for slot in self.block(block)? {
                 let upper = (slot >> 32) as u32;
-                if upper > wanted || (upper == wanted && !each(self.record(place_of(slot))?)) {
+                if upper > wanted || (upper == wanted && !each(self.called(place_of(slot as u32))?)) {
                     return Ok(());
                 }
             }
@@ -335,55 +367,54 @@ impl Snapshot {
         }
     }
 
-    fn record(&self, at: usize) -> Result<SnapshotRecord<'_>, StoreError> {
-        self.parse(at).ok_or_else(|| self.not_written(at))
+    /// The key at a place among the calls.
+    fn called(&self, at: usize) -> Result<Called<'_>, StoreError> {
+        self.parse_call(at).ok_or_else(|| self.not_written("the call", self.calls, at))
     }
 
-    fn parse(&self, at: usize) -> Option<SnapshotRecord<'_>> {
-        let bytes = part(&self.bytes, self.records).get(at..)?;
-        let head = bytes.first_chunk::<RECORD_HEAD_BYTES>()?;
-        let [call_key_bytes, config_bytes, rest_bytes] = [8, 12, 16].map(|at| u32_at(head, at) as usize);
-        let text_at = RECORD_HEAD_BYTES + call_key_bytes;
-        let config_end = text_at + EntryText::bytes_with_config(config_bytes);
-        let end = config_end + rest_bytes;
-        sealed(bytes.get(..config_end)?)?;
-        let call_key = std::str::from_utf8(bytes.get(RECORD_HEAD_BYTES..text_at)?).ok()?;
-        let config_text = std::str::from_utf8(bytes.get(text_at..config_end)?).ok()?;
-        let (device, direction) = untag(u32_at(head, 24));
-        let op_id = self.names.operations.get(u32_at(head, 20) as usize)?;
-        Some(SnapshotRecord {
+    fn parse_call(&self, at: usize) -> Option<Called<'_>> {
+        let bytes = part(&self.bytes, self.calls).get(at..)?;
+        let head = bytes.first_chunk::<CALL_HEAD_BYTES>()?;
+        let end = CALL_HEAD_BYTES + u32_at(head, 4) as usize;
+        let bytes = bytes.get(..end)?;
+        sealed(bytes)?;
+        let call_key = std::str::from_utf8(bytes.get(CALL_HEAD_BYTES..)?).ok()?;
+        let (device, direction) = untag(u32_at(head, 20));
+        let op_id = self.names.operations.get(u32_at(head, 16) as usize)?;
+        Some(Called {
             key: KeyRef { op_id, call_key, direction, device: self.names.devices.get(device)? },
-            config: EntryText::new(config_text, config_bytes)?.config(),
-            decided: u64_at(head, 28),
-            at,
-            text: bytes.get(text_at..end)?,
-            rest_checksum: u32_at(head, 4),
-            bytes: end.next_multiple_of(RECORD_ALIGNMENT),
+            config: place_of(u32_at(head, 8)),
+            record: place_of(u32_at(head, 12)),
+            bytes: end.next_multiple_of(UNIT_BYTES),
         })
     }
+
+    /// A key with its config.
+    fn record<'a>(&'a self, called: Called<'a>) -> Result<SnapshotRecord<'a>, StoreError> {
+        let Called { key, config: at, record, .. } = called;
+        let bytes = part(&self.bytes, self.configs).get(at..);
+        let (_, config, _) = bytes
+            .and_then(sealed_text::<CONFIG_HEAD_BYTES>)
+            .ok_or_else(|| self.not_written("the config", self.configs, at))?;
+        Ok(SnapshotRecord { key, config, record })
+    }
+
+    /// What follows the config of an entry, when it was decided, and how many bytes both take.
+    fn rest(&self, at: usize) -> Option<(&str, u64, usize)> {
+        let bytes = part(&self.bytes, self.records).get(at..)?;
+        let (head, rest, bytes) = sealed_text::<RECORD_HEAD_BYTES>(bytes)?;
+        Some((rest, u64_at(head, 8), bytes))
+    }
 }
 
-impl<'a> SnapshotRecord<'a> {
-    /// The whole entry as JSON; `None` where it is not what was written.
-    pub fn text(&self) -> Option<&'a str> {
-        self.entry_text().map(EntryText::as_str)
-    }
-
-    /// The entry; `None` where it is not what a tuner writes.
-    pub fn to_entry(&self) -> Option<Entry> {
-        self.entry_text()?.to_entry()
-    }
-
-    fn entry_text(&self) -> Option<EntryText<'a>> {
-        let rest = self.text.get(EntryText::bytes_with_config(self.config.len())..)?;
-        let text = std::str::from_utf8(self.text).ok().filter(|_| checksum(rest) == self.rest_checksum)?;
-        EntryText::new(text, self.config.len())
-    }
-}
-
-/// Where the record of a slot begins among the records.
-fn place_of(slot: u64) -> usize {
-    (slot & u64::from(u32::MAX)) as usize * RECORD_ALIGNMENT
+/// A head that begins with a checksum and the length of the text behind it, that text, and how many bytes both take with the
+/// zeros at their end.
+fn sealed_text<const HEAD: usize>(bytes: &[u8]) -> Option<(&[u8; HEAD], &str, usize)> {
+    let head = bytes.first_chunk::<HEAD>()?;
+    let end = HEAD + u32_at(head, 4) as usize;
+    let bytes = bytes.get(..end)?;
+    sealed(bytes)?;
+    Some((head, std::str::from_utf8(bytes.get(HEAD..)?).ok()?, end.next_multiple_of(UNIT_BYTES)))
 }
 
 /// The bytes of a section, which lies in the file.

@@ -62,7 +62,7 @@ impl ConfigStore for SnapshotStore {
     fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<Entry>>, StoreError> {
         let Some(device) = self.snapshot.device(key.device) else { return Ok(None) };
         let record = self.snapshot.get(device, key.op_id, key.call_key, key.direction)?;
-        record.map(|record| self.snapshot.row(&record)?.to_entry()).transpose()
+        record.map(|record| self.snapshot.entry(&record)).transpose()
     }
 
     fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {

@@ -3,11 +3,29 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+
 use crate::analysis::{Capture, HloFiles};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::outside_file;
 use crate::profile::{XSpace, XSpaceCapture, captures};
+
+/// The files of a profile.
+#[derive(Debug, Args)]
+pub(crate) struct CaptureArgs {
+    /// XSpaces (`.xplane.pb`), gzip of them, log folders of TensorBoard (the newest run, all hosts), `-`; captures of nsys-jax,
+    /// one a process, as a zip or a folder
+    #[arg(value_name = "FILE", required = true)]
+    pub(super) files: Vec<PathBuf>,
+}
+
+impl CaptureArgs {
+    /// Reads them.
+    pub(super) fn read(&self, hlo: &HloFiles) -> Result<Vec<Capture>, Fault> {
+        read_any(&self.files, hlo)
+    }
+}
 
 /// The captures of all files, which are of one kind. `hlo` tells the programs that captures of nsys-jax lack.
 pub(in crate::cli) fn read_any(files: &[PathBuf], hlo: &HloFiles) -> Result<Vec<Capture>, Fault> {

@@ -2,21 +2,18 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use clap::Args;
-use serde::Serialize;
 
 use crate::analysis::Capture;
 use crate::analysis::trace::{TraceOptions, write_file};
 use crate::profile::{CaptureFile, CaptureRun, XSpace, capture_runs};
-use crate::report::{Grid, write_json};
 
 use super::input::is_nsys;
 use super::trace;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
-use crate::cli::options::{Format, FormatArg};
+use crate::cli::options::FormatArg;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ListArgs {
@@ -46,40 +43,6 @@ pub(in crate::cli) struct ExtractArgs {
     stats: bool,
 }
 
-#[derive(Serialize)]
-struct ListDocument<'r> {
-    schema: u32,
-    runs: Vec<RunDocument<'r>>,
-}
-
-#[derive(Serialize)]
-struct RunDocument<'r> {
-    run: &'r str,
-    captures: Vec<CaptureDocument<'r>>,
-}
-
-#[derive(Serialize)]
-struct CaptureDocument<'r> {
-    host: &'r str,
-    path: String,
-    bytes: u64,
-    written_at: Option<u64>,
-}
-
-impl<'r> RunDocument<'r> {
-    fn of(run: &'r CaptureRun) -> Self {
-        Self { run: &run.name, captures: run.files.iter().map(CaptureDocument::of).collect() }
-    }
-}
-
-impl<'r> CaptureDocument<'r> {
-    fn of(file: &'r CaptureFile) -> Self {
-        let since = file.written_at.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let written_at = since.map(|since| since.as_secs());
-        Self { host: &file.host, path: file.path.display().to_string(), bytes: file.bytes, written_at }
-    }
-}
-
 /// The runs of a log folder, which a capture of nsys-jax is not.
 fn runs_of(folder: &Path) -> Result<Vec<CaptureRun>, Fault> {
     if is_nsys(folder) {
@@ -92,22 +55,7 @@ fn runs_of(folder: &Path) -> Result<Vec<CaptureRun>, Fault> {
 /// Prints the runs, the one written last at the end.
 pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let runs = runs_of(&args.folder)?;
-    match args.format.format {
-        Format::Json => {
-            let runs = runs.iter().map(RunDocument::of).collect();
-            write_json(out, &ListDocument { schema: 1, runs })?;
-        }
-        Format::Table => {
-            let mut grid = Grid::new(&["run", "host", ">bytes", "file"]);
-            for run in &runs {
-                for file in &run.files {
-                    let path = file.path.display().to_string();
-                    grid.row([run.name.clone(), file.host.clone(), file.bytes.to_string(), path]);
-                }
-            }
-            grid.write(out)?;
-        }
-    }
+    args.format.write(out, runs.as_slice())?;
     Ok(exit::FINE)
 }
 

@@ -9,7 +9,6 @@ mod log_folder;
 mod mosaic;
 mod picture;
 mod run;
-mod serve;
 mod summary;
 mod timings;
 pub(super) mod trace;

@@ -3,16 +3,15 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use serde::Serialize;
+use clap::Args;
 
 use crate::analysis::mosaic::{Clock, Dump, Extent, ProfilerSpec, Scope, draw, read_names, read_npy};
 use crate::analysis::trace::write_file;
-use crate::report::{Grid, write_json};
+use crate::report::MosaicSizes;
 
 use crate::cli::exit;
 use crate::cli::fault::Fault;
-use crate::cli::options::{Format, FormatArg};
+use crate::cli::options::FormatArg;
 
 /// How a kernel was launched.
 #[derive(Debug, Clone, Copy, Args)]
@@ -24,25 +23,8 @@ struct LaunchArgs {
     #[arg(long, value_name = "X,Y,Z", value_parser = extent)]
     block: Extent,
     /// Whose events one trace holds: the spec's `trace_scope`
-    #[arg(long, value_enum, default_value_t = ScopeArg::Warpgroup)]
-    scope: ScopeArg,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ScopeArg {
-    /// 128 threads
-    Warpgroup,
-    /// 32 threads
-    Warp,
-}
-
-impl From<ScopeArg> for Scope {
-    fn from(scope: ScopeArg) -> Self {
-        match scope {
-            ScopeArg::Warpgroup => Self::Warpgroup,
-            ScopeArg::Warp => Self::Warp,
-        }
-    }
+    #[arg(long, value_enum, default_value_t = Scope::Warpgroup)]
+    scope: Scope,
 }
 
 #[derive(Debug, Args)]
@@ -103,7 +85,7 @@ pub(super) fn mosaic(args: &MosaicArgs, out: &mut dyn Write) -> Result<u8, Fault
     let words = read_npy(&args.dump).map_err(Fault::input)?;
     let LaunchArgs { grid, block, scope } = args.launch;
     let in_dump = |error| Fault::input(format!("`{}`: {error}", args.dump.display()));
-    let dump = Dump::new(&words, grid, block, scope.into()).map_err(in_dump)?;
+    let dump = Dump::new(&words, grid, block, scope).map_err(in_dump)?;
     let clock = args.clock.map_or(Clock::Unknown, Clock::Megahertz);
     let drawn = match &args.out {
         None => draw(&dump, &names, clock, out)?,
@@ -127,27 +109,14 @@ pub(super) fn mosaic(args: &MosaicArgs, out: &mut dyn Write) -> Result<u8, Fault
     Ok(if drawn.events == 0 { exit::NOTHING_MATCHED } else { exit::FINE })
 }
 
-#[derive(Serialize)]
-struct SizeDocument {
-    schema: u32,
-    scope: &'static str,
-    traces: u64,
-    entries: u64,
-    ranges: u64,
-    buffer_words: u64,
-    buffer_bytes: u64,
-    shared_bytes: u64,
-}
-
 /// Prints how large the buffers of a launch are.
 pub(super) fn size(args: &MosaicSizeArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let LaunchArgs { grid, block, scope } = args.launch;
     let entries = args.entries.or(args.ranges.map(ProfilerSpec::entries_for)).unwrap_or(0);
-    let spec = ProfilerSpec { entries, scope: scope.into() };
+    let spec = ProfilerSpec { entries, scope: scope };
     let usage = |error| Fault::new(exit::USAGE, error);
     let buffer_words = spec.buffer_words(grid, block).map_err(usage)?;
-    let document = SizeDocument {
-        schema: 1,
+    let sizes = MosaicSizes {
         scope: spec.scope.name(),
         traces: spec.traces(grid, block).map_err(usage)?,
         entries,
@@ -156,22 +125,6 @@ pub(super) fn size(args: &MosaicSizeArgs, out: &mut dyn Write) -> Result<u8, Fau
         buffer_bytes: buffer_words.saturating_mul(4),
         shared_bytes: spec.shared_bytes(block).map_err(usage)?,
     };
-    match args.format.format {
-        Format::Json => write_json(out, &document)?,
-        Format::Table => {
-            let mut grid = Grid::new(&["what", ">size", "unit"]);
-            for (what, size, unit) in [
-                ("traces", document.traces, format!("one a {}", document.scope)),
-                ("entries", document.entries, "words a trace, 3 of them its header".to_owned()),
-                ("ranges", document.ranges, "that fit into a trace".to_owned()),
-                ("buffer", document.buffer_words, "uint32 in global memory".to_owned()),
-                ("buffer", document.buffer_bytes, "bytes in global memory".to_owned()),
-                ("shared memory", document.shared_bytes, "bytes a block".to_owned()),
-            ] {
-                grid.row([what.to_owned(), size.to_string(), unit]);
-            }
-            grid.write(out)?;
-        }
-    }
+    args.format.write(out, sizes)?;
     Ok(exit::FINE)
 }

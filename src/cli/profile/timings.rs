@@ -2,31 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::Args;
 use regex::bytes::Regex;
-use serde::Serialize;
 
 use crate::analysis::{Capture, HloFiles};
 use crate::profile::{
-    Dropped, Finding, FunctionSamples, FunctionTime, Plane, ProfileError, ProfileErrorKind, Profiler, Semantics,
-    Timings, missing_functions,
+    Dropped, FunctionSamples, Plane, ProfileError, ProfileErrorKind, Profiler, Semantics, Timings, missing_functions,
 };
-use crate::report::{Grid, format_ns, write_json, write_line};
+use crate::report::{DeviceSeconds, TimedProfile, TimingsDocument};
 use crate::stats::median;
 
-use super::input::{is_nsys, read_any};
+use super::input::{CaptureArgs, is_nsys, read_any};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
-use crate::cli::options::{Format, FormatArg};
+use crate::cli::options::FormatArg;
 
 #[derive(Debug, Args)]
 pub(crate) struct TimingsArgs {
-    /// XSpaces (`.xplane.pb`), gzip of them, log folders of TensorBoard (the newest run, all hosts), `-`; captures of nsys-jax,
-    /// one a process, as a zip or a folder
-    #[arg(value_name = "FILE", required = true)]
-    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub captures: CaptureArgs,
     /// Part of a plane's name, whatever the case [default: `/device:` where there is one, else `/host:CPU`]
     #[arg(long, value_name = "NAME")]
     pub plane: Option<String>,
@@ -66,35 +61,6 @@ fn duration_ns(text: &str) -> Result<f64, String> {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
         _ => Err("expected nanoseconds, zero or more".to_owned()),
     }
-}
-
-#[derive(Serialize)]
-struct TimingsDocument {
-    schema: u32,
-    semantics: Semantics,
-    timings: BTreeMap<String, f64>,
-    sample_counts: BTreeMap<String, usize>,
-    functions: BTreeMap<u64, FunctionTime>,
-    dropped: Dropped,
-    profiles: Vec<ProfileDocument>,
-    devices: Vec<DeviceDocument>,
-    findings: Vec<Finding>,
-}
-
-#[derive(Serialize)]
-struct ProfileDocument {
-    path: String,
-    host: String,
-    planes: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct DeviceDocument {
-    name: String,
-    host: String,
-    plane: String,
-    device: Option<i64>,
-    seconds: Vec<f64>,
 }
 
 fn profiler(args: &TimingsArgs) -> Result<Profiler, Fault> {
@@ -140,8 +106,8 @@ pub(super) fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fau
     let (mut dropped, mut findings) = (Dropped::default(), Vec::new());
     let (mut profiles, mut devices) = (Vec::new(), Vec::new());
     // one XSpace at a time is held; the processes of a program that nsys-jax captured are read together
-    let at_once = if args.files.iter().any(|file| is_nsys(file)) { args.files.len() } else { 1 };
-    for files in args.files.chunks(at_once) {
+    let at_once = if args.captures.files.iter().any(|file| is_nsys(file)) { args.captures.files.len() } else { 1 };
+    for files in args.captures.files.chunks(at_once) {
         for capture in read_any(files, &HloFiles::default())? {
             let time = match (&profiler.event_filter_regex, profiler.semantics) {
                 (Some(regex), Semantics::PerExecution) => capture.executions_of_operations(regex),
@@ -154,7 +120,7 @@ pub(super) fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fau
                 dropped.add(found.dropped);
                 devices.extend(found.by_device.into_iter().map(|((name, device), seconds)| {
                     let (host, plane) = (capture.host().to_owned(), plane.name().into_owned());
-                    DeviceDocument { name, host, plane, device, seconds }
+                    DeviceSeconds { name, host, plane, device, seconds }
                 }));
                 for (name, seconds) in found.samples {
                     samples.entry(name.clone()).or_default().extend(&seconds);
@@ -166,7 +132,7 @@ pub(super) fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fau
             findings.extend(time.findings);
             let planes = planes.iter().map(|plane| plane.name().into_owned()).collect();
             let (path, host) = (capture.path().display().to_string(), capture.host().to_owned());
-            profiles.push(ProfileDocument { path, host, planes });
+            profiles.push(TimedProfile { path, host, planes });
         }
     }
     findings.extend(missing_functions(&all));
@@ -186,40 +152,7 @@ pub(super) fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fau
         devices,
         findings,
     };
-    match args.format.format {
-        Format::Json => write_json(out, &document)?,
-        Format::Table => write_table(out, &document)?,
-    }
-    Ok(if document.timings.is_empty() { exit::NOTHING_MATCHED } else { exit::FINE })
-}
-
-fn write_table(out: &mut dyn Write, document: &TimingsDocument) -> std::io::Result<()> {
-    let mut grid = Grid::new(&["name", ">time", ">samples"]);
-    for (name, seconds) in &document.timings {
-        let samples = document.sample_counts.get(name).copied().unwrap_or(0);
-        grid.row([name.clone(), format_ns(seconds * 1e9), samples.to_string()]);
-    }
-    if !grid.is_empty() {
-        grid.write(out)?;
-    }
-    let mut grid = Grid::new(&[">function", ">mean", ">std", ">n"]);
-    for (id, time) in &document.functions {
-        grid.row([id.to_string(), format_ns(time.mean * 1e9), format_ns(time.std * 1e9), time.n.to_string()]);
-    }
-    if !grid.is_empty() {
-        writeln!(out)?;
-        grid.write(out)?;
-    }
-    let Dropped { too_short, beyond_cap, overwritten } = document.dropped;
-    for (count, what) in
-        [(too_short, "too short"), (beyond_cap, "beyond the cap"), (overwritten, "overwritten by a later one")]
-    {
-        if count > 0 {
-            writeln!(out, "left out: {count} {what}")?;
-        }
-    }
-    for finding in &document.findings {
-        write_line(out, format_args!("{finding}"))?;
-    }
-    Ok(())
+    let is_empty = document.timings.is_empty();
+    args.format.write(out, document)?;
+    Ok(if is_empty { exit::NOTHING_MATCHED } else { exit::FINE })
 }

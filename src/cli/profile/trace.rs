@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::analysis::trace::{TraceFormat, TraceOptions, write_file, write_trace};
 use crate::analysis::{Capture, HloFiles};
@@ -23,26 +23,16 @@ pub(in crate::cli) struct TraceArgs {
     out: PathBuf,
     /// What to write, whatever the file is called
     #[arg(long, value_enum)]
-    format: Option<TraceFormatArg>,
+    format: Option<TraceFormat>,
     /// Write the stats of events as arguments of their slices
     #[arg(long)]
     stats: bool,
 }
 
-/// What a trace is written as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum TraceFormatArg {
-    /// Perfetto's protobuf, for <https://ui.perfetto.dev> and the trace processor
-    Perfetto,
-    /// Chrome's JSON; compressed where the file's name ends in `.gz`
-    Chrome,
-}
-
 /// Writes a trace and prints where it is.
 pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let format = match args.format {
-        Some(TraceFormatArg::Perfetto) => TraceFormat::Perfetto,
-        Some(TraceFormatArg::Chrome) => TraceFormat::Chrome,
+        Some(format) => format,
         None => format_of(&args.out).ok_or_else(|| untold(&args.out, ", or say --format"))?,
     };
     let captures = read_any(&args.files, &HloFiles::default())?;

@@ -4,12 +4,16 @@
 //! security policy names the digests of the one style and the one script. The script draws the timeline from JSON in the page.
 
 mod choose;
+mod commands;
 mod flame;
 mod page;
 mod rows;
+mod serve;
 mod steps;
 mod tables;
 mod timeline;
 
+pub use commands::view_commands;
 pub use page::{ViewPage, write_view};
+pub use serve::Server;
 pub use timeline::{MAX_EVENTS, Timeline};

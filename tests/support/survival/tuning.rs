@@ -276,7 +276,7 @@ pub fn read_snapshot(path: &Path) -> Decided {
     snapshot.verify().unwrap();
     let read = snapshot.records().map(|record| {
         let record = record.unwrap();
-        (record.key.to_key(), timeless(&record.to_entry().unwrap()))
+        (record.key.to_key(), timeless(&snapshot.entry(&record).unwrap()))
     });
     read.collect()
 }

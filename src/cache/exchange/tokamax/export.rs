@@ -40,6 +40,7 @@ pub struct TokamaxCall {
 
 /// What an export wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TokamaxExport {
     /// The files, sorted.
     pub files: Vec<PathBuf>,

@@ -26,6 +26,7 @@ const MAX_FILES: usize = 10_000;
 
 /// What an import read.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct TokamaxImport {
     /// The entries, in the order of the files.
     pub entries: Vec<(CacheKey, Arc<Entry>)>,

@@ -7,8 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cli::fault::Fault;
-
 /// Longest head of a request.
 const MAX_HEAD: usize = 8 << 10;
 /// Time for a head to arrive, and for each piece of an answer to leave.
@@ -21,7 +19,7 @@ const PIECE: usize = 64 << 10;
 const MAX_CONNECTIONS: usize = 32;
 
 /// A port of 127.0.0.1.
-pub(super) struct Server {
+pub struct Server {
     listener: TcpListener,
     port: u16,
 }
@@ -62,23 +60,22 @@ impl Open {
 
 impl Server {
     /// Takes a port; without one, any that is free.
-    pub(super) fn bind(port: Option<u16>) -> Result<Self, Fault> {
-        let wanted = port.unwrap_or(0);
-        let fault = |error: io::Error| {
-            let next = if port.is_some() { "; choose another --port, or leave it out" } else { "" };
-            Fault::input(format!("port {wanted} of 127.0.0.1 cannot be served on: {error}{next}"))
-        };
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted)).map_err(fault)?;
-        let port = listener.local_addr().map_err(fault)?.port();
+    ///
+    /// # Errors
+    /// Where the port is taken.
+    pub fn bind(port: Option<u16>) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0)))?;
+        let port = listener.local_addr()?.port();
         Ok(Self { listener, port })
     }
 
-    pub(super) fn url(&self) -> String {
+    /// Where the page is.
+    pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/", self.port)
     }
 
     /// Serves until the process ends.
-    pub(super) fn run(self, page: Vec<u8>) {
+    pub fn run(self, page: Vec<u8>) {
         let (page, open) = (Arc::new(page), Open::default());
         for connection in self.listener.incoming() {
             let Ok(connection) = connection else {

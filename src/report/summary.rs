@@ -1,0 +1,238 @@
+//! Where the time of a run went.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::analysis::{HostWork, MeanStd, OperationSummary, Part, Summary};
+
+use super::document::write_more;
+use super::grid::{cells, dash};
+use super::{Document, Grid, Top, format_ns, format_part, write_lines, write_notes};
+
+/// Modules below this part of the time are folded in the table.
+const FOLDED: f64 = 0.01;
+/// Longest name in the table.
+const MAX_NAME: usize = 72;
+/// Operations of less than this part of the time are not worth a line about their spread.
+const WORTH_A_LINE: f64 = 0.001;
+
+impl Document for Top<Summary> {
+    fn into_json(mut self) -> impl Serialize {
+        self.of.cut(self.most.unwrap_or(usize::MAX));
+        self.of
+    }
+
+    fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
+        let (summary, top) = (&self.of, self.most.unwrap_or(10));
+
+        if summary.modules.is_empty() {
+            writeln!(out, "no module was executed")?;
+        } else {
+            write_devices(out, summary)?;
+            write_modules(out, summary)?;
+            write_operations(out, summary, top)?;
+            for (what, parts) in [
+                ("by opcode", &summary.opcodes),
+                ("by source line", &summary.sources),
+                ("by op_name", &summary.op_names),
+            ] {
+                write_parts(out, what, parts, top)?;
+            }
+            write_labels(out, summary)?;
+            write_spread(out, summary, top)?;
+        }
+        write_host_work(out, "transfers", &summary.transfers, top)?;
+        write_host_work(out, "compilations", &summary.compilations, top)?;
+        writeln!(out)?;
+        let left_out = [
+            (summary.left_out.warm_up, "first executions of a module on a device (`--with-warm-up` counts them)"),
+            (summary.left_out.autotuner, "executions of XLA's autotuner"),
+            (summary.left_out.minor, "executions of minor modules (`--without-minor`)"),
+        ];
+        for (time, what) in left_out.iter().filter(|(time, _)| time.executions > 0) {
+            writeln!(out, "left out: {} {what}, {}", time.executions, format_ns(time.span_ns))?;
+        }
+        write_notes(out, &summary.notes)?;
+        write_lines(out, &summary.findings)
+    }
+}
+
+/// A name that may be long: its ends say most.
+fn short(name: &str) -> String {
+    let length = name.chars().count();
+    if length <= MAX_NAME {
+        return name.to_owned();
+    }
+    let (head, tail) = (MAX_NAME / 3, MAX_NAME - 1 - MAX_NAME / 3);
+    name.chars().take(head).chain(['…']).chain(name.chars().skip(length - tail)).collect()
+}
+
+fn mean_std(time: MeanStd) -> [String; 2] {
+    let std = time.std.map_or_else(String::new, |std| format!("± {}", format_ns(std)));
+    [format_ns(time.mean), std]
+}
+
+fn part(of: f64, all: f64) -> String {
+    if all > 0.0 { format!("{} ({})", format_ns(of), format_part(of / all)) } else { format_ns(of) }
+}
+
+fn heading(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    writeln!(out, "\n{text}")
+}
+
+fn write_devices(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    let mut grid = Grid::new(&[
+        "device",
+        ">executions",
+        ">1. operations",
+        ">2. modules",
+        ">3. wall",
+        ">idle inside",
+        ">idle between",
+        ">overlap",
+    ]);
+    for device in &summary.devices {
+        let [operations, modules, wall] = [device.operations_ns, device.modules_ns, device.wall_ns].map(format_ns);
+        let inside = part(device.idle_inside_ns, device.modules_ns);
+        let between = part(device.idle_between_ns, device.wall_ns);
+        let overlap = dash((device.overlap_ns > 0.0).then_some(device.overlap_ns), format_ns);
+        grid.row(cells![device.name(), device.executions, operations, modules, wall, inside, between, overlap]);
+    }
+    grid.write(out)?;
+    writeln!(out, "2 = 1 + idle inside; 3 = 2 + idle between − overlap; shares below are parts of 2")
+}
+
+fn write_modules(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    heading(out, "modules")?;
+    let mut grid = Grid::new(&[
+        ">share",
+        ">total",
+        ">executions",
+        ">devices",
+        ">operations",
+        ">active",
+        "",
+        ">span",
+        "",
+        "module",
+    ]);
+    let (shown, folded): (Vec<_>, Vec<_>) = summary.modules.iter().partition(|module| module.share >= FOLDED);
+    for module in shown {
+        let id = module.program_id.map_or_else(String::new, |id| format!("({id})"));
+        let [active, active_std] = mean_std(module.active_ns);
+        let [span, span_std] = mean_std(module.span_ns);
+        let operations = match module.operations.std {
+            Some(std) if std > 0.0 => format!("{:.0} ± {std:.0}", module.operations.mean),
+            _ => format!("{:.0}", module.operations.mean),
+        };
+        let (share, total, name) =
+            (format_part(module.share), format_ns(module.total_ns), short(&format!("{}{id}", module.module)));
+        let (runs, devices) = (module.executions, module.devices);
+        grid.row(cells![share, total, runs, devices, operations, active, active_std, span, span_std, name]);
+    }
+    grid.write(out)?;
+    if !folded.is_empty() {
+        let (share, total): (f64, f64) =
+            folded.iter().fold((0.0, 0.0), |sum, module| (sum.0 + module.share, sum.1 + module.total_ns));
+        writeln!(out, "and {} below 1 % each: {}, {}", folded.len(), format_part(share), format_ns(total))?;
+    }
+    Ok(())
+}
+
+fn write_operations(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
+    heading(out, "operations")?;
+    let mut grid =
+        Grid::new(&[">share", ">time", ">runs each", ">in an execution", "", "opcode", "operation", "source"]);
+    let several = summary.modules.len() > 1;
+    for operation in summary.operations.iter().take(top) {
+        let [own, std] = mean_std(operation.own_ns);
+        let (share, time, runs) = (format_part(operation.share), format_ns(operation.time_ns), runs_each(operation));
+        let (opcode, source) = (short(&operation.opcode), short(operation.source.as_deref().unwrap_or("")));
+        grid.row(cells![share, time, runs, own, std, opcode, named(operation, several), source]);
+    }
+    grid.write(out)?;
+    write_more(out, top, summary.operations.len(), "")?;
+    let repeated = summary.operations.iter().filter(|operation| operation.count > operation.executions).count();
+    if repeated > 0 {
+        writeln!(out, "{repeated} of {} ran more than once in an execution", summary.operations.len())?;
+    }
+    Ok(())
+}
+
+/// The operation; with its module where there are several.
+fn named(operation: &OperationSummary, several: bool) -> String {
+    let id = operation.program_id.map_or_else(String::new, |id| format!("({id})"));
+    let of = if several { format!(" of {}{id}", operation.module) } else { String::new() };
+    short(&format!("{}{of}", operation.operation))
+}
+
+fn runs_each(operation: &OperationSummary) -> String {
+    let runs = operation.count as f64 / operation.executions.max(1) as f64;
+    if runs.fract() == 0.0 { format!("{runs:.0}") } else { format!("{runs:.1}") }
+}
+
+fn write_parts(out: &mut dyn Write, what: &str, parts: &[Part], top: usize) -> io::Result<()> {
+    heading(out, what)?;
+    let mut grid = Grid::new(&[">share", ">time", ">operations", "name"]);
+    for part in parts.iter().take(top) {
+        let operations = if part.operations > 0 { part.operations.to_string() } else { String::new() };
+        grid.row(cells![format_part(part.share), format_ns(part.time_ns), operations, short(&part.name)]);
+    }
+    grid.write(out)?;
+    write_more(out, top, parts.len(), "")
+}
+
+fn write_labels(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    if summary.labels.is_empty() {
+        return Ok(());
+    }
+    heading(out, "by label")?;
+    let mut grid = Grid::new(&[">share", ">time", ">operations", "evidence", "label"]);
+    for label in &summary.labels {
+        let (share, time, name) = (format_part(label.share), format_ns(label.time_ns), short(&label.label.to_string()));
+        grid.row(cells![share, time, label.operations, label.evidence, name]);
+    }
+    grid.write(out)
+}
+
+/// The compute operations whose time differs most from execution to execution.
+fn write_spread(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
+    let of_runs = summary.operations.iter().any(|operation| operation.run_ns.is_some());
+    let mut spread: Vec<(f64, &OperationSummary)> = summary
+        .operations
+        .iter()
+        .filter(|operation| !operation.communication && operation.share >= WORTH_A_LINE)
+        .filter_map(|operation| {
+            let time = operation.varying_ns().0;
+            Some((time.std? / time.mean, operation))
+        })
+        .filter(|(spread, _)| spread.is_finite())
+        .collect();
+    if spread.is_empty() {
+        return Ok(());
+    }
+    spread.sort_by(|one, other| other.0.total_cmp(&one.0));
+    heading(out, "spread of compute operations, deviation over mean")?;
+    let what: [&str; 2] = if of_runs { [">of a run", ">runs"] } else { [">in an execution", ">executions"] };
+    let mut grid = Grid::new(&[">spread", what[0], what[1], "opcode", "operation"]);
+    for (spread, operation) in spread.iter().take(top.div_ceil(2)) {
+        let (time, times) = operation.varying_ns();
+        let (opcode, name) = (short(&operation.opcode), named(operation, summary.modules.len() > 1));
+        grid.row(cells![format_part(*spread), format_ns(time.mean), times, opcode, name]);
+    }
+    grid.write(out)
+}
+
+fn write_host_work(out: &mut dyn Write, what: &str, work: &[HostWork], top: usize) -> io::Result<()> {
+    if work.is_empty() {
+        return Ok(());
+    }
+    heading(out, what)?;
+    let mut grid = Grid::new(&[">time", ">count", ">while programs ran", "name", "host"]);
+    for one in work.iter().take(top) {
+        grid.row(cells![format_ns(one.time_ns), one.count, one.during_execution, short(&one.name), one.host]);
+    }
+    grid.write(out)?;
+    write_more(out, top, work.len(), "")
+}
