@@ -17,34 +17,16 @@ use autotune_lowered::cli::exit;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
 
-const USAGE: i32 = exit::USAGE as i32;
-const NOTHING_MATCHED: i32 = exit::NOTHING_MATCHED as i32;
-const BAD_INPUT: i32 = exit::BAD_INPUT as i32;
-const DEVICE_TROUBLE: i32 = exit::DEVICE_TROUBLE as i32;
-const CACHE_TROUBLE: i32 = exit::CACHE_TROUBLE as i32;
-
-struct Place(tempfile::TempDir);
-
 impl Place {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
-        let path = self.0.path().join(name);
-        fs::write(&path, content).unwrap();
-        path.display().to_string()
-    }
-
     fn replay(&self) -> String {
-        let path = self.0.path().join("replay.json");
+        let path = self.path("replay.json");
         write_replay(&example().join("registry"), &path);
         format!("replay:{}", path.display())
     }
 
     /// The same, with times that scatter so much, and differ so little, that no number of rounds settles anything.
     fn restless_replay(&self) -> String {
-        let path = self.0.path().join("restless.json");
+        let path = self.path("restless.json");
         write_replay(&example().join("registry"), &path);
         let mut recording: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         for invocation in recording["invocations"].as_array_mut().unwrap() {
@@ -59,10 +41,6 @@ impl Place {
         }
         fs::write(&path, recording.to_string()).unwrap();
         format!("replay:{}", path.display())
-    }
-
-    fn run(&self, arguments: &[&str]) -> Run {
-        run(&self.0.path().join("cache"), arguments)
     }
 }
 
@@ -129,7 +107,7 @@ fn registries_that_are_broken() {
     let beside = place.file("alone.hlo.txt", fs::read(&module).unwrap());
     expect(&place.run(&[&beside, "--timer", &timer]), BAD_INPUT, &["--registry"]);
 
-    let registry = place.0.path().join("registry");
+    let registry = place.path("registry");
     copy_folder(&example().join("registry"), &registry);
     let name = registry.to_str().unwrap();
     // a half-written record: the rest of the registry works
@@ -154,7 +132,7 @@ fn registries_that_are_broken() {
 #[test]
 fn a_program_that_was_changed_costs_its_candidate_alone() {
     let place = Place::new();
-    let registry = place.0.path().join("registry");
+    let registry = place.path("registry");
     copy_folder(&example().join("registry"), &registry);
     let opened = autotune_lowered::registry::Registry::open(&registry).unwrap();
     let flash = opened
@@ -193,7 +171,7 @@ fn plugins_that_are_none() {
 #[test]
 fn a_second_process_is_told_who_has_the_cache() {
     let place = Place::new();
-    let ledger = Ledger::open(&place.0.path().join("cache"), vec![]).unwrap();
+    let ledger = Ledger::open(&place.path("cache"), vec![]).unwrap();
     let run = place.run(&[&module(), "--timer", &place.replay()]);
     expect(&run, CACHE_TROUBLE, &[&format!("process {}", std::process::id()), "--cache"]);
     drop(ledger);
@@ -273,8 +251,8 @@ fn the_help_lists_every_exit_code_and_the_scripts_are_there() {
 fn a_snapshot_is_published_of_what_is_there_and_never_of_nothing() {
     let place = Place::new();
     let row = r#"{"device":{"platform":"cpu","device_kind":"cpu"},"op_id":"a@v1","call_key":"k","config":{"block":2}}"#;
-    let (rows, cache) = (place.file("rows.jsonl", row), place.0.path().join("cache"));
-    let out = place.0.path().join("best.snapshot");
+    let (rows, cache) = (place.file("rows.jsonl", row), place.path("cache"));
+    let out = place.path("best.snapshot");
     let path = out.to_str().unwrap();
     assert_eq!(run(&cache, &["cache", "import", "--format", "json", &rows]).code, 0);
     let published = run(&cache, &["cache", "snapshot", path]);
@@ -283,7 +261,7 @@ fn a_snapshot_is_published_of_what_is_there_and_never_of_nothing() {
     snapshot.verify().unwrap();
     assert_eq!((snapshot.len(), published.stdout), (1, format!("{}  {path}\n", snapshot.digest())));
     // a mistyped folder leaves what others read as it is
-    let empty = run(&place.0.path().join("mistyped"), &["cache", "snapshot", path]);
+    let empty = run(&place.path("mistyped"), &["cache", "snapshot", path]);
     assert_eq!(empty.code, NOTHING_MATCHED);
     assert!(empty.stderr.contains("the cache is empty") && empty.stderr.contains("--cache"), "{}", empty.stderr);
     assert_eq!(Snapshot::open(&out, Mapping::WhereLocal).unwrap().len(), 1);
@@ -297,7 +275,7 @@ fn a_snapshot_is_published_of_what_is_there_and_never_of_nothing() {
 fn a_stdout_that_cannot_be_written_is_told() {
     let (place, module) = (Place::new(), module());
     let run = |stdout: Stdio, arguments: &[&str]| {
-        let mut command = command(&place.0.path().join("cache"));
+        let mut command = command(&place.path("cache"));
         let output = command.args(arguments).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
         let output = output.wait_with_output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -338,7 +316,7 @@ fn no_files(folder: &Path) -> PathBuf {
 /// Runs the program where a read without an end, or without a bound, ends it by a signal; meanwhile a file grows.
 fn run_bounded(place: &Place, growing: &Path, arguments: &[&str]) -> Run {
     let limits = "ulimit -v 6000000; ulimit -t 50; exec timeout -s KILL 100 \"$@\"";
-    let command = command(&place.0.path().join("cache"));
+    let command = command(&place.path("cache"));
     let mut bounded = Command::new("sh");
     bounded.args(["-c", limits, "sh"]).arg(command.get_program()).args(arguments).stdin(Stdio::null());
     for (name, value) in command.get_envs() {
@@ -372,10 +350,10 @@ fn run_bounded(place: &Place, growing: &Path, arguments: &[&str]) -> Run {
 #[test]
 fn what_is_no_file_is_told_at_once() {
     let place = Place::new();
-    let at = no_files(place.0.path());
+    let at = no_files(&place.path(""));
     let (module, replay) = (module(), place.replay());
-    let registry = place.0.path().join("registry").display().to_string();
-    let snapshot = place.0.path().join("a.snapshot").display().to_string();
+    let registry = place.path("registry").display().to_string();
+    let snapshot = place.path("a.snapshot").display().to_string();
     let made = place.run(&[&module, "--timer", &replay]);
     assert_eq!(made.code, 0, "{}", made.stderr);
     assert_eq!(place.run(&["cache", "snapshot", &snapshot]).code, 0);
@@ -432,13 +410,13 @@ fn what_is_no_file_is_told_at_once() {
 #[test]
 fn what_is_no_file_of_a_cache_is_told_at_once() {
     let place = Place::new();
-    let at = no_files(place.0.path());
+    let at = no_files(&place.path(""));
     let (module, replay) = (module(), place.replay());
     let made = place.run(&[&module, "--timer", &replay]);
     assert_eq!(made.code, 0, "{}", made.stderr);
-    let cache = place.0.path().join("cache");
+    let cache = place.path("cache");
     let folder = cache.display().to_string();
-    let through = place.0.path().join("through");
+    let through = place.path("through");
     std::os::unix::fs::symlink("cache", &through).unwrap();
     let through = through.display().to_string();
     assert_eq!(place.run(&["cache", "ls", "--cache", &through]).code, 0, "the folder itself may be reached by a link");
@@ -446,7 +424,7 @@ fn what_is_no_file_of_a_cache_is_told_at_once() {
     let verify = ["cache", "verify", &folder];
     let mut wrong = Vec::new();
     for name in ["samples-v1.log", "sled-v1.state", "lock", "selftest-v1.json"] {
-        let (own, kept) = (cache.join(name), place.0.path().join("kept"));
+        let (own, kept) = (cache.join(name), place.path("kept"));
         let was_there = fs::rename(&own, &kept).is_ok();
         let link = was_there.then_some("link");
         for kind in ["zero", "fifo", "growing", "folder", "large"].into_iter().chain(link) {

@@ -10,15 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
-use autotune_lowered::cli::exit;
 use autotune_lowered::ledger::Ledger;
 use serde_json::{Value, json};
-
-const DIFFERENT: i32 = exit::DIFFERENT as i32;
-const USAGE: i32 = exit::USAGE as i32;
-const NOTHING_MATCHED: i32 = exit::NOTHING_MATCHED as i32;
-const BAD_INPUT: i32 = exit::BAD_INPUT as i32;
-const CACHE_TROUBLE: i32 = exit::CACHE_TROUBLE as i32;
 
 fn device(kind: &str) -> Value {
     json!({"platform": "cuda", "device_kind": kind, "hardware": {"mig": "none"}})
@@ -38,25 +31,10 @@ fn line(kind: &str, call_key: &str, block: u32, rounds: u32, decided_at: u64) ->
     format!("{entry}\n")
 }
 
-struct Place(tempfile::TempDir);
-
 impl Place {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn text(&self, name: &str) -> String {
-        self.path(name).display().to_string()
-    }
-
     /// A file of lines.
     fn lines(&self, name: &str, lines: &[String]) -> String {
-        fs::write(self.path(name), lines.concat()).unwrap();
-        self.text(name)
+        self.file(name, lines.concat())
     }
 
     /// A cache folder with these entries.
@@ -68,7 +46,7 @@ impl Place {
     }
 
     fn cache(&self, arguments: &[&str]) -> Run {
-        run(&self.path("cache"), &[&["cache"], arguments].concat())
+        self.run(&[&["cache"], arguments].concat())
     }
 }
 
@@ -357,7 +335,7 @@ fn what_was_decided_under_other_software_is_pruned() {
     let Some(plugin) = plugin() else { return };
     let place = Place::new();
     let plugin = plugin.display().to_string();
-    let device = run(&place.path("cache"), &["device", "--plugin", &plugin, "--format", "json"]).json();
+    let device = place.run(&["device", "--plugin", &plugin, "--format", "json"]).json();
     let device = &device["plugins"][0]["devices"][0];
     let entry = |call_key: &str, identity: &Value, environment: &Value| {
         let mut entry: Value = serde_json::from_str(&line("x", call_key, 1, 10, 100)).unwrap();
@@ -421,7 +399,7 @@ fn coverage_tells_which_labels_have_a_config() {
     let replay = place.path("replay.json");
     write_replay(&example().join("registry"), &replay);
     let module = module();
-    let tuned = run(&place.path("cache"), &[&module, "--timer", &format!("replay:{}", replay.display())]);
+    let tuned = place.run(&[&module, "--timer", &format!("replay:{}", replay.display())]);
     assert_eq!(tuned.code, 0, "{}", tuned.stderr);
     let snapshot = place.text("best.snapshot");
     assert_eq!(place.cache(&["merge", &place.text("cache"), "-o", &snapshot]).code, 0);

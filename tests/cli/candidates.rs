@@ -18,17 +18,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cli").join(name)
 }
 
-struct Place(tempfile::TempDir);
-
 impl Place {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
     /// Records an operation as a user does: `registry add` of a description. The first config is the baseline.
     fn record(&self, op_id: &str, donated: bool, candidates: &[(Value, PathBuf)]) {
         let key = if op_id == HOSTILE { "0123456789abcdef" } else { "fedcba9876543210" };
@@ -64,10 +54,6 @@ impl Place {
             })
             .collect();
         self.record(op_id, false, &rows);
-    }
-
-    fn run(&self, arguments: &[&str]) -> Run {
-        run(&self.path("cache"), arguments)
     }
 
     fn tune(&self, more: &[&str]) -> Run {

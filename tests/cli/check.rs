@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::prerequisite::plugin;
@@ -23,23 +23,17 @@ const NOTHING_CACHED: i32 = exit::NOTHING_MATCHED as i32;
 
 const FLASH: &str = "flash_attention@v2";
 
-/// A tuned example whose recorded times can be changed.
-struct Place(tempfile::TempDir);
-
 impl Place {
+    /// A tuned example whose recorded times can be changed.
     fn tuned() -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
+        let place = Self::new();
         write_replay(&example().join("registry"), &place.path("replay.json"));
-        let tuned = run(&place.path("cache"), &[&module(), "--timer", &place.timer()]);
+        let tuned = place.run(&[&module(), "--timer", &place.recording()]);
         assert_eq!(tuned.code, 0, "{}", tuned.stderr);
         place
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn timer(&self) -> String {
+    fn recording(&self) -> String {
         format!("replay:{}", self.path("replay.json").display())
     }
 
@@ -64,14 +58,14 @@ impl Place {
     }
 
     fn check(&self, more: &[&str]) -> Run {
-        let (module, timer) = (module(), self.timer());
-        let run = run(&self.path("cache"), &[&["check", &module, "--timer", &timer], more].concat());
+        let (module, timer) = (module(), self.recording());
+        let run = self.run(&[&["check", &module, "--timer", &timer], more].concat());
         assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
         run
     }
 
     fn entries(&self) -> Value {
-        run(&self.path("cache"), &["cache", "ls", "--format", "json"]).json()["entries"].clone()
+        self.run(&["cache", "ls", "--format", "json"]).json()["entries"].clone()
     }
 }
 
@@ -174,7 +168,7 @@ fn a_planted_regression_closes_the_gate() {
 #[test]
 fn what_could_not_be_checked_has_a_code_of_its_own() {
     let place = Place::tuned();
-    run(&place.path("cache"), &["cache", "rm", FLASH]);
+    place.run(&["cache", "rm", FLASH]);
     let check = place.check(&["--format", "json"]);
     assert_eq!(check.code, UNCHECKED, "{}", check.stderr);
     assert_eq!(verdicts(&check.json())["missing"], [FLASH]);
@@ -203,7 +197,7 @@ fn what_could_not_be_checked_has_a_code_of_its_own() {
     for cache in [place.path("nowhere"), place.path("empty")] {
         fs::create_dir_all(place.path("empty")).unwrap();
         for more in [&[][..], &["--allow-missing"]] {
-            let (module, timer) = (module(), place.timer());
+            let (module, timer) = (module(), place.recording());
             let arguments = [&["check", &module, "--timer", &timer], more].concat();
             assert_eq!(run(&cache, &arguments).code, NOTHING_CACHED, "{}", cache.display());
         }
@@ -231,7 +225,7 @@ fn what_cannot_be_written_or_begun_is_said_before_anything_is_measured() {
         assert!(check.stderr.contains(expected), "{}", check.stderr);
     }
     assert!(
-        fs::read_dir(place.0.path())
+        fs::read_dir(place.path(""))
             .unwrap()
             .all(|item| { !item.unwrap().file_name().to_str().unwrap().starts_with(".tmp-") })
     );
@@ -312,7 +306,7 @@ fn the_real_runtime_is_asked_in_two_processes() {
     let only = "blocked_matmul@v1:4a92df18023cfca8";
     let file = place.path("entries.json");
     let export = ["cache", "export", "--format", "json", file.to_str().unwrap()];
-    assert_eq!(run(&place.path("cache"), &export).code, 0);
+    assert_eq!(place.run(&export).code, 0);
     let mut entries: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let device = run(&place.path("none"), &["device", "--plugin", plugin.to_str().unwrap(), "--format", "json"]).json();
     let device = &device["plugins"][0]["devices"][0];

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use crate::support::collectives::one_operation;
 use crate::support::program::run;
 use crate::support::xspace::*;
 use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::collectives::{
-    Clocks, Collectives, Communication, Device, Kind, Operation, Part, collective_metrics, straggler_waits,
+    Clocks, Collectives, Communication, Kind, collective_metrics, straggler_waits,
 };
 use autotune_lowered::analysis::{HloFiles, SummaryOptions, summarize};
 use autotune_lowered::profile::XSpace;
@@ -195,30 +196,12 @@ fn nothing_is_drawn_of_nothing() {
 
 /// One operation: parts by device, execution, start and end in nanoseconds. Devices are those of host `a`, the last of `b`.
 fn collectives(kind: Kind, bytes: Option<u64>, devices: usize, parts: &[(u32, u64, i64, i64)]) -> Collectives<'static> {
-    let device = |ordinal: usize| Device {
-        host: if ordinal + 1 == devices { HOSTILE } else { "a" }.to_owned(),
-        ordinal: ordinal as i64,
-    };
-    let part = |&(device, execution, start, end): &(u32, u64, i64, i64)| Part {
-        operation: 0,
-        device,
-        execution,
-        occurrence: 0,
-        start_ps: start * 1000,
-        end_ps: end * 1000,
-        hidden_ps: 0,
-        overlaps_ps: 0,
-    };
-    let group_size = Some(devices as u64);
-    let communication = Communication { kind, group_size, message_bytes: bytes, groups: Vec::new() };
-    let operation =
-        Operation { module: "jit_f".to_owned(), program_id: Some(1), name: HOSTILE.to_owned(), communication };
-    Collectives {
-        devices: (0..devices).map(device).collect(),
-        operations: vec![operation],
-        parts: parts.iter().map(part).collect::<Vec<Part>>().into(),
-        ..Collectives::default()
-    }
+    let hosts: Vec<&str> = (1..=devices).map(|number| if number == devices { HOSTILE } else { "a" }).collect();
+    let communication =
+        Communication { kind, group_size: Some(devices as u64), message_bytes: bytes, groups: Vec::new() };
+    let parts: Vec<_> =
+        parts.iter().map(|&(device, execution, start, end)| (device, execution, start, end, 0, 0)).collect();
+    one_operation(HOSTILE, &hosts, communication, &parts)
 }
 
 fn drawn(found: &Collectives<'_>, clocks: Clocks) -> Option<String> {

@@ -4,12 +4,13 @@
 
 use std::path::Path;
 
+use crate::support::collectives::one_operation;
 use crate::support::program::*;
 use crate::support::xspace::*;
 use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::HloFiles;
 use autotune_lowered::analysis::collectives::{
-    Clocks, Collectives, Communication, Device, Figures, Kind, Operation, Part, collective_metrics, collectives,
+    Clocks, Collectives, Communication, Figures, Kind, collective_metrics, collectives,
 };
 use autotune_lowered::profile::{XSpace, captures};
 use serde_json::Value;
@@ -88,30 +89,8 @@ fn by_hand(
     groups: Vec<Vec<i64>>,
     parts: &[(u32, u64, i64, i64, u64, u64)],
 ) -> Collectives<'static> {
-    let device = |ordinal| Device { host: if ordinal < 2 { "a" } else { "b" }.to_owned(), ordinal };
-    let part = |&(device, execution, start, end, hidden, overlaps): &(u32, u64, i64, i64, u64, u64)| Part {
-        operation: 0,
-        device,
-        execution,
-        occurrence: 0,
-        start_ps: start * 1000,
-        end_ps: end * 1000,
-        hidden_ps: hidden * 1000,
-        overlaps_ps: overlaps * 1000,
-    };
     let communication = Communication { kind, group_size: Some(group_size), message_bytes: Some(1_000_000), groups };
-    Collectives {
-        devices: (0..4).map(device).collect(),
-        operations: vec![Operation {
-            module: "jit_f".to_owned(),
-            program_id: Some(1),
-            name: "x.1".to_owned(),
-            communication,
-        }],
-        parts: parts.iter().map(part).collect::<Vec<Part>>().into(),
-        left_out: 0,
-        notes: Vec::new(),
-    }
+    one_operation("x.1", &["a", "a", "b", "b"], communication, parts)
 }
 
 #[test]

@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use autotune_lowered::array::{ArraySpec, Fill};
-use autotune_lowered::call::{Call, Direction};
+use super::scripted::invocation;
 use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
 use autotune_lowered::failure::Failure;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
-use autotune_lowered::registry::{Argument, Candidate, Invocation, Registry, Target};
+use autotune_lowered::registry::{Candidate, Registry};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
 use autotune_lowered::tune::{Autotuner, AutotuningResult, Event, OperationResult, PlannedInvocation, TuneOptions};
 
@@ -148,24 +147,8 @@ impl Timer for FormulaTimer {
 /// A call whose only recorded config is the baseline, with a space to extend it.
 pub fn planned(call_key: &str, space: &CandidateSpace) -> PlannedInvocation {
     let baseline = space.baseline().clone();
-    let invocation = Invocation {
-        target: Target::Platform("cpu".into()),
-        call: Call::new("op@v1", call_key),
-        batch: Vec::new(),
-        direction: Direction::Forward,
-        arguments: vec![Argument {
-            name: "x".into(),
-            spec: "f32[4]".parse::<ArraySpec>().unwrap(),
-            fill: Fill::Normal { scale: 1.0 },
-            donated: false,
-        }],
-        static_arguments: BTreeMap::new(),
-        baseline: baseline.clone(),
-        candidates: vec![Candidate { config: baseline, program: None, not_lowered: None }],
-        recorded_on: None,
-        recorded_at: 1,
-        recorder: "tests".into(),
-    };
+    let candidate = Candidate { config: baseline.clone(), program: None, not_lowered: None };
+    let invocation = invocation(call_key, baseline, vec![candidate]);
     let mut planned = PlannedInvocation {
         invocation: Arc::new(invocation),
         labels: vec![],

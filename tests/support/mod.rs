@@ -2,8 +2,10 @@
 
 #![allow(dead_code, unreachable_pub)]
 
+pub mod collectives;
 pub mod executable;
 pub mod formula;
+pub mod pjrt;
 pub mod prerequisite;
 pub mod program;
 pub mod scripted;

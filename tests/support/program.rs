@@ -7,8 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use autotune_lowered::call::Direction;
+use autotune_lowered::cli::exit;
 use autotune_lowered::registry::Registry;
 use serde_json::{Value, json};
+
+pub const DIFFERENT: i32 = exit::DIFFERENT as i32;
+pub const USAGE: i32 = exit::USAGE as i32;
+pub const NOTHING_MATCHED: i32 = exit::NOTHING_MATCHED as i32;
+pub const BAD_INPUT: i32 = exit::BAD_INPUT as i32;
+pub const DEVICE_TROUBLE: i32 = exit::DEVICE_TROUBLE as i32;
+pub const CACHE_TROUBLE: i32 = exit::CACHE_TROUBLE as i32;
 
 pub struct Run {
     pub code: i32,
@@ -26,6 +34,32 @@ impl Run {
         let lines: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("autotune-lowered: ")).collect();
         assert_eq!(lines.len(), 1, "one line is to say what is wrong:\n{}", self.stderr);
         lines[0]
+    }
+}
+
+/// A folder of a test's own, with a cache in it; what one file of tests needs besides, it adds.
+pub struct Place(tempfile::TempDir);
+
+impl Place {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        fs::write(self.path(name), content).unwrap();
+        self.text(name)
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Run {
+        run(&self.path("cache"), arguments)
     }
 }
 

@@ -47,9 +47,17 @@ pub fn registry(folder: &Path, n: u64, programs: &dyn Fn(u64) -> String) -> (Reg
             Candidate { config: config(index), program: Some(program), not_lowered: None }
         })
         .collect();
-    let invocation = Invocation {
+    let invocation = invocation("0123456789abcdef", config(0), candidates);
+    registry.add(&invocation).unwrap();
+    let stored = Arc::clone(&registry.invocations()[0]);
+    (registry, stored)
+}
+
+/// An invocation of `op@v1` with one input.
+pub fn invocation(call_key: &str, baseline: Config, candidates: Vec<Candidate>) -> Invocation {
+    Invocation {
         target: Target::Platform("cpu".into()),
-        call: Call::new("op@v1", "0123456789abcdef"),
+        call: Call::new("op@v1", call_key),
         batch: Vec::new(),
         direction: Direction::Forward,
         arguments: vec![Argument {
@@ -59,15 +67,12 @@ pub fn registry(folder: &Path, n: u64, programs: &dyn Fn(u64) -> String) -> (Reg
             donated: false,
         }],
         static_arguments: BTreeMap::new(),
-        baseline: config(0),
+        baseline,
         candidates,
         recorded_on: None,
         recorded_at: 1,
         recorder: "tests".into(),
-    };
-    registry.add(&invocation).unwrap();
-    let stored = Arc::clone(&registry.invocations()[0]);
-    (registry, stored)
+    }
 }
 
 pub fn distinct_program(index: u64) -> String {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::support::executable::write_executable;
+use crate::support::pjrt::options;
 use crate::support::prerequisite::plugins;
 use autotune_lowered::array::ArraySpec;
 use autotune_lowered::call::{Call, Direction};
@@ -30,17 +31,7 @@ impl Place {
     }
 
     fn options(&self, plugin: &Path) -> PjrtOptions {
-        PjrtOptions {
-            exe: env!("CARGO_BIN_EXE_autotune-lowered").into(),
-            plugin: plugin.to_owned(),
-            device: 0,
-            client_options: Vec::new(),
-            xla_flags: None,
-            metric: None,
-            executables: self.folder.path().join("executables"),
-            compile_jobs: None,
-            limits: Limits::default(),
-        }
+        options(plugin, self.folder.path())
     }
 
     fn input(&self, name: &str, spec: &str, bytes: &[u8], donated: bool) -> InputArray {

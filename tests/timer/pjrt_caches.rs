@@ -7,13 +7,14 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::support::pjrt::options;
 use crate::support::prerequisite::plugins;
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::registry::{Program, ProgramFormat};
-use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
+use autotune_lowered::timer::pjrt::PjrtTimer;
 use autotune_lowered::timer::protocol::{BeginParams, Input, LoadParams, Measured, Method, ProgramRef};
 use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, WorkerClient, WorkerCommand};
 use serde_json::Value;
@@ -21,18 +22,7 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn start(folder: &Path, plugin: &Path) -> PjrtTimer {
-    let options = PjrtOptions {
-        exe: env!("CARGO_BIN_EXE_autotune-lowered").into(),
-        plugin: plugin.to_owned(),
-        device: 0,
-        client_options: Vec::new(),
-        xla_flags: None,
-        metric: None,
-        compile_jobs: None,
-        executables: folder.join("executables"),
-        limits: Limits::default(),
-    };
-    PjrtTimer::start(&options).unwrap()
+    PjrtTimer::start(&options(plugin, folder)).unwrap()
 }
 
 /// `x + 1` of as many `f32`; the program may destroy a donated `x`.

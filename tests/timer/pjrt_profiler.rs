@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::executable::write_executable;
+use crate::support::pjrt::options;
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 use autotune_lowered::call::{Call, Direction};
@@ -18,7 +19,7 @@ use autotune_lowered::measured_by::{CacheState, Metric, Source};
 use autotune_lowered::profile::captures;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
-use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, Timer};
+use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer};
 use serde_json::{Value, json};
 
 /// The simulated plugin, and a program that sets its mode and then is this program.
@@ -85,17 +86,7 @@ impl Simulated {
             self.turned().display()
         );
         write_executable(&exe, &script);
-        PjrtOptions {
-            exe,
-            plugin: self.library(),
-            device: 0,
-            client_options: Vec::new(),
-            xla_flags: None,
-            metric: None,
-            executables: self.folder.path().join("executables"),
-            compile_jobs: None,
-            limits: Limits::default(),
-        }
+        PjrtOptions { exe, ..options(&self.library(), self.folder.path()) }
     }
 
     /// Where this file is, a worker that starts finds no device plane.

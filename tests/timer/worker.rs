@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::executable::write_executable;
+use crate::support::pjrt::options;
 use crate::support::program;
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::digest::Digest;
@@ -542,14 +543,9 @@ fn what_a_compile_worker_left_is_opened_in_its_folder_alone() {
         write_executable(&exe, &script);
         let options = PjrtOptions {
             exe,
-            plugin: data("add.mlir"),
-            device: 0,
-            client_options: Vec::new(),
-            xla_flags: None,
-            metric: None,
-            executables: scratch.parent().unwrap().join("executables"),
             compile_jobs: Some(1),
             limits: limits(),
+            ..options(&data("add.mlir"), scratch.parent().unwrap())
         };
         let mut timer = PjrtTimer::start(&options).unwrap();
         let mut job = job(scratch, &["{\"i\":0}", "{\"i\":1}"]);

@@ -136,7 +136,10 @@ impl Tuning {
     /// The same through a shell that sets limits first.
     pub fn run_limited(&self, cache: &Path, limits: &str) -> Run {
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(format!("{limits}; exec \"$0\" \"$@\"")).arg(env!("CARGO_BIN_EXE_autotune-lowered"));
+        // what this test happened to inherit would be counted
+        let closed = "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-";
+        let script = format!("{closed}; {limits}; exec \"$0\" \"$@\"");
+        shell.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_autotune-lowered"));
         let output = shell.args(self.words()).env("AUTOTUNE_LOWERED_CACHE_DIR", cache).env_remove("RUST_LOG").output();
         let output = output.unwrap();
         Run {
