@@ -1,9 +1,68 @@
 //! An offline autotuner for lowered HLO computations.
 //!
-//! The program is one walk, and the modules are its rooms: a module's bytes become labels ([`hlo`]), labels meet
-//! recorded invocations ([`matching`], [`registry`]), candidates are timed ([`timer`]), the samples are kept
-//! ([`samples`]) and decided on ([`decision`]), and the best configs are committed ([`cache`]). [`tune`] walks it;
-//! [`measure`] takes one program's kernels; [`report`] draws what happened. A module uses only modules on lower floors; `ARCHITECTURE.md` lists them.
+//! A lowered module comes in. Its labels say which tunable calls it makes; each is met with what was recorded of that call,
+//! every recorded config is timed on this device, and the best ones are committed to a cache that any program loads:
+//!
+//! ```
+//! use autotune_lowered::hlo::{ScanOptions, scan_path};
+//! use autotune_lowered::ledger::Ledger;
+//! use autotune_lowered::registry::Registry;
+//! use autotune_lowered::timer::{ReplayTimer, Timer};
+//! use autotune_lowered::tune::{PlanOptions, Session, plan};
+//!
+//! let scan = scan_path("examples/transformer/module.hlo.txt", &ScanOptions::default())?;
+//! let registry = Registry::open("examples/transformer/registry")?;
+//! // on a device: `timer::pjrt::PjrtTimer`
+//! let mut timer = ReplayTimer::open("examples/transformer/simulated.json".as_ref())?;
+//! let plan = plan(&scan, &registry, &timer.device().identity, &PlanOptions::default())?;
+//! // to keep what is decided: `Ledger::open`
+//! let ledger = Ledger::in_memory(Vec::new());
+//! let result = Session::new(&registry, &ledger, &mut timer).run(&plan)?;
+//! for operation in &result.operations {
+//!     let best = operation.best.as_ref().map(|best| best.config.to_brief());
+//!     println!("{}: {}, use {best:?}", operation.call, operation.status.name());
+//! }
+//! # assert_eq!(result.operations.len(), 4);
+//! # assert!(result.operations.iter().all(|operation| operation.speed_up.is_some_and(|times| times > 1.9)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A program that only wants the best config of a call opens a [`TieredCache`](cache::TieredCache) and looks it up:
+//! nothing is measured then, and the feature `tuner` is not needed.
+//!
+//! # The rooms
+//!
+//! The program is one walk, and the modules are its rooms. Each uses only those before it; `ARCHITECTURE.md` lists the floors.
+//!
+//! | step | rooms |
+//! | --- | --- |
+//! | Read a module: which tunable calls it makes | [`hlo`] |
+//! | Match them with what was recorded of them on such a device | [`registry`], [`matching`] |
+//! | Choose configs | [`candidates`], [`search`], [`constraint`] |
+//! | Time them in worker processes | [`timer`] |
+//! | Keep every sample, and decide on them | [`samples`], [`decision`] |
+//! | Commit the best configs, and look them up | [`ledger`], [`cache`] |
+//! | Share caches between machines | [`remote`], [`signature`] |
+//! | Walk the whole walk; measure one program | [`tune`], [`measure`] |
+//! | Check that what is cached still holds, and what this machine can tell apart | [`gate`], [`selftest`] |
+//! | Read profiles | [`profile`], [`analysis`] |
+//! | Draw what happened | [`report`] |
+//!
+//! The words that all of them use are on the ground floor: [`call`], [`config`], [`device`], [`digest`], [`failure`],
+//! [`measured_by`], [`mod@array`].
+//!
+//! # Features
+//!
+//! | feature | what it adds | default |
+//! | --- | --- | --- |
+//! | `cli` | the program's command line, with `pjrt` and `shared` | yes |
+//! | `pjrt` | compiling and timing with a PJRT plugin; includes `tuner` | by `cli` |
+//! | `tuner` | everything that measures and decides | by `pjrt` |
+//! | `shared` | caches at a `file://` URL, signatures | by `cli` |
+//! | `remote` | caches at S3, Google Cloud Storage, Azure and the web | no |
+//! | `nsys` | captures of nsys-jax as profiles | no |
+//!
+//! Without any of them the library reads labels, writes registries and looks configs up.
 
 #![cfg_attr(
     test,

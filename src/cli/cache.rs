@@ -4,19 +4,14 @@ use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 
-use crate::cache::{ConfigStore, SeedStore, Snapshot, SnapshotStore};
-use crate::counted::counted;
+use crate::cache::{ConfigStore, SeedStore};
 use crate::ledger::Ledger;
-use crate::remote::{Address, Pulled, Remote, RemoteError, Trust};
-use crate::signature::PublicKeys;
+use crate::remote::{self, Address, News, SharedOptions};
 
 use super::exit;
 use super::fault::Fault;
 use super::options::{CacheArgs, Pin};
 use super::signature::public_keys;
-
-/// This machine's copy of a URL's snapshot, in the URL's folder.
-pub(super) const COPY_FILE: &str = "pulled-v1.snapshot";
 
 /// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder; of a
 /// URL the folder that this machine has for it.
@@ -91,45 +86,24 @@ pub(super) fn folder_of(address: &Address) -> Result<PathBuf, Fault> {
 }
 
 /// What is asked of what a URL shows.
-pub(super) fn trust(keys: Option<&PublicKeys>, pin: Option<Pin>) -> Trust<'_> {
-    Trust { keys, pin: pin.and_then(|Pin(digest)| digest), allow_rollback: false }
+pub(super) fn shared_options(args: &CacheArgs) -> Result<SharedOptions, Fault> {
+    let pin = args.pin.and_then(|Pin(digest)| digest);
+    Ok(SharedOptions { keys: public_keys(args.verify_key.as_deref())?, pin, signer: None })
 }
 
-pub(super) fn tell_pulled(pulled: &Pulled) {
-    if let Some(note) = pulled.note() {
-        tracing::warn!("{note}");
+pub(super) fn tell_news(news: &News) {
+    for warning in &news.warnings {
+        tracing::warn!("{warning}");
     }
-    if let Some(manifest) = &pulled.manifest {
-        let how = if pulled.fetched { "fetched" } else { "here already" };
-        tracing::info!("generation {}, {}, {how}", manifest.generation, counted(manifest.entries, "entry"));
-    }
-    if let Some(key) = &pulled.signed_by {
-        tracing::info!("signed by {key}");
-    }
-}
-
-/// Loads what a URL has in force, if anything.
-pub(super) fn load(remote: &Remote, copy: &Path, trust: Trust<'_>) -> Result<Option<Snapshot>, Fault> {
-    match remote.pull(copy, trust) {
-        Ok(pulled) => {
-            tell_pulled(&pulled);
-            Ok(Some(pulled.snapshot))
-        }
-        Err(error @ RemoteError::Nothing { .. }) => {
-            tracing::warn!("{error}");
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
+    for detail in &news.details {
+        tracing::info!("{detail}");
     }
 }
 
 /// The tiers that look-ups have of a URL: what is published, and the seeds.
 fn open_url_for_reading(address: Address, args: &CacheArgs) -> Result<Ledger, Fault> {
-    let copy = folder_of(&address)?.join(COPY_FILE);
-    let keys = public_keys(args.verify_key.as_deref())?;
-    let snapshot = load(&Remote::open(address)?, &copy, trust(keys.as_ref(), args.pin))?;
-    let mut tiers: Vec<Box<dyn ConfigStore>> = Vec::new();
-    tiers.extend(snapshot.map(|snapshot| Box::new(SnapshotStore::new(snapshot)) as Box<dyn ConfigStore>));
-    tiers.extend(seeds(args));
-    Ok(Ledger::in_memory(tiers))
+    let folder = folder_of(&address)?;
+    let (ledger, news) = remote::open_for_reading(address, &folder, &shared_options(args)?, seeds(args))?;
+    tell_news(&news);
+    Ok(ledger)
 }

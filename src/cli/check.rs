@@ -11,9 +11,9 @@ use indicatif::MultiProgress;
 
 use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
-use crate::gate::{CheckResult, Gate, OperationCheck, Verdict, write_annotations, write_junit};
+use crate::gate::{CheckOptions, CheckResult, OperationCheck, Verdict, check, write_annotations, write_junit};
 use crate::report::check_lines;
-use crate::tune::{Autotuner, Event, TuneOptions};
+use crate::tune::{Event, Session, Stopped, TuneOptions};
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
@@ -23,7 +23,7 @@ use super::progress::Progress;
 use super::say::say;
 use super::scan::nothing_matched;
 use super::timers::{TimerChoice, start_timer};
-use super::{cache, device, executables, exit, plan, selftest};
+use super::{cache, device, executables, exit, selftest};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -106,14 +106,8 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
             "profiles of an earlier run measure nothing again; name a timer that does, such as `--timer pjrt`";
         return Err(Fault::new(exit::USAGE, message));
     }
-    let of_timer = timer.notes().to_vec();
     let (resolution, of_selftest) = selftest::known_resolution(&args.cache, &*timer, args.cache_state.into());
-    let (plan, missed) = args.plan.plan(&source, &timer.device().identity)?;
-    let held = plan.iter().filter(|planned| args.plan.is_mine(&planned.invocation)).count();
-    let of_shard = args.plan.shard_note(held, plan.len());
-    if let Some(note) = &of_shard {
-        say(note);
-    }
+    let plan = source.plan(&timer.device().identity, &args.plan.options())?;
     let options = TuneOptions {
         rounds: args.rounds,
         rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
@@ -125,28 +119,22 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     // two that draw: the tuner in the middle of an operation, the gate at its end
     let progress = Mutex::new(Progress::new(bars.clone()));
     let draw = || progress.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut on_event = |event: Event<'_>| draw().draw(&event);
-    let mut tuner = Autotuner {
-        registry: &source.registry,
-        timer: &mut *timer,
-        ledger: &ledger,
-        options: &options,
-        cancel: &cancel,
-        on_event: &mut on_event,
-    };
+    let mut session = Session::new(&source.registry, &ledger, &mut *timer)
+        .with_options(options)
+        .with_cancel(&cancel)
+        .with_events(|event| draw().draw(&event));
     let mut on_checked = |operation: &OperationCheck| {
         let mut progress = draw();
         progress.clear();
         let OperationCheck { call, verdict, reason, .. } = operation;
         progress.draw(&Event::Note(format!("{call}: {}: {reason}", verdict.name())));
     };
-    let (match_mode, false_alarms) = (args.plan.match_mode, args.false_alarms);
-    let shard = args.plan.shard;
-    let mut gate = Gate { tuner: &mut tuner, match_mode, shard, false_alarms, on_checked: &mut on_checked };
-    let (mut result, stopped_by) = gate.run(&plan);
-    result.missed = missed;
-    result.notes = plan::notes(&source, ledger.notes());
-    result.notes.extend(of_timer.into_iter().chain(of_selftest).chain(of_shard));
+    let options = CheckOptions::new(args.plan.match_mode, args.false_alarms);
+    let (mut result, stopped_by) = match check(&mut session, &plan, options, &mut on_checked) {
+        Ok(result) => (result, None),
+        Err(Stopped { so_far, error }) => (*so_far, Some(*error)),
+    };
+    result.notes.extend(of_selftest);
     let printed = args.format.write(out, &result).and_then(|()| out.flush());
     // whatever becomes of stdout: others wait for these
     if let Some(junit) = junit {
@@ -162,7 +150,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     }
     check_lines(&result).iter().for_each(|line| say(line));
     printed?;
-    Ok(exit_code(&result, !plan.is_empty(), args))
+    Ok(exit_code(&result, !plan.matched_nothing(), args))
 }
 
 /// `is_matched` says whether the module matched anything: a shard of it may be empty.

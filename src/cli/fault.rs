@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use crate::cache::{ExchangeError, StoreError};
+use crate::gate::DeviceNameError;
 use crate::ledger::{LedgerError, StoredError};
 use crate::remote::RemoteError;
 use crate::samples::LogError;
@@ -19,15 +20,13 @@ pub(super) struct Fault {
     pub(super) code: u8,
     /// The line; empty where nothing is to be said.
     pub(super) message: String,
-    /// Whether a store was out of reach, and may be there again later.
-    pub(super) is_away: bool,
 }
 
 impl Fault {
     /// A fault from its parts; line breaks become blanks.
     pub(super) fn new(code: u8, error: impl fmt::Display) -> Self {
         let message = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-        Self { code, message, is_away: false }
+        Self { code, message }
     }
 
     /// An input that cannot be used.
@@ -46,7 +45,7 @@ impl From<io::Error> for Fault {
     /// cut short for a good end.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            Self { code: exit::BAD_INPUT, message: String::new(), is_away: false }
+            Self { code: exit::BAD_INPUT, message: String::new() }
         } else {
             Self::new(exit::BAD_INPUT, format!("cannot write to stdout: {error}"))
         }
@@ -76,6 +75,7 @@ impl From<SignatureError> for Fault {
 
 impl From<RemoteError> for Fault {
     fn from(error: RemoteError) -> Self {
+        let message = error.to_string();
         match error {
             RemoteError::Address { .. } | RemoteError::NotBuilt { .. } | RemoteError::Plain { .. } => {
                 Self::new(exit::USAGE, error)
@@ -83,7 +83,18 @@ impl From<RemoteError> for Fault {
             RemoteError::ReadOnly { .. } => Self::new(exit::USAGE, error),
             RemoteError::Nothing { .. } => Self::new(exit::NOTHING_MATCHED, error),
             RemoteError::Signature(error) => error.into(),
-            error => Self { is_away: error.is_away(), ..Self::new(exit::CACHE_TROUBLE, error) },
+            RemoteError::NotPublished { source, .. } => Self::new(Self::from(*source).code, message),
+            error => Self::new(exit::CACHE_TROUBLE, error),
+        }
+    }
+}
+
+impl From<DeviceNameError> for Fault {
+    fn from(error: DeviceNameError) -> Self {
+        match error {
+            DeviceNameError::Store(error) => error.into(),
+            DeviceNameError::None { .. } => Self::new(exit::NOTHING_MATCHED, error),
+            _ => Self::new(exit::USAGE, error),
         }
     }
 }

@@ -1,13 +1,12 @@
 //! `cache prune`: entries that are too old, of a device, or of software that is gone.
 
 use std::io::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use clap::{ArgGroup, Args};
 use serde_json::json;
 
-use crate::cache::{CacheKey, Entry};
-use crate::device::DeviceFingerprint;
+use crate::gate::{PruneOptions, Pruned, prune, to_prune};
 use crate::report::{Grid, format_bytes, write_json};
 use crate::timer::pjrt::{BoundExecutables, bound_executables};
 
@@ -63,20 +62,12 @@ fn age(text: &str) -> Result<Duration, String> {
 pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let here = if args.stale { Some(device::chosen(&args.plugin)?) } else { None };
     let bounds = executables::bounds()?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let ledger = if args.dry_run { cache::open_for_reading(&args.cache)? } else { cache::open(&args.cache)? };
-    let mut going: Vec<(CacheKey, String)> = Vec::new();
+    let which = PruneOptions { older_than: args.older_than, of_device: args.only_for.clone(), stale_on: here };
     let entries = if args.executables { Vec::new() } else { ledger.own_entries()? };
-    for (key, entry) in entries {
-        if let Some(why) = why_pruned(args, here.as_ref(), now, &key, &entry) {
-            going.push((key, why));
-        }
-    }
+    let going = to_prune(entries, &which, SystemTime::now());
     if !args.dry_run {
-        let keys: Vec<CacheKey> = going.iter().map(|(key, _)| key.clone()).collect();
-        ledger.remove_all(&keys)?;
-        ledger.publish()?;
-        let given_back = ledger.compact()?;
+        let given_back = prune(&ledger, &going)?;
         if given_back > 0 {
             tracing::info!("the sample log gave back {}", format_bytes(given_back));
         }
@@ -91,9 +82,9 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         Format::Json => {
             let rows: Vec<_> = going
                 .iter()
-                .map(|(key, why)| {
+                .map(|Pruned { key, reason }| {
                     json!({"op_id": key.call.op_id, "call_key": key.call.call_key, "direction": key.direction,
-                           "device": key.device, "reason": why})
+                           "device": key.device, "reason": reason})
                 })
                 .collect();
             write_json(
@@ -103,9 +94,9 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         }
         Format::Table => {
             let mut grid = Grid::new(&["operation", "direction", "device", "reason"]);
-            for (key, why) in &going {
+            for Pruned { key, reason } in &going {
                 let call = key.call.to_string();
-                grid.row([call, key.direction.to_string(), key.device.to_string(), why.clone()]);
+                grid.row([call, key.direction.to_string(), key.device.to_string(), reason.clone()]);
             }
             if !grid.is_empty() {
                 grid.write(out)?;
@@ -124,33 +115,4 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     }
     // nothing to prune is what a nightly run hopes for
     Ok(exit::FINE)
-}
-
-/// Why an entry goes; `None` where one of the conditions does not hold, or nobody knows.
-fn why_pruned(
-    args: &PruneArgs,
-    here: Option<&DeviceFingerprint>,
-    now: u64,
-    key: &CacheKey,
-    entry: &Entry,
-) -> Option<String> {
-    let mut why = Vec::new();
-    let provenance = entry.provenance.as_ref();
-    if let Some(limit) = args.older_than {
-        let seconds = now.checked_sub(provenance?.decided_at).filter(|seconds| *seconds > limit.as_secs())?;
-        why.push(match seconds / DAY {
-            0 => format!("decided {} minutes ago", seconds / 60),
-            days => format!("decided {days} days ago"),
-        });
-    }
-    if let Some(text) = &args.only_for {
-        let name = key.device.to_string();
-        why.push(name.contains(text).then(|| format!("its device has `{text}`"))?);
-    }
-    if let Some(here) = here {
-        let differences = here.environment.differences(&provenance?.environment);
-        let is_stale = key.device == here.identity && !differences.is_empty();
-        why.push(is_stale.then(|| differences.join("; "))?);
-    }
-    Some(why.join("; "))
 }

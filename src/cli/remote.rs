@@ -2,16 +2,14 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 
-use crate::cache::{Cached, ConfigStore, Snapshot, SnapshotStore, merge};
+use crate::cache::{Cached, Snapshot, merge};
 use crate::counted::counted;
 use crate::ledger::Ledger;
 use crate::mapped_file::Mapping;
-use crate::remote::{Address, Pushing, Remote, RemoteError, Trust};
-use crate::signature::{PublicKeys, Signer};
+use crate::remote::{Address, COPY_FILE, Pushing, Remote, SharedRun, Trust};
 
 use super::fault::Fault;
 use super::options::{CacheArgs, Pin};
@@ -51,89 +49,23 @@ pub(super) struct PushArgs {
     pub cache: CacheArgs,
 }
 
-/// A tuning run whose results are published when it ends.
-pub(super) struct SharedRun {
-    remote: Remote,
-    copy: PathBuf,
-    signer: Option<Signer>,
-    keys: Option<PublicKeys>,
+/// Opens the URL's folder of this machine above what is published, for a run whose results are published when it ends.
+pub(super) fn open_run(address: Address, args: &CacheArgs, signing: &SignerArgs) -> Result<(SharedRun, Ledger), Fault> {
+    let folder = cache::folder_of(&address)?;
+    let mut options = cache::shared_options(args)?;
+    let keys = options.keys.as_ref();
+    options.signer = signer(signing.sign_key.as_deref(), signing.sign_command.as_deref(), keys)?;
+    let (run, ledger, news) = SharedRun::open(address, &folder, options, cache::seeds(args))?;
+    cache::tell_news(&news);
+    cache::tell(&ledger);
+    Ok((run, ledger))
 }
 
-impl SharedRun {
-    /// Opens the URL's folder of this machine above what is published.
-    pub(super) fn open(address: Address, args: &CacheArgs, signing: &SignerArgs) -> Result<(Self, Ledger), Fault> {
-        if address.is_read_only() {
-            return Err(RemoteError::ReadOnly { url: address.to_string() }.into());
-        }
-        let folder = cache::folder_of(&address)?;
-        let keys = public_keys(args.verify_key.as_deref())?;
-        let run = Self {
-            copy: folder.join(cache::COPY_FILE),
-            signer: signer(signing.sign_key.as_deref(), signing.sign_command.as_deref(), keys.as_ref())?,
-            keys,
-            remote: Remote::open(address)?,
-        };
-        let own = run.signer.as_ref().map(Signer::to_public_keys);
-        let mut tiers: Vec<Box<dyn ConfigStore>> = Vec::new();
-        let published =
-            match cache::load(&run.remote, &run.copy, cache::trust(run.keys.as_ref().or(own.as_ref()), args.pin)) {
-                Ok(snapshot) => snapshot,
-                // what is tuned is kept here and published when the store is back
-                Err(fault) if fault.is_away => {
-                    tracing::warn!("{}; tuning without it", fault.message);
-                    None
-                }
-                Err(fault) => return Err(fault),
-            };
-        let is_published = published.is_some();
-        tiers.extend(published.map(|snapshot| Box::new(SnapshotStore::new(snapshot)) as Box<dyn ConfigStore>));
-        tiers.extend(cache::seeds(args));
-        let ledger = Ledger::open(&folder, tiers)?;
-        if is_published {
-            let snapshot = Snapshot::open(&run.copy, Mapping::Never)?;
-            adopt(&ledger, &SnapshotStore::new(snapshot))?;
-        }
-        Ok((run, ledger))
-    }
-
-    /// Publishes what this machine has decided.
-    pub(super) fn publish(&self, ledger: &Ledger) -> Result<(), Fault> {
-        let entries = ledger.own_entries()?;
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let pushing =
-            Pushing { entries: &entries, signer: self.signer.as_ref(), keys: self.keys.as_ref(), replace: false };
-        match self.remote.push(&self.copy, pushing) {
-            Ok(published) if published.was_there => Ok(()),
-            Ok(published) => {
-                let manifest = published.manifest;
-                let (url, generation) = (self.remote.address(), manifest.generation);
-                say(&format!("published at `{url}`: generation {generation}, {} entries", manifest.entries));
-                Ok(())
-            }
-            Err(error) => {
-                let url = self.remote.address();
-                let mut fault = Fault::from(error);
-                fault.message = format!(
-                    "not published: {}; what was decided is kept here, `autotune-lowered cache push {url} --cache {url}` \
-                     publishes it",
-                    fault.message
-                );
-                Err(fault)
-            }
-        }
-    }
-}
-
-/// Takes over what others decided better for calls that this folder has too: its own tiers hide the published one.
-fn adopt(ledger: &Ledger, published: &SnapshotStore) -> Result<(), Fault> {
-    for (key, own) in ledger.own_entries()? {
-        let Some(theirs) = published.get(key.parts())?.filter(|theirs| *theirs != own) else { continue };
-        let both = [theirs, Arc::clone(&own)].map(|entry| Cached::Entries(vec![(key.clone(), entry)]));
-        for (key, entry) in merge(&both)?.to_entries()?.iter().filter(|(_, entry)| *entry != own) {
-            ledger.commit(None, key, entry)?;
-        }
+/// Publishes what a run has decided.
+pub(super) fn publish(run: &SharedRun, ledger: &Ledger) -> Result<(), Fault> {
+    if let Some(manifest) = run.publish(ledger)? {
+        let (url, generation, entries) = (run.address(), manifest.generation, manifest.entries);
+        say(&format!("published at `{url}`: generation {generation}, {entries} entries"));
     }
     Ok(())
 }
@@ -147,12 +79,13 @@ pub(super) fn pull(args: &PullArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             return Err(Fault::new(exit::USAGE, message));
         }
         Some(path) => path.clone(),
-        None => cache::folder_of(&address)?.join(cache::COPY_FILE),
+        None => cache::folder_of(&address)?.join(COPY_FILE),
     };
     let keys = public_keys(args.verify_key.as_deref())?;
-    let trust = Trust { allow_rollback: args.allow_rollback, ..cache::trust(keys.as_ref(), args.pin) };
+    let pin = args.pin.and_then(|Pin(digest)| digest);
+    let trust = Trust { keys: keys.as_ref(), pin, allow_rollback: args.allow_rollback };
     let pulled = Remote::open(address)?.pull(&path, trust)?;
-    cache::tell_pulled(&pulled);
+    cache::tell_news(&pulled.news());
     writeln!(out, "{}  {}", pulled.snapshot.digest(), path.display())?;
     Ok(exit::FINE)
 }
@@ -181,7 +114,7 @@ pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         let message = "there is nothing to publish: tune a module first, or name another cache with `--cache`";
         return Err(Fault::new(exit::NOTHING_MATCHED, message));
     }
-    let copy = cache::folder_of(&address)?.join(cache::COPY_FILE);
+    let copy = cache::folder_of(&address)?.join(COPY_FILE);
     let remote = Remote::open(address)?;
     let pushing = Pushing { entries: &entries, signer: signer.as_ref(), keys: keys.as_ref(), replace: args.replace };
     let published = remote.push(&copy, pushing)?;

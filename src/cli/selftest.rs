@@ -10,7 +10,7 @@ use indicatif::MultiProgress;
 use crate::cache::FolderLock;
 use crate::decision::Resolution;
 use crate::measured_by::CacheState;
-use crate::report::{Failed, SelftestResult, format_ns, format_part};
+use crate::report::{Failed, SelftestResult, resolution_note};
 use crate::selftest::{
     Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
@@ -151,21 +151,10 @@ fn keep(document: &mut SelftestResult, setting: &Setting, points: &[Point], lock
 pub(super) fn known_resolution(args: &CacheArgs, timer: &dyn Timer, state: CacheState) -> (Resolution, Vec<String>) {
     // a tuner that keeps nothing may run where there is no folder at all
     let Ok(folder) = cache::folder(args) else { return Default::default() };
-    let (stored, damage) = Stored::read(&folder);
-    if let Some(note) = &damage {
+    let known = Stored::known(&folder, timer, &state);
+    if let Some(note) = &known.damage {
         tracing::warn!("{note}");
     }
-    let resolution = stored.resolution(&Setting::of(timer, &state));
-    let mut notes: Vec<String> = damage.into_iter().collect();
-    let points = resolution.points();
-    if !points.is_empty() {
-        let point = |&(ns, part): &(f64, f64)| format!("{} at {}", format_part(part), format_ns(ns));
-        let points: Vec<String> = points.iter().map(point).collect();
-        notes.push(format!("`selftest` found what can be told apart here: {}", points.join(", ")));
-    } else if !stored.is_empty() {
-        notes.push(
-            "the figures of `selftest` are of another device, software, timer, metric or state of the caches and are not used".to_owned(),
-        );
-    }
-    (resolution, notes)
+    let notes = known.damage.iter().cloned().chain(resolution_note(&known)).collect();
+    (known.resolution, notes)
 }

@@ -7,8 +7,8 @@ use std::time::Instant;
 use indicatif::MultiProgress;
 
 use crate::analysis::trace::TraceFormat;
-use crate::analysis::{HloFiles, Summary, SummaryOptions, summarize};
-use crate::call::split_op_id;
+use crate::analysis::{HloFiles, SummaryOptions, summarize};
+use crate::candidates::Spaces;
 use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
 use crate::ledger::Ledger;
@@ -16,23 +16,19 @@ use crate::measured_by::Source;
 use crate::remedy::remedy;
 use crate::report::result_lines;
 use crate::timer::{FollowingTimer, KeepingTimer, SPANS, Timer};
-use crate::tune::{
-    Autotuner, AutotuningResult, Event, OperationResult, ProfiledStep, Status, TuneOptions, order_by_share,
-    run_on_devices,
-};
+use crate::tune::{AutotuningResult, OperationResult, PlanOptions, Session, Status, StepProfile, Stopped, TuneOptions};
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::options::PluginArgs;
 use super::profile::trace::{format_of, untold};
 use super::progress::Progress;
-use super::remote::SharedRun;
 use super::report::{ReportFile, check_writable};
 use super::say::say;
 use super::scan::nothing_matched;
 use super::timers::{TimerChoice, start_timer};
 use super::tune_args::{DeviceList, TuneArgs};
-use super::{RunTrace, cache, candidates, device, executables, exit, plan, profile, scan, selftest};
+use super::{RunTrace, cache, candidates, device, executables, exit, profile, remote, scan, selftest};
 
 /// Tunes a module and prints the result.
 pub(super) fn run(
@@ -67,8 +63,7 @@ pub(super) fn run(
     let (shared, ledger) = match cache::address(&args.cache)? {
         Some(_) if args.no_persist || args.dry_run => (None, cache::open_for_reading(&args.cache)?),
         Some(address) => {
-            let (shared, ledger) = SharedRun::open(address, &args.cache, &args.signer)?;
-            cache::tell(&ledger);
+            let (shared, ledger) = remote::open_run(address, &args.cache, &args.signer)?;
             (Some(shared), ledger)
         }
         None if args.no_persist || args.dry_run => (None, Ledger::in_memory(cache::seeds(&args.cache))),
@@ -80,30 +75,14 @@ pub(super) fn run(
     let mut timers = start_timers(args, &executables)?;
     drop(starting);
     let Some(timer) = timers.first() else { return Err(Fault::new(exit::USAGE, "`--devices` names no device")) };
-    let of_timer = timer.notes().to_vec();
-    let builds_programs = timer.builds_programs();
     let (resolution, of_selftest) = selftest::known_resolution(&args.cache, &**timer, args.cache_state.into());
-    let mut of_step = Vec::new();
     let planning = tracing::info_span!(target: SPANS, "plan").entered();
-    let (mut plan, missed) = args.plan.plan_by(&source, &timer.device().identity, |plan| {
-        if let Some(step) = &step {
-            of_step = order_by_share(plan, &step.labels);
-        }
-    })?;
-    let of = plan.len();
-    plan.retain(|planned| args.plan.is_mine(&planned.invocation));
-    let of_shard = args.plan.shard_note(plan.len(), of);
-    if let Some(note) = &of_shard {
-        say(note);
-    }
-    if builds_programs {
-        let spaces = candidates::spaces(args.candidates.as_deref())?;
-        for planned in &mut plan {
-            if let Some(space) = spaces.get(split_op_id(&planned.invocation.call.op_id).0) {
-                planned.extend_from(space);
-            }
-        }
-    }
+    let has_step = step.is_some();
+    let spaces = match timer.builds_programs() {
+        true => candidates::spaces(args.candidates.as_deref())?,
+        false => Spaces::default(),
+    };
+    let plan = source.plan(&timer.device().identity, &PlanOptions { step, spaces, ..args.plan.options() })?;
     drop(planning);
     let options = TuneOptions {
         rounds: args.rounds,
@@ -113,8 +92,8 @@ pub(super) fn run(
             ..DecisionRules::default()
         },
         resolution,
-        budget: args.budget.filter(|_| step.is_none()),
-        stop_at: args.budget.filter(|_| step.is_some()).and_then(|budget| begin.checked_add(budget)),
+        budget: args.budget.filter(|_| !has_step),
+        stop_at: args.budget.filter(|_| has_step).and_then(|budget| begin.checked_add(budget)),
         force: args.force,
         cache_state: args.cache_state.into(),
         seed: args.search.seed,
@@ -123,38 +102,23 @@ pub(super) fn run(
     };
     // one for each device: each draws its own bar
     let mut drawn: Vec<Progress> = timers.iter().map(|_| Progress::new(bars.clone())).collect();
-    let mut handlers: Vec<_> = drawn.iter_mut().map(|progress| |event: Event<'_>| progress.draw(&event)).collect();
-    let mut tuners: Vec<Autotuner<'_, '_>> = timers
-        .iter_mut()
-        .zip(&mut handlers)
-        .map(|(timer, on_event)| Autotuner {
-            registry: &source.registry,
-            timer: &mut **timer,
-            ledger: &ledger,
-            options: &options,
-            cancel: &cancel,
-            on_event,
-        })
-        .collect();
-    let outcome = match tuners.as_mut_slice() {
-        [tuner, ..] if args.dry_run => Some((tuner.preview(&plan), None)),
-        [tuner] => Some(tuner.run(&plan)),
-        tuners => run_on_devices(tuners, &plan),
-    };
+    let mut devices = timers.iter_mut().zip(&mut drawn);
+    let Some((timer, progress)) = devices.next() else { return Ok(exit::FINE) };
+    let mut session = Session::new(&source.registry, &ledger, &mut **timer)
+        .with_options(options)
+        .with_cancel(&cancel)
+        .with_events(|event| progress.draw(&event));
+    for (timer, progress) in devices {
+        session = session.with_device(&mut **timer, |event| progress.draw(&event));
+    }
+    let outcome = if args.dry_run { Ok(session.preview(&plan)) } else { session.run(&plan) };
     // also of a run that was stopped, and before anything else can fail
     let traced = trace.map_or(Ok(()), |trace| trace.write());
-    let Some((mut result, stopped_by)) = outcome else { return Ok(exit::FINE) };
-    result.missed = missed;
-    if let (Some(step), Some(profile)) = (&step, &args.profile) {
-        let modules_ns = step.modules.iter().map(|module| module.total_ns).sum();
-        let place = profile.display().to_string();
-        result.step = Some(ProfiledStep::new(place, modules_ns, &step.labels, &result));
-        of_step.extend(step.notes.iter().cloned());
-        of_step.extend(step.findings.iter().map(ToString::to_string));
-        result.notes.extend(of_step);
-    }
-    result.notes.splice(0..0, plan::notes(&source, ledger.notes()));
-    result.notes.extend(of_timer.into_iter().chain(of_selftest).chain(of_shard));
+    let (mut result, stopped_by) = match outcome {
+        Ok(result) => (result, None),
+        Err(Stopped { so_far, error }) => (*so_far, Some(*error)),
+    };
+    result.notes.extend(of_selftest);
     // whatever becomes of stdout and the page: others wait for what was decided
     let printed = args.format.write(out, &result).and_then(|()| out.flush());
     let paged = page.map_or(Ok(()), |page| {
@@ -162,7 +126,7 @@ pub(super) fn run(
         page.write(&subject, std::slice::from_ref(&result))
     });
     // also what a run decided that was stopped
-    let published = shared.map_or(Ok(()), |shared| shared.publish(&ledger));
+    let published = shared.map_or(Ok(()), |shared| remote::publish(&shared, &ledger));
     if let Some(error) = stopped_by {
         return Err(error.into());
     }
@@ -173,7 +137,7 @@ pub(super) fn run(
         result_lines(&result, ledger.root()).iter().for_each(|line| say(line));
     }
     printed?;
-    Ok(exit_code(&result, of > 0))
+    Ok(exit_code(&result, !plan.matched_nothing()))
 }
 
 /// A trace of the run that will be written.
@@ -204,18 +168,15 @@ impl<'a> TraceFile<'a> {
 }
 
 /// Where the time of the step goes that is to become faster.
-fn step(args: &TuneArgs, profile: &Path) -> Result<Summary, Fault> {
+fn step(args: &TuneArgs, profile: &Path) -> Result<StepProfile, Fault> {
     let user = scan::user_labels(&args.plan.labels)?;
     let files = HloFiles::open(&args.hlo).map_err(Fault::input)?;
     let captures = profile::read_any(&[profile.to_owned()], &files)?;
     let summary = summarize(&captures, &files, SummaryOptions { labels: user.as_ref(), ..SummaryOptions::default() });
-    if summary.modules.is_empty() {
-        return Err(Fault::input(format!(
-            "`{}`: holds no module execution; profile a step that runs",
-            profile.display()
-        )));
-    }
-    Ok(summary)
+    let place = profile.display().to_string();
+    StepProfile::of(place, &summary).ok_or_else(|| {
+        Fault::input(format!("`{}`: holds no module execution; profile a step that runs", profile.display()))
+    })
 }
 
 /// A timer for each device that the user chose; all devices must be of one identity.

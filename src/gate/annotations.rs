@@ -28,8 +28,7 @@ impl Level {
 /// attached to.
 ///
 /// # Errors
-///
-/// What the writer says.
+/// Where `out` cannot be written.
 pub fn write_annotations(
     out: &mut dyn Write,
     result: &CheckResult,

@@ -1,7 +1,5 @@
 //! The walk of a check: look up, measure again, say what became of it.
 
-use std::sync::atomic::Ordering;
-
 use crate::cache::{Lookup, StoreError};
 use crate::decision::Round;
 use crate::device::MatchMode;
@@ -9,7 +7,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::hlo::Evidence;
 use crate::registry::NotRunnable;
 use crate::stats::median;
-use crate::tune::{Autotuner, CopiesError, Event, PlannedInvocation, Shard, Spent, TuneError};
+use crate::tune::{CopiesError, Event, Plan, PlannedInvocation, Session, Spent, Stopped, TuneError};
 
 use super::expected::{Expected, program_of};
 use super::look::{Change, Limits, Look, MIN_ROUNDS, look, margin};
@@ -20,28 +18,62 @@ const MOST_SERIES: u32 = 4;
 
 const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
 
-/// Checks cached configs on one timer's device.
-pub struct Gate<'g, 'a, 'e> {
-    /// Measures. Its ledger is asked and given samples, but for a decision; of its options `rounds` are those of a
-    /// series, and `rules.min_improvement` is the least change that matters.
-    pub tuner: &'g mut Autotuner<'a, 'e>,
+/// How a check is made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct CheckOptions {
     /// Whose entries may stand for this device's.
     pub match_mode: MatchMode,
-    /// The part of the plan that is checked here, if not all of it.
-    pub shard: Option<Shard>,
     /// Probability that a check calls any of its configs regressed without being so, at most.
     pub false_alarms: f64,
-    /// Told of each operation.
-    pub on_checked: &'g mut dyn FnMut(&OperationCheck),
 }
 
-impl Gate<'_, '_, '_> {
-    /// Checks every planned invocation of the shard. What fails costs one operation; an error stops the check and stands
-    /// beside what was found before it.
-    pub fn run(&mut self, plan: &[PlannedInvocation]) -> (CheckResult, Option<TuneError>) {
+impl Default for CheckOptions {
+    fn default() -> Self {
+        Self { match_mode: MatchMode::Exact, false_alarms: 0.01 }
+    }
+}
+
+impl CheckOptions {
+    /// With the entries of such devices, and such a probability of a false alarm.
+    pub fn new(match_mode: MatchMode, false_alarms: f64) -> Self {
+        Self { match_mode, false_alarms }
+    }
+}
+
+/// Checks what is cached for every planned invocation, on the first device of a session; `on_checked` is told of each. What
+/// fails costs one operation.
+///
+/// The session's ledger is asked and given samples, but for a decision. Of its options `rounds` are those of a series, and
+/// `rules.min_improvement` is the least change that matters.
+///
+/// # Errors
+/// Where a store or the device fails; what was found before stands beside the error.
+pub fn check(
+    session: &mut Session<'_>,
+    plan: &Plan,
+    options: CheckOptions,
+    on_checked: &mut dyn FnMut(&OperationCheck),
+) -> Result<CheckResult, Stopped<CheckResult>> {
+    let of_timer = session.timer().notes().to_vec();
+    let notes: Vec<String> = plan.notes.iter().chain(session.ledger().notes()).cloned().collect();
+    let (mut result, stopped_by) = Gate { session, options, on_checked }.run(plan);
+    result.missed.clone_from(&plan.missed);
+    result.notes = notes.into_iter().chain(of_timer).chain(plan.shard_note()).collect();
+    Stopped::unless_ended(result, stopped_by)
+}
+
+struct Gate<'g, 'a> {
+    session: &'g mut Session<'a>,
+    options: CheckOptions,
+    on_checked: &'g mut dyn FnMut(&OperationCheck),
+}
+
+impl Gate<'_, '_> {
+    fn run(&mut self, plan: &Plan) -> (CheckResult, Option<TuneError>) {
         let mut result = self.nothing_yet();
-        let mut courses = Vec::with_capacity(plan.len());
-        for planned in plan {
+        let mut courses = Vec::with_capacity(plan.invocations.len());
+        for planned in &plan.invocations {
             let mut operation = draft(planned);
             match self.course(planned, &mut operation) {
                 Ok(expected) => courses.push((planned, operation, expected)),
@@ -50,19 +82,20 @@ impl Gate<'_, '_, '_> {
         }
         // of the whole module, so that its shards together keep to the error
         result.compared = courses.iter().filter(|(.., expected)| expected.is_some()).count();
-        result.odds_needed = result.compared.max(1) as f64 / self.false_alarms;
-        let is_mine = |planned: &PlannedInvocation| {
-            let invocation = &planned.invocation;
-            self.shard.is_none_or(|shard| shard.holds(&invocation.call.op_id, &invocation.call.call_key))
-        };
-        courses.retain(|(planned, ..)| is_mine(planned));
+        for planned in &plan.elsewhere {
+            match self.course(planned, &mut draft(planned)) {
+                Ok(expected) => result.compared += usize::from(expected.is_some()),
+                Err(error) => return (result, Some(error.into())),
+            }
+        }
+        result.odds_needed = result.compared.max(1) as f64 / self.options.false_alarms;
         let of = courses.len();
         let mut stopped_by = None;
         for (index, (planned, mut operation, expected)) in courses.into_iter().enumerate() {
             if let Some(expected) = expected {
                 if stopped_by.is_some() {
                     "not begun: the check was stopped by an error".clone_into(&mut operation.reason);
-                } else if self.tuner.cancel.load(Ordering::Relaxed) {
+                } else if self.session.is_cancelled() {
                     result.interrupted = true;
                     "ended before it was begun".clone_into(&mut operation.reason);
                 } else {
@@ -90,13 +123,13 @@ impl Gate<'_, '_, '_> {
     }
 
     fn nothing_yet(&self) -> CheckResult {
-        let timer = &self.tuner.timer;
+        let timer = self.session.timer();
         CheckResult {
             schema: CHECK_SCHEMA,
             tool: TOOL.to_owned(),
             device: timer.device().clone(),
-            measured_by: timer.measured_by(&self.tuner.options.cache_state),
-            false_alarms: self.false_alarms,
+            measured_by: timer.measured_by(&self.session.options().cache_state),
+            false_alarms: self.options.false_alarms,
             compared: 0,
             odds_needed: 0.0,
             operations: Vec::new(),
@@ -113,9 +146,10 @@ impl Gate<'_, '_, '_> {
         operation: &mut OperationCheck,
     ) -> Result<Option<Expected>, StoreError> {
         let invocation = &planned.invocation;
-        let timer = &*self.tuner.timer;
+        let timer = self.session.timer();
         let (op_id, key, direction) = (&invocation.call.op_id, &invocation.call.call_key, Some(invocation.direction));
-        let lookup = self.tuner.ledger.cache().lookup(timer.device(), op_id, key, direction, self.match_mode)?;
+        let lookup =
+            self.session.ledger().cache().lookup(timer.device(), op_id, key, direction, self.options.match_mode)?;
         let hit = match lookup {
             // its own job decides what is best for it
             Lookup::Hit(hit) if hit.key().call_key != *key => {
@@ -126,7 +160,7 @@ impl Gate<'_, '_, '_> {
             Lookup::Miss(miss) => Err(miss.reason()?.to_string()),
         };
         let expected = match hit {
-            Ok(hit) => Expected::of(hit, invocation, timer, &self.tuner.options.cache_state),
+            Ok(hit) => Expected::of(hit, invocation, timer, &self.session.options().cache_state),
             Err(reason) => {
                 operation.verdict = Verdict::Missing;
                 operation.reason = reason;
@@ -165,11 +199,11 @@ impl Gate<'_, '_, '_> {
     ) -> Result<(), CopiesError> {
         let config = &expected.entry.config;
         let name = operation.call.to_string();
-        let mut again = self.tuner.again(&planned.invocation, config)?;
-        (self.tuner.on_event)(Event::Started { index, of, name, programs: 2, rounds_kept: 0 });
+        let mut again = self.session.again(&planned.invocation, config)?;
+        self.session.tell(Event::Started { index, of, name, programs: 2, rounds_kept: 0 });
         let mut series = 0;
         let ended = loop {
-            let measured = self.tuner.measure_series(&mut again);
+            let measured = self.session.measure_series(&mut again);
             series += 1;
             operation.spent = again.spent();
             measured?;
@@ -192,7 +226,7 @@ impl Gate<'_, '_, '_> {
                 operation.failure = Some(failure);
             }
             Ok(None) => {
-                let why = match self.tuner.options.budget {
+                let why = match self.session.options().budget {
                     Some(budget) => format!("in the budget of {budget:?}: allow more time"),
                     None => "count: its samples are no times, or the machine is too restless".to_owned(),
                 };
@@ -204,7 +238,7 @@ impl Gate<'_, '_, '_> {
     }
 
     fn limits(&self, rounds: &[Round], expected: &Expected, compared: usize) -> Limits {
-        let options = self.tuner.options;
+        let options = self.session.options();
         let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(0)).collect();
         let known = median(&times).map_or(0.0, |ns| options.resolution.at(ns));
         let margin = margin(options.rules.min_improvement, options.rules.resolution.max(known), compared);
@@ -229,7 +263,7 @@ impl Gate<'_, '_, '_> {
             seen.ratio, seen.interval.low, seen.interval.high
         );
         let limit = operation.limit.unwrap_or(1.0);
-        let least = 1.0 - self.tuner.options.rules.min_improvement;
+        let least = 1.0 - self.session.options().rules.min_improvement;
         let is_proven = seen.is_proven(odds_needed);
         let (verdict, how) = match seen.change {
             Some(Change::Slower) if is_proven && seen.ratio < least => {

@@ -29,8 +29,7 @@ struct Case<'a> {
 /// Writes the whole document. What is missing is skipped where that is allowed, and else an error.
 ///
 /// # Errors
-///
-/// What the writer says.
+/// Where `out` cannot be written.
 pub fn write_junit(out: &mut dyn Write, result: &CheckResult, allow_missing: bool) -> io::Result<()> {
     let missing = || if allow_missing { Outcome::Skipped } else { Outcome::Error };
     let mut cases: Vec<Case<'_>> = result.operations.iter().map(|operation| case(operation, &missing)).collect();

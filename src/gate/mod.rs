@@ -1,19 +1,25 @@
-//! The regression check: cached configs measured again beside their baselines.
+//! What is cached: whether it still holds, which calls it covers, and what of it goes.
 //!
-//! [`Gate`] looks up what is cached for each planned call, measures it again as the tuner measures, and says what became
+//! [`check()`] looks up what is cached for each planned call, measures it again as the tuner measures, and says what became
 //! of it ([`Verdict`]). It changes no cache: only samples are kept. [`look()`] is the pure part: rounds in, change and odds
 //! out; `docs/fleet.md` says what the verdicts mean and how often an alarm is false. [`write_junit`] and
 //! [`write_annotations`] tell the result to CI.
+//!
+//! [`CoverageOf`] says which calls of a module have a config, and [`to_prune`] which entries are too old or stale.
 
 mod annotations;
 mod check;
+mod coverage;
 mod expected;
 mod junit;
 mod look;
+mod prune;
 mod result;
 
 pub use annotations::write_annotations;
-pub use check::Gate;
+pub use check::{CheckOptions, check};
+pub use coverage::{Coverage, CoverageOf, DeviceNameError, LabelledCall, device_named};
 pub use junit::write_junit;
 pub use look::{Change, Limits, Look, MIN_ROUNDS, look, margin};
+pub use prune::{PruneOptions, Pruned, prune, to_prune};
 pub use result::{CHECK_SCHEMA, CheckResult, CheckedEntry, OperationCheck, Verdict};

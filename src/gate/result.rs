@@ -78,6 +78,7 @@ impl Verdict {
 
 /// The entry that was checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CheckedEntry {
     /// The device that it was decided on.
     pub device: DeviceIdentity,
@@ -98,6 +99,7 @@ pub struct CheckedEntry {
 
 /// What came of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OperationCheck {
     /// The call.
     #[serde(flatten)]
@@ -156,6 +158,7 @@ pub struct OperationCheck {
 
 /// Everything that came of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CheckResult {
     /// Version of this schema: [`CHECK_SCHEMA`].
     pub schema: u32,

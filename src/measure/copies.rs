@@ -17,8 +17,7 @@ use crate::timer::{Job, JobCandidate, Timer};
 /// or where those are not known from what the timer says that the program takes.
 ///
 /// # Errors
-///
-/// Inputs that cannot be made, or a timer that cannot say what the program takes.
+/// Where the program cannot be written or compiled, or its inputs cannot be made.
 pub fn job_of_copies(
     timer: &mut dyn Timer,
     program: &MeasuredProgram,

@@ -29,8 +29,7 @@ impl MeasuredProgram {
     /// Reads StableHLO, as text or bytecode, or a serialized `HloModuleProto` or `HloProto`.
     ///
     /// # Errors
-    ///
-    /// A file that cannot be read, or is no program.
+    /// Where the file cannot be read, is no program or HLO text, or runs on several devices.
     pub fn open(path: &Path) -> Result<Self, MeasureError> {
         let bytes = outside_file::open(path, MAX_PROGRAM_BYTES)
             .and_then(|file| outside_file::read(file, MAX_PROGRAM_BYTES))

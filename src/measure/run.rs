@@ -41,7 +41,7 @@ pub struct MeasureOptions {
 }
 
 impl MeasureOptions {
-    /// So many iterations on warm caches, of arguments that are filled.
+    /// So many iterations, with inputs that are filled and caches as the iteration before left them.
     pub fn new(iterations: u32) -> Self {
         Self { iterations, inputs: None, cache_state: CacheState::Warm }
     }

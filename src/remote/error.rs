@@ -146,6 +146,21 @@ pub enum RemoteError {
     /// A snapshot of this machine.
     #[error("{0}")]
     Store(#[from] StoreError),
+    /// The folder that this machine has for a URL.
+    #[cfg(feature = "tuner")]
+    #[error("{0}")]
+    Ledger(#[from] crate::ledger::LedgerError),
+    /// What was decided here is not where others find it.
+    #[error(
+        "not published: {source}; what was decided is kept here, `autotune-lowered cache push {url} --cache {url}` \
+         publishes it"
+    )]
+    NotPublished {
+        /// The URL.
+        url: String,
+        /// Why.
+        source: Box<RemoteError>,
+    },
     /// A file of this machine.
     #[error("cannot {action} `{path}`: {source}{next}", path = path.display(), next = remedy(source))]
     Io {

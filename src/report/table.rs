@@ -9,9 +9,7 @@ use crate::call::Direction;
 use crate::counted::counted;
 use crate::failure::Failure;
 use crate::hlo::Evidence;
-use crate::tune::{
-    AutotuningResult, CandidateResult, CandidateStatus, ConfigTime, OperationResult, ProfiledStep, Searched, Status,
-};
+use crate::tune::{AutotuningResult, CandidateResult, ConfigTime, OperationResult, ProfiledStep, Searched, Status};
 
 use super::differences::differences;
 use super::grid::dash;
@@ -81,8 +79,8 @@ fn step_line(step: &ProfiledStep) -> String {
 /// What failed, each reason once, and none that the operation's own has told.
 fn failures(operation: &OperationResult) -> impl Iterator<Item = String> {
     let mut by_reason: Vec<(&Failure, &CandidateResult, usize)> = Vec::new();
-    for candidate in operation.candidates.iter().filter(|candidate| candidate.status == CandidateStatus::Failed) {
-        let Some(failure) = &candidate.failure else { continue };
+    for candidate in &operation.candidates {
+        let Some(failure) = candidate.failure() else { continue };
         match by_reason.iter_mut().find(|(known, ..)| *known == failure) {
             Some((.., count)) => *count += 1,
             None => by_reason.push((failure, candidate, 1)),

@@ -12,4 +12,4 @@ mod store;
 pub use figures::{FalseWins, Figures};
 pub use program::SelftestProgram;
 pub use run::{SelftestError, SelftestOptions, selftest};
-pub use store::{Point, SELFTEST_FILE, Setting, Stored};
+pub use store::{Known, Point, SELFTEST_FILE, Setting, Stored};

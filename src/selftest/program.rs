@@ -60,8 +60,7 @@ impl SelftestProgram {
     /// A file of the user's.
     ///
     /// # Errors
-    ///
-    /// A file that cannot be read, or is no program.
+    /// Where it cannot be read or is no program that a plugin compiles.
     pub fn open(path: &Path) -> Result<Self, MeasureError> {
         let name = path.display().to_string();
         Ok(Self { name, program: MeasuredProgram::open(path)?, parameters: None })

@@ -13,6 +13,7 @@ use crate::tune::{CopiesError, Event, TuneOptions, measure_copies};
 
 /// How much is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SelftestOptions {
     /// How often each program is loaded, at least twice.
     pub copies: usize,
@@ -20,6 +21,13 @@ pub struct SelftestOptions {
     pub rounds: u32,
     /// What every run finds in the caches.
     pub cache_state: CacheState,
+}
+
+impl SelftestOptions {
+    /// So many copies in so many rounds, with caches in a state.
+    pub const fn new(copies: usize, rounds: u32, cache_state: CacheState) -> Self {
+        Self { copies, rounds, cache_state }
+    }
 }
 
 /// Why a program has no figures.
@@ -43,8 +51,7 @@ pub enum SelftestError {
 /// Measures one program against itself. `index` and `of` say which program it is of how many, for who draws the events.
 ///
 /// # Errors
-///
-/// A program or worker that fails, samples that are no times, and the end that the user asked for.
+/// Where the program, its inputs, the worker or a copy fails, or too few rounds hold usable times.
 pub fn selftest(
     timer: &mut dyn Timer,
     program: &SelftestProgram,

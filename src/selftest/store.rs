@@ -86,6 +86,18 @@ pub struct Stored {
     entries: Vec<OfSetting>,
 }
 
+/// What is known of what programs differ from themselves.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Known {
+    /// What can be told apart, by the duration of programs.
+    pub resolution: Resolution,
+    /// Why there is nothing, where the figures cannot be used.
+    pub damage: Option<String>,
+    /// Whether there are figures of other settings alone.
+    pub is_of_others: bool,
+}
+
 impl Stored {
     /// Reads a folder's figures. What cannot be used is as good as absent, and the note says why.
     pub fn read(folder: &Path) -> (Self, Option<String>) {
@@ -117,6 +129,14 @@ impl Stored {
         Resolution::new(points.map(|point| (point.figures.median_ns, point.figures.resolution)))
     }
 
+    /// What a folder's figures say of a timer's device and what is around it.
+    pub fn known(folder: &Path, timer: &dyn Timer, cache_state: &CacheState) -> Known {
+        let (stored, damage) = Self::read(folder);
+        let resolution = stored.resolution(&Setting::of(timer, cache_state));
+        let is_of_others = resolution.points().is_empty() && !stored.is_empty();
+        Known { resolution, damage, is_of_others }
+    }
+
     /// Adds figures; those of the same program under the same setting go.
     pub fn add(&mut self, setting: &Setting, new: Vec<Point>) {
         let place = self.entries.iter().position(|entry| entry.setting == *setting);
@@ -134,8 +154,7 @@ impl Stored {
     /// Writes the figures of the folder that is locked; what was there before is whole until then.
     ///
     /// # Errors
-    ///
-    /// A folder that cannot be written.
+    /// Where the file cannot be written.
     pub fn write(&self, lock: &FolderLock) -> Result<(), StoreError> {
         let folder = lock.folder();
         let path = folder.join(SELFTEST_FILE);

@@ -11,7 +11,8 @@ use super::choices::only;
 use super::copies::{ALL_ROUNDS, CopiesError};
 use super::job::{JobIdentity, Workplace};
 use super::rounds::JobRounds;
-use super::{Autotuner, Spent, TuneOptions};
+use super::tuner::Autotuner;
+use super::{Spent, TuneOptions};
 
 /// Candidates of the job: the baseline, and what is measured beside it.
 const BASELINE: usize = 0;
@@ -49,12 +50,9 @@ impl Again {
     }
 }
 
-impl Autotuner<'_, '_> {
-    /// Gets everything ready to measure a config of an invocation beside its baseline.
-    ///
-    /// The samples go to the log under a job of their own: a check decides nothing, so neither a tuner nor a search takes
-    /// them for its own.
-    pub fn again(&self, invocation: &Invocation, config: &Config) -> Result<Again, CopiesError> {
+impl Autotuner<'_> {
+    /// As [`Session::again`](super::Session::again).
+    pub(super) fn again(&self, invocation: &Invocation, config: &Config) -> Result<Again, CopiesError> {
         let invocation = only(invocation, [invocation.baseline.clone(), config.clone()]);
         let mut identity = self
             .identity(&invocation)
@@ -65,9 +63,8 @@ impl Autotuner<'_, '_> {
         Ok(Again { invocation, workplace, identity, rounds, series: 0, spent })
     }
 
-    /// Measures a series of rounds, as many as the options ask for. Each series after the first has a worker process of
-    /// its own, whose luck with memory is another one.
-    pub fn measure_series(&mut self, again: &mut Again) -> Result<(), CopiesError> {
+    /// As [`Session::measure_series`](super::Session::measure_series).
+    pub(super) fn measure_series(&mut self, again: &mut Again) -> Result<(), CopiesError> {
         if again.series == 0 {
             let mut job = self.job_record(&again.invocation, &again.identity);
             job.fresh = true;

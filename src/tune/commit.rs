@@ -11,7 +11,7 @@ use crate::timer::Timer;
 
 use super::job::JobIdentity;
 use super::rounds::JobRounds;
-use super::{CandidateResult, CandidateStatus, ConfigTime, OperationResult, PairedSample, Status};
+use super::{CandidateOutcome, CandidateResult, CandidateTimes, ConfigTime, OperationResult, PairedSample, Status};
 
 pub(super) const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
 
@@ -118,21 +118,22 @@ pub(super) fn candidate_results(
             None => paired_samples(&decided, index, baseline, set_aside),
             Some(_) => Vec::new(),
         };
+        let times = verdict.map(|verdict| CandidateTimes {
+            rounds: verdict.rounds,
+            median_ns: verdict.median_ns,
+            ratio: verdict.ratio,
+            interval: verdict.interval,
+        });
         CandidateResult {
             config: config.clone(),
-            status: match (&failure, verdict, shared) {
-                (Some(_), ..) => CandidateStatus::Failed,
-                (None, _, Some(_)) => CandidateStatus::SameProgram,
-                (None, Some(_), None) => CandidateStatus::Measured,
-                (None, None, None) => CandidateStatus::NotMeasured,
+            outcome: match (failure, times, shared) {
+                (Some(failure), ..) => CandidateOutcome::Failed(failure),
+                (None, times, Some(_)) => CandidateOutcome::SameProgram(times),
+                (None, Some(times), None) => CandidateOutcome::Measured(times),
+                (None, None, None) => CandidateOutcome::NotMeasured,
             },
-            rounds: verdict.map_or(0, |verdict| verdict.rounds),
-            median_ns: verdict.map(|verdict| verdict.median_ns),
-            ratio: verdict.map(|verdict| verdict.ratio),
-            interval: verdict.map(|verdict| verdict.interval),
             tied_with_best: verdict.is_some_and(|verdict| verdict.tied_with_best),
             dropped: judgement.standing.dropped.get(&own).map(|dropped| dropped.reason),
-            failure,
             samples,
         }
     });

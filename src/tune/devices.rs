@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::failure::FailureKind;
+use crate::ledger::Ledger;
 use crate::timer::SPANS;
 
 use super::run::{Step, note_unpublished};
-use super::{Autotuner, AutotuningResult, PlannedInvocation, Status, TuneError};
+use super::tuner::Autotuner;
+use super::{AutotuningResult, PlannedInvocation, Status, TuneError};
 
 /// What is to be done and what is under way.
 struct Work {
@@ -24,16 +26,17 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Tunes planned invocations, each on the next device that is free. The tuners' devices must have one identity, since a
-/// result is for all of that identity, and they share one ledger.
+/// Tunes planned invocations, each on the next device that is free, and adds what comes of them to a result. The tuners'
+/// devices must have one identity, since a result is for all of that identity, and they share one ledger.
 ///
 /// The result has the plan's order, whichever device came first. A device that is lost leaves its invocation to the others;
-/// an error of the ledger lets all end what they have begun. `None` without a tuner.
-pub fn run_on_devices(
-    tuners: &mut [Autotuner<'_, '_>],
+/// an error of the ledger lets all end what they have begun.
+pub(super) fn run_on_devices(
+    mut result: AutotuningResult,
+    ledger: &Ledger,
+    tuners: &mut [Autotuner<'_>],
     plan: &[PlannedInvocation],
-) -> Option<(AutotuningResult, Option<TuneError>)> {
-    let (mut result, ledger) = tuners.first().map(|tuner| (tuner.nothing_yet(plan), tuner.ledger))?;
+) -> (AutotuningResult, Option<TuneError>) {
     let work = Work {
         waiting: (0..plan.len()).collect(),
         under_way: 0,
@@ -60,12 +63,12 @@ pub fn run_on_devices(
         stopped_by = stopped_by.or(step.error);
     }
     note_unpublished(ledger.publish().map(drop), &mut result.notes);
-    Some((result, stopped_by))
+    (result, stopped_by)
 }
 
 impl Shared {
     /// One device's work, until there is no more or the device is lost.
-    fn serve(&self, tuner: &mut Autotuner<'_, '_>, plan: &[PlannedInvocation]) {
+    fn serve(&self, tuner: &mut Autotuner<'_>, plan: &[PlannedInvocation]) {
         while let Some((index, is_stopped)) = self.next() {
             let step = tuner.step(index, plan, is_stopped);
             let mut work = self.lock();

@@ -12,7 +12,7 @@ use crate::scratch::Scratch;
 use crate::timer::{InputArray, Job, JobCandidate, ProgramFile};
 
 use super::TuneError;
-use super::possible::NotLowered;
+use super::not_lowered::NotLowered;
 
 /// Changes when samples of older versions must not be mixed with this version's.
 const MEASURING_VERSION: &str = "job-v2";

@@ -10,7 +10,8 @@ use crate::stats::median;
 use super::job::{JobIdentity, Workplace};
 use super::measure::Ended;
 use super::rounds::JobRounds;
-use super::{Autotuner, Event, Spent, TuneOptions};
+use super::tuner::Autotuner;
+use super::{Event, Spent, TuneOptions};
 
 /// What a config of a job of two did.
 pub(super) struct Tried {
@@ -21,7 +22,7 @@ pub(super) struct Tried {
     pub(super) failure: Option<Failure>,
 }
 
-impl Autotuner<'_, '_> {
+impl Autotuner<'_> {
     /// Tries the second candidate of an invocation of two, whose first is the baseline.
     pub(super) fn try_pair(&mut self, invocation: &Invocation, workplace: &Workplace) -> Result<Tried, Ended> {
         let identity =

@@ -1,112 +1,164 @@
-//! What is to be tuned.
+//! The plan: a module's labels met with what was recorded, and the part of it that is to be tuned here.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::candidates::CandidateSpace;
-use crate::config::Config;
-use crate::hlo::FoundLabel;
-use crate::registry::{Candidate, Invocation};
+use crate::candidates::Spaces;
+use crate::counted::counted;
+use crate::device::{DeviceIdentity, MatchMode};
+use crate::hlo::Scan;
+use crate::matching::{ByName, Matching, match_labels};
+use crate::registry::{Invocation, Registry};
 
-use super::job::own_programs;
+use super::step::order_by_share;
+use super::{MissedLabel, PlannedInvocation, Shard, StepProfile};
 
-/// One invocation to tune and how it came here.
-#[derive(Debug, Clone)]
-pub struct PlannedInvocation {
-    /// What was recorded.
-    pub invocation: Arc<Invocation>,
-    /// The module's labels that it stands for.
-    pub labels: Vec<FoundLabel>,
-    /// How they were matched, one phrase.
-    pub how: String,
-    /// What to know about the match, such as another device's recording.
-    pub flags: Vec<String>,
-    /// The space that is to be searched besides, where it is too large to race all its configs.
-    pub space: Option<Arc<CandidateSpace>>,
-    /// Its part of a step's time, where a profile of one was given.
-    pub share: Option<f64>,
+/// Which calls of a module are tuned, and from whose recordings.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct PlanOptions {
+    /// Whose recordings may stand for this device's.
+    pub match_mode: MatchMode,
+    /// Whether a label that only kept its operation's name may stand for many calls.
+    pub by_name: ByName,
+    /// Only these operations (`op@vN`) and calls (`op@vN:key`); all of them where there is none.
+    pub only: Vec<String>,
+    /// Only this part of the calls.
+    pub shard: Option<Shard>,
+    /// The profile of a step: the calls come in order of their share of its time.
+    pub step: Option<StepProfile>,
+    /// Search spaces that add configs to those recorded, for a timer that
+    /// [builds programs](crate::timer::Timer::builds_programs).
+    pub spaces: Spaces,
 }
 
-/// Configs of one call that are all raced; where there are more, a search finds those that are.
-pub const MAX_RACED: usize = 64;
+/// What is to be tuned, in that order, and what cannot be.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Plan {
+    /// What is tuned here.
+    pub invocations: Vec<PlannedInvocation>,
+    /// The module's other calls, which are of other shards.
+    pub elsewhere: Vec<PlannedInvocation>,
+    /// Labels of this shard that led to no invocation.
+    pub missed: Vec<MissedLabel>,
+    /// What was seen in the module and in the registry, one line each.
+    pub notes: Vec<String>,
+    /// The part of the module's calls that this is, if not all of them.
+    pub shard: Option<Shard>,
+    /// The step whose profile gave the order.
+    pub(super) step: Option<StepProfile>,
+    /// What was seen in that profile.
+    pub(super) of_step: Vec<String>,
+}
 
-impl PlannedInvocation {
-    /// What can be raced where nothing can be searched: all that is recorded, and of the space as many configs as there is room.
-    pub(super) fn without_search(&self) -> Invocation {
-        let mut invocation = self.invocation.as_ref().clone();
-        let room = MAX_RACED.saturating_sub(own_programs(&invocation).len());
-        let known: BTreeSet<&Config> = self.invocation.candidates.iter().map(|candidate| &candidate.config).collect();
-        let of_space = self.space.iter().flat_map(|space| space.configs()).map_while(Result::ok);
-        let added = of_space.filter(|config| !known.contains(config)).take(room);
-        invocation.candidates.extend(added.map(|config| Candidate { config, program: None, not_lowered: None }));
-        invocation
+/// Names that no call of the module has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no operation to tune is called {}; `--dry-run` lists them", .only.join(", "))]
+pub struct NoSuchCall {
+    /// The names that were asked for.
+    pub only: Vec<String>,
+}
+
+/// Plans the tuning of a module for a device.
+///
+/// # Errors
+/// Where calls are named ([`PlanOptions::only`]), and the module has none of them.
+pub fn plan(
+    scan: &Scan,
+    registry: &Registry,
+    device: &DeviceIdentity,
+    options: &PlanOptions,
+) -> Result<Plan, NoSuchCall> {
+    let matching = match_labels(scan, registry, device, options.match_mode, options.by_name);
+    let mut invocations = planned(scan, &matching);
+    // by the shares of all calls, whatever was asked for
+    let mut of_step = Vec::new();
+    if let Some(step) = &options.step {
+        of_step = order_by_share(&mut invocations, &step.labels);
+        of_step.extend(step.notes.iter().cloned());
+    }
+    if !options.only.is_empty() {
+        invocations.retain(|planned| options.only.iter().any(|only| is_named(only, &planned.invocation)));
+        if invocations.is_empty() {
+            return Err(NoSuchCall { only: options.only.clone() });
+        }
+    }
+    let diagnosis = scan.diagnosis.iter().map(|diagnosis| format!("{}: {}", diagnosis.code, diagnosis.message));
+    let notes = diagnosis.chain(registry.problems().iter().map(ToString::to_string)).collect();
+    let step = options.step.clone();
+    let plan = Plan { invocations, missed: missed(scan, &matching), notes, step, of_step, ..Plan::default() };
+    let mut plan = match options.shard {
+        Some(shard) => plan.of_shard(shard),
+        None => plan,
+    };
+    for planned in &mut plan.invocations {
+        if let Some(space) = options.spaces.get(planned.invocation.call.op_name()) {
+            planned.extend_from(space);
+        }
+    }
+    Ok(plan)
+}
+
+impl Plan {
+    /// The part of it that is a shard's.
+    #[must_use]
+    pub fn of_shard(self, shard: Shard) -> Self {
+        let is_mine = |planned: &PlannedInvocation| {
+            let call = &planned.invocation.call;
+            shard.holds(&call.op_id, &call.call_key)
+        };
+        let (invocations, others): (Vec<_>, Vec<_>) = self.invocations.into_iter().partition(is_mine);
+        let elsewhere = self.elsewhere.into_iter().chain(others).collect();
+        let mut missed = self.missed;
+        missed.retain(|missed| shard.holds(&missed.label.op_id, missed.label.call_key.as_deref().unwrap_or_default()));
+        Self { invocations, elsewhere, missed, shard: Some(shard), ..self }
     }
 
-    /// Adds the configs of a search space behind the recorded ones, without programs: for a timer that
-    /// [builds them](crate::timer::Timer::builds_programs). Configs that are recorded are not added again. A space with which
-    /// there are more than [`MAX_RACED`] is kept, to be searched.
-    pub fn extend_from(&mut self, space: &CandidateSpace) {
-        let known: BTreeSet<&Config> = self.invocation.candidates.iter().map(|candidate| &candidate.config).collect();
-        let room = MAX_RACED.saturating_sub(own_programs(&self.invocation).len());
-        let mut added = Vec::new();
-        let mut walk = space.configs();
-        while let Some(config) = walk.next() {
-            match config {
-                Ok(config) if known.contains(&config) => {}
-                Ok(config) if added.len() < room => {
-                    added.push(Candidate { config, program: None, not_lowered: None });
-                }
-                Err(error) if !walk.gave_up() => {
-                    self.flags.push(format!("the search space ends early: {error}"));
-                    break;
-                }
-                Ok(_) | Err(_) => {
-                    self.space = Some(Arc::new(space.clone()));
-                    return;
-                }
-            }
-        }
-        if !added.is_empty() {
-            Arc::make_mut(&mut self.invocation).candidates.extend(added);
-        }
+    /// Whether the module has no call that was asked for; a shard of it may be empty all the same.
+    pub fn matched_nothing(&self) -> bool {
+        self.invocations.is_empty() && self.elsewhere.is_empty()
+    }
+
+    /// One line on how much of the module is this shard's.
+    pub fn shard_note(&self) -> Option<String> {
+        let (held, of) = (self.invocations.len(), self.invocations.len() + self.elsewhere.len());
+        self.shard.map(|shard| format!("shard {shard} holds {held} of {}", counted(of, "operation")))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::call::Call;
-    use crate::call::Direction;
-    use crate::registry::Target;
-
-    #[test]
-    fn recorded_configs_come_first_and_once() {
-        let config = |n: u32| serde_json::from_str::<Config>(&format!(r#"{{"block":{n}}}"#)).unwrap();
-        let recorded = Candidate { config: config(2), program: None, not_lowered: Some("gpu only".into()) };
-        let invocation = Invocation {
-            target: Target::Platform("cpu".into()),
-            call: Call::new("op@v1", "k"),
-            batch: Vec::new(),
-            direction: Direction::Forward,
-            arguments: vec![],
-            static_arguments: Default::default(),
-            baseline: config(2),
-            candidates: vec![recorded],
-            recorded_on: None,
-            recorded_at: 0,
-            recorder: String::new(),
-        };
-        let mut planned = PlannedInvocation {
-            invocation: Arc::new(invocation),
-            labels: vec![],
-            how: String::new(),
-            flags: vec![],
-            space: None,
-            share: None,
-        };
-        let text = r#"{"schema":1,"op":"op","parameters":{"block":[1,2,4,8]},"constraints":["block < 8"],"baseline":{"block":1}}"#;
-        planned.extend_from(&CandidateSpace::parse("op.json", text).unwrap());
-        let configs: Vec<_> = planned.invocation.candidates.iter().map(|c| c.config.to_string()).collect();
-        assert_eq!(configs, [r#"{"block":2}"#, r#"{"block":1}"#, r#"{"block":4}"#]);
+impl FromIterator<PlannedInvocation> for Plan {
+    fn from_iter<I: IntoIterator<Item = PlannedInvocation>>(planned: I) -> Self {
+        Self { invocations: planned.into_iter().collect(), ..Self::default() }
     }
+}
+
+/// Whether `op@vN` or `op@vN:key` names this call.
+fn is_named(name: &str, invocation: &Invocation) -> bool {
+    let rest = name.strip_prefix(&invocation.call.op_id);
+    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(':') == Some(&invocation.call.call_key))
+}
+
+fn planned(scan: &Scan, matching: &Matching) -> Vec<PlannedInvocation> {
+    let planned = matching.matched.iter().map(|matched| {
+        let mut how: Vec<String> = matched.labels.iter().map(|label| label.how.to_string()).collect();
+        how.dedup();
+        PlannedInvocation {
+            labels: matched.labels.iter().filter_map(|label| scan.labels.get(label.index).cloned()).collect(),
+            how: how.join("; "),
+            flags: matched.flags.clone(),
+            ..PlannedInvocation::new(Arc::clone(&matched.invocation))
+        }
+    });
+    planned.collect()
+}
+
+fn missed(scan: &Scan, matching: &Matching) -> Vec<MissedLabel> {
+    let missed = matching.missed.iter().filter_map(|missed| {
+        Some(MissedLabel {
+            label: missed.label.clone(),
+            evidence: scan.labels.get(missed.index)?.evidence,
+            reason: missed.text.clone(),
+        })
+    });
+    missed.collect()
 }

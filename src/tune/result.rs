@@ -8,14 +8,13 @@ use crate::batch::BatchAxis;
 use crate::cache::{CacheKey, Entry, OverlayGuard, TieredCache};
 use crate::call::{Call, Direction};
 use crate::config::Config;
-use crate::decision::DropReason;
 use crate::device::DeviceFingerprint;
 use crate::failure::Failure;
 use crate::hlo::{Evidence, Label};
 use crate::measured_by::MeasuredBy;
 use crate::stats::Interval;
 
-use super::{ProfiledStep, Searched, Spent};
+use super::{CandidateResult, Searched, Spent};
 
 /// Version of the results' JSON.
 pub const RESULT_SCHEMA: u32 = 1;
@@ -76,76 +75,9 @@ pub struct ConfigTime {
     pub median_ns: Option<f64>,
 }
 
-/// How a candidate ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum CandidateStatus {
-    /// It was measured.
-    Measured,
-    /// Its program is another candidate's; that one was measured.
-    SameProgram,
-    /// It is out; the failure says why.
-    Failed,
-    /// It has too few samples.
-    NotMeasured,
-}
-
-/// One sample of a candidate, and the baseline's of the same round.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct PairedSample {
-    /// The round, from zero in the order of the sample log.
-    pub round: usize,
-    /// The measuring process.
-    pub epoch: u32,
-    /// The candidate's time, nanoseconds.
-    pub ns: f64,
-    /// The baseline's, nanoseconds.
-    pub baseline_ns: f64,
-    /// Whether the round counts; one that something came between does not.
-    pub is_counted: bool,
-}
-
-impl PairedSample {
-    /// The candidate's time over the baseline's.
-    pub fn ratio(&self) -> f64 {
-        self.ns / self.baseline_ns
-    }
-}
-
-/// What is known of one candidate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CandidateResult {
-    /// The config.
-    pub config: Config,
-    /// How it ended.
-    pub status: CandidateStatus,
-    /// Paired rounds.
-    pub rounds: usize,
-    /// Median of its samples, nanoseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub median_ns: Option<f64>,
-    /// Median of its time over the baseline's, round by round.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ratio: Option<f64>,
-    /// Interval of that ratio.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Interval>,
-    /// Whether it is within the resolution of the best.
-    pub tied_with_best: bool,
-    /// Why it was measured no further, if so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dropped: Option<DropReason>,
-    /// Why it is out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failure: Option<Failure>,
-    /// What it was judged by, for whoever draws it; none of one that failed or shares another's program.
-    #[serde(skip)]
-    pub samples: Vec<PairedSample>,
-}
-
 /// What came of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OperationResult {
     /// The call.
     #[serde(flatten)]
@@ -246,6 +178,7 @@ impl OperationResult {
 
 /// A label that led to no invocation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct MissedLabel {
     /// Operation and call key as the module has them.
     #[serde(flatten)]
@@ -256,8 +189,29 @@ pub struct MissedLabel {
     pub reason: String,
 }
 
+/// What a run gains of the step that a profile shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ProfiledStep {
+    /// The profile.
+    pub profile: String,
+    /// Time of all its module executions that count, nanoseconds: what the shares are parts of.
+    pub modules_ns: f64,
+    /// Share of all labels in it.
+    pub labelled: f64,
+    /// Share of the calls that are decided.
+    pub decided: f64,
+    /// Part of the step's time that the best configs save: Σ share · (1 − best ÷ baseline). What is not decided saves nothing.
+    pub expected_gain: f64,
+    /// The same with every ratio at the end of its interval that saves least.
+    pub expected_gain_low: f64,
+    /// And at the one that saves most.
+    pub expected_gain_high: f64,
+}
+
 /// Everything that came of a run; enters a cache as an overlay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AutotuningResult {
     /// Version of this schema: [`RESULT_SCHEMA`].
     pub schema: u32,

@@ -1,7 +1,7 @@
 //! The tuner: one invocation after the other, from the plan to the caches.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tracing::field::Empty;
@@ -11,52 +11,25 @@ use crate::config::Config;
 use crate::counted::counted;
 use crate::decision::{Judgement, Outcome, judge};
 use crate::device::DeviceFingerprint;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::FailureKind;
 use crate::hlo::Evidence;
-use crate::measured_by::Source;
-use crate::registry::{Invocation, NotRunnable, Registry};
-use crate::samples::{CandidateRecord, JobRecord, Record};
-use crate::timer::{JobCandidate, SPANS, Timer};
+use crate::ledger::LedgerError;
+use crate::registry::{Invocation, NotRunnable};
+use crate::samples::Record;
+use crate::timer::SPANS;
 
-use super::blame::note_failure;
 use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
-use super::job::{JobIdentity, Materialized, Workplace, materialize, own_programs};
-use super::measure::{Ended, Measuring};
+use super::job::{JobIdentity, Workplace, own_programs};
+use super::measure::Ended;
 use super::possible::{count_possible, why_alone};
 use super::rounds::JobRounds;
 use super::searching::{Course, Race};
 use super::spent::{Spent, nanoseconds};
+use super::tuner::{Autotuner, Decided, Place, known_before, timed_otherwise};
 use super::{
     AutotuningResult, CandidateResult, Event, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status,
-    TuneError, TuneOptions,
+    TuneError,
 };
-use crate::ledger::{Ledger, LedgerError};
-
-/// Tunes planned invocations on one timer's device.
-pub struct Autotuner<'a, 'e> {
-    /// Where programs and arrays are.
-    pub registry: &'a Registry,
-    /// What times candidates.
-    pub timer: &'a mut dyn Timer,
-    /// Where samples and decisions go.
-    pub ledger: &'a Ledger,
-    /// How to tune.
-    pub options: &'a TuneOptions,
-    /// Set from outside to end the run after the call in flight.
-    pub cancel: &'a AtomicBool,
-    /// Told what happens.
-    pub on_event: &'a mut (dyn FnMut(Event<'_>) + Send + 'e),
-}
-
-/// An entry that is in force, and its key.
-pub(super) type Decided = Option<(CacheKey, Arc<Entry>)>;
-
-/// Where an invocation stands in the plan.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
-    pub(super) index: usize,
-    pub(super) of: usize,
-}
 
 /// What came of one planned invocation.
 pub(super) struct Step {
@@ -74,10 +47,10 @@ impl Default for Step {
     }
 }
 
-impl Autotuner<'_, '_> {
+impl Autotuner<'_> {
     /// Tunes every planned invocation. What fails costs one operation; an error stops the run and stands beside what was
     /// decided, and committed, before it.
-    pub fn run(&mut self, plan: &[PlannedInvocation]) -> (AutotuningResult, Option<TuneError>) {
+    pub(super) fn run(&mut self, plan: &[PlannedInvocation]) -> (AutotuningResult, Option<TuneError>) {
         let mut result = self.nothing_yet(plan);
         let mut stopped_by = None;
         for index in 0..plan.len() {
@@ -133,7 +106,7 @@ impl Autotuner<'_, '_> {
     }
 
     /// What [`run`](Self::run) would tune; nothing is measured.
-    pub fn preview(&self, plan: &[PlannedInvocation]) -> AutotuningResult {
+    pub(super) fn preview(&self, plan: &[PlannedInvocation]) -> AutotuningResult {
         let mut result = self.nothing_yet(plan);
         for planned in plan {
             let mut operation = draft(planned);
@@ -323,98 +296,11 @@ impl Autotuner<'_, '_> {
         self.measure_at(&workplace, (options, false), &mut |_| true, (invocation, identity), rounds, spent)
     }
 
-    /// The same in a folder that is there, with other options and only the events that are wanted.
-    pub(super) fn measure_at(
-        &mut self,
-        workplace: &Workplace,
-        (options, is_exact): (&TuneOptions, bool),
-        is_told: &mut dyn FnMut(&Event<'_>) -> bool,
-        (invocation, identity): (&Invocation, &JobIdentity),
-        rounds: &mut JobRounds,
-        spent: &mut Spent,
-    ) -> Result<u32, Ended> {
-        let outer = &mut *self.on_event;
-        let mut on_event = |event: Event<'_>| {
-            if is_told(&event) {
-                outer(event);
-            }
-        };
-        let Materialized { job, unusable } =
-            materialize(invocation, self.registry, options.cache_state.clone(), workplace);
-        for (candidate, failure) in unusable {
-            if let Some(JobCandidate { config, .. }) = job.candidates.get(candidate) {
-                note_failure(candidate, config, &failure);
-                on_event(Event::Failed { config, failure: &failure });
-            }
-            rounds.failures.insert(candidate, failure);
-        }
-        if let Some(failure) = rounds.failures.get(&identity.baseline) {
-            let message = format!("the baseline cannot be run: {}", failure.message);
-            return Err(Ended::Failed(Failure::new(failure.kind.clone(), message)));
-        }
-        Measuring {
-            timer: &mut *self.timer,
-            ledger: self.ledger,
-            options,
-            cancel: self.cancel,
-            on_event: &mut on_event,
-            identity,
-            job: &job,
-            rounds,
-            forgiven: Default::default(),
-            round_forgiven: false,
-            is_exact,
-            spent,
-        }
-        .run()
-    }
-
     fn judge(&self, identity: &JobIdentity, rounds: &JobRounds, incumbent: Option<usize>) -> Judgement {
         let candidates = identity.same_as.len();
         let (decided, competing) = (rounds.to_decision(candidates, identity.baseline), rounds.competing(identity));
         let rules = self.options.rules_for(&decided, identity.baseline);
         judge(&decided, candidates, &competing, identity.baseline, incumbent, &rules)
-    }
-
-    /// What an invocation is to this timer.
-    pub(super) fn identity(&self, invocation: &Invocation) -> Result<JobIdentity, String> {
-        JobIdentity::new(invocation, self.timer.device(), &self.timer.measured_by(&self.options.cache_state))
-    }
-
-    /// What it was to another timer that measured an entry; `None` where this one did, or where caches were in another state.
-    pub(super) fn identity_of_other_timer(&self, invocation: &Invocation, entry: &Entry) -> Option<JobIdentity> {
-        let from = entry.provenance.as_ref()?;
-        let by = &from.measured_by;
-        // samples that were recorded elsewhere are no measurement of this device
-        let is_measured = by.source != Source::Replay && self.timer.source() != Source::Replay;
-        let is_other = is_measured && by.timer != self.timer.name() && by.cache_state == self.options.cache_state;
-        let device =
-            DeviceFingerprint { identity: self.timer.device().identity.clone(), environment: from.environment.clone() };
-        is_other.then(|| JobIdentity::new(invocation, &device, by).ok()).flatten()
-    }
-
-    pub(super) fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
-        Ok(self.ledger.cache().entry(key)?)
-    }
-
-    pub(super) fn job_record(&self, invocation: &Invocation, identity: &JobIdentity) -> JobRecord {
-        JobRecord {
-            job: identity.digest,
-            device: self.timer.device().clone(),
-            call: invocation.call.clone(),
-            direction: invocation.direction,
-            measured_by: self.timer.measured_by(&self.options.cache_state),
-            baseline: identity.baseline,
-            candidates: invocation
-                .candidates
-                .iter()
-                .map(|candidate| CandidateRecord {
-                    config: candidate.config.clone(),
-                    semantic_digest: candidate.program.as_ref().map(|program| program.semantic_digest),
-                })
-                .collect(),
-            fresh: self.options.force,
-        }
     }
 }
 
@@ -442,13 +328,6 @@ fn rows(
     candidate_results(&configs, &identity.same_as, identity.baseline, judgement, rounds)
 }
 
-pub(super) fn known_before(result: &mut OperationResult, key: CacheKey, entry: &Arc<Entry>) -> (CacheKey, Arc<Entry>) {
-    fill_from_entry(result, entry);
-    result.status = Status::Cached;
-    "known from before; nothing was measured (`--force` measures again)".clone_into(&mut result.reason);
-    (key, Arc::clone(entry))
-}
-
 /// Says that the recorder's JAX brings another compiler than the one that programs are timed with. On a CPU alone, where JAX
 /// compiles by itself: elsewhere it takes a plugin too, whose name says nothing of its version.
 fn other_compiler(plan: &[PlannedInvocation], device: &DeviceFingerprint) -> Option<String> {
@@ -459,14 +338,6 @@ fn other_compiler(plan: &[PlannedInvocation], device: &DeviceFingerprint) -> Opt
         "programs were recorded under {theirs} and are timed as {here} compiles them; `--timer jax` times them as the active \
          environment's JAX does"
     ))
-}
-
-/// Says that an entry was decided by another timer.
-pub(super) fn timed_otherwise(entry: &Entry, timer: &str) -> Option<String> {
-    let from = entry.provenance.as_ref()?;
-    let compiler =
-        from.environment.compiler().map_or_else(String::new, |compiler| format!(" (compiled by {compiler})"));
-    Some(format!("timed by `{}`{compiler}, not by `{timer}`; `--force` measures it again", from.measured_by.timer))
 }
 
 pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> String {
@@ -486,7 +357,8 @@ pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> Strin
 
 /// What was seen, why it is no win, and what to do about it.
 fn not_believed(result: &OperationResult) -> String {
-    let measured = result.candidates.iter().filter_map(|row| Some((row.ratio?, row.median_ns?, row)));
+    let measured =
+        result.candidates.iter().filter_map(|row| row.times().map(|times| (times.ratio, times.median_ns, row)));
     let Some((ratio, ns, row)) = measured.min_by(|a, b| a.0.total_cmp(&b.0)) else { return result.reason.clone() };
     format!(
         "{} takes {ns:.0} ns, {}: most likely its program computes something else, or nothing; look at it, and accept it with \

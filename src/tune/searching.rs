@@ -21,9 +21,9 @@ use super::choices::{Choices, only};
 use super::job::{JobIdentity, Workplace, own_programs};
 use super::measure::Ended;
 use super::pair::Tried;
-use super::run::{Decided, Place, known_before, timed_otherwise};
 use super::spent::nanoseconds;
-use super::{Autotuner, Event, MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
+use super::tuner::{Autotuner, Decided, Place, known_before, timed_otherwise};
+use super::{Event, MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
 
 /// What is to be done for an invocation.
 pub(super) enum Course {
@@ -56,7 +56,7 @@ struct Search {
     searched: Searched,
 }
 
-impl Autotuner<'_, '_> {
+impl Autotuner<'_> {
     /// Says what is to be raced, and searches for it where that is not all there is.
     pub(super) fn course(
         &mut self,

@@ -41,6 +41,9 @@ fn numbered(of: u32) -> String {
 
 impl Shard {
     /// Part `index` of `of`.
+    ///
+    /// # Errors
+    /// Where there is no such part.
     pub fn new(index: u32, of: u32) -> Result<Self, ParseShardError> {
         if index < of { Ok(Self { index, of }) } else { Err(ParseShardError::Range { index, of }) }
     }

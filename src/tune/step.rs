@@ -1,30 +1,20 @@
 //! The step that a profile shows: the share of each call in it, the order that follows, and what tuning gains in all.
 
-use serde::{Deserialize, Serialize};
-
-use crate::analysis::LabelShare;
+use crate::analysis::{LabelShare, Summary};
 use crate::batch::own_key;
 use crate::registry::Invocation;
 
-use super::{AutotuningResult, OperationResult, PlannedInvocation};
+use super::{AutotuningResult, OperationResult, PlannedInvocation, ProfiledStep};
 
-/// What a run gains of the step that a profile shows.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ProfiledStep {
-    /// The profile.
-    pub profile: String,
-    /// Time of all its module executions that count, nanoseconds: what the shares are parts of.
-    pub modules_ns: f64,
-    /// Share of all labels in it.
-    pub labelled: f64,
-    /// Share of the calls that are decided.
-    pub decided: f64,
-    /// Part of the step's time that the best configs save: Σ share · (1 − best ÷ baseline). What is not decided saves nothing.
-    pub expected_gain: f64,
-    /// The same with every ratio at the end of its interval that saves least.
-    pub expected_gain_low: f64,
-    /// And at the one that saves most.
-    pub expected_gain_high: f64,
+/// Where the time of a step goes that is to become faster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepProfile {
+    /// The profile, as the user named it.
+    place: String,
+    /// Time of all its module executions that count, nanoseconds.
+    modules_ns: f64,
+    pub(super) labels: Vec<LabelShare>,
+    pub(super) notes: Vec<String>,
 }
 
 /// Whether what is left of a profile's label may be of this call.
@@ -44,7 +34,7 @@ fn may_be(label: &LabelShare, invocation: &Invocation) -> bool {
 /// Gives each planned call its share of a profile's time, and puts those with the most first. A label that is cut in the
 /// profile may be of several calls: its share is divided equally among them, and that is flagged. Gives one line for what
 /// the profile and the plan do not have in common.
-pub fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShare]) -> Vec<String> {
+pub(super) fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShare]) -> Vec<String> {
     let mut strangers = Vec::new();
     for planned in &mut *plan {
         planned.share = Some(0.0);
@@ -88,16 +78,27 @@ pub fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShare]) -> 
     notes
 }
 
-impl ProfiledStep {
-    /// What the operations of a result gain of a step of `modules_ns`, where labels have this share.
-    pub fn new(profile: String, modules_ns: f64, labels: &[LabelShare], result: &AutotuningResult) -> Self {
+impl StepProfile {
+    /// What was read of a step's profile at a place; `None` where no module ran in it.
+    pub fn of(place: String, summary: &Summary) -> Option<Self> {
+        let findings = summary.findings.iter().map(ToString::to_string);
+        (!summary.modules.is_empty()).then(|| Self {
+            place,
+            modules_ns: summary.modules.iter().map(|module| module.total_ns).sum(),
+            labels: summary.labels.clone(),
+            notes: summary.notes.iter().cloned().chain(findings).collect(),
+        })
+    }
+
+    /// What the operations of a result gain of it.
+    pub(super) fn gain(&self, result: &AutotuningResult) -> ProfiledStep {
         let sum = |of: &dyn Fn(&OperationResult) -> f64| {
             result.operations.iter().filter_map(|one| Some(one.share? * of(one))).fold(0.0, |sum, part| sum + part)
         };
-        Self {
-            profile,
-            modules_ns,
-            labelled: labels.iter().map(|label| label.share).sum(),
+        ProfiledStep {
+            profile: self.place.clone(),
+            modules_ns: self.modules_ns,
+            labelled: self.labels.iter().map(|label| label.share).sum(),
             decided: sum(&|operation| f64::from(u8::from(operation.status.is_decided()))),
             expected_gain: sum(&|operation| saved(operation, |operation| operation.speed_up)),
             expected_gain_low: sum(&|operation| saved(operation, |one| Some(one.speed_up_interval?.low))),

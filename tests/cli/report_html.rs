@@ -305,7 +305,8 @@ fn what_is_expected_of_a_profiled_step_is_said() {
     assert_eq!(page.rows("overview")[0].value("share"), Some(0.25));
     assert_eq!(page.rows("overview")[1].value("share"), None);
     // every row has a cell for each heading, with the shares and without
-    let without = AutotuningResult { step: None, ..hostile("plain") };
+    let mut without = hostile("plain");
+    without.step = None;
     for page in [page, Page(drawn("plain", &[without]))] {
         let headings = page.between("<table class=\"overview\"", "</thead>")[0].matches("columnheader").count();
         for row in page.rows("overview") {

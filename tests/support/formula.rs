@@ -16,7 +16,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Candidate, Registry};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
-use autotune_lowered::tune::{Autotuner, AutotuningResult, Event, OperationResult, PlannedInvocation, TuneOptions};
+use autotune_lowered::tune::{AutotuningResult, Event, OperationResult, PlannedInvocation, Session, TuneOptions};
 
 /// Of this thread: what else the machine does, and how slow its disk is, is not in it.
 pub fn processor_time() -> Duration {
@@ -149,14 +149,7 @@ pub fn planned(call_key: &str, space: &CandidateSpace) -> PlannedInvocation {
     let baseline = space.baseline().clone();
     let candidate = Candidate { config: baseline.clone(), program: None, not_lowered: None };
     let invocation = invocation(call_key, baseline, vec![candidate]);
-    let mut planned = PlannedInvocation {
-        invocation: Arc::new(invocation),
-        labels: vec![],
-        how: "test".into(),
-        flags: vec![],
-        space: None,
-        share: None,
-    };
+    let mut planned = PlannedInvocation::new(Arc::new(invocation));
     planned.extend_from(space);
     planned
 }
@@ -172,15 +165,13 @@ pub fn tune_with(
     let folder = tempfile::tempdir().unwrap();
     let registry = Registry::create_or_open(folder.path()).unwrap();
     let cancel = AtomicBool::new(false);
-    let mut on_event = |event: Event<'_>| {
+    let on_event = |event: Event<'_>| {
         if let Event::Evaluated { done, .. } = event {
             on_evaluated(done, &cancel);
         }
     };
-    let mut tuner = Autotuner { registry: &registry, timer, ledger, options, cancel: &cancel, on_event: &mut on_event };
-    let (result, error) = tuner.run(plan);
-    assert!(error.is_none(), "{error:?}");
-    result
+    let session = Session::new(&registry, ledger, timer).with_options(options.clone()).with_cancel(&cancel);
+    session.with_events(on_event).run(&plan.iter().cloned().collect()).unwrap()
 }
 
 pub fn tune_one(

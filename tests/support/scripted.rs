@@ -17,7 +17,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
-use autotune_lowered::tune::{Autotuner, AutotuningResult, PlannedInvocation, TuneError, TuneOptions};
+use autotune_lowered::tune::{AutotuningResult, Plan, PlannedInvocation, Session, TuneError, TuneOptions};
 
 pub fn config(n: u64) -> Config {
     serde_json::from_str(&format!(r#"{{"block":{n}}}"#)).unwrap()
@@ -190,15 +190,9 @@ impl Timer for ScriptedTimer {
     }
 }
 
-pub fn planned(invocation: &Arc<Invocation>) -> Vec<PlannedInvocation> {
-    vec![PlannedInvocation {
-        invocation: Arc::clone(invocation),
-        labels: vec![],
-        how: "test".into(),
-        flags: vec![],
-        space: None,
-        share: None,
-    }]
+/// What was recorded, whatever module it is in.
+pub fn planned<'a>(invocations: impl IntoIterator<Item = &'a Arc<Invocation>>) -> Plan {
+    invocations.into_iter().map(|invocation| PlannedInvocation::new(Arc::clone(invocation))).collect()
 }
 
 /// Runs the tuner; `cancel_after` counts finished rounds.
@@ -212,7 +206,7 @@ pub fn tune(
 ) -> Result<AutotuningResult, TuneError> {
     let cancel = AtomicBool::new(false);
     let rounds = AtomicU64::new(0);
-    let mut on_event = |event: autotune_lowered::tune::Event<'_>| {
+    let on_event = |event: autotune_lowered::tune::Event<'_>| {
         if let autotune_lowered::tune::Event::Round { .. } = event {
             let done = rounds.fetch_add(1, Ordering::Relaxed) + 1;
             if cancel_after.is_some_and(|limit| done >= limit) {
@@ -220,9 +214,6 @@ pub fn tune(
             }
         }
     };
-    let mut tuner = Autotuner { registry, timer, ledger, options, cancel: &cancel, on_event: &mut on_event };
-    match tuner.run(&planned(invocation)) {
-        (result, None) => Ok(result),
-        (_, Some(error)) => Err(error),
-    }
+    let session = Session::new(registry, ledger, timer).with_options(options.clone()).with_cancel(&cancel);
+    session.with_events(on_event).run(&planned([invocation])).map_err(|stopped| *stopped.error)
 }

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use crate::support::prerequisite::python_with;
@@ -19,7 +18,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::{CacheState, Metric, Source};
 use autotune_lowered::timer::replay::ProfileIndex;
 use autotune_lowered::timer::{Job, JobCandidate, KeepingTimer, OutputArray, Prepared, ProfileReplay, Timer};
-use autotune_lowered::tune::{Autotuner, TuneOptions};
+use autotune_lowered::tune::{Session, TuneOptions};
 use serde_json::{Value, json};
 
 fn data(name: &str) -> PathBuf {
@@ -143,24 +142,15 @@ fn the_span_decides_and_not_what_the_seed_would_say() {
     let (registry, invocation) = registry(&folder.path().join("registry"), 6, &distinct_program);
     let mut timer = ProfileReplay::open(folder.path(), None).unwrap();
     // ten rounds take each of the five executions twice
-    let options = TuneOptions { rounds: 10, ..TuneOptions::default() };
+    let options = TuneOptions::default().with_rounds(10);
     let ledger = Ledger::in_memory(vec![]);
-    let (cancel, mut on_event) = (AtomicBool::new(false), |_: autotune_lowered::tune::Event<'_>| {});
-    let mut tuner = Autotuner {
-        registry: &registry,
-        timer: &mut timer,
-        ledger: &ledger,
-        options: &options,
-        cancel: &cancel,
-        on_event: &mut on_event,
-    };
-    let (result, error) = tuner.run(&planned(&invocation));
-    assert!(error.is_none());
+    let mut session = Session::new(&registry, &ledger, &mut timer).with_options(options);
+    let result = session.run(&planned([&invocation])).unwrap();
     assert_eq!((&result.measured_by.source, &result.measured_by.metric), (&Source::Replay, &Metric::Span));
     let operation = &result.operations[0];
     // the fastest run of a round counts: at most the median, and one of the spans that the oracle has
     for ((candidate, spans), median) in operation.candidates.iter().rev().zip(oracle("span_ps")).zip(&medians) {
-        let found = candidate.median_ns.unwrap();
+        let found = candidate.times().unwrap().median_ns;
         let least = spans.into_iter().min().unwrap() as f64;
         assert!((least..=*median).contains(&found), "{least} {found} {median}");
     }

@@ -3,28 +3,45 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::scripted::*;
 use autotune_lowered::cache::{SNAPSHOT_FILE, Snapshot};
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
-use autotune_lowered::tune::{Autotuner, Event, PlannedInvocation, Status, TuneOptions, run_on_devices};
+use autotune_lowered::registry::Registry;
+use autotune_lowered::tune::{AutotuningResult, Event, Plan, Session, Status};
 
 const MS: u64 = 1_000_000;
 
 /// Calls with keys of their own, of one operation.
-fn plan(folder: &std::path::Path, count: usize) -> (autotune_lowered::registry::Registry, Vec<PlannedInvocation>) {
+fn plan(folder: &std::path::Path, count: usize) -> (Registry, Plan) {
     let (mut registry, invocation) = registry(&folder.join("registry"), 3, &distinct_program);
-    let mut plan = Vec::new();
+    let mut calls = Vec::new();
     for number in 0..count {
         let mut another = (*invocation).clone();
         another.call.call_key = format!("{number:016x}");
         registry.add(&another).unwrap();
-        plan.extend(planned(&Arc::new(another)));
+        calls.push(Arc::new(another));
     }
-    (registry, plan)
+    (registry, planned(&calls))
+}
+
+/// Runs a plan on all timers at once.
+fn on_all(
+    registry: &Registry,
+    ledger: &Ledger,
+    timers: &mut [ScriptedTimer],
+    on_event: &(dyn Fn(Event<'_>) + Sync),
+    plan: &Plan,
+) -> AutotuningResult {
+    let (first, others) = timers.split_first_mut().unwrap();
+    let mut session = Session::new(registry, ledger, first).with_events(on_event);
+    for timer in others {
+        session = session.with_device(timer, on_event);
+    }
+    session.run(plan).unwrap()
 }
 
 #[test]
@@ -32,36 +49,18 @@ fn every_operation_is_tuned_once_and_the_result_has_the_plans_order() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, plan) = plan(folder.path(), 7);
     let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
-    let (options, cancel) = (TuneOptions::default(), AtomicBool::new(false));
     let mut timers: Vec<ScriptedTimer> = (0..3).map(|_| ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS])).collect();
     let finished = AtomicUsize::new(0);
-    let mut handlers: Vec<_> = timers
-        .iter()
-        .map(|_| {
-            |event: Event<'_>| {
-                if let Event::Finished(_) = event {
-                    finished.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        })
-        .collect();
-    let mut tuners: Vec<Autotuner<'_, '_>> = timers
-        .iter_mut()
-        .zip(&mut handlers)
-        .map(|(timer, on_event)| Autotuner {
-            registry: &registry,
-            timer,
-            ledger: &ledger,
-            options: &options,
-            cancel: &cancel,
-            on_event,
-        })
-        .collect();
-    let (result, error) = run_on_devices(&mut tuners, &plan).unwrap();
-    assert!(error.is_none() && result.notes.is_empty(), "{:?}", result.notes);
+    let count = |event: Event<'_>| {
+        if let Event::Finished(_) = event {
+            finished.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let result = on_all(&registry, &ledger, &mut timers, &count, &plan);
+    assert!(result.notes.is_empty(), "{:?}", result.notes);
     assert_eq!(finished.load(Ordering::Relaxed), 7);
     let keys: Vec<&str> = result.operations.iter().map(|operation| operation.call.call_key.as_str()).collect();
-    let planned: Vec<&str> = plan.iter().map(|planned| planned.invocation.call.call_key.as_str()).collect();
+    let planned: Vec<&str> = plan.invocations.iter().map(|planned| planned.invocation.call.call_key.as_str()).collect();
     assert_eq!(keys, planned);
     for operation in &result.operations {
         assert_eq!(operation.status, Status::Tuned);
@@ -81,32 +80,12 @@ fn a_device_that_is_lost_costs_the_others_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, plan) = plan(folder.path(), 6);
     let ledger = Ledger::in_memory(vec![]);
-    let (options, cancel) = (TuneOptions::default(), AtomicBool::new(false));
     let broken = |_: usize, _: &str, _: u64| Err(Failure::new(FailureKind::Device, "the device fell off the bus"));
     let mut lost = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(broken);
     lost.failing_restart = Some(1);
-    let mut good = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-    let (mut one, mut other) = (|_: Event<'_>| {}, |_: Event<'_>| {});
-    let mut tuners = [
-        Autotuner {
-            registry: &registry,
-            timer: &mut lost,
-            ledger: &ledger,
-            options: &options,
-            cancel: &cancel,
-            on_event: &mut one,
-        },
-        Autotuner {
-            registry: &registry,
-            timer: &mut good,
-            ledger: &ledger,
-            options: &options,
-            cancel: &cancel,
-            on_event: &mut other,
-        },
-    ];
-    let (result, error) = run_on_devices(&mut tuners, &plan).unwrap();
-    assert!(error.is_none());
+    let good = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+    let mut timers = [lost, good];
+    let result = on_all(&registry, &ledger, &mut timers, &|_| {}, &plan);
     let statuses: Vec<Status> = result.operations.iter().map(|operation| operation.status).collect();
     assert_eq!(statuses, [Status::Tuned; 6], "what the lost device had begun is done by the other one");
     assert_eq!(result.entries.len(), 6);
@@ -117,7 +96,6 @@ fn the_last_device_that_is_lost_says_so_for_all_that_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, plan) = plan(folder.path(), 3);
     let ledger = Ledger::in_memory(vec![]);
-    let (options, cancel) = (TuneOptions::default(), AtomicBool::new(false));
     let broken = |_: usize, _: &str, _: u64| Err(Failure::new(FailureKind::Device, "the device fell off the bus"));
     let mut timers: Vec<ScriptedTimer> = (0..2)
         .map(|_| {
@@ -126,28 +104,10 @@ fn the_last_device_that_is_lost_says_so_for_all_that_is_left() {
             timer
         })
         .collect();
-    let mut handlers = [|_: Event<'_>| {}; 2];
-    let mut tuners: Vec<Autotuner<'_, '_>> = timers
-        .iter_mut()
-        .zip(&mut handlers)
-        .map(|(timer, on_event)| Autotuner {
-            registry: &registry,
-            timer,
-            ledger: &ledger,
-            options: &options,
-            cancel: &cancel,
-            on_event,
-        })
-        .collect();
-    let (result, _) = run_on_devices(&mut tuners, &plan).unwrap();
+    let result = on_all(&registry, &ledger, &mut timers, &|_| {}, &plan);
     assert_eq!(result.operations.len(), 3, "each operation has its line");
     for operation in &result.operations {
         assert_eq!(operation.status, Status::Failed);
         assert!(!operation.reason.is_empty());
     }
-}
-
-#[test]
-fn no_tuner_is_no_run() {
-    assert!(run_on_devices(&mut [], &[]).is_none());
 }

@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use crate::support::scripted;
 use crate::support::scripted::*;
@@ -15,13 +13,13 @@ use autotune_lowered::config::Config;
 use autotune_lowered::decision::{Resolution, Round};
 use autotune_lowered::device::{DeviceFingerprint, MatchMode};
 use autotune_lowered::failure::{Failure, FailureKind};
-use autotune_lowered::gate::{CheckResult, Gate, Limits, OperationCheck, Verdict, look, margin};
+use autotune_lowered::gate::{CheckOptions, CheckResult, Limits, OperationCheck, Verdict, look, margin};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Invocation, Registry};
 use autotune_lowered::stats::Interval;
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
-use autotune_lowered::tune::{Autotuner, PlannedInvocation, Shard, Status, TuneOptions};
+use autotune_lowered::tune::{Session, Shard, Status, TuneOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -136,30 +134,20 @@ impl Default for Asked {
     }
 }
 
-fn plan(invocations: &[Arc<Invocation>]) -> Vec<PlannedInvocation> {
-    invocations.iter().flat_map(planned).collect()
-}
-
 fn tune_all(registry: &Registry, timer: &mut dyn Timer, ledger: &Ledger) -> Vec<Status> {
-    let (cancel, options) = (AtomicBool::new(false), TuneOptions::default());
-    let mut on_event = |_: autotune_lowered::tune::Event<'_>| {};
-    let mut tuner = Autotuner { registry, timer, ledger, options: &options, cancel: &cancel, on_event: &mut on_event };
-    let (result, error) = tuner.run(&plan(registry.invocations()));
-    assert!(error.is_none(), "{error:?}");
+    let result = Session::new(registry, ledger, timer).run(&planned(registry.invocations())).unwrap();
     result.operations.iter().map(|operation| operation.status).collect()
 }
 
 fn check(registry: &Registry, timer: &mut dyn Timer, ledger: &Ledger, asked: &Asked) -> CheckResult {
-    let cancel = AtomicBool::new(false);
-    let mut on_event = |_: autotune_lowered::tune::Event<'_>| {};
-    let options = &asked.options;
-    let mut tuner = Autotuner { registry, timer, ledger, options, cancel: &cancel, on_event: &mut on_event };
+    let mut session = Session::new(registry, ledger, timer).with_options(asked.options.clone());
     let mut told = 0;
     let mut on_checked = |_: &OperationCheck| told += 1;
     let Asked { match_mode, shard, false_alarms, .. } = *asked;
-    let mut gate = Gate { tuner: &mut tuner, match_mode, shard, false_alarms, on_checked: &mut on_checked };
-    let (result, error) = gate.run(&plan(registry.invocations()));
-    assert!(error.is_none(), "{error:?}");
+    let all = planned(registry.invocations());
+    let plan = shard.map_or(all.clone(), |shard| all.of_shard(shard));
+    let options = CheckOptions::new(match_mode, false_alarms);
+    let result = autotune_lowered::gate::check(&mut session, &plan, options, &mut on_checked).unwrap();
     assert_eq!(told, result.operations.len());
     result
 }
@@ -339,7 +327,7 @@ fn what_selftest_found_keeps_the_luck_of_processes_from_being_an_alarm() {
     let machine = Machine { placement: 0.03, ..QUIET };
     // 99% of the pairs of two copies: 2.576 standard deviations of their difference
     let resolution = Resolution::new([(1e5, 2.576 * f64::sqrt(2.0) * 0.03)]);
-    let options = TuneOptions { resolution, ..TuneOptions::default() };
+    let options = TuneOptions::default().with_resolution(resolution);
     assert_eq!(alarms(200, machine, 1.0, &Asked { options, ..Asked::default() }), 0);
     assert!(
         alarms(200, machine, 1.0, &Asked::default()) > 0,

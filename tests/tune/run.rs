@@ -45,7 +45,7 @@ fn the_fastest_wins_is_kept_and_is_not_measured_again() {
     assert_eq!(again.operations[0].best, operation.best);
     assert_eq!(second.calls, 0, "nothing may be measured again");
 
-    let force = TuneOptions { force: true, ..options() };
+    let force = options().forced();
     let mut third = ScriptedTimer::new(&[10 * MS, 8 * MS, 9 * MS, 12 * MS]);
     let forced = tune(&registry, &invocation, &mut third, &ledger, &force, None).unwrap();
     assert_eq!(forced.operations[0].rounds_measured, 6);
@@ -79,14 +79,13 @@ fn more_rounds_add_to_those_that_are_there() {
     // so restless that eight rounds settle nothing
     let mut timer = ScriptedTimer::new(&[100 * MS, 98 * MS]);
     timer.wobble = 100;
-    tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions { rounds: 8, ..options() }, None).unwrap();
-    let result =
-        tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions { rounds: 12, ..options() }, None).unwrap();
+    tune(&registry, &invocation, &mut timer, &ledger, &options().with_rounds(8), None).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options().with_rounds(12), None).unwrap();
     let operation = &result.operations[0];
     assert_eq!((operation.rounds_kept, operation.rounds_measured), (8, 4));
     // and what is settled takes no more, however many are allowed
     timer.wobble = 0;
-    let settled = tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions { rounds: 1000, ..options() }, None);
+    let settled = tune(&registry, &invocation, &mut timer, &ledger, &options().with_rounds(1000), None);
     assert!(settled.unwrap().operations[0].rounds_measured < 100);
 }
 
@@ -117,11 +116,15 @@ fn one_crash_is_forgiven_and_two_are_not() {
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     let operation = &result.operations[0];
     assert_eq!(timer.restarts, [vec![], vec![1]]);
-    assert_eq!(operation.candidates[1].status, CandidateStatus::Failed);
-    assert_eq!(operation.candidates[1].failure.as_ref().unwrap().kind, FailureKind::Crash);
+    assert_eq!(operation.candidates[1].status(), CandidateStatus::Failed);
+    assert_eq!(operation.candidates[1].failure().unwrap().kind, FailureKind::Crash);
     assert_eq!(operation.best.as_ref().unwrap().config, config(2), "the rest is decided without it");
     // the round that was cut short gives a pair where both had been measured before the crash
-    assert!((6..=7).contains(&operation.candidates[2].rounds), "{}", operation.candidates[2].rounds);
+    assert!(
+        (6..=7).contains(&operation.candidates[2].times().unwrap().rounds),
+        "{}",
+        operation.candidates[2].times().unwrap().rounds
+    );
 }
 
 #[test]
@@ -318,7 +321,7 @@ fn wrong_outputs_reject_the_fastest() {
         let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         let operation = &result.operations[0];
         assert_eq!(operation.best.as_ref().unwrap().config, config(2), "{wrong}");
-        assert_eq!(operation.candidates[1].failure.as_ref().unwrap().kind, FailureKind::WrongOutput);
+        assert_eq!(operation.candidates[1].failure().unwrap().kind, FailureKind::WrongOutput);
     }
 }
 
@@ -380,7 +383,7 @@ fn a_speed_up_beyond_belief_is_said_and_decides_nothing() {
     for part in ["block=1 takes 100", "the baseline's speed", "more than 1000×", "--max-speed-up 2"] {
         assert!(operation.reason.contains(part), "`{part}` in {}", operation.reason);
     }
-    assert!(operation.candidates[1].ratio.unwrap() < 1e-4, "what was seen is there");
+    assert!(operation.candidates[1].times().unwrap().ratio < 1e-4, "what was seen is there");
     assert!(ledger.own_entries().unwrap().is_empty());
     // whoever knows better accepts it: the rounds are there
     let mut accepting = options();
@@ -422,7 +425,7 @@ fn equal_programs_are_measured_once() {
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     seen.extend(receive.try_iter());
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 1, 3]);
-    assert_eq!(result.operations[0].candidates[2].status, CandidateStatus::SameProgram);
+    assert_eq!(result.operations[0].candidates[2].status(), CandidateStatus::SameProgram);
     assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1));
 
     let (registry, invocation) = scripted::registry(&folder.path().join("b"), 3, &|_| distinct_program(0));
@@ -446,7 +449,7 @@ fn a_changed_program_on_disk_costs_its_candidate() {
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     let operation = &result.operations[0];
-    assert_eq!(operation.candidates[1].status, CandidateStatus::Failed);
+    assert_eq!(operation.candidates[1].status(), CandidateStatus::Failed);
     assert_eq!(operation.best.as_ref().unwrap().config, config(2));
 
     // as long as it is so, nothing is measured again
@@ -542,7 +545,7 @@ fn the_same_program_in_other_bytes_stands_in_for_a_damaged_file() {
     let ledger = Ledger::in_memory(vec![]);
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1));
-    assert_eq!(result.operations[0].candidates[2].status, CandidateStatus::SameProgram);
+    assert_eq!(result.operations[0].candidates[2].status(), CandidateStatus::SameProgram);
 }
 
 #[test]
@@ -562,7 +565,7 @@ fn a_run_publishes_what_it_decided_and_says_where_it_cannot() {
 
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    let options = TuneOptions { force: true, ..options() };
+    let options = options().forced();
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options, None).unwrap();
     assert_eq!(result.operations[0].status, Status::Tuned, "the decision stands without it");
     assert!(
@@ -576,7 +579,7 @@ fn a_budget_too_small_for_the_fewest_rounds_decides_nothing_and_more_time_goes_o
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-    let hasty = TuneOptions { budget: Some(std::time::Duration::from_nanos(1)), ..options() };
+    let hasty = options().with_budget(std::time::Duration::from_nanos(1));
     let result = tune(&registry, &invocation, &mut timer, &ledger, &hasty, None).unwrap();
     let operation = &result.operations[0];
     assert_eq!((operation.status, operation.rounds_measured), (Status::Failed, 0));
@@ -638,7 +641,7 @@ fn what_another_timer_decided_stays_until_it_is_forced_or_asks_another_question(
     let fewer = tune(&registry, &Arc::new(fewer), &mut other(), &ledger, &options(), None).unwrap();
     assert_eq!(fewer.operations[0].status, Status::Tuned);
 
-    let forced = TuneOptions { force: true, ..options() };
+    let forced = options().forced();
     let again = tune(&registry, &invocation, &mut other(), &ledger, &forced, None).unwrap();
     assert_eq!((again.operations[0].status, again.operations[0].flags.len()), (Status::Tuned, 0));
     assert_eq!(again.operations[0].best.as_ref().unwrap().config, config(2));

@@ -15,7 +15,7 @@ use autotune_lowered::config::Config;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::search::{Budget, Kind};
-use autotune_lowered::tune::{OperationResult, SearchEnd, SearchOptions, Status, TuneOptions};
+use autotune_lowered::tune::{OperationResult, SearchEnd, SearchOptions, Session, Status, TuneOptions};
 use serde_json::json;
 
 const A: &str = "0123456789abcdef";
@@ -53,7 +53,7 @@ fn rank(config: &Config) -> usize {
 
 fn options(kind: Kind, evaluations: usize) -> TuneOptions {
     let budget = Budget { evaluations: Some(evaluations), time: None };
-    TuneOptions { search: SearchOptions { kind, budget, ..SearchOptions::default() }, ..TuneOptions::default() }
+    TuneOptions::default().with_search(SearchOptions::new(kind, budget))
 }
 
 fn best(operation: &OperationResult) -> &Config {
@@ -68,7 +68,7 @@ fn memory() -> Ledger {
 fn one_of_the_best_per_cent_is_found_within_the_budget() {
     for seed in 0..3 {
         let mut timer = FormulaTimer::new(bowl);
-        let options = TuneOptions { seed, ..options(Kind::Auto, 64) };
+        let options = options(Kind::Auto, 64).with_seed(seed);
         let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &options);
         assert_eq!(operation.status, Status::Tuned);
         assert!(rank(best(&operation)) < 39, "seed {seed}: {} is the {}th", best(&operation), rank(best(&operation)));
@@ -158,7 +158,7 @@ fn an_interrupted_search_keeps_what_it_tried() {
     assert_eq!((search.evaluations, search.ended), (10, SearchEnd::Interrupted));
     assert!(result.entries.is_empty(), "nothing is decided yet");
     // another strategy and another budget are told the same
-    let other = TuneOptions { search: SearchOptions { kind: Kind::Model, ..options.search }, ..options };
+    let other = options.clone().with_search(SearchOptions::new(Kind::Model, options.search.budget));
     let operation = tune_one(&plan[0], &mut timer, &ledger, &other);
     assert_eq!(operation.search.as_ref().unwrap().reused, 10);
     assert_eq!(timer.tried().len(), 40);
@@ -170,8 +170,7 @@ fn nothing_new_is_measured_on_a_second_run() {
     let both = Budget { evaluations: Some(20), ..time };
     for budget in [Budget { evaluations: Some(20), time: None }, time, both] {
         let folder = tempfile::tempdir().unwrap();
-        let options =
-            TuneOptions { search: SearchOptions { budget, ..SearchOptions::default() }, ..Default::default() };
+        let options = TuneOptions::default().with_search(SearchOptions::new(Kind::Auto, budget));
         let planned = planned(A, &space());
         let ledger = Ledger::open(folder.path(), vec![]).unwrap();
         let mut timer = FormulaTimer::new(bowl);
@@ -191,7 +190,7 @@ fn nothing_new_is_measured_on_a_second_run() {
         let kept = tune_one(&planned, &mut second, &ledger, &strict);
         assert_eq!((kept.status, second.calls), (Status::BaselineKept, 0));
         // and who forces it measures all of it again
-        let force = TuneOptions { force: true, ..options };
+        let force = options.forced();
         let forced = tune_one(&planned, &mut second, &ledger, &force);
         let search = forced.search.unwrap();
         // each on its own, and the race
@@ -331,7 +330,7 @@ fn budgets_of_one_and_of_none() {
     assert!(operation.status.is_decided(), "{operation:?}");
 
     let budget = Budget { evaluations: None, time: Some(Duration::from_nanos(1)) };
-    let short = TuneOptions { search: SearchOptions { budget, ..SearchOptions::default() }, ..Default::default() };
+    let short = TuneOptions::default().with_search(SearchOptions::new(Kind::Auto, budget));
     let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &short);
     assert_eq!(operation.search.as_ref().unwrap().evaluations, 1, "at least one is tried");
 
@@ -366,22 +365,9 @@ fn a_long_recorded_list_is_searched_by_its_programs() {
     // candidates are known by their place, which a job of two does not tell: their outputs and times follow the config
     let mut timer = FormulaTimer::new(|config| 1_000_000 + 10_000 * number(config, "block").abs_diff(140));
     timer.device = scripted::device();
-    let mut planned = scripted::planned(&invocation);
-    let plan = planned.remove(0);
-    let cancel = std::sync::atomic::AtomicBool::new(false);
-    let options = options(Kind::Auto, 40);
     let ledger = memory();
-    let mut on_event = |_: autotune_lowered::tune::Event<'_>| {};
-    let mut tuner = autotune_lowered::tune::Autotuner {
-        registry: &registry,
-        timer: &mut timer,
-        ledger: &ledger,
-        options: &options,
-        cancel: &cancel,
-        on_event: &mut on_event,
-    };
-    let (result, error) = tuner.run(std::slice::from_ref(&plan));
-    assert!(error.is_none());
+    let mut session = Session::new(&registry, &ledger, &mut timer).with_options(options(Kind::Auto, 40));
+    let result = session.run(&scripted::planned([&invocation])).unwrap();
     let operation = &result.operations[0];
     assert_eq!(operation.search.as_ref().unwrap().configs, 199);
     let found = number(best(operation), "block");

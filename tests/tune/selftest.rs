@@ -21,7 +21,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 const MS: u64 = 1_000_000;
-const EIGHT: SelftestOptions = SelftestOptions { copies: 8, rounds: 20, cache_state: CacheState::Warm };
+const EIGHT: SelftestOptions = SelftestOptions::new(8, 20, CacheState::Warm);
 
 /// A machine on which a copy's runs scatter by `rounds`, and copies by `copies`; a fifth of the runs is disturbed.
 struct Machine {
@@ -202,7 +202,7 @@ fn the_tuner_calls_nothing_better_below_what_can_be_told() {
         let (stored, note) = Stored::read(&cache);
         assert_eq!(note, None);
         let resolution = stored.resolution(&Setting::of(&timer(), &CacheState::Warm));
-        let options = TuneOptions { resolution, ..TuneOptions::default() };
+        let options = TuneOptions::default().with_resolution(resolution);
         let ledger = Ledger::in_memory(vec![]);
         let result = tune(&registry, &invocation, &mut timer(), &ledger, &options, None).unwrap();
         result.operations.into_iter().next().unwrap()
@@ -231,8 +231,7 @@ fn figures_that_come_later_decide_again_on_the_rounds_there_are() {
     let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS]);
     let before = tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions::default(), None).unwrap();
     assert_eq!(before.operations[0].status, Status::Tuned);
-    let options =
-        TuneOptions { resolution: autotune_lowered::decision::Resolution::new([(1e6, 0.3)]), ..TuneOptions::default() };
+    let options = TuneOptions::default().with_resolution(autotune_lowered::decision::Resolution::new([(1e6, 0.3)]));
     let after = tune(&registry, &invocation, &mut timer, &ledger, &options, None).unwrap();
     assert_eq!(after.operations[0].status, Status::BaselineKept);
     assert!(after.operations[0].rounds_kept > 0 && after.operations[0].rounds_measured < 20);

@@ -36,9 +36,10 @@
 //! | 5 | blocks | blocks | the index |
 //! | 6 | fences | blocks | a checksum of the rest, then the upper half of each block's first slot |
 //!
-//! A look-up touches a block, a call and a config, which many calls share: all three lie densely. The record, which is ten times
-//! as long as the call, is touched by those who want the whole entry. Calls, configs and records each have zeros up to a multiple
-//! of 8 bytes, and *place* is where one begins in its section, in units of 8 bytes. Lengths are those of the texts alone.
+//! A look-up touches a block, a call and a config, which many calls share: all three lie densely. The record, which is
+//! ten times as long as the call, is touched by those who want the whole entry. Calls, configs and records each have
+//! zeros up to a multiple of 8 bytes, and *place* is where one begins in its section, in units of 8 bytes. Lengths are
+//! those of the texts alone.
 //!
 //! | call: at | size | what |
 //! | --- | --- | --- |
@@ -62,16 +63,17 @@
 //! | 8 | 8 | one more than the time of the decision, seconds since 1970; zero where the entry was not decided |
 //! | 16 | | text: the entry as every store has it is `{"config":`, the config, and this |
 //!
-//! A block of the index has 64 bytes: the checksum of the other 60, the number of slots in use (4 bytes), and 7 slots of 8 bytes.
-//! Of a slot, the upper half is that of the call's hash, the lower half the call's place. Slots are sorted as numbers over all blocks; all blocks but the last are full. The hash is
-//! XXH3-64 of the call key, without the [variant](crate::batch) that it may name, seeded with XXH3-64 of the operation: all
-//! entries of one call stand together.
+//! A block of the index has 64 bytes: the checksum of the other 60, the number of slots in use (4 bytes), and 7 slots
+//! of 8 bytes. Of a slot, the upper half is that of the call's hash, the lower half the call's place. Slots are sorted
+//! as numbers over all blocks; all blocks but the last are full. The hash is XXH3-64 of the call key, without the
+//! [variant](crate::batch) that it may name, seeded with XXH3-64 of the operation: all entries of one call stand
+//! together.
 //!
 //! # What is checked when
 //!
-//! Opening checks header, table, names and fences; a look-up checks the blocks, calls, configs and records that it touches, and
-//! compares the whole key. [`Snapshot::verify`] checks every byte. What was not checked is not believed: a damaged file gives an error that
-//! names the place, never another config.
+//! Opening checks header, table, names and fences; a look-up checks the blocks, calls, configs and records that it
+//! touches, and compares the whole key. [`Snapshot::verify`] checks every byte. What was not checked is not believed: a
+//! damaged file gives an error that names the place, never another config.
 
 mod layout;
 mod reader;

@@ -238,7 +238,8 @@ impl Snapshot {
         Ok(Row::of_text(record.key, EntryText { config: record.config, rest }, decided, &self.path))
     }
 
-    /// Checks every byte: the digests, each block, call, config and record, and that each is named and lies where it is named.
+    /// Checks every byte: the digests, each block, call, config and record, and that each is named and lies where it is
+    /// named.
     ///
     /// # Errors
     /// Where something is not what was written.
@@ -407,8 +408,8 @@ impl Snapshot {
     }
 }
 
-/// A head that begins with a checksum and the length of the text behind it, that text, and how many bytes both take with the
-/// zeros at their end.
+/// A head that begins with a checksum and the length of the text behind it, that text, and how many bytes both take
+/// with the zeros at their end.
 fn sealed_text<const HEAD: usize>(bytes: &[u8]) -> Option<(&[u8; HEAD], &str, usize)> {
     let head = bytes.first_chunk::<HEAD>()?;
     let end = HEAD + u32_at(head, 4) as usize;

@@ -13,7 +13,7 @@ use twox_hash::XxHash3_64;
 
 use super::layout::{
     ALIGNMENT, BLOCK_BYTES, BLOCK_SLOTS, CALL_HEAD_BYTES, CONFIG_HEAD_BYTES, Header, KNOWN, Kind, MAX_NAMES_BYTES,
-    MAX_RECORD_BYTES, RECORD_HEAD_BYTES, Section, UNIT_BYTES, header_bytes, place_of, seal, tag,
+    MAX_RECORD_BYTES, RECORD_HEAD_BYTES, Section, UNIT_BYTES, header_bytes, place_of, seal, tag, u32_at,
 };
 use crate::cache::entry::Entry;
 use crate::cache::error::StoreError;
@@ -93,7 +93,7 @@ fn write_sections(file: &mut File, rows: &Rows<'_>) -> io::Result<Header> {
     let Index { mut slots, calls, configs } = write_records(&mut sections, rows, &names)?;
     sections.end(Kind::Records, rows.len())?;
     sections.put(&configs.bytes)?;
-    sections.end(Kind::Configs, configs.count)?;
+    sections.end(Kind::Configs, configs.places.len())?;
     sections.put(&calls)?;
     sections.end(Kind::Calls, rows.len())?;
 
@@ -129,49 +129,60 @@ const MANY: usize = 64 * SOME;
 #[derive(Default)]
 struct Index {
     slots: Vec<u64>,
-    /// The section of the calls, and of the configs.
+    /// The section of the calls.
     calls: Vec<u8>,
     configs: Configs,
 }
 
-/// Configs, each once.
+/// Configs, each once, as their section has them.
 #[derive(Default)]
 struct Configs {
     bytes: Vec<u8>,
-    count: usize,
-    /// Where each begins, by its hash; of two that have one hash the first is here, and the others are kept as often as they come.
-    places: HashMap<u64, u32>,
+    /// Of each its hash, and where it begins.
+    places: Vec<(u64, u32)>,
+    /// The number of each by its hash; of two that have one hash the first is here, and the others are kept as often as
+    /// they come.
+    numbers: HashMap<u64, u32>,
 }
 
 impl Configs {
-    /// Where a config of this hash is, put there if need be.
-    fn place(&mut self, hash: u64, config: &str) -> io::Result<u32> {
-        let known = self.places.get(&hash).copied();
-        if let Some(place) = known {
-            let text = self.bytes.get(place_of(place) + CONFIG_HEAD_BYTES..).unwrap_or_default();
-            let length = self.bytes.get(place_of(place) + 4..).and_then(|bytes| bytes.first_chunk());
-            let is_same = length == Some(&(config.len() as u32).to_le_bytes()) && text.starts_with(config.as_bytes());
-            if is_same {
-                return Ok(place);
-            }
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.places.clear();
+        self.numbers.clear();
+    }
+
+    /// The text of one.
+    fn text(&self, (_, place): (u64, u32)) -> &[u8] {
+        let config = self.bytes.get(place_of(place)..).unwrap_or_default();
+        let length = u32_at(config, 4) as usize;
+        config.get(CONFIG_HEAD_BYTES..CONFIG_HEAD_BYTES + length).unwrap_or_default()
+    }
+
+    /// The number of a config of this hash, which is added where it is new.
+    fn number(&mut self, hash: u64, config: &[u8]) -> io::Result<u32> {
+        if let Some(number) = self.numbers.get(&hash)
+            && self.places.get(*number as usize).is_some_and(|known| self.text(*known) == config)
+        {
+            return Ok(*number);
         }
-        let begin = self.bytes.len();
-        let place = place_in_units(begin)?;
+        let (begin, number) = (self.bytes.len(), self.places.len() as u32);
+        self.places.push((hash, place_in_units(begin)?));
+        self.numbers.entry(hash).or_insert(number);
         self.bytes.extend([0; 4]);
         self.bytes.extend(bounded(config.len(), MAX_RECORD_BYTES)?.to_le_bytes());
-        self.bytes.extend(config.as_bytes());
+        self.bytes.extend(config);
         seal(self.bytes.get_mut(begin..).unwrap_or_default());
         self.bytes.resize(self.bytes.len().next_multiple_of(UNIT_BYTES), 0);
-        self.places.entry(hash).or_insert(place);
-        self.count += 1;
-        Ok(place)
+        Ok(number)
     }
 }
 
-/// Records that lie together, and their calls, which do not know yet where these and their configs will be.
+/// Records that lie together, with their configs and their calls, which do not know yet where both will be.
 #[derive(Default)]
 struct Records {
     bytes: Vec<u8>,
+    configs: Configs,
     calls: Vec<u8>,
     places: Vec<Place>,
     scratch: Vec<u8>,
@@ -180,8 +191,9 @@ struct Records {
 /// Of one entry.
 struct Place {
     call_hash: u64,
-    config_hash: u64,
-    /// Where its record and its call begin among those that were made together, and where the call's text ends.
+    /// The number of its config, and where its record and its call begin and the call's text ends, among those that
+    /// were made together.
+    config: u32,
     record: usize,
     call: usize,
     call_end: usize,
@@ -193,8 +205,7 @@ fn write_records<W: Write + Send>(
     rows: &[Row<'_>],
     names: &Names<'_>,
 ) -> io::Result<Index> {
-    let mut index = Index::default();
-    let mut rows_left = rows.iter();
+    let mut index = Index { slots: Vec::with_capacity(rows.len()), ..Index::default() };
     // made anew in the same memory each time: fresh pages cost more than what is written into them
     let mut made: Vec<Records> = Vec::new();
     let mut next: Vec<Records> = Vec::new();
@@ -206,7 +217,7 @@ fn write_records<W: Write + Send>(
         let write = || {
             made.iter().try_for_each(|records| {
                 let begin = (sections.offset - sections.begin) as usize;
-                index.add(records, begin, &mut rows_left)?;
+                index.add(records, begin)?;
                 sections.put(&records.bytes)
             })
         };
@@ -220,16 +231,23 @@ fn write_records<W: Write + Send>(
 }
 
 impl Index {
-    /// Adds the calls of records of the next rows, whose section they go on from `begin`.
-    fn add(&mut self, records: &Records, begin: usize, rows: &mut std::slice::Iter<'_, Row<'_>>) -> io::Result<()> {
+    /// Adds the calls and configs of records that begin at this place of their section.
+    fn add(&mut self, records: &Records, begin: usize) -> io::Result<()> {
+        let Records { configs, calls, places, .. } = records;
+        let own = |config: &(u64, u32)| {
+            let number = self.configs.number(config.0, configs.text(*config))?;
+            Ok(self.configs.places.get(number as usize).map_or(0, |(_, place)| *place))
+        };
+        let configs: Vec<u32> = configs.places.iter().map(own).collect::<io::Result<_>>()?;
         let calls_begin = self.calls.len();
-        self.calls.extend(&records.calls);
-        for (place, row) in records.places.iter().zip(rows) {
-            let config = self.configs.place(place.config_hash, row.config())?;
+        self.calls.extend(calls);
+        for place in places {
+            let config = configs.get(place.config as usize).copied().unwrap_or_default();
             let record = place_in_units(begin + place.record)?;
             let call = self.calls.get_mut(calls_begin + place.call..calls_begin + place.call_end).unwrap_or_default();
-            for (place, number) in call.chunks_exact_mut(4).skip(2).zip([config, record]) {
-                place.copy_from_slice(&number.to_le_bytes());
+            if let Some(head) = call.first_chunk_mut::<CALL_HEAD_BYTES>() {
+                head[8..12].copy_from_slice(&config.to_le_bytes());
+                head[12..16].copy_from_slice(&record.to_le_bytes());
             }
             seal(call);
             let upper = place.call_hash & !u64::from(u32::MAX);
@@ -241,8 +259,9 @@ impl Index {
 
 impl Records {
     fn make(&mut self, rows: &[Row<'_>], names: &Names<'_>) -> io::Result<()> {
-        let Self { bytes, calls, places, scratch } = self;
+        let Self { bytes, configs, calls, places, scratch } = self;
         bytes.clear();
+        configs.clear();
         calls.clear();
         places.clear();
         let mut last = None;
@@ -258,19 +277,25 @@ impl Records {
             row.put_rest(bytes, scratch).map_err(io::Error::from)?;
             let length = bounded(bytes.len() - record - RECORD_HEAD_BYTES, MAX_RECORD_BYTES)?;
             let made = bytes.get_mut(record..).unwrap_or_default();
-            let head = length.to_le_bytes().into_iter().chain(row.decided().to_le_bytes());
-            made.iter_mut().skip(4).zip(head).for_each(|(place, byte)| *place = byte);
+            if let Some(head) = made.first_chunk_mut::<RECORD_HEAD_BYTES>() {
+                head[4..8].copy_from_slice(&length.to_le_bytes());
+                head[8..16].copy_from_slice(&row.decided().to_le_bytes());
+            }
             seal(made);
             bytes.resize(bytes.len().next_multiple_of(UNIT_BYTES), 0);
 
             let length = bounded(call_key.len(), MAX_RECORD_BYTES)?;
-            let head: [u32; CALL_HEAD_BYTES / 4] = [0, length, 0, 0, operation, tag(device, direction)];
-            calls.extend(head.iter().flat_map(|number| number.to_le_bytes()));
+            let mut head = [0; CALL_HEAD_BYTES];
+            head[4..8].copy_from_slice(&length.to_le_bytes());
+            head[16..20].copy_from_slice(&operation.to_le_bytes());
+            head[20..24].copy_from_slice(&tag(device, direction).to_le_bytes());
+            calls.extend(head);
             calls.extend(call_key.as_bytes());
             let call_end = calls.len();
             calls.resize(call_end.next_multiple_of(UNIT_BYTES), 0);
-            let config_hash = XxHash3_64::oneshot(row.config().as_bytes());
-            places.push(Place { call_hash: hash_of_call(op_id, call_key), config_hash, record, call, call_end });
+            let config = row.config().as_bytes();
+            let config = configs.number(XxHash3_64::oneshot(config), config)?;
+            places.push(Place { call_hash: hash_of_call(op_id, call_key), config, record, call, call_end });
         }
         Ok(())
     }

@@ -113,7 +113,7 @@ pub(super) fn mosaic(args: &MosaicArgs, out: &mut dyn Write) -> Result<u8, Fault
 pub(super) fn size(args: &MosaicSizeArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let LaunchArgs { grid, block, scope } = args.launch;
     let entries = args.entries.or(args.ranges.map(ProfilerSpec::entries_for)).unwrap_or(0);
-    let spec = ProfilerSpec { entries, scope: scope };
+    let spec = ProfilerSpec { entries, scope };
     let usage = |error| Fault::new(exit::USAGE, error);
     let buffer_words = spec.buffer_words(grid, block).map_err(usage)?;
     let sizes = MosaicSizes {

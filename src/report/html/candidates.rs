@@ -30,20 +30,22 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
         .collect();
     rows.sort_by(|(a, _), (b, _)| {
         let key = |candidate: &CandidateResult| {
-            let group = match candidate.status {
+            let group = match candidate.status() {
                 CandidateStatus::Measured => 0,
                 CandidateStatus::SameProgram => 1,
                 CandidateStatus::NotMeasured => 2,
                 _ => 3,
             };
-            (group, candidate.ratio.unwrap_or(f64::INFINITY))
+            (group, candidate.times().map_or(f64::INFINITY, |times| times.ratio))
         };
         let (a, b) = (key(a), key(b));
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
     });
     let strips: Vec<Strip> = rows.iter().map(|(candidate, standing)| strip_of(candidate, *standing)).collect();
     let intervals = rows.iter().filter(|(candidate, _)| candidate.dropped.is_none());
-    let ends = intervals.filter_map(|(candidate, _)| candidate.interval).flat_map(|ends| [ends.low, ends.high]);
+    let ends = intervals
+        .filter_map(|(candidate, _)| candidate.times())
+        .flat_map(|times| [times.interval.low, times.interval.high]);
     let axis = Axis::of(strips.iter().flat_map(Strip::extent).chain(ends));
     write!(
         out,
@@ -99,31 +101,32 @@ fn write_row(
         "<tr role=\"row\"{class}><th role=\"rowheader\" scope=\"row\"><code>{}</code></th><td role=\"cell\" class=\"strips\">",
         Text(&config)
     )?;
-    match &candidate.failure {
+    match candidate.failure() {
         Some(failure) => write!(
             out,
             "<p class=\"failure\"><strong>{}</strong> {}</p>",
             Text(&failure.kind.to_string()),
             Text(&failure.message)
         )?,
-        None if candidate.status == CandidateStatus::Measured => strip.write(axis, out)?,
+        None if candidate.status() == CandidateStatus::Measured => strip.write(axis, out)?,
         None => write!(out, "<span class=\"nothing\">not drawn: no samples of its own</span>")?,
     }
-    let time = candidate.median_ns.map_or_else(|| "—".to_owned(), format_ns);
-    let interval = candidate
-        .interval
+    let times = candidate.times();
+    let time = times.map_or_else(|| "—".to_owned(), |times| format_ns(times.median_ns));
+    let interval = times
+        .map(|times| times.interval)
         .filter(|_| !standing.is_baseline)
         .map_or_else(String::new, |interval| format!(" <small>{:.3}–{:.3}</small>", interval.low, interval.high));
-    let ratio = candidate.ratio.map_or_else(|| "—".to_owned(), |ratio| format!("{ratio:.3}"));
+    let ratio = times.map_or_else(|| "—".to_owned(), |times| format!("{:.3}", times.ratio));
     let sorted = |value: Option<f64>| value.map_or_else(String::new, |value| format!(" data-value=\"{value}\""));
     writeln!(
         out,
         "</td><td role=\"cell\" class=\"number\" data-name=\"time\"{}>{time}</td>\
          <td role=\"cell\" class=\"number\" data-name=\"ratio\"{}>{ratio}{interval}</td>\
          <td role=\"cell\" class=\"number\" data-name=\"rounds\">{}</td><td role=\"cell\" class=\"outcome\">{}</td></tr>",
-        sorted(candidate.median_ns),
-        sorted(candidate.ratio),
-        candidate.rounds,
+        sorted(times.map(|times| times.median_ns)),
+        sorted(times.map(|times| times.ratio)),
+        times.map_or(0, |times| times.rounds),
         Text(&outcome(operation, candidate, standing))
     )
 }
@@ -138,7 +141,7 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: S
         _ if candidate.tied_with_best => words.push("tied with the best".to_owned()),
         _ => {}
     }
-    match candidate.status {
+    match candidate.status() {
         CandidateStatus::SameProgram => words.push(twin_of(operation, candidate)),
         CandidateStatus::Failed => words.push("failed".to_owned()),
         CandidateStatus::NotMeasured => words.push("too few samples".to_owned()),
@@ -150,7 +153,7 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: S
         Some(DropReason::NoTime) => words.push("no usable times".to_owned()),
         None => {}
     }
-    match (candidate.ratio, words.is_empty()) {
+    match (candidate.times().map(|times| times.ratio), words.is_empty()) {
         (Some(ratio), true) if ratio < 1.0 => format!("{} as fast as the baseline", format_ratio(1.0 / ratio)),
         (_, true) => "not faster".to_owned(),
         _ => words.join("; "),
@@ -159,11 +162,8 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: S
 
 /// Which candidate's program it shares, as far as the figures tell.
 fn twin_of(operation: &OperationResult, candidate: &CandidateResult) -> String {
-    let is_twin = |other: &&CandidateResult| {
-        other.status == CandidateStatus::Measured
-            && (other.median_ns, other.ratio, other.interval)
-                == (candidate.median_ns, candidate.ratio, candidate.interval)
-    };
+    let is_twin =
+        |other: &&CandidateResult| other.status() == CandidateStatus::Measured && other.times() == candidate.times();
     let mut twins = operation.candidates.iter().filter(is_twin);
     match (twins.next(), twins.next()) {
         (Some(twin), None) if twin.config == operation.baseline.config => "same program as the baseline".to_owned(),

@@ -40,7 +40,7 @@ pub(super) fn write_operation(
         writeln!(out, "<p class=\"nothing\">No samples of its candidates are at hand, so nothing is drawn.</p>")?;
     } else {
         write_candidates(operation, &name, out)?;
-        let is_measured = |candidate: &&CandidateResult| candidate.status == CandidateStatus::Measured;
+        let is_measured = |candidate: &&CandidateResult| candidate.status() == CandidateStatus::Measured;
         if operation.candidates.iter().filter(is_measured).all(|candidate| candidate.samples.is_empty()) {
             writeln!(
                 out,

@@ -108,7 +108,7 @@ fn write_row(
         None => operation.reason.clone(),
     };
     let status = operation.status.name();
-    let failures = operation.candidates.iter().filter(|candidate| candidate.failure.is_some()).count();
+    let failures = operation.candidates.iter().filter(|candidate| candidate.failure().is_some()).count();
     let failed = if failures > 0 { format!(" <small>{failures} failed</small>") } else { String::new() };
     let class = status_class(operation.status);
     let share = match operation.share.filter(|_| with_share) {

@@ -26,8 +26,9 @@ impl Strip {
     pub(super) fn of_candidate(candidate: &CandidateResult, kind: &'static str) -> Self {
         let ratios: Vec<(f64, bool)> =
             candidate.samples.iter().map(|sample| (sample.ratio(), sample.is_counted)).collect();
-        let interval = candidate.interval.map(|interval| (interval.low, interval.high));
-        Self { interval, median: candidate.ratio, ..Self::of(ratios, kind) }
+        let times = candidate.times();
+        let interval = times.map(|times| (times.interval.low, times.interval.high));
+        Self { interval, median: times.map(|times| times.ratio), ..Self::of(ratios, kind) }
     }
 
     /// The baseline's own times over their median: what the machine did from round to round, which pairs cancel.

@@ -1,0 +1,165 @@
+//! A cache at a URL as a run has it: what is published below what this machine decides, which is published in turn.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Address, Manifest, Pulled, Pushing, Remote, RemoteError, Trust};
+use crate::cache::{Cached, ConfigStore, Snapshot, SnapshotStore, merge};
+use crate::counted::counted;
+use crate::digest::Digest;
+use crate::ledger::Ledger;
+use crate::mapped_file::Mapping;
+use crate::signature::{PublicKeys, Signer};
+
+/// This machine's copy of a URL's snapshot, in the folder that it has for the URL.
+pub const COPY_FILE: &str = "pulled-v1.snapshot";
+
+/// What is to be known of what was loaded, one line each.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct News {
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// What was done.
+    pub details: Vec<String>,
+}
+
+impl Pulled {
+    /// What is to be known of it.
+    pub fn news(&self) -> News {
+        let mut details = Vec::new();
+        if let Some(manifest) = &self.manifest {
+            let how = if self.fetched { "fetched" } else { "here already" };
+            let entries = counted(manifest.entries, "entry");
+            details.push(format!("generation {}, {entries}, {how}", manifest.generation));
+        }
+        details.extend(self.signed_by.as_ref().map(|key| format!("signed by {key}")));
+        News { warnings: self.note().into_iter().collect(), details }
+    }
+}
+
+/// Who vouches for what a URL shows, and who signs what is published there.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct SharedOptions {
+    /// Keys of which one must have signed it.
+    pub keys: Option<PublicKeys>,
+    /// The digest that it must have.
+    pub pin: Option<Digest>,
+    /// Signs what this machine publishes; its own signatures are believed where no keys are given.
+    pub signer: Option<Signer>,
+}
+
+/// A tuning run whose results are published when it ends.
+#[derive(Debug)]
+pub struct SharedRun {
+    remote: Remote,
+    copy: PathBuf,
+    options: SharedOptions,
+}
+
+/// The tiers that look-ups have of a URL: what is published, if anything, above `seeds`. `folder` is this machine's for the URL.
+///
+/// # Errors
+/// Where what is published cannot be loaded or is not to be believed.
+pub fn open_for_reading(
+    address: Address,
+    folder: &Path,
+    options: &SharedOptions,
+    seeds: Vec<Box<dyn ConfigStore>>,
+) -> Result<(Ledger, News), RemoteError> {
+    let trust = Trust { keys: options.keys.as_ref(), pin: options.pin, allow_rollback: false };
+    let (published, news) = load(&Remote::open(address)?, &folder.join(COPY_FILE), trust)?;
+    Ok((Ledger::in_memory(above(published, seeds)), news))
+}
+
+impl SharedRun {
+    /// Opens this machine's folder for a URL above what is published there. While the store is away the run does without it.
+    ///
+    /// # Errors
+    /// Where the URL can only be read, what is published is not to be believed, or the folder cannot be opened.
+    pub fn open(
+        address: Address,
+        folder: &Path,
+        options: SharedOptions,
+        seeds: Vec<Box<dyn ConfigStore>>,
+    ) -> Result<(Self, Ledger, News), RemoteError> {
+        if address.is_read_only() {
+            return Err(RemoteError::ReadOnly { url: address.to_string() });
+        }
+        let run = Self { copy: folder.join(COPY_FILE), remote: Remote::open(address)?, options };
+        let own = run.options.signer.as_ref().map(Signer::to_public_keys);
+        let keys = run.options.keys.as_ref().or(own.as_ref());
+        let trust = Trust { keys, pin: run.options.pin, allow_rollback: false };
+        let (published, news) = match load(&run.remote, &run.copy, trust) {
+            // what is tuned is kept here and published when the store is back
+            Err(error) if error.is_away() => {
+                let warnings = vec![format!("{error}; tuning without it")];
+                (None, News { warnings, ..News::default() })
+            }
+            loaded => loaded?,
+        };
+        let is_published = published.is_some();
+        let ledger = Ledger::open(folder, above(published, seeds))?;
+        if is_published {
+            let snapshot = Snapshot::open(&run.copy, Mapping::Never)?;
+            adopt(&ledger, &SnapshotStore::new(snapshot))?;
+        }
+        Ok((run, ledger, news))
+    }
+
+    /// Where it publishes.
+    pub fn address(&self) -> &Address {
+        self.remote.address()
+    }
+
+    /// Publishes what this machine has decided; `None` where there is nothing that is not published.
+    ///
+    /// # Errors
+    /// Where the folder cannot be read or the URL cannot be written; what was decided is kept in the folder.
+    pub fn publish(&self, ledger: &Ledger) -> Result<Option<Manifest>, RemoteError> {
+        let entries = ledger.own_entries()?;
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        let SharedOptions { signer, keys, .. } = &self.options;
+        let pushing = Pushing { entries: &entries, signer: signer.as_ref(), keys: keys.as_ref(), replace: false };
+        match self.remote.push(&self.copy, pushing) {
+            Ok(published) => Ok((!published.was_there).then_some(published.manifest)),
+            Err(source) => {
+                Err(RemoteError::NotPublished { url: self.remote.address().to_string(), source: Box::new(source) })
+            }
+        }
+    }
+}
+
+/// Loads what a URL has in force, if anything.
+fn load(remote: &Remote, copy: &Path, trust: Trust<'_>) -> Result<(Option<Snapshot>, News), RemoteError> {
+    match remote.pull(copy, trust) {
+        Ok(pulled) => {
+            let news = pulled.news();
+            Ok((Some(pulled.snapshot), news))
+        }
+        Err(error @ RemoteError::Nothing { .. }) => {
+            Ok((None, News { warnings: vec![error.to_string()], ..News::default() }))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn above(published: Option<Snapshot>, seeds: Vec<Box<dyn ConfigStore>>) -> Vec<Box<dyn ConfigStore>> {
+    let published = published.map(|snapshot| Box::new(SnapshotStore::new(snapshot)) as Box<dyn ConfigStore>);
+    published.into_iter().chain(seeds).collect()
+}
+
+/// Takes over what others decided better for calls that this folder has too: its own tiers hide the published one.
+fn adopt(ledger: &Ledger, published: &SnapshotStore) -> Result<(), RemoteError> {
+    for (key, own) in ledger.own_entries()? {
+        let Some(theirs) = published.get(key.parts())?.filter(|theirs| *theirs != own) else { continue };
+        let both = [theirs, Arc::clone(&own)].map(|entry| Cached::Entries(vec![(key.clone(), entry)]));
+        for (key, entry) in merge(&both)?.to_entries()?.iter().filter(|(_, entry)| *entry != own) {
+            ledger.commit(None, key, entry)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! What came of one candidate.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::decision::DropReason;
+use crate::failure::Failure;
+use crate::stats::Interval;
+
+/// How a candidate ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum CandidateStatus {
+    /// It was measured.
+    Measured,
+    /// Its program is another candidate's; that one was measured.
+    SameProgram,
+    /// It is out; the failure says why.
+    Failed,
+    /// It has too few samples.
+    NotMeasured,
+}
+
+/// The same with what belongs to it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum CandidateOutcome {
+    /// It was measured.
+    Measured(CandidateTimes),
+    /// Its program is another candidate's, whose times these are, if it has any.
+    SameProgram(Option<CandidateTimes>),
+    /// It is out.
+    Failed(Failure),
+    /// It has too few samples.
+    NotMeasured,
+}
+
+/// What the rounds of a candidate say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct CandidateTimes {
+    /// Paired rounds.
+    pub rounds: usize,
+    /// Median of its samples, nanoseconds.
+    pub median_ns: f64,
+    /// Median of its time over the baseline's, round by round.
+    pub ratio: f64,
+    /// Interval of that ratio.
+    pub interval: Interval,
+}
+
+/// One sample of a candidate, and the baseline's of the same round.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PairedSample {
+    /// The round, from zero in the order of the sample log.
+    pub round: usize,
+    /// The measuring process.
+    pub epoch: u32,
+    /// The candidate's time, nanoseconds.
+    pub ns: f64,
+    /// The baseline's, nanoseconds.
+    pub baseline_ns: f64,
+    /// Whether the round counts; one that something came between does not.
+    pub is_counted: bool,
+}
+
+impl PairedSample {
+    /// The candidate's time over the baseline's.
+    pub fn ratio(&self) -> f64 {
+        self.ns / self.baseline_ns
+    }
+}
+
+/// What is known of one candidate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Row", into = "Row")]
+#[non_exhaustive]
+pub struct CandidateResult {
+    /// The config.
+    pub config: Config,
+    /// How it ended.
+    pub outcome: CandidateOutcome,
+    /// Whether it is within the resolution of the best.
+    pub tied_with_best: bool,
+    /// Why it was measured no further, if so.
+    pub dropped: Option<DropReason>,
+    /// What it was judged by, for whoever draws it; none of one that failed or shares another's program.
+    pub samples: Vec<PairedSample>,
+}
+
+impl CandidateResult {
+    /// How it ended, in one word.
+    pub fn status(&self) -> CandidateStatus {
+        match self.outcome {
+            CandidateOutcome::Measured(_) => CandidateStatus::Measured,
+            CandidateOutcome::SameProgram(_) => CandidateStatus::SameProgram,
+            CandidateOutcome::Failed(_) => CandidateStatus::Failed,
+            CandidateOutcome::NotMeasured => CandidateStatus::NotMeasured,
+        }
+    }
+
+    /// Its times, or those of the program that it shares.
+    pub fn times(&self) -> Option<&CandidateTimes> {
+        match &self.outcome {
+            CandidateOutcome::Measured(times) => Some(times),
+            CandidateOutcome::SameProgram(times) => times.as_ref(),
+            CandidateOutcome::Failed(_) | CandidateOutcome::NotMeasured => None,
+        }
+    }
+
+    /// Why it is out, if it is.
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.outcome {
+            CandidateOutcome::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+}
+
+/// The JSON of a candidate.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    config: Config,
+    status: CandidateStatus,
+    rounds: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    median_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<Interval>,
+    tied_with_best: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dropped: Option<DropReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<Failure>,
+}
+
+impl From<CandidateResult> for Row {
+    fn from(candidate: CandidateResult) -> Self {
+        let (status, times) = (candidate.status(), candidate.times().copied());
+        let failure = candidate.failure().cloned();
+        let CandidateResult { config, tied_with_best, dropped, .. } = candidate;
+        Self {
+            config,
+            status,
+            rounds: times.map_or(0, |times| times.rounds),
+            median_ns: times.map(|times| times.median_ns),
+            ratio: times.map(|times| times.ratio),
+            interval: times.map(|times| times.interval),
+            tied_with_best,
+            dropped,
+            failure,
+        }
+    }
+}
+
+impl TryFrom<Row> for CandidateResult {
+    type Error = String;
+
+    fn try_from(row: Row) -> Result<Self, String> {
+        let Row { config, status, rounds, median_ns, ratio, interval, tied_with_best, dropped, failure } = row;
+        let times = median_ns.zip(ratio).zip(interval);
+        let times = times.map(|((median_ns, ratio), interval)| CandidateTimes { rounds, median_ns, ratio, interval });
+        let outcome = match (status, times, failure) {
+            (CandidateStatus::Measured, Some(times), _) => CandidateOutcome::Measured(times),
+            (CandidateStatus::SameProgram, times, _) => CandidateOutcome::SameProgram(times),
+            (CandidateStatus::Failed, _, Some(failure)) => CandidateOutcome::Failed(failure),
+            (CandidateStatus::NotMeasured, ..) => CandidateOutcome::NotMeasured,
+            (CandidateStatus::Measured, None, _) => {
+                return Err(format!("the candidate {config} is `measured` and lacks a time"));
+            }
+            (CandidateStatus::Failed, _, None) => {
+                return Err(format!("the candidate {config} is `failed` and lacks a failure"));
+            }
+        };
+        Ok(Self { config, outcome, tied_with_best, dropped, samples: Vec::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_outcome_is_the_same_json_again_and_one_without_its_parts_is_refused() {
+        let times = r#""rounds":6,"median_ns":5.0,"ratio":0.5,"interval":{"low":0.4,"high":0.6,"confidence":0.95},"tied_with_best":true"#;
+        let none = r#""rounds":0,"tied_with_best":false"#;
+        let failure = r#""failure":{"kind":"crash","message":"gone"}"#;
+        for rest in [
+            format!(r#""measured",{times}}}"#),
+            format!(r#""measured",{times},"dropped":"slower"}}"#),
+            format!(r#""same-program",{times}}}"#),
+            format!(r#""same-program",{none}}}"#),
+            format!(r#""failed",{none},{failure}}}"#),
+            format!(r#""not-measured",{none},"dropped":"no-time"}}"#),
+        ] {
+            let text = format!(r#"{{"config":{{"block":1}},"status":{rest}"#);
+            let candidate: CandidateResult = serde_json::from_str(&text).unwrap();
+            assert_eq!(serde_json::to_string(&candidate).unwrap(), text);
+        }
+        for (rest, said) in [("measured", "lacks a time"), ("failed", "lacks a failure"), ("unheard-of", "variant")] {
+            let text = format!(r#"{{"config":{{"block":1}},"status":"{rest}",{none}}}"#);
+            let error = serde_json::from_str::<CandidateResult>(&text).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

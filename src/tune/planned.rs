@@ -1,0 +1,111 @@
+//! One invocation to tune.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::candidates::CandidateSpace;
+use crate::config::Config;
+use crate::hlo::FoundLabel;
+use crate::registry::{Candidate, Invocation};
+
+use super::job::own_programs;
+
+/// One invocation to tune and how it came here.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct PlannedInvocation {
+    /// What was recorded.
+    pub invocation: Arc<Invocation>,
+    /// The module's labels that it stands for.
+    pub labels: Vec<FoundLabel>,
+    /// How they were matched, one phrase.
+    pub how: String,
+    /// What to know about the match, such as another device's recording.
+    pub flags: Vec<String>,
+    /// The space that is to be searched besides, where it is too large to race all its configs.
+    pub space: Option<Arc<CandidateSpace>>,
+    /// Its part of a step's time, where a profile of one was given.
+    pub share: Option<f64>,
+}
+
+/// Configs of one call that are all raced; where there are more, a search finds those that are.
+pub const MAX_RACED: usize = 64;
+
+impl PlannedInvocation {
+    /// What was recorded, whatever module it is in.
+    pub fn new(invocation: Arc<Invocation>) -> Self {
+        Self { invocation, labels: Vec::new(), how: String::new(), flags: Vec::new(), space: None, share: None }
+    }
+
+    /// What can be raced where nothing can be searched: all that is recorded, and of the space as many configs as there is room.
+    pub(super) fn without_search(&self) -> Invocation {
+        let mut invocation = self.invocation.as_ref().clone();
+        let room = MAX_RACED.saturating_sub(own_programs(&invocation).len());
+        let known: BTreeSet<&Config> = self.invocation.candidates.iter().map(|candidate| &candidate.config).collect();
+        let of_space = self.space.iter().flat_map(|space| space.configs()).map_while(Result::ok);
+        let added = of_space.filter(|config| !known.contains(config)).take(room);
+        invocation.candidates.extend(added.map(|config| Candidate { config, program: None, not_lowered: None }));
+        invocation
+    }
+
+    /// Adds the configs of a search space behind the recorded ones, without programs: for a timer that
+    /// [builds them](crate::timer::Timer::builds_programs). Configs that are recorded are not added again. A space with which
+    /// there are more than [`MAX_RACED`] is kept, to be searched.
+    pub fn extend_from(&mut self, space: &CandidateSpace) {
+        let known: BTreeSet<&Config> = self.invocation.candidates.iter().map(|candidate| &candidate.config).collect();
+        let room = MAX_RACED.saturating_sub(own_programs(&self.invocation).len());
+        let mut added = Vec::new();
+        let mut walk = space.configs();
+        while let Some(config) = walk.next() {
+            match config {
+                Ok(config) if known.contains(&config) => {}
+                Ok(config) if added.len() < room => {
+                    added.push(Candidate { config, program: None, not_lowered: None });
+                }
+                Err(error) if !walk.gave_up() => {
+                    self.flags.push(format!("the search space ends early: {error}"));
+                    break;
+                }
+                Ok(_) | Err(_) => {
+                    self.space = Some(Arc::new(space.clone()));
+                    return;
+                }
+            }
+        }
+        if !added.is_empty() {
+            Arc::make_mut(&mut self.invocation).candidates.extend(added);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Call;
+    use crate::call::Direction;
+    use crate::registry::Target;
+
+    #[test]
+    fn recorded_configs_come_first_and_once() {
+        let config = |n: u32| serde_json::from_str::<Config>(&format!(r#"{{"block":{n}}}"#)).unwrap();
+        let recorded = Candidate { config: config(2), program: None, not_lowered: Some("gpu only".into()) };
+        let invocation = Invocation {
+            target: Target::Platform("cpu".into()),
+            call: Call::new("op@v1", "k"),
+            batch: Vec::new(),
+            direction: Direction::Forward,
+            arguments: vec![],
+            static_arguments: Default::default(),
+            baseline: config(2),
+            candidates: vec![recorded],
+            recorded_on: None,
+            recorded_at: 0,
+            recorder: String::new(),
+        };
+        let mut planned = PlannedInvocation::new(Arc::new(invocation));
+        let text = r#"{"schema":1,"op":"op","parameters":{"block":[1,2,4,8]},"constraints":["block < 8"],"baseline":{"block":1}}"#;
+        planned.extend_from(&CandidateSpace::parse("op.json", text).unwrap());
+        let configs: Vec<_> = planned.invocation.candidates.iter().map(|c| c.config.to_string()).collect();
+        assert_eq!(configs, [r#"{"block":2}"#, r#"{"block":1}"#, r#"{"block":4}"#]);
+    }
+}

@@ -1,0 +1,187 @@
+//! The walk: a plan, a device and a cache folder in; the best configs, committed, out.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::config::Config;
+use crate::ledger::Ledger;
+use crate::registry::{Invocation, Registry};
+use crate::timer::Timer;
+
+use super::devices::run_on_devices;
+use super::tuner::Autotuner;
+use super::{Again, AutotuningResult, CopiesError, Event, Plan, TuneError, TuneOptions};
+
+/// For whoever ends no run from outside.
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// What plans are run with: a registry's programs, the timers of one or several devices, a ledger, and options.
+pub struct Session<'a> {
+    registry: &'a Registry,
+    ledger: &'a Ledger,
+    first: Device<'a>,
+    others: Vec<Device<'a>>,
+    options: TuneOptions,
+    cancel: &'a AtomicBool,
+}
+
+/// A device's timer, and who is told what happens there.
+struct Device<'a> {
+    timer: &'a mut dyn Timer,
+    on_event: Box<dyn FnMut(Event<'_>) + Send + 'a>,
+}
+
+/// A run that an error stopped, with what was decided, and committed, before it.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Stopped<R> {
+    /// What came of the run so far; what was not begun says so.
+    pub so_far: Box<R>,
+    /// What stopped it.
+    #[source]
+    pub error: Box<TuneError>,
+}
+
+impl<R> Stopped<R> {
+    /// The result, or what there is of it beside the error that stopped its run.
+    pub(crate) fn unless_ended(so_far: R, stopped_by: Option<TuneError>) -> Result<R, Self> {
+        match stopped_by {
+            None => Ok(so_far),
+            Some(error) => Err(Self { so_far: Box::new(so_far), error: Box::new(error) }),
+        }
+    }
+}
+
+impl<'a> Session<'a> {
+    /// A session on one device, with default options.
+    pub fn new(registry: &'a Registry, ledger: &'a Ledger, timer: &'a mut dyn Timer) -> Self {
+        let first = Device { timer, on_event: Box::new(|_| {}) };
+        Self { registry, ledger, first, others: Vec::new(), options: TuneOptions::default(), cancel: &NEVER }
+    }
+
+    /// The same with other options.
+    #[must_use]
+    pub fn with_options(self, options: TuneOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// The same with a flag that ends a run after the call in flight.
+    #[must_use]
+    pub fn with_cancel(self, cancel: &'a AtomicBool) -> Self {
+        Self { cancel, ..self }
+    }
+
+    /// The same with someone who is told what happens on the first device.
+    #[must_use]
+    pub fn with_events(mut self, on_event: impl FnMut(Event<'_>) + Send + 'a) -> Self {
+        self.first.on_event = Box::new(on_event);
+        self
+    }
+
+    /// The same with one more device, and someone who is told what happens there. All devices must have one identity, since
+    /// a result is for all of that identity.
+    #[must_use]
+    pub fn with_device(mut self, timer: &'a mut dyn Timer, on_event: impl FnMut(Event<'_>) + Send + 'a) -> Self {
+        self.others.push(Device { timer, on_event: Box::new(on_event) });
+        self
+    }
+
+    /// The timer of the first device.
+    pub fn timer(&self) -> &dyn Timer {
+        &*self.first.timer
+    }
+
+    /// Where samples and decisions go.
+    pub fn ledger(&self) -> &'a Ledger {
+        self.ledger
+    }
+
+    /// How it tunes.
+    pub fn options(&self) -> &TuneOptions {
+        &self.options
+    }
+
+    /// Whether the user ended it.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Tells whoever listens to the first device.
+    pub(crate) fn tell(&mut self, event: Event<'_>) {
+        (self.first.on_event)(event);
+    }
+
+    /// What [`run`](Self::run) would tune; nothing is measured.
+    pub fn preview(&mut self, plan: &Plan) -> AutotuningResult {
+        let of_timer = self.first.timer.notes().to_vec();
+        let result = self.first_tuner().preview(&plan.invocations);
+        self.with_plan(result, plan, of_timer)
+    }
+
+    /// Tunes everything that is planned, each invocation on the next device that is free. What fails costs one operation.
+    ///
+    /// # Errors
+    /// Where the ledger, the scratch folder or the device fails; what was decided before stands beside the error.
+    pub fn run(&mut self, plan: &Plan) -> Result<AutotuningResult, Stopped<AutotuningResult>> {
+        let of_timer = self.first.timer.notes().to_vec();
+        let (result, stopped_by) = if self.others.is_empty() {
+            self.first_tuner().run(&plan.invocations)
+        } else {
+            let nothing_yet = self.first_tuner().nothing_yet(&plan.invocations);
+            run_on_devices(nothing_yet, self.ledger, &mut self.tuners(), &plan.invocations)
+        };
+        Stopped::unless_ended(self.with_plan(result, plan, of_timer), stopped_by)
+    }
+
+    /// Gets everything ready to measure a config of an invocation beside its baseline, on the first device.
+    ///
+    /// The samples go to the log under a job of their own: a check decides nothing, so neither a tuner nor a search takes
+    /// them for its own.
+    ///
+    /// # Errors
+    /// Where the inputs cannot be made or written, or the recorded baseline is not among the candidates.
+    pub fn again(&mut self, invocation: &Invocation, config: &Config) -> Result<Again, CopiesError> {
+        self.first_tuner().again(invocation, config)
+    }
+
+    /// Measures a series of rounds, as many as the options ask for. Each series after the first has a worker process of
+    /// its own, whose luck with memory is another one.
+    ///
+    /// # Errors
+    /// Where the baseline or the worker fails, the user ends it, or the ledger fails.
+    pub fn measure_series(&mut self, again: &mut Again) -> Result<(), CopiesError> {
+        self.first_tuner().measure_series(again)
+    }
+
+    fn first_tuner(&mut self) -> Autotuner<'_> {
+        let Self { registry, ledger, first, options, cancel, .. } = self;
+        first.tuner(registry, ledger, options, cancel)
+    }
+
+    fn tuners(&mut self) -> Vec<Autotuner<'_>> {
+        let Self { registry, ledger, first, others, options, cancel } = self;
+        let devices = std::iter::once(first).chain(others);
+        devices.map(|device| device.tuner(registry, ledger, options, cancel)).collect()
+    }
+
+    /// The result of a run with what the plan, the ledger and the timer have to say.
+    fn with_plan(&self, mut result: AutotuningResult, plan: &Plan, of_timer: Vec<String>) -> AutotuningResult {
+        result.missed.clone_from(&plan.missed);
+        result.step = plan.step.as_ref().map(|step| step.gain(&result));
+        result.notes.splice(0..0, plan.notes.iter().chain(self.ledger.notes()).cloned());
+        result.notes.extend(plan.of_step.iter().cloned().chain(of_timer).chain(plan.shard_note()));
+        result
+    }
+}
+
+impl Device<'_> {
+    fn tuner<'s>(
+        &'s mut self,
+        registry: &'s Registry,
+        ledger: &'s Ledger,
+        options: &'s TuneOptions,
+        cancel: &'s AtomicBool,
+    ) -> Autotuner<'s> {
+        let (timer, on_event) = (&mut *self.timer, &mut *self.on_event);
+        Autotuner { registry, timer, ledger, options, cancel, on_event }
+    }
+}

@@ -1,0 +1,150 @@
+//! One device that tunes: its timer, where samples go, and what both make of an invocation.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::cache::{CacheKey, Entry, Tier};
+use crate::device::DeviceFingerprint;
+use crate::failure::Failure;
+use crate::ledger::Ledger;
+use crate::measured_by::Source;
+use crate::registry::{Invocation, Registry};
+use crate::samples::{CandidateRecord, JobRecord};
+use crate::timer::{JobCandidate, Timer};
+
+use super::blame::note_failure;
+use super::commit::fill_from_entry;
+use super::job::{JobIdentity, Materialized, Workplace, materialize};
+use super::measure::{Ended, Measuring};
+use super::rounds::JobRounds;
+use super::{Event, OperationResult, Spent, Status, TuneError, TuneOptions};
+
+/// Tunes planned invocations on one timer's device.
+pub(super) struct Autotuner<'a> {
+    /// Where programs and arrays are.
+    pub(super) registry: &'a Registry,
+    /// What times candidates.
+    pub(super) timer: &'a mut dyn Timer,
+    /// Where samples and decisions go.
+    pub(super) ledger: &'a Ledger,
+    /// How to tune.
+    pub(super) options: &'a TuneOptions,
+    /// Set from outside to end the run after the call in flight.
+    pub(super) cancel: &'a AtomicBool,
+    /// Told what happens.
+    pub(super) on_event: &'a mut (dyn FnMut(Event<'_>) + Send + 'a),
+}
+
+/// An entry that is in force, and its key.
+pub(super) type Decided = Option<(CacheKey, Arc<Entry>)>;
+
+/// Where an invocation stands in the plan.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) index: usize,
+    pub(super) of: usize,
+}
+
+impl Autotuner<'_> {
+    /// The same in a folder that is there, with other options and only the events that are wanted.
+    pub(super) fn measure_at(
+        &mut self,
+        workplace: &Workplace,
+        (options, is_exact): (&TuneOptions, bool),
+        is_told: &mut dyn FnMut(&Event<'_>) -> bool,
+        (invocation, identity): (&Invocation, &JobIdentity),
+        rounds: &mut JobRounds,
+        spent: &mut Spent,
+    ) -> Result<u32, Ended> {
+        let outer = &mut *self.on_event;
+        let mut on_event = |event: Event<'_>| {
+            if is_told(&event) {
+                outer(event);
+            }
+        };
+        let Materialized { job, unusable } =
+            materialize(invocation, self.registry, options.cache_state.clone(), workplace);
+        for (candidate, failure) in unusable {
+            if let Some(JobCandidate { config, .. }) = job.candidates.get(candidate) {
+                note_failure(candidate, config, &failure);
+                on_event(Event::Failed { config, failure: &failure });
+            }
+            rounds.failures.insert(candidate, failure);
+        }
+        if let Some(failure) = rounds.failures.get(&identity.baseline) {
+            let message = format!("the baseline cannot be run: {}", failure.message);
+            return Err(Ended::Failed(Failure::new(failure.kind.clone(), message)));
+        }
+        Measuring {
+            timer: &mut *self.timer,
+            ledger: self.ledger,
+            options,
+            cancel: self.cancel,
+            on_event: &mut on_event,
+            identity,
+            job: &job,
+            rounds,
+            forgiven: Default::default(),
+            round_forgiven: false,
+            is_exact,
+            spent,
+        }
+        .run()
+    }
+
+    /// What an invocation is to this timer.
+    pub(super) fn identity(&self, invocation: &Invocation) -> Result<JobIdentity, String> {
+        JobIdentity::new(invocation, self.timer.device(), &self.timer.measured_by(&self.options.cache_state))
+    }
+
+    /// What it was to another timer that measured an entry; `None` where this one did, or where caches were in another state.
+    pub(super) fn identity_of_other_timer(&self, invocation: &Invocation, entry: &Entry) -> Option<JobIdentity> {
+        let from = entry.provenance.as_ref()?;
+        let by = &from.measured_by;
+        // samples that were recorded elsewhere are no measurement of this device
+        let is_measured = by.source != Source::Replay && self.timer.source() != Source::Replay;
+        let is_other = is_measured && by.timer != self.timer.name() && by.cache_state == self.options.cache_state;
+        let device =
+            DeviceFingerprint { identity: self.timer.device().identity.clone(), environment: from.environment.clone() };
+        is_other.then(|| JobIdentity::new(invocation, &device, by).ok()).flatten()
+    }
+
+    pub(super) fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
+        Ok(self.ledger.cache().entry(key)?)
+    }
+
+    pub(super) fn job_record(&self, invocation: &Invocation, identity: &JobIdentity) -> JobRecord {
+        JobRecord {
+            job: identity.digest,
+            device: self.timer.device().clone(),
+            call: invocation.call.clone(),
+            direction: invocation.direction,
+            measured_by: self.timer.measured_by(&self.options.cache_state),
+            baseline: identity.baseline,
+            candidates: invocation
+                .candidates
+                .iter()
+                .map(|candidate| CandidateRecord {
+                    config: candidate.config.clone(),
+                    semantic_digest: candidate.program.as_ref().map(|program| program.semantic_digest),
+                })
+                .collect(),
+            fresh: self.options.force,
+        }
+    }
+}
+
+pub(super) fn known_before(result: &mut OperationResult, key: CacheKey, entry: &Arc<Entry>) -> (CacheKey, Arc<Entry>) {
+    fill_from_entry(result, entry);
+    result.status = Status::Cached;
+    "known from before; nothing was measured (`--force` measures again)".clone_into(&mut result.reason);
+    (key, Arc::clone(entry))
+}
+
+/// Says that an entry was decided by another timer.
+pub(super) fn timed_otherwise(entry: &Entry, timer: &str) -> Option<String> {
+    let from = entry.provenance.as_ref()?;
+    let compiler =
+        from.environment.compiler().map_or_else(String::new, |compiler| format!(" (compiled by {compiler})"));
+    Some(format!("timed by `{}`{compiler}, not by `{timer}`; `--force` measures it again", from.measured_by.timer))
+}
