@@ -482,7 +482,13 @@ def own_devices(index):
     taken before it is needed, since the tuner's user may be on the same device.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    import jax
+    try:
+        import jax
+    except ModuleNotFoundError as error:
+        if error.name != "jax":
+            raise
+        what = "worker jax: `%s` has no JAX: `%s -m pip install jax`, or name one that has with `--timer jax:PYTHON`"
+        sys.exit(what % (sys.executable, sys.executable))
 
     for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
         # what the user has chosen stands

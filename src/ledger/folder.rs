@@ -79,7 +79,7 @@ impl Ledger {
         if !root.exists() {
             return Ok(Self::in_memory(lower()));
         }
-        if root.is_file() {
+        if !root.is_dir() {
             let mut tiers = vec![SnapshotStore::at(root, Mapping::Never)?];
             tiers.extend(lower());
             return Ok(Self::in_memory(tiers));

@@ -543,6 +543,9 @@ fn ls_reads_a_snapshot_and_says_what_a_folder_takes() {
     let foreign = run(Path::new(&file), &["cache", "ls"]);
     assert_eq!(foreign.code, CACHE_TROUBLE, "{}", foreign.stderr);
     assert!(foreign.fault().contains("it is no snapshot"), "{}", foreign.stderr);
+    let endless = run(Path::new("/dev/zero"), &["cache", "ls"]);
+    assert_eq!(endless.code, CACHE_TROUBLE, "{}", endless.stderr);
+    assert!(endless.fault().contains("`/dev/zero`: it is not a regular file"), "{}", endless.stderr);
     let tuned = run(&snapshot, &["cache", "rm", "op@v1"]);
     assert_eq!(tuned.code, CACHE_TROUBLE, "a snapshot is never changed: {}", tuned.stderr);
 

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use crate::support::executable::write_executable;
 use crate::support::prerequisite::python_with;
 use crate::support::program::*;
 
@@ -15,6 +16,17 @@ fn the_jax_worker_conforms() {
     let run = run(folder.path(), &["worker", "check", &format!("{} {}", python.display(), script.display())]);
     assert_eq!(run.code, 0, "{}\n{}", run.stdout, run.stderr);
     assert!(run.stdout.contains("`measure-round` gives a profile of every run"), "{}", run.stdout);
+}
+
+#[test]
+fn a_python_without_jax_is_told_what_to_install() {
+    let place = Place::new();
+    let python = place.path("python");
+    // without the packages of any environment
+    write_executable(&python, "#!/bin/sh\nexec python3 -I -S \"$@\"\n");
+    let run = place.run(&[&module(), "--timer", &format!("jax:{}", python.display())]);
+    assert_eq!(run.code, DEVICE_TROUBLE, "{}", run.stderr);
+    assert!(run.fault().contains("-m pip install jax"), "{}", run.fault());
 }
 
 #[test]
