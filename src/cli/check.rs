@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -13,7 +12,8 @@ use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
 use crate::gate::{CheckOptions, CheckResult, OperationCheck, Verdict, check, write_annotations, write_junit};
 use crate::report::check_lines;
-use crate::tune::{Event, Session, Stopped, TuneOptions};
+use crate::timer::events::Events;
+use crate::tune::{Session, Stopped, TuneOptions};
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
@@ -116,18 +116,13 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
         cache_state: args.cache_state.into(),
         ..TuneOptions::default()
     };
-    // two that draw: the tuner in the middle of an operation, the gate at its end
-    let progress = Mutex::new(Progress::new(bars.clone()));
-    let draw = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let mut session = Session::new(&source.registry, &ledger, &mut *timer)
         .with_options(options)
         .with_cancel(&cancel)
-        .with_events(|event| draw().draw(&event));
+        .with_events(Events::default().and(Progress::new(bars.clone())));
     let mut on_checked = |operation: &OperationCheck| {
-        let mut progress = draw();
-        progress.clear();
         let OperationCheck { call, verdict, reason, .. } = operation;
-        progress.draw(&Event::Note(format!("{call}: {}: {reason}", verdict.name())));
+        bars.suspend(|| say(&format!("{call}: {}: {reason}", verdict.name())));
     };
     let options = CheckOptions::new(args.plan.match_mode, args.false_alarms);
     let (mut result, stopped_by) = match check(&mut session, &plan, options, &mut on_checked) {

@@ -10,12 +10,9 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::printable::printable;
-use crate::timer::SPANS;
 
-use super::RunTrace;
-
-/// Starts tracing; the bars returned make way for its lines. What a run does and when goes to its trace alone.
-pub(super) fn start(verbose: u8, colours: bool, trace: Option<&RunTrace>) -> MultiProgress {
+/// Starts logging; the bars returned make way for its lines.
+pub(super) fn start(verbose: u8, colours: bool) -> MultiProgress {
     let bars = MultiProgress::new();
     let level = match verbose {
         0 => "warn",
@@ -24,9 +21,8 @@ pub(super) fn start(verbose: u8, colours: bool, trace: Option<&RunTrace>) -> Mul
         _ => "trace",
     };
     // sled talks of its own affairs at info, and what HTTP carries holds credentials
-    let default = format!(
-        "{level},sled=warn,object_store=warn,reqwest=warn,hyper=warn,hyper_util=warn,h2=warn,rustls=warn,{SPANS}=off"
-    );
+    let default =
+        format!("{level},sled=warn,object_store=warn,reqwest=warn,hyper=warn,hyper_util=warn,h2=warn,rustls=warn");
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     // what is said holds the words of files, workers and arguments; the colours come from the layer and stay
     let fields = debug_fn(|writer, field, value| {
@@ -40,7 +36,7 @@ pub(super) fn start(verbose: u8, colours: bool, trace: Option<&RunTrace>) -> Mul
         .without_time()
         .with_writer(BehindBars(bars.clone()))
         .with_filter(filter);
-    let subscriber = tracing_subscriber::registry().with(lines).with(trace.map(RunTrace::layer));
+    let subscriber = tracing_subscriber::registry().with(lines);
     // a library's user may have set one already
     let _ = tracing::subscriber::set_global_default(subscriber);
     bars

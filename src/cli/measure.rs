@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::measure::{MeasureError, MeasureMode, MeasureOptions, MeasuredProgram, measure};
 use crate::report::MeasuredDocument;
+use crate::timer::events::Events;
 
 use super::fault::Fault;
 use super::options::{CacheStateArg, FormatArg, LimitArgs, PluginArgs};
@@ -62,7 +63,7 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
         inputs: args.inputs.clone(),
         cache_state: args.cache_state.into(),
     };
-    let measured = measure(&mut *timer, &program, &options, scratch.path());
+    let measured = measure(&mut *timer, &program, &options, scratch.path(), &Events::default());
     let measured = measured.map_err(|error| fault(&args.program, error))?;
     if measured.measurement.kernels.is_empty() {
         tracing::warn!("no kernels ran: the program gives the device nothing to do");

@@ -26,7 +26,6 @@ mod registry;
 mod remote;
 mod report;
 mod run;
-mod run_trace;
 mod say;
 mod scan;
 mod selftest;
@@ -38,4 +37,3 @@ mod verify;
 mod worker;
 
 pub use run::main;
-pub use run_trace::RunTrace;

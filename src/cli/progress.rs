@@ -1,6 +1,7 @@
 //! What happens during a run, drawn on stderr: bars on a terminal, plain lines elsewhere.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -9,14 +10,19 @@ use crate::counted::counted;
 use crate::failure::Failure;
 use crate::printable::printable;
 use crate::report::format_ratio;
-use crate::tune::{Event, OperationResult, Status};
+use crate::timer::events::{Event, Kind, Sink, Slice};
+use crate::tune::Status;
 
-/// Draws events.
+/// Draws what one tuner tells.
 pub(super) struct Progress {
     bars: MultiProgress,
     bar: Option<ProgressBar>,
     on_terminal: bool,
+    /// The operation, alone and with its place in the plan.
+    name: String,
     head: String,
+    /// Whether a search tries a config: its own rounds are not drawn.
+    in_try: bool,
     /// With how many candidates the operation began.
     programs: usize,
     /// The failure that was told last: many candidates may fail alike.
@@ -29,22 +35,37 @@ const MEASURING: &str = "{prefix} measuring {bar:24} {pos}/{len} rounds, {per_se
 
 impl Progress {
     /// Draws between the lines of `bars`.
-    pub(super) fn new(bars: MultiProgress) -> Self {
-        Self {
+    pub(super) fn new(bars: MultiProgress) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self {
             bars,
             bar: None,
             on_terminal: io::stderr().is_terminal(),
+            name: String::new(),
             head: String::new(),
+            in_try: false,
             programs: 0,
             failure: None,
-        }
+        }))
     }
 
-    /// Draws one event.
-    pub(super) fn draw(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Started { index, of, name, programs, rounds_kept } => {
+    fn draw(&mut self, kind: &Kind<'_>) {
+        match kind {
+            Kind::Begin(Slice::Operation { name, index, of }) => {
+                self.name = (*name).to_owned();
                 self.head = printable(&format!("[{}/{of}] {name}", index + 1));
+                (self.programs, self.failure) = (0, None);
+            }
+            Kind::End(Slice::Operation { .. }) => self.clear(),
+            Kind::Begin(Slice::Search { configs, sampled, .. }) => {
+                let sample = if *sampled { ", a sample of more" } else { "" };
+                self.plain(&format!("{}: searching {}{sample}", self.head, counted(*configs, "config")));
+            }
+            Kind::Begin(Slice::Try { .. }) => self.in_try = true,
+            Kind::End(Slice::Try { .. }) => self.in_try = false,
+            Kind::Begin(Slice::Restart(reason)) => {
+                self.line(&format!("{}: worker started again after {reason}", self.head));
+            }
+            Kind::Started { programs, rounds_kept } => {
                 (self.programs, self.failure) = (*programs, None);
                 let kept = match rounds_kept {
                     0 => String::new(),
@@ -52,12 +73,7 @@ impl Progress {
                 };
                 self.plain(&format!("{}: {}{kept}", self.head, counted(*programs, "program")));
             }
-            Event::Searching { index, of, name, configs, sampled } => {
-                self.head = printable(&format!("[{}/{of}] {name}", index + 1));
-                let sample = if *sampled { ", a sample of more" } else { "" };
-                self.plain(&format!("{}: searching {}{sample}", self.head, counted(*configs, "config")));
-            }
-            Event::Evaluated { done, of, best } => {
+            Kind::Evaluated { done, of, best } => {
                 let best =
                     best.map_or_else(String::new, |best| format!(", the best at {best:.3} of the baseline's time"));
                 self.advance(SEARCHING, *done as u64, of.unwrap_or(*done) as u64);
@@ -69,13 +85,13 @@ impl Progress {
                     self.plain(&format!("{}: {done}{of} configs tried{best}", self.head));
                 }
             }
-            Event::Prepared { done, of, .. } => {
+            Kind::Prepared { done, of, .. } if !self.in_try => {
                 self.advance(COMPILING, *done as u64, *of as u64);
                 if done == of {
                     self.plain(&format!("{}: {} ready", self.head, counted(*of, "program")));
                 }
             }
-            Event::Round { done, of, contenders } => {
+            Kind::Round { done, of, contenders } if !self.in_try => {
                 self.advance(MEASURING, u64::from(*done), u64::from(*of.max(done)));
                 let is_smaller = *contenders < self.programs;
                 if let (Some(bar), true) = (&self.bar, is_smaller) {
@@ -93,23 +109,21 @@ impl Progress {
                     self.plain(&format!("{}: round {done}{of}{left}", self.head));
                 }
             }
-            Event::Failed { config, failure } => {
+            Kind::Failed { config, failure, .. } => {
                 let is_known = self.failure.as_ref() == Some(*failure);
                 let why = if is_known { "likewise".to_owned() } else { failure.to_string() };
                 self.line(&format!("{}: {} is out: {why}", self.head, config.to_brief()));
                 self.failure = Some((*failure).clone());
             }
-            Event::Restarted { reason } => self.line(&format!("{}: worker started again after {reason}", self.head)),
-            Event::Finished(result) => {
+            Kind::Finished { status, reason, speed_up } => {
                 self.clear();
-                self.line(&finished(result));
+                self.line(&finished(&self.name, status, reason, *speed_up));
             }
-            Event::Note(note) => self.line(note),
+            _ => {}
         }
     }
 
-    /// Takes the bar away.
-    pub(super) fn clear(&mut self) {
+    fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
@@ -155,11 +169,20 @@ impl Progress {
     }
 }
 
-fn finished(result: &OperationResult) -> String {
-    let name = result.call.to_string();
-    match (result.status, result.speed_up) {
-        (Status::Tuned, Some(speed_up)) => format!("{name}: tuned, {} the baseline's speed", format_ratio(speed_up)),
-        (Status::Cached | Status::Planned | Status::NotBegun, _) => format!("{name}: {}", result.status.name()),
-        (status, _) => format!("{name}: {}: {}", status.name(), result.reason),
+impl Sink for Progress {
+    fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
+        self.draw(&event.kind);
+        Ok(())
+    }
+}
+
+fn finished(name: &str, status: &str, reason: &str, speed_up: Option<f64>) -> String {
+    let says_it_all = [Status::Cached, Status::Planned, Status::NotBegun].map(Status::name).contains(&status);
+    match speed_up {
+        Some(speed_up) if status == Status::Tuned.name() => {
+            format!("{name}: tuned, {} the baseline's speed", format_ratio(speed_up))
+        }
+        _ if says_it_all => format!("{name}: {status}"),
+        _ => format!("{name}: {status}: {reason}"),
     }
 }

@@ -14,8 +14,8 @@ use super::args::{Cli, Command};
 use super::fault::Fault;
 use super::say::say;
 use super::{
-    RunTrace, cache_commands, candidates, check, device, exit, logging, measure, meta, profile, registry, report, scan,
-    selftest, tune, worker,
+    cache_commands, candidates, check, device, exit, logging, measure, meta, profile, registry, report, scan, selftest,
+    tune, worker,
 };
 
 /// Runs the command line of this process.
@@ -25,14 +25,13 @@ pub fn main() -> ExitCode {
         Err(error) => return tell(&error),
     };
     // a worker's stderr belongs to the tuner that reads it: no colours, no bars
-    let trace = cli.tune.trace_run.as_ref().filter(|_| cli.command.is_none()).map(|_| RunTrace::begin());
-    let bars = logging::start(cli.verbose, !matches!(cli.command, Some(Command::Worker(_))), trace.as_ref());
+    let bars = logging::start(cli.verbose, !matches!(cli.command, Some(Command::Worker(_))));
     if let Some(Command::Worker(command)) = &cli.command {
         return worker::run(command);
     }
     let done = stdout().and_then(|out| {
         let mut out = io::BufWriter::new(out);
-        let code = run(&cli, &bars, trace.as_ref(), &mut out)?;
+        let code = run(&cli, &bars, &mut out)?;
         out.flush()?;
         Ok(code)
     });
@@ -47,9 +46,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli, bars: &indicatif::MultiProgress, trace: Option<&RunTrace>, out: &mut dyn Write) -> Result<u8, Fault> {
+fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     match &cli.command {
-        None => tune::run(&cli.tune, bars, trace, out),
+        None => tune::run(&cli.tune, bars, out),
         Some(Command::Scan(args)) => scan::run(args, out),
         Some(Command::Device(args)) => device::run(args, out),
         Some(Command::Registry(command)) => registry::run(command, out),

@@ -15,6 +15,7 @@ use crate::selftest::{
     Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
 use crate::timer::Timer;
+use crate::timer::events::Events;
 use crate::tune::CopiesError;
 
 use super::ending::cancel_flag;
@@ -76,19 +77,17 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
     let mut timer = start_timer(&choice, &executables::within_bounds(&folder)?)?;
     let options =
         SelftestOptions { copies: args.copies as usize, rounds: args.rounds, cache_state: args.cache_state.into() };
-    let mut progress = Progress::new(bars.clone());
+    let events = Events::default().and(Progress::new(bars.clone()));
     let mut document = SelftestResult::new(&*timer, &options);
     let mut worst = exit::FINE;
     let mut points = Vec::new();
     for (index, program) in programs.iter().enumerate() {
         let place = (index, programs.len());
-        let mut draw = |event: crate::tune::Event<'_>| progress.draw(&event);
         // files of one program never meet those of another
         let own = scratch.path().join(index.to_string());
         std::fs::create_dir(&own)
             .map_err(|error| Fault::device(format!("cannot write to `{}`: {error}", own.display())))?;
-        let found = selftest(&mut *timer, program, place, &options, &own, &cancel, &mut draw);
-        progress.clear();
+        let found = selftest(&mut *timer, program, place, &options, &own, &cancel, &events);
         match found {
             Ok(figures) => points.push(Point {
                 program: program.name.clone(),

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use indicatif::MultiProgress;
@@ -14,8 +15,9 @@ use crate::failure::FailureKind;
 use crate::ledger::Ledger;
 use crate::measured_by::Source;
 use crate::remedy::remedy;
-use crate::report::result_lines;
-use crate::timer::{FollowingTimer, KeepingTimer, SPANS, Timer};
+use crate::report::{RunTrace, result_lines};
+use crate::timer::events::{Events, Sink, Slice};
+use crate::timer::{LogKeeper, ReplayKeeper, Timer};
 use crate::tune::{AutotuningResult, OperationResult, PlanOptions, Session, Status, StepProfile, Stopped, TuneOptions};
 
 use super::ending::cancel_flag;
@@ -28,20 +30,17 @@ use super::say::say;
 use super::scan::nothing_matched;
 use super::timers::{TimerChoice, start_timer};
 use super::tune_args::{DeviceList, TuneArgs};
-use super::{RunTrace, cache, candidates, device, executables, exit, profile, remote, scan, selftest};
+use super::{cache, candidates, device, executables, exit, profile, remote, scan, selftest};
 
 /// Tunes a module and prints the result.
-pub(super) fn run(
-    args: &TuneArgs,
-    bars: &MultiProgress,
-    trace: Option<&RunTrace>,
-    out: &mut dyn Write,
-) -> Result<u8, Fault> {
+pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let begin = Instant::now();
+    let trace = args.trace_run.as_ref().map(|_| Arc::new(Mutex::new(RunTrace::default())));
+    let events = trace.iter().fold(Events::default(), |events, trace| events.and(trace.clone()));
     let Some(module) = &args.module else {
         return Err(Fault::new(exit::USAGE, "name a module, or see `--help`"));
     };
-    let reading = tracing::info_span!(target: SPANS, "read the module").entered();
+    let reading = events.open(Slice::Step("read the module"));
     let source = match args.plan.read(module)? {
         Ok(source) => source,
         Err(scan) => {
@@ -54,11 +53,12 @@ pub(super) fn run(
     drop(reading);
     // what would fail after the run is known before it
     let page = args.report.as_deref().map(ReportFile::at).transpose()?;
-    let trace = trace.zip(args.trace_run.as_deref()).map(|(trace, path)| TraceFile::at(trace, path)).transpose()?;
+    let trace =
+        trace.as_ref().zip(args.trace_run.as_deref()).map(|(trace, path)| TraceFile::at(trace, path)).transpose()?;
     let step = args.profile.as_deref().map(|profile| step(args, profile)).transpose()?;
     let cancel = cancel_flag()?;
     let scratch = device::scratch()?;
-    let opening = tracing::info_span!(target: SPANS, "open the cache").entered();
+    let opening = events.open(Slice::Step("open the cache"));
     // the cache comes first: a locked or broken one is known before a device is started
     let (shared, ledger) = match cache::address(&args.cache)? {
         Some(_) if args.no_persist || args.dry_run => (None, cache::open_for_reading(&args.cache)?),
@@ -71,12 +71,13 @@ pub(super) fn run(
     };
     drop(opening);
     let executables = executables::folder_for(&ledger, scratch.path())?;
-    let starting = tracing::info_span!(target: SPANS, "start the timer").entered();
+    let starting = events.open(Slice::Step("start the timer"));
     let mut timers = start_timers(args, &executables)?;
+    let keeper = timers.first().map_or(Ok(None), |timer| keeper(args, &**timer))?;
     drop(starting);
     let Some(timer) = timers.first() else { return Err(Fault::new(exit::USAGE, "`--devices` names no device")) };
     let (resolution, of_selftest) = selftest::known_resolution(&args.cache, &**timer, args.cache_state.into());
-    let planning = tracing::info_span!(target: SPANS, "plan").entered();
+    let planning = events.open(Slice::Step("plan"));
     let has_step = step.is_some();
     let spaces = match timer.builds_programs() {
         true => candidates::spaces(args.candidates.as_deref())?,
@@ -96,20 +97,21 @@ pub(super) fn run(
         stop_at: args.budget.filter(|_| has_step).and_then(|budget| begin.checked_add(budget)),
         force: args.force,
         cache_state: args.cache_state.into(),
+        one_job_a_call: args.keep_profiles.is_some() && args.profile_every.is_none() && !args.dry_run,
         seed: args.search.seed,
         search: args.search.options(),
         ..TuneOptions::default()
     };
     // one for each device: each draws its own bar
-    let mut drawn: Vec<Progress> = timers.iter().map(|_| Progress::new(bars.clone())).collect();
-    let mut devices = timers.iter_mut().zip(&mut drawn);
-    let Some((timer, progress)) = devices.next() else { return Ok(exit::FINE) };
+    let events = keeper.iter().fold(events, |events, keeper| events.and(keeper.clone()));
+    let mut devices = timers.iter_mut().map(|timer| (timer, events.and(Progress::new(bars.clone()))));
+    let Some((timer, told)) = devices.next() else { return Ok(exit::FINE) };
     let mut session = Session::new(&source.registry, &ledger, &mut **timer)
         .with_options(options)
         .with_cancel(&cancel)
-        .with_events(|event| progress.draw(&event));
-    for (timer, progress) in devices {
-        session = session.with_device(&mut **timer, |event| progress.draw(&event));
+        .with_events(told);
+    for (timer, told) in devices {
+        session = session.with_device(&mut **timer, told);
     }
     let outcome = if args.dry_run { Ok(session.preview(&plan)) } else { session.run(&plan) };
     // also of a run that was stopped, and before anything else can fail
@@ -142,24 +144,25 @@ pub(super) fn run(
 
 /// A trace of the run that will be written.
 struct TraceFile<'a> {
-    trace: &'a RunTrace,
+    trace: &'a Mutex<RunTrace>,
     path: &'a Path,
     format: TraceFormat,
 }
 
 impl<'a> TraceFile<'a> {
-    fn at(trace: &'a RunTrace, path: &'a Path) -> Result<Self, Fault> {
+    fn at(trace: &'a Arc<Mutex<RunTrace>>, path: &'a Path) -> Result<Self, Fault> {
         let format = format_of(path).ok_or_else(|| untold(path, ""))?;
         check_writable(path, "trace")?;
         Ok(Self { trace, path, format })
     }
 
     fn write(&self) -> Result<(), Fault> {
-        let traced = self.trace.write(self.path, self.format).map_err(Fault::input)?;
+        let trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        let traced = trace.write(self.path, self.format).map_err(Fault::input)?;
         for note in traced.notes() {
             tracing::warn!("`{}`: {note}", self.path.display());
         }
-        match self.trace.left_out() {
+        match trace.left_out() {
             0 => {}
             left_out => tracing::warn!("`{}`: {left_out} slices were left out, the last ones", self.path.display()),
         }
@@ -185,7 +188,7 @@ fn start_timers(args: &TuneArgs, executables: &Path) -> Result<Vec<Box<dyn Timer
         TimerChoice { timer: &args.timer, plugin, limits: &args.limits, metric: args.metric }
     }
     let Some(DeviceList(devices)) = &args.devices else {
-        return Ok(vec![keeping(args, start_timer(&choice(args, &args.plugin), executables)?)?]);
+        return Ok(vec![start_timer(&choice(args, &args.plugin), executables)?]);
     };
     if !["auto", "pjrt", "jax"].contains(&&*args.timer) && !args.timer.starts_with("jax:") {
         let message = format!("`--devices` is for the timers `pjrt` and `jax`; `{}` has one device", args.timer);
@@ -206,9 +209,9 @@ fn start_timers(args: &TuneArgs, executables: &Path) -> Result<Vec<Box<dyn Timer
     Ok(timers)
 }
 
-/// The same timer, with its profiles kept where that was asked for.
-fn keeping(args: &TuneArgs, timer: Box<dyn Timer>) -> Result<Box<dyn Timer>, Fault> {
-    let Some(folder) = &args.keep_profiles else { return Ok(timer) };
+/// What keeps a timer's profiles, where that was asked for.
+fn keeper(args: &TuneArgs, timer: &dyn Timer) -> Result<Option<Arc<Mutex<dyn Sink>>>, Fault> {
+    let Some(folder) = &args.keep_profiles else { return Ok(None) };
     if timer.source() != Source::DeviceProfile {
         let message = format!(
             "`--keep-profiles` needs a timer that takes profiles, such as `--timer jax`; `{}` takes none",
@@ -217,16 +220,16 @@ fn keeping(args: &TuneArgs, timer: Box<dyn Timer>) -> Result<Box<dyn Timer>, Fau
         return Err(Fault::new(exit::USAGE, message));
     }
     if args.dry_run {
-        return Ok(timer);
+        return Ok(None);
     }
     if let Some(every) = args.profile_every {
-        let timer = FollowingTimer::new(timer, folder, every, args.profiles_kept as usize).map_err(|error| {
+        let keeper = LogKeeper::new(folder, every, args.profiles_kept as usize).map_err(|error| {
             Fault::input(format!("cannot keep profiles in `{}`: {error}{}", folder.display(), remedy(&error)))
         })?;
-        return Ok(Box::new(timer));
+        return Ok(Some(Arc::new(Mutex::new(keeper))));
     }
-    let timer = KeepingTimer::new(timer, folder).map_err(|failure| Fault::input(failure.message))?;
-    Ok(Box::new(timer))
+    let keeper = ReplayKeeper::new(timer, folder).map_err(|failure| Fault::input(failure.message))?;
+    Ok(Some(Arc::new(Mutex::new(keeper))))
 }
 
 /// `is_matched` says whether the module matched anything: a shard of it may be empty.

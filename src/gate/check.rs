@@ -7,7 +7,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::hlo::Evidence;
 use crate::registry::NotRunnable;
 use crate::stats::median;
-use crate::tune::{CopiesError, Event, Plan, PlannedInvocation, Session, Spent, Stopped, TuneError};
+use crate::timer::events::{Kind, Slice};
+use crate::tune::{CopiesError, Plan, PlannedInvocation, Session, Spent, Stopped, TuneError};
 
 use super::expected::{Expected, program_of};
 use super::look::{Change, Limits, Look, MIN_ROUNDS, look, margin};
@@ -200,7 +201,9 @@ impl Gate<'_, '_> {
         let config = &expected.entry.config;
         let name = operation.call.to_string();
         let mut again = self.session.again(&planned.invocation, config)?;
-        self.session.tell(Event::Started { index, of, name, programs: 2, rounds_kept: 0 });
+        let events = self.session.events().clone();
+        let _operation = events.open(Slice::Operation { name: &name, index, of });
+        events.tell(Kind::Started { programs: 2, rounds_kept: 0 });
         let mut series = 0;
         let ended = loop {
             let measured = self.session.measure_series(&mut again);

@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::CacheState;
 use crate::profile::{Finding, Measurement};
+use crate::timer::events::{Events, Phase, Slice};
 use crate::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
 
 /// Iterations before those that count: caches are cold, and kernels may be loaded at their first launch.
@@ -59,7 +60,7 @@ pub struct Measured {
     pub findings: Vec<Finding>,
 }
 
-/// Runs a program [`WARM_UP`] + `iterations` times under one profile and adds up its kernels.
+/// Runs a program [`WARM_UP`] + `iterations` times under one profile and adds up its kernels. What it does is told to `events`.
 ///
 /// A profile without any execution is believed only where the same timer sees the kernel of a program that has one.
 ///
@@ -70,6 +71,7 @@ pub fn measure(
     program: &MeasuredProgram,
     options: &MeasureOptions,
     scratch: &Path,
+    events: &Events,
 ) -> Result<Measured, MeasureError> {
     if !timer.measures_rounds() {
         return Err(MeasureError::NoProfiles { timer: timer.name().to_owned() });
@@ -80,9 +82,21 @@ pub fn measure(
     let specs = timer.signature(0)?;
     let specs = specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?;
     let (arrays, inputs) = make(&specs, options.inputs.as_deref(), program.donates, scratch)?;
-    timer.begin(&job(&file, arrays, options.cache_state.clone(), scratch))?;
-    timer.prepare(0)?;
+    let job = job(&file, arrays, options.cache_state.clone(), scratch);
+    timer.follow(events);
+    let _job = events.try_open(Slice::Job(&job))?;
+    let in_phase = |phase| events.open(Slice::Phase(phase));
+    {
+        let _loading = in_phase(Phase::LoadInputs);
+        timer.begin(&job)?;
+    }
+    {
+        let _compiling = in_phase(Phase::Compile);
+        timer.prepare(0)?;
+    }
+    let measuring = in_phase(Phase::Measure);
     let round = timer.profile_round(&[(0, options.iterations.saturating_add(WARM_UP))]);
+    drop(measuring);
     let measured = match round {
         Ok(round) => Measured {
             measurement: Measurement::new(round.times(), round.runs(0).skip(WARM_UP as usize))?,

@@ -9,7 +9,8 @@ use crate::failure::Failure;
 use crate::measure::{MeasureError, job_of_copies};
 use crate::measured_by::CacheState;
 use crate::timer::Timer;
-use crate::tune::{CopiesError, Event, TuneOptions, measure_copies};
+use crate::timer::events::{Events, Kind, Slice};
+use crate::tune::{CopiesError, TuneOptions, measure_copies};
 
 /// How much is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub enum SelftestError {
     NoTimes,
 }
 
-/// Measures one program against itself. `index` and `of` say which program it is of how many, for who draws the events.
+/// Measures one program against itself. `index` and `of` say which program it is of how many, for who follows the run.
 ///
 /// # Errors
 /// Where the program, its inputs, the worker or a copy fails, or too few rounds hold usable times.
@@ -59,15 +60,15 @@ pub fn selftest(
     options: &SelftestOptions,
     scratch: &Path,
     cancel: &AtomicBool,
-    on_event: &mut dyn FnMut(Event<'_>),
+    events: &Events,
 ) -> Result<Figures, SelftestError> {
-    let name = program.name.clone();
-    on_event(Event::Started { index, of, name, programs: options.copies, rounds_kept: 0 });
+    let _program = events.open(Slice::Operation { name: &program.name, index, of });
+    events.tell(Kind::Started { programs: options.copies, rounds_kept: 0 });
     let SelftestOptions { copies, rounds, cache_state } = options.clone();
     let parameters = program.parameters.as_deref();
     let job = job_of_copies(timer, &program.program, parameters, copies, cache_state.clone(), scratch)?;
     let tune = TuneOptions { rounds, cache_state, ..TuneOptions::default() };
-    let copies = measure_copies(timer, &job, &tune, cancel, on_event)?;
+    let copies = measure_copies(timer, &job, &tune, cancel, events)?;
     if let Some(failure) = copies.failures.into_values().next() {
         return Err(SelftestError::Copy(failure));
     }

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::SPANS;
 use super::answers::{AnswerFolder, OutputArray, private_folder};
 use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::cut_off::{CutOff, Limit, Waiting};
-use super::model::{InputArray, Job, means, runs_of_batches};
+use super::events::{Events, Kind, Slice};
+use super::job::{InputArray, Job};
+use super::model::{means, runs_of_batches};
 use super::profiled::ProfiledRound;
 use super::protocol::{
     BeginParams, Hello, Input, Launch, LoadParams, Loaded, Measured, Method, OutputRef, Outputs, Profiled, Signature,
@@ -39,6 +40,8 @@ pub(crate) struct Bench {
     /// Candidates that the worker may still be compiling in the background.
     ahead: BTreeSet<usize>,
     cut_off: CutOff,
+    /// Where profiles are told.
+    pub(crate) events: Events,
 }
 
 impl Bench {
@@ -56,6 +59,7 @@ impl Bench {
             missing: BTreeMap::new(),
             ahead: BTreeSet::new(),
             cut_off: CutOff::default(),
+            events: Events::default(),
         }
     }
 
@@ -195,12 +199,18 @@ impl Bench {
         Ok(measured.samples_ns)
     }
 
-    /// Runs candidates under one profile, which the worker writes into a folder in `scratch`.
+    /// Runs candidates under one profile, which the worker writes into a folder in `scratch`, and tells of it.
     pub(crate) fn profile_round(
         &mut self,
         launches: &[(usize, u32)],
         scratch: &Path,
     ) -> Result<ProfiledRound, Failure> {
+        let round = self.profile(launches, scratch);
+        self.events.offer(Kind::Profiled { launches, round: round.as_ref() })?;
+        round
+    }
+
+    fn profile(&mut self, launches: &[(usize, u32)], scratch: &Path) -> Result<ProfiledRound, Failure> {
         if !self.hello.can(capability::PROFILE) {
             return Err(Failure::new(FailureKind::Device, "the worker gives no profiles"));
         }
@@ -211,13 +221,15 @@ impl Bench {
         let asked = launches.iter().map(|&(candidate, runs)| Launch { candidate, runs }).collect();
         let folder = AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?;
         let call = Method::MeasureRound { launches: asked, folder: folder.path().to_owned() };
-        let running = tracing::debug_span!(target: SPANS, "run under the profiler").entered();
+        // borrowed apart from the client
+        let events = self.events.clone();
+        let running = events.open(Slice::Detail("run under the profiler"));
         let profiled: Result<Profiled, Failure> = self.client()?.request(call, limit.time);
         drop(running);
         let profiled = profiled.map_err(|failure| limit.explain(failure))?;
         // a round begins when nothing is compiled any more
         self.ahead.clear();
-        let _span = tracing::debug_span!(target: SPANS, "read the profile").entered();
+        let _reading = events.open(Slice::Detail("read the profile"));
         ProfiledRound::read(&folder, &profiled, launches)
     }
 

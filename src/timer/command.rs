@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::answers::OutputArray;
 use super::bench::Bench;
 use super::client::{Limits, WorkerClient, WorkerCommand};
-use super::model::{Job, JobCandidate, Prepared, Timer, means, runs_of_batches};
+use super::events::Events;
+use super::job::{Job, JobCandidate, Prepared};
+use super::model::{Timer, means, runs_of_batches};
 use super::profiled::{ProfiledRound, default_metric};
 use super::protocol::{LoadParams, ProgramRef, capability};
 use crate::array::ArraySpec;
@@ -138,6 +140,10 @@ impl Timer for CommandTimer {
 
     fn builds_programs(&self) -> bool {
         self.bench.hello().can(capability::BUILD_PROGRAMS)
+    }
+
+    fn follow(&mut self, events: &Events) {
+        self.bench.events = events.clone();
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {

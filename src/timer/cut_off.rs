@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::model::Job;
+use super::job::Job;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::CacheState;
 

@@ -11,8 +11,10 @@ mod clock;
 mod command;
 pub mod conformance;
 mod cut_off;
+pub mod events;
 pub mod exec;
-mod following;
+mod job;
+mod log_keeper;
 mod model;
 mod partitions;
 mod phases;
@@ -24,18 +26,15 @@ pub mod replay;
 pub mod server;
 pub(crate) mod subscriber;
 
-/// Target of the `tracing` spans that say what a run does and when: operations, their phases, each candidate in them, and what is
-/// compiled beside them. A span's field `title` is what to call it, and `track` names a row of its own.
-pub const SPANS: &str = "autotune_lowered::run";
-
 pub use active_python::ActivePython;
 pub use answers::OutputArray;
 #[cfg(feature = "pjrt")]
 pub use auto::AutoTimer;
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;
-pub use following::FollowingTimer;
-pub use model::{InputArray, Job, JobCandidate, Prepared, ProgramFile, Timer};
+pub use job::{InputArray, Job, JobCandidate, Prepared, ProgramFile};
+pub use log_keeper::LogKeeper;
+pub use model::Timer;
 pub(crate) use phases::PHASES_PLANE;
 pub use profiled::ProfiledRound;
-pub use replay::{KeepingTimer, ProfileReplay, ReplayTimer};
+pub use replay::{ProfileReplay, ReplayKeeper, ReplayTimer};

@@ -1,82 +1,16 @@
 //! The contract between the tuner and whatever times a candidate.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::answers::OutputArray;
+use super::events::Events;
+use super::job::{Job, Prepared};
 use super::profiled::ProfiledRound;
 use super::protocol::MAX_RUNS;
 use crate::array::ArraySpec;
-use crate::call::{Call, Direction};
-use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{CacheState, MeasuredBy, Metric, Source};
-use crate::registry::Program;
-
-/// A program's file, its digest already checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProgramFile {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Format and digests.
-    pub program: Program,
-}
-
-/// One input array, written once as dense little-endian bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InputArray {
-    /// Name of the argument.
-    pub name: String,
-    /// Element type and dimensions.
-    pub spec: ArraySpec,
-    /// Its file.
-    pub path: PathBuf,
-    /// Given anew before every run, outside the timed region.
-    pub donated: bool,
-}
-
-/// One candidate of a job.
-#[derive(Debug, Clone, PartialEq)]
-pub struct JobCandidate {
-    /// The config.
-    pub config: Config,
-    /// Its program; `None` for a worker that builds programs itself.
-    pub program: Option<ProgramFile>,
-}
-
-/// Everything a timer needs to know of one invocation. Candidates are named by their index.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Job {
-    /// The call.
-    pub call: Call,
-    /// What the programs compute.
-    pub direction: Direction,
-    /// Input arrays, in the programs' order.
-    pub inputs: Vec<InputArray>,
-    /// The candidates.
-    pub candidates: Vec<JobCandidate>,
-    /// How a worker builds the programs that could not be lowered; a recorder's and a worker's own affair.
-    pub recipe: Option<serde_json::Value>,
-    /// What every run that is timed finds in the caches.
-    pub cache_state: CacheState,
-    /// A private folder for outputs and executables, there until the job ends.
-    pub scratch: PathBuf,
-}
-
-/// What preparing a candidate cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Prepared {
-    /// Time of the compilation, nanoseconds; zero when the executable was kept from before.
-    pub compile_ns: u64,
-    /// Processor time of the whole worker in it, nanoseconds; zero where the timer cannot tell.
-    #[serde(default, skip_serializing_if = "super::protocol::is_zero")]
-    pub cpu_ns: u64,
-    /// Whether the executable came from the store of executables.
-    pub reused: bool,
-}
 
 /// Times candidates of one job at a time.
 ///
@@ -134,6 +68,9 @@ pub trait Timer: Send {
     fn has_one_job_a_call(&self) -> bool {
         false
     }
+
+    /// Tells what it does there from now on: profiles that it took, and whatever takes it time besides the calls themselves.
+    fn follow(&mut self, _events: &Events) {}
 
     /// Starts a job: inputs are loaded. A job before it ends.
     fn begin(&mut self, job: &Job) -> Result<(), Failure>;

@@ -1,136 +1,124 @@
-//! What a timer was asked to do for an operation, and when: a plane for the profiles that are kept.
+//! What was done for an operation, and when: a plane for the profiles that are kept.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use super::model::Job;
+use super::events::{Event, Kind, Phase, Slice};
 use super::profiled::{ProfileClock, ProfiledRound};
-use crate::failure::Failure;
 use crate::profile::{PlaneWriter, WrittenStat};
 
 /// The plane of a kept profile that holds what was done for its operation until then.
 pub(crate) const PHASES_PLANE: &str = "/host:autotune-lowered";
 
-/// The most calls that are remembered of one operation: rounds beyond are those that are looked at alone.
-const MAX_CALLS: usize = 4096;
+/// The most slices that are remembered of one operation: rounds beyond are those that are looked at alone.
+const MAX_SLICES: usize = 4096;
 
-/// A profile that begins further than this from the call which took it is of another clock.
+/// A profile that begins further than this from the slice that it was taken in is of another clock.
 const SAME_CLOCK_NS: i64 = 1_000_000_000;
 
-/// A part of the work on an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Inputs,
-    Compile,
-    WarmUp,
-    CompareOutputs,
-    Round(u32),
-    Restart,
-}
-
-impl Phase {
-    fn name(self) -> String {
-        let name = match self {
-            Self::Inputs => "load inputs",
-            Self::Compile => "compile",
-            Self::WarmUp => "warm-up",
-            Self::CompareOutputs => "compare outputs",
-            Self::Round(number) => return format!("round {number}"),
-            Self::Restart => "restart",
-        };
-        name.to_owned()
-    }
-}
-
-/// Nanoseconds since 1970.
-pub(super) fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
-
 #[derive(Debug)]
-struct Call {
-    phase: Phase,
+struct Noted {
+    name: String,
+    is_round: bool,
     candidate: Option<usize>,
     start_ns: i64,
-    end_ns: i64,
+    /// None while it is open.
+    end_ns: Option<i64>,
     failure: Option<String>,
 }
 
-/// The calls for the operation at hand.
+/// The slices of the job at hand, in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct Phases {
+    /// The job's track, as long as it is at hand.
+    track: Option<String>,
     operation: String,
     configs: Vec<String>,
-    calls: Vec<Call>,
-    rounds: u32,
+    noted: Vec<Noted>,
+    /// Places of those that are open; none for one that is not noted.
+    open: Vec<Option<usize>>,
+}
+
+fn signed(at_ns: u64) -> i64 {
+    i64::try_from(at_ns).unwrap_or(i64::MAX)
 }
 
 impl Phases {
-    /// Of a job nothing is done yet.
-    pub(super) fn of(job: &Job) -> Self {
-        Self {
-            operation: job.call.to_string(),
-            configs: job.candidates.iter().map(|candidate| candidate.config.as_str().to_owned()).collect(),
-            ..Self::default()
+    pub(super) fn take(&mut self, event: &Event<'_>) {
+        match event.kind {
+            Kind::Begin(Slice::Job(job)) => {
+                *self = Self {
+                    track: Some(event.track.to_owned()),
+                    operation: job.call.to_string(),
+                    configs: job.candidates.iter().map(|one| one.config.as_str().to_owned()).collect(),
+                    ..Self::default()
+                };
+            }
+            // nor is what is compiled beside it
+            _ if self.track.as_deref() != Some(event.track) => {}
+            Kind::End(Slice::Job(_)) => self.track = None,
+            Kind::Begin(slice) => self.begin(slice, signed(event.at_ns)),
+            Kind::End(_) => {
+                if let Some(noted) = self.open.pop().flatten().and_then(|place| self.noted.get_mut(place)) {
+                    noted.end_ns = Some(signed(event.at_ns));
+                }
+            }
+            Kind::Called { failure, .. } => self.fail(failure.map(ToString::to_string)),
+            Kind::Profiled { round, .. } => self.fail(round.err().map(ToString::to_string)),
+            _ => {}
         }
     }
 
-    /// The phase that these launches are: rounds hold the baseline twice, and the one before them one candidate each.
-    pub(super) fn of_launches(&mut self, launches: &[(usize, u32)]) -> (Phase, Option<usize>) {
-        if let [(candidate, _)] = launches {
-            return (Phase::WarmUp, Some(*candidate));
+    fn begin(&mut self, slice: &Slice<'_>, start_ns: i64) {
+        let (name, candidate) = match slice {
+            // its rounds are phases here
+            Slice::Phase(Phase::Measure) | Slice::Detail(_) => return self.open.push(None),
+            Slice::Restart(_) => ("restart".to_owned(), None),
+            Slice::Candidate { number, .. } => (slice.to_string(), Some(*number)),
+            _ => (slice.to_string(), None),
+        };
+        if self.noted.len() >= MAX_SLICES {
+            self.noted.pop_if(|last| last.is_round && last.end_ns.is_some());
         }
-        self.rounds += 1;
-        (Phase::Round(self.rounds), None)
+        self.open.push(Some(self.noted.len()));
+        let is_round = matches!(slice, Slice::Round { .. });
+        self.noted.push(Noted { name, is_round, candidate, start_ns, end_ns: None, failure: None });
     }
 
-    /// Notes a call that is over.
-    pub(super) fn note(&mut self, phase: Phase, candidate: Option<usize>, start_ns: i64, failure: Option<&Failure>) {
-        let end_ns = now_ns();
-        let failure = failure.map(ToString::to_string);
-        self.add(Call { phase, candidate, start_ns, end_ns, failure });
-    }
-
-    fn add(&mut self, mut call: Call) {
-        // the calendar's clock may be set back meanwhile
-        let last_ns = self.calls.last().map_or(call.start_ns, |last| last.end_ns);
-        call.start_ns = call.start_ns.max(last_ns);
-        call.end_ns = call.end_ns.max(call.start_ns);
-        if self.calls.len() >= MAX_CALLS && self.calls.last().is_some_and(|last| matches!(last.phase, Phase::Round(_)))
-        {
-            self.calls.pop();
+    /// How the last call in the innermost slice went.
+    fn fail(&mut self, failure: Option<String>) {
+        if let Some(noted) = self.innermost().and_then(|place| self.noted.get_mut(place)) {
+            noted.failure = failure;
         }
-        self.calls.push(call);
     }
 
-    /// The bytes that add the plane to the profile of the last call; `None` where the profile does not tell when it was taken, or
-    /// tells another time than this machine's clock.
-    pub(super) fn plane(&self, round: &ProfiledRound, launches: &[(usize, u32)]) -> Option<Vec<u8>> {
+    fn innermost(&self) -> Option<usize> {
+        self.open.iter().rev().find_map(|place| *place)
+    }
+
+    /// The bytes that add the plane to a profile that was read at this time; `None` where the profile does not tell when it was taken,
+    /// or tells another time than this machine's clock.
+    pub(super) fn plane(&self, at_ns: u64, round: &ProfiledRound, launches: &[(usize, u32)]) -> Option<Vec<u8>> {
         let ProfileClock { epoch_ns, base_ns, end_ns: profile_ns } = round.clock()?;
-        let (first, last) = (self.calls.first()?, self.calls.last()?);
+        let now_ns = signed(at_ns);
+        let (first, last) = (self.noted.first()?, self.noted.get(self.innermost()?)?);
         let begin_ns = epoch_ns.checked_add(base_ns)?;
-        let is_same = (last.start_ns - SAME_CLOCK_NS..last.end_ns + SAME_CLOCK_NS).contains(&begin_ns);
+        let is_same = (last.start_ns - SAME_CLOCK_NS..now_ns.saturating_add(SAME_CLOCK_NS)).contains(&begin_ns);
         if !is_same {
             return None;
         }
         let mut plane = PlaneWriter::new(PHASES_PLANE);
         let line = plane.line("tuner", first.start_ns.checked_sub(epoch_ns)?);
         // what came after the profile, as it was written down and read, is not in it
-        let last_ns = profile_ns.clamp(last.start_ns, last.end_ns);
-        let at = |start_ns: i64, end_ns: i64| (start_ns - first.start_ns, end_ns.min(last_ns) - first.start_ns);
+        let last_ns = profile_ns.clamp(last.start_ns, now_ns.max(last.start_ns));
+        let at = |start_ns: i64, end_ns: Option<i64>| {
+            (start_ns - first.start_ns, end_ns.unwrap_or(last_ns).min(last_ns) - first.start_ns)
+        };
         let operation = ("operation", WrittenStat::Text(&self.operation));
-        plane.event(line, &self.operation, at(first.start_ns, last.end_ns), &[operation]);
-        for calls in self.calls.chunk_by(|one, next| one.phase == next.phase) {
-            let (Some(from), Some(to)) = (calls.first(), calls.last()) else { continue };
-            plane.event(line, &from.phase.name(), at(from.start_ns, to.end_ns), &[operation]);
-            for call in calls.iter().filter(|call| call.candidate.is_some() || call.failure.is_some()) {
-                let failed = if call.failure.is_some() { " failed" } else { "" };
-                let whose = call.candidate.map_or_else(|| from.phase.name(), |number| format!("candidate {number}"));
-                let mut stats = vec![operation];
-                stats.extend(call.candidate.and_then(|number| self.config(number)));
-                stats.extend(call.failure.as_ref().map(|failure| ("failure", WrittenStat::Text(failure))));
-                plane.event(line, &format!("{whose}{failed}"), at(call.start_ns, call.end_ns), &stats);
-            }
+        plane.event(line, &self.operation, at(first.start_ns, None), &[operation]);
+        for noted in &self.noted {
+            let failed = if noted.failure.is_some() { " failed" } else { "" };
+            let mut stats = vec![operation];
+            stats.extend(noted.candidate.and_then(|number| self.config(number)));
+            stats.extend(noted.failure.as_ref().map(|failure| ("failure", WrittenStat::Text(failure))));
+            plane.event(line, &format!("{}{failed}", noted.name), at(noted.start_ns, noted.end_ns), &stats);
         }
         let line = plane.line("this profile's executions", base_ns);
         for (place, &(candidate, runs)) in launches.iter().enumerate() {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::model::InputArray;
+use super::job::{InputArray, is_zero};
 use crate::array::ArraySpec;
 use crate::call::{Call, Direction};
 use crate::config::Config;
@@ -284,12 +284,6 @@ pub struct Compiled {
 
 fn yes() -> bool {
     true
-}
-
-// serde hands over a reference
-#[allow(clippy::trivially_copy_pass_by_ref)]
-pub(super) fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// The answer to `load`.

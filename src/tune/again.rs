@@ -11,6 +11,7 @@ use super::choices::only;
 use super::copies::{ALL_ROUNDS, CopiesError};
 use super::job::{JobIdentity, Workplace};
 use super::rounds::JobRounds;
+use super::spent::{Tally, spent};
 use super::tuner::Autotuner;
 use super::{Spent, TuneOptions};
 
@@ -75,14 +76,15 @@ impl Autotuner<'_> {
         again.series += 1;
         let rounds = self.options.rounds.saturating_mul(again.series);
         let options = TuneOptions { rounds, rules: ALL_ROUNDS, resolution: Default::default(), ..self.options.clone() };
-        self.measure_at(
+        let (events, tally) = Tally::of(&self.events);
+        let measured = self.measure_at(
+            &events,
             &again.workplace,
             (&options, true),
-            &mut |_| true,
             (&again.invocation, &again.identity),
             &mut again.rounds,
-            &mut again.spent,
-        )?;
-        Ok(())
+        );
+        again.spent += spent(&tally);
+        Ok(measured.map(drop)?)
     }
 }

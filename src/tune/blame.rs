@@ -1,28 +1,17 @@
 //! Failures: whose they are, and what goes on after them.
 
-use tracing::span::EnteredSpan;
-
-use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{FailureRecord, Record};
-use crate::timer::{SPANS, Timer};
+use crate::timer::Timer;
+use crate::timer::events::{Kind, Open, Slice};
 
-use super::Event;
 use super::measure::{Ended, Measuring};
-use super::spent::nanoseconds;
 
-/// Marks in the run's spans that a candidate is out.
-pub(super) fn note_failure(candidate: usize, config: &Config, failure: &Failure) {
-    let (title, config) = (format_args!("candidate {candidate} is out"), config.as_str());
-    tracing::debug!(target: SPANS, %title, config, %failure);
-}
-
-impl Measuring<'_, '_> {
-    /// The span of what is done with a candidate from here on.
-    pub(super) fn span_of(&self, candidate: usize) -> EnteredSpan {
-        let title = format_args!("candidate {candidate}");
-        let config = self.job.candidates.get(candidate).map(|candidate| candidate.config.as_str());
-        tracing::debug_span!(target: SPANS, "candidate", %title, config).entered()
+impl<'a> Measuring<'a> {
+    /// The slice of what is done with a candidate from here on.
+    pub(super) fn slice_of(&self, candidate: usize) -> Open<'a> {
+        let config = self.job.candidates.get(candidate).map(|candidate| &candidate.config);
+        self.events.open(Slice::Candidate { number: candidate, config })
     }
 
     /// A round failed and nobody knows whose launch it was: each candidate is run alone.
@@ -31,10 +20,10 @@ impl Measuring<'_, '_> {
             self.restart(failure.clone())?;
         }
         let failed_before = self.rounds.failures.len();
-        let _span = tracing::info_span!(target: SPANS, "each candidate alone").entered();
+        let _alone = self.events.open(Slice::Step("each candidate alone"));
         for candidate in self.active() {
             self.check_cancelled()?;
-            let _span = self.span_of(candidate);
+            let _slice = self.slice_of(candidate);
             self.try_twice(candidate, |timer| timer.measure(candidate, 1))?;
         }
         // a round that fails although each candidate runs is given one more try, as a candidate is: two in a row are no chance
@@ -55,7 +44,7 @@ impl Measuring<'_, '_> {
         }
         self.restart(failure)?;
         self.run_baseline()?;
-        let _span = self.span_of(candidate);
+        let _slice = self.slice_of(candidate);
         match self.timer.measure(candidate, 1) {
             Ok(_) => Ok(()),
             Err(again) => self.blamed(candidate, again),
@@ -101,14 +90,14 @@ impl Measuring<'_, '_> {
     /// One run, to see that the fresh worker is sound. A death in it is forgiven once, as a candidate's is.
     fn run_baseline(&mut self) -> Result<(), Ended> {
         let baseline = self.identity.baseline;
-        let span = self.span_of(baseline);
+        let slice = self.slice_of(baseline);
         let mut measured = self.timer.measure(baseline, 1);
-        drop(span);
+        drop(slice);
         if let Err(failure) = &measured
             && failure.kind == FailureKind::Crash
         {
             self.restart(failure.clone())?;
-            let _span = self.span_of(baseline);
+            let _slice = self.slice_of(baseline);
             measured = self.timer.measure(baseline, 1);
         }
         measured.map(drop).map_err(|failure| {
@@ -119,14 +108,9 @@ impl Measuring<'_, '_> {
 
     /// Another worker, without the candidates that are out.
     pub(super) fn restart(&mut self, reason: Failure) -> Result<(), Ended> {
-        let span = tracing::info_span!(target: SPANS, "restart the worker", reason = %reason);
-        let _span = span.entered();
-        (self.on_event)(Event::Restarted { reason: &reason });
+        let _restarting = self.events.open(Slice::Restart(&reason));
         let without: Vec<usize> = self.rounds.failures.keys().copied().collect();
-        let begin = std::time::Instant::now();
-        let restarted = self.timer.restart(&without).map_err(Ended::Failed);
-        self.spent.waiting_ns += nanoseconds(begin.elapsed());
-        restarted
+        self.timer.restart(&without).map_err(Ended::Failed)
     }
 
     pub(super) fn fail(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
@@ -135,8 +119,7 @@ impl Measuring<'_, '_> {
             return Err(Ended::Failed(failure));
         }
         let config = self.config(candidate);
-        note_failure(candidate, &config, &failure);
-        (self.on_event)(Event::Failed { config: &config, failure: &failure });
+        self.events.tell(Kind::Failed { candidate, config: &config, failure: &failure });
         self.ledger.append(&Record::Failed(FailureRecord {
             job: self.identity.digest,
             candidate,

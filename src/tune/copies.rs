@@ -7,12 +7,14 @@ use crate::cache::CacheKey;
 use crate::decision::{DecisionRules, Round};
 use crate::digest::Digest;
 use crate::failure::Failure;
+use crate::timer::events::Events;
 use crate::timer::{Job, Timer};
 
 use super::job::JobIdentity;
 use super::measure::{Ended, Measuring};
 use super::rounds::JobRounds;
-use super::{Event, Spent, TuneError, TuneOptions};
+use super::spent::{Tally, spent};
+use super::{Spent, TuneError, TuneOptions};
 use crate::ledger::{Ledger, LedgerError};
 
 /// Nobody leaves the race and nothing settles it. The cut-off is finite, since it becomes a time.
@@ -76,7 +78,7 @@ pub fn measure_copies(
     job: &Job,
     options: &TuneOptions,
     cancel: &AtomicBool,
-    on_event: &mut dyn FnMut(Event<'_>),
+    events: &Events,
 ) -> Result<Copies, CopiesError> {
     let identity = JobIdentity {
         digest: Digest::of(job.call.call_key.as_bytes()),
@@ -88,22 +90,21 @@ pub fn measure_copies(
     let ledger = Ledger::in_memory(Vec::new());
     let options = TuneOptions { rules: ALL_ROUNDS, resolution: Default::default(), ..options.clone() };
     let mut rounds = JobRounds::default();
-    let mut spent = Spent::default();
+    let (events, tally) = Tally::of(events);
     Measuring {
         timer,
         ledger: &ledger,
         options: &options,
         cancel,
-        on_event,
+        events: &events,
         identity: &identity,
         job,
         rounds: &mut rounds,
         forgiven: Default::default(),
         round_forgiven: false,
         is_exact: false,
-        spent: &mut spent,
     }
     .run()?;
     let decided = rounds.to_decision(job.candidates.len(), identity.baseline);
-    Ok(Copies { rounds: decided, failures: rounds.failures, spent })
+    Ok(Copies { rounds: decided, failures: rounds.failures, spent: spent(&tally) })
 }

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::failure::FailureKind;
 use crate::ledger::Ledger;
-use crate::timer::SPANS;
+use crate::timer::events::Slice;
 
 use super::run::{Step, note_unpublished};
 use super::tuner::Autotuner;
@@ -49,8 +49,10 @@ pub(super) fn run_on_devices(
         for (place, tuner) in tuners.iter_mut().enumerate() {
             let shared = &shared;
             scope.spawn(move || {
-                let track = format_args!("tuner {}", place + 1);
-                let _span = tracing::info_span!(target: SPANS, "tuner", title = %track, %track).entered();
+                let track = format!("tuner {}", place + 1);
+                tuner.events = tuner.events.on_track(&track);
+                let events = tuner.events.clone();
+                let _serving = events.open(Slice::Step(&track));
                 shared.serve(tuner, plan);
             });
         }

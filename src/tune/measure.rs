@@ -10,13 +10,14 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use crate::decision::{Settled, Standing, is_look, is_stationary, race};
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, Record, RoundRecord};
-use crate::timer::{Job, SPANS, Timer};
+use crate::timer::events::{Events, Kind, Phase, Slice};
+use crate::timer::replay::Method;
+use crate::timer::{Job, Prepared, Timer};
 
 use super::job::JobIdentity;
 use super::possible::count_possible;
 use super::rounds::JobRounds;
-use super::spent::{Spent, nanoseconds};
-use super::{Event, TuneError, TuneOptions};
+use super::{TuneError, TuneOptions};
 use crate::ledger::Ledger;
 
 /// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
@@ -55,15 +56,6 @@ struct Sampling {
     run_ns: u64,
 }
 
-/// A part of the work: its name, and where its time is booked.
-type Phase = (&'static str, fn(&mut Spent) -> &mut u64);
-
-const PHASE_INPUTS: Phase = ("load inputs", |spent| &mut spent.inputs_ns);
-const PHASE_COMPILE: Phase = ("compile", |spent| &mut spent.compile_ns);
-const PHASE_COMPARE: Phase = ("compare outputs", |spent| &mut spent.checking_ns);
-const PHASE_WARM_UP: Phase = ("warm-up", |spent| &mut spent.warm_up_ns);
-const PHASE_MEASURE: Phase = ("measure", |spent| &mut spent.measuring_ns);
-
 const ONE_RUN: Sampling = Sampling { runs: 1, batch: 1, run_ns: 0 };
 
 fn longest_run(best_ns: u64) -> Duration {
@@ -94,12 +86,12 @@ struct Fault {
 }
 
 /// One job being measured.
-pub(super) struct Measuring<'a, 'e> {
+pub(super) struct Measuring<'a> {
     pub(super) timer: &'a mut dyn Timer,
     pub(super) ledger: &'a Ledger,
     pub(super) options: &'a TuneOptions,
     pub(super) cancel: &'a AtomicBool,
-    pub(super) on_event: &'a mut (dyn FnMut(Event<'_>) + 'e),
+    pub(super) events: &'a Events,
     pub(super) identity: &'a JobIdentity,
     pub(super) job: &'a Job,
     pub(super) rounds: &'a mut JobRounds,
@@ -109,39 +101,33 @@ pub(super) struct Measuring<'a, 'e> {
     pub(super) round_forgiven: bool,
     /// Whether there are as many rounds as asked for and no more, whatever is settled.
     pub(super) is_exact: bool,
-    /// Where the time goes.
-    pub(super) spent: &'a mut Spent,
 }
 
-impl Measuring<'_, '_> {
+impl Measuring<'_> {
     /// Measures until the race is settled or the budget spent. Returns the rounds measured here.
     pub(super) fn run(&mut self) -> Result<u32, Ended> {
-        self.timed(PHASE_INPUTS, |this| this.timer.begin(this.job)).map_err(Ended::Failed)?;
+        self.timer.follow(self.events);
+        let _job = self.events.try_open(Slice::Job(self.job)).map_err(Ended::Failed)?;
+        self.in_phase(Phase::LoadInputs, |this| this.timer.begin(this.job)).map_err(Ended::Failed)?;
         let measured = self.run_begun();
-        let _span = tracing::info_span!(target: SPANS, "end").entered();
+        let _ending = self.events.open(Slice::Step("end"));
         self.timer.end();
         measured
     }
 
     fn run_begun(&mut self) -> Result<u32, Ended> {
-        self.timed(PHASE_COMPILE, Self::prepare_all)?;
+        self.in_phase(Phase::Compile, Self::prepare_all)?;
         // the baseline's time comes first: it bounds how long one waits for the others
-        let of_baseline = self.timed(PHASE_WARM_UP, Self::warm_up_baseline)?;
-        self.timed(PHASE_COMPARE, Self::compare_outputs)?;
-        let launches = self.timed(PHASE_WARM_UP, |this| this.warm_up(of_baseline))?;
-        self.timed(PHASE_MEASURE, |this| this.measure_rounds(&launches))
+        let of_baseline = self.in_phase(Phase::WarmUp, Self::warm_up_baseline)?;
+        self.in_phase(Phase::CompareOutputs, Self::compare_outputs)?;
+        let launches = self.in_phase(Phase::WarmUp, |this| this.warm_up(of_baseline))?;
+        self.in_phase(Phase::Measure, |this| this.measure_rounds(&launches))
     }
 
-    /// Does a part of the work and books its time, without that of restarts.
-    fn timed<T>(&mut self, (name, part): Phase, work: impl FnOnce(&mut Self) -> T) -> T {
-        let _span = tracing::info_span!(target: SPANS, "phase", title = name).entered();
-        let (begin, waited) = (Instant::now(), self.spent.waiting_ns);
-        let done = work(self);
-        let waited = self.spent.waiting_ns.saturating_sub(waited);
-        let took = nanoseconds(begin.elapsed()).saturating_sub(waited);
-        let booked = part(self.spent);
-        *booked = booked.saturating_add(took);
-        done
+    /// Does a part of the work.
+    fn in_phase<T>(&mut self, phase: Phase, work: impl FnOnce(&mut Self) -> T) -> T {
+        let _phase = self.events.open(Slice::Phase(phase));
+        work(self)
     }
 
     fn measure_rounds(&mut self, sampling: &[Sampling]) -> Result<u32, Ended> {
@@ -155,7 +141,7 @@ impl Measuring<'_, '_> {
         let mut attempts = most * 3 / 2 + 2 * self.job.candidates.len();
         let one_run_each = sampling.iter().fold(0, |sum: u64, sampling| sum.saturating_add(sampling.run_ns));
         let asked = u64::from(self.options.rounds).saturating_mul(one_run_each);
-        let before = self.spent.running_ns;
+        let mut running_ns: u64 = 0;
         let (mut standing, mut failures) = (self.standing(), self.rounds.failures.len());
         loop {
             // in between the looks nobody leaves the race but who fails
@@ -177,7 +163,7 @@ impl Measuring<'_, '_> {
             } else {
                 asked.max(if self.is_coarse(&standing) { COARSE_TIMES } else { 1 } * LEAST_TIME_NS)
             };
-            let is_over = standing.rounds >= most || self.spent.running_ns.saturating_sub(before) >= time;
+            let is_over = standing.rounds >= most || running_ns >= time;
             let enough = standing.rounds >= self.options.rounds as usize && is_over;
             let is_settled = match standing.settled {
                 Some(Settled::Tied) => is_short || is_over || !self.is_coarse(&standing),
@@ -189,24 +175,24 @@ impl Measuring<'_, '_> {
             attempts -= 1;
             let epoch = base_epoch.saturating_add(self.timer.epoch().saturating_sub(first_epoch));
             let round = self.rounds.next_round();
-            let title = format_args!("round {}", u64::from(round) + 1);
-            let span = tracing::debug_span!(target: SPANS, "round", %title, contenders = active.len()).entered();
+            let slice = self.events.open(Slice::Round { number: u64::from(round) + 1, contenders: active.len() });
             let (samples, fault) = self.one_round(&active, sampling, round)?;
-            drop(span);
+            drop(slice);
             if !samples.is_empty() {
                 let source = self.timer.source();
                 let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
-                self.spent.running_ns = self.spent.running_ns.saturating_add(took);
+                running_ns = running_ns.saturating_add(took);
                 let record = RoundRecord { job: self.identity.digest, epoch, round, source, samples };
                 self.ledger.append(&Record::Round(record.clone()))?;
                 self.rounds.push(record);
+                self.events.tell(Kind::Sampled { running_ns: took });
             }
             match fault {
                 None => {
                     self.round_forgiven = false;
                     measured += 1;
                     let done = self.rounds.count();
-                    (self.on_event)(Event::Round { done, of: self.options.rounds, contenders: active.len() });
+                    self.events.tell(Kind::Round { done, of: self.options.rounds, contenders: active.len() });
                 }
                 Some(Fault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
                 Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,
@@ -247,21 +233,17 @@ impl Measuring<'_, '_> {
         }
         for (done, candidate) in order.into_iter().enumerate() {
             self.check_cancelled()?;
-            let _span = self.span_of(candidate);
-            let mut outcome = self.timer.prepare(candidate);
+            let _slice = self.slice_of(candidate);
+            let mut outcome = self.prepare(candidate);
             if let Err(failure) = &outcome
                 && failure.needs_restart()
             {
                 // a compiler that dies is seen twice before the candidate is blamed
                 self.restart(failure.clone())?;
-                outcome = self.timer.prepare(candidate);
+                outcome = self.prepare(candidate);
             }
             match outcome {
-                Ok(prepared) => {
-                    self.spent.compile_cpu_ns = self.spent.compile_cpu_ns.saturating_add(prepared.cpu_ns);
-                    let config = self.config(candidate);
-                    (self.on_event)(Event::Prepared { config: &config, done: done + 1, of, reused: prepared.reused });
-                }
+                Ok(cost) => self.events.tell(Kind::Prepared { cost, done: done + 1, of }),
                 // one candidate's missing handler is every candidate's: the worker is the wrong one
                 Err(failure) if failure.kind == FailureKind::CustomCall => return Err(Ended::Failed(failure)),
                 // no device, no room for files: nothing has run yet that could be to blame
@@ -270,6 +252,13 @@ impl Measuring<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
+        let prepared = self.timer.prepare(candidate);
+        let failure = prepared.as_ref().err();
+        self.events.tell(Kind::Called { candidate, method: Method::Prepare, failure });
+        prepared
     }
 
     /// The baseline's time, its first runs left behind.
@@ -305,7 +294,7 @@ impl Measuring<'_, '_> {
         let whole = self.timer.measures_rounds();
         let count = if whole { PROFILED_WARM_UP } else { 1 };
         let mut times: Vec<u64> = Vec::new();
-        let _span = self.span_of(candidate);
+        let _slice = self.slice_of(candidate);
         loop {
             self.check_cancelled()?;
             let Some(more) = self.try_twice(candidate, |timer| timer.measure(candidate, count))? else { break };
@@ -363,7 +352,7 @@ impl Measuring<'_, '_> {
         let mut samples = Vec::with_capacity(launches.len());
         for (candidate, Sampling { runs, batch, .. }) in launches {
             self.check_cancelled()?;
-            let _span = self.span_of(candidate);
+            let _slice = self.slice_of(candidate);
             let measured = match batch {
                 0 | 1 => self.timer.measure(candidate, runs),
                 _ => self.timer.measure_batches(candidate, runs, batch),

@@ -3,8 +3,8 @@
 //! [`plan()`] meets a module's labels with what was recorded, and a [`Session`] runs the plan, one invocation at a time on each
 //! device. Each becomes a job ([`crate::timer::Job`]) whose digest says which samples are comparable; rounds that the sample
 //! log already holds of that job are not measured again. Where there are more configs than can be raced, a search finds those
-//! that are: each config it asks for is a job of two, beside the baseline. What happens is told as [`Event`]s; what came of it
-//! is an [`AutotuningResult`].
+//! that are: each config it asks for is a job of two, beside the baseline. What happens is told as
+//! [events](crate::timer::events); what came of it is an [`AutotuningResult`].
 
 mod again;
 mod blame;
@@ -14,7 +14,6 @@ mod commit;
 mod copies;
 mod devices;
 mod error;
-mod event;
 mod job;
 mod measure;
 mod not_lowered;
@@ -40,7 +39,6 @@ pub use again::Again;
 pub use candidate_result::{CandidateOutcome, CandidateResult, CandidateStatus, CandidateTimes, PairedSample};
 pub use copies::{Copies, CopiesError, measure_copies};
 pub use error::TuneError;
-pub use event::Event;
 pub use options::{SearchOptions, TuneOptions};
 pub use plan::{NoSuchCall, Plan, PlanOptions, plan};
 pub use planned::{MAX_RACED, PlannedInvocation};

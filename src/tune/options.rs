@@ -33,6 +33,8 @@ pub struct TuneOptions {
     pub max_runs: u32,
     /// What every timed run finds in the caches.
     pub cache_state: CacheState,
+    /// Whether each call can have one job only, since its profiles are kept by calls: no other is begun to search for configs.
+    pub one_job_a_call: bool,
     /// How to search where there are too many configs to race them all.
     pub search: SearchOptions,
 }
@@ -79,6 +81,7 @@ impl Default for TuneOptions {
             sample_ns: 300_000,
             max_runs: 50,
             cache_state: CacheState::Warm,
+            one_job_a_call: false,
             search: SearchOptions::default(),
         }
     }

@@ -4,18 +4,20 @@ use crate::array::{ArraySpec, Finiteness, Tolerance, compare_bytes, element_text
 use crate::failure::{Failure, FailureKind};
 use crate::remedy::remedy;
 use crate::timer::OutputArray;
+use crate::timer::events::Kind;
+use crate::timer::replay::Method;
 
 use super::measure::{Ended, Measuring};
 
 /// Outputs of this size are mostly those of arguments that the operation is not made for.
 const HUGE_RMS: f64 = 1e8;
 
-impl Measuring<'_, '_> {
+impl Measuring<'_> {
     /// Takes candidates out whose outputs are not the baseline's.
     pub(super) fn compare_outputs(&mut self) -> Result<(), Ended> {
         let baseline = self.identity.baseline;
-        let reading = self.span_of(baseline);
-        let reference = match self.try_twice(baseline, |timer| timer.outputs(baseline))? {
+        let reading = self.slice_of(baseline);
+        let reference = match self.outputs(baseline)? {
             Some(outputs) => outputs,
             None => return Err(self.baseline_failed()),
         };
@@ -35,13 +37,24 @@ impl Measuring<'_, '_> {
                 continue;
             }
             self.check_cancelled()?;
-            let _span = self.span_of(candidate);
-            let Some(outputs) = self.try_twice(candidate, |timer| timer.outputs(candidate))? else { continue };
+            let _slice = self.slice_of(candidate);
+            let Some(outputs) = self.outputs(candidate)? else { continue };
             if let Some(difference) = first_difference(&outputs, &reference) {
                 self.fail(candidate, Failure::new(FailureKind::WrongOutput, difference))?;
             }
         }
         Ok(())
+    }
+
+    /// A candidate's outputs; `None` where it is out.
+    fn outputs(&mut self, candidate: usize) -> Result<Option<Vec<OutputArray>>, Ended> {
+        let events = self.events;
+        self.try_twice(candidate, |timer| {
+            let outputs = timer.outputs(candidate);
+            let failure = outputs.as_ref().err();
+            events.tell(Kind::Called { candidate, method: Method::Outputs, failure });
+            outputs
+        })
     }
 
     /// Notes what makes the baseline's outputs weak evidence, and ends where they are none.

@@ -6,12 +6,13 @@ use crate::registry::Invocation;
 use crate::samples::Record;
 use crate::search::Outcome;
 use crate::stats::median;
+use crate::timer::events::Events;
 
+use super::TuneOptions;
 use super::job::{JobIdentity, Workplace};
 use super::measure::Ended;
 use super::rounds::JobRounds;
 use super::tuner::Autotuner;
-use super::{Event, Spent, TuneOptions};
 
 /// What a config of a job of two did.
 pub(super) struct Tried {
@@ -24,7 +25,12 @@ pub(super) struct Tried {
 
 impl Autotuner<'_> {
     /// Tries the second candidate of an invocation of two, whose first is the baseline.
-    pub(super) fn try_pair(&mut self, invocation: &Invocation, workplace: &Workplace) -> Result<Tried, Ended> {
+    pub(super) fn try_pair(
+        &mut self,
+        events: &Events,
+        invocation: &Invocation,
+        workplace: &Workplace,
+    ) -> Result<Tried, Ended> {
         let identity =
             self.identity(invocation).map_err(|reason| Ended::Failed(Failure::new(FailureKind::Protocol, reason)))?;
         if identity.distinct().len() < 2 {
@@ -45,18 +51,7 @@ impl Autotuner<'_> {
             if !is_known {
                 self.ledger.append(&Record::Job(Box::new(self.job_record(invocation, &identity))))?;
             }
-            // what is measured here is counted as searching
-            let mut spent = Spent::default();
-            let mut is_told =
-                |event: &Event<'_>| matches!(event, Event::Failed { .. } | Event::Restarted { .. } | Event::Note(_));
-            self.measure_at(
-                workplace,
-                (&options, true),
-                &mut is_told,
-                (invocation, &identity),
-                &mut rounds,
-                &mut spent,
-            )?;
+            self.measure_at(events, workplace, (&options, true), (invocation, &identity), &mut rounds)?;
         }
         let told = told(&rounds, &identity, &rules, wanted as usize).map_err(Ended::Failed)?;
         Ok(Tried { is_new, ..told })

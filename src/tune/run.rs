@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use tracing::field::Empty;
-
 use crate::cache::{CacheKey, Entry, Tier};
 use crate::config::Config;
 use crate::counted::counted;
@@ -16,7 +14,7 @@ use crate::hlo::Evidence;
 use crate::ledger::LedgerError;
 use crate::registry::{Invocation, NotRunnable};
 use crate::samples::Record;
-use crate::timer::SPANS;
+use crate::timer::events::{Events, Kind, Phase, Slice};
 
 use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
 use super::job::{JobIdentity, Workplace, own_programs};
@@ -24,11 +22,10 @@ use super::measure::Ended;
 use super::possible::{count_possible, why_alone};
 use super::rounds::JobRounds;
 use super::searching::{Course, Race};
-use super::spent::{Spent, nanoseconds};
-use super::tuner::{Autotuner, Decided, Place, known_before, timed_otherwise};
+use super::spent::{Tally, spent};
+use super::tuner::{Autotuner, Decided, known_before, timed_otherwise};
 use super::{
-    AutotuningResult, CandidateResult, Event, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status,
-    TuneError,
+    AutotuningResult, CandidateResult, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status, TuneError,
 };
 
 /// What came of one planned invocation.
@@ -59,7 +56,7 @@ impl Autotuner<'_> {
             note_unpublished(done.published, &mut result.notes);
             stopped_by = stopped_by.or(done.error);
         }
-        let _span = tracing::info_span!(target: SPANS, "publish").entered();
+        let _publishing = self.events.open(Slice::Step("publish"));
         note_unpublished(self.ledger.publish().map(drop), &mut result.notes);
         (result, stopped_by)
     }
@@ -70,8 +67,9 @@ impl Autotuner<'_> {
         let (mut entry, mut error) = (None, None);
         let Some(planned) = plan.get(index) else { return Step::default() };
         let mut operation = draft(planned);
-        let title = &operation.call;
-        let span = tracing::info_span!(target: SPANS, "operation", %title, status = Empty, reason = Empty).entered();
+        let (events, tally) = Tally::of(&self.events);
+        let name = operation.call.to_string();
+        let _operation = events.open(Slice::Operation { name: &name, index, of: plan.len() });
         if is_stopped {
             "not begun: the run was stopped by an error".clone_into(&mut operation.reason);
         } else if self.cancel.load(Ordering::Relaxed) {
@@ -81,15 +79,14 @@ impl Autotuner<'_> {
             operation.status = Status::NotBegun;
             "the budget of the run was used up before it was begun".clone_into(&mut operation.reason);
         } else {
-            let place = Place { index, of: plan.len() };
-            let done = self.course(place, planned, &mut operation).and_then(|course| match course {
-                Course::Race(race) => self.tune(place, &race, &mut operation),
+            let done = self.course(&events, planned, &mut operation).and_then(|course| match course {
+                Course::Race(race) => self.tune(&events, &race, &mut operation),
                 Course::Over(known) => Ok(known),
             });
             match done {
                 Ok(decided) => {
                     entry = decided;
-                    let _span = tracing::info_span!(target: SPANS, "publish").entered();
+                    let _publishing = events.open(Slice::Step("publish"));
                     published = self.ledger.publish_if_due();
                 }
                 Err(stopped_by) => {
@@ -99,9 +96,9 @@ impl Autotuner<'_> {
                 }
             }
         }
-        span.record("status", operation.status.name());
-        span.record("reason", &*operation.reason);
-        (self.on_event)(Event::Finished(&operation));
+        operation.spent = spent(&tally);
+        let OperationResult { status, reason, speed_up, .. } = &operation;
+        events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
         Step { operation: Some(operation), entry, error, published }
     }
 
@@ -151,8 +148,8 @@ impl Autotuner<'_> {
         }
     }
 
-    fn tune(&mut self, place: Place, race: &Race, result: &mut OperationResult) -> Result<Decided, TuneError> {
-        let (Place { index, of }, invocation) = (place, &*race.invocation);
+    fn tune(&mut self, events: &Events, race: &Race, result: &mut OperationResult) -> Result<Decided, TuneError> {
+        let invocation = &*race.invocation;
         // a missing program is the timer's to judge: some build programs themselves
         if let Err(reason @ NotRunnable::ValuesUnknown(_)) = invocation.runnable() {
             result.status = Status::ValuesUnknown;
@@ -202,18 +199,12 @@ impl Autotuner<'_> {
         let standing = self.judge(&identity, &rounds, None).standing;
         let wants_more = standing.settled.is_none() && standing.rounds < self.options.rounds as usize;
         if wants_more && comparable {
-            (self.on_event)(Event::Started {
-                index,
-                of,
-                name: invocation.call.to_string(),
-                programs: distinct.len(),
-                rounds_kept: result.rounds_kept,
-            });
+            events.tell(Kind::Started { programs: distinct.len(), rounds_kept: result.rounds_kept });
             if !known_job {
                 self.ledger.append(&Record::Job(Box::new(self.job_record(invocation, &identity))))?;
             }
             let before = rounds.next_round();
-            let measured = self.measure(invocation, &identity, &mut rounds, &mut result.spent);
+            let measured = self.measure(events, invocation, &identity, &mut rounds);
             result.rounds_measured = rounds.next_round().saturating_sub(before);
             result.flags.append(&mut rounds.notes);
             match measured {
@@ -236,7 +227,7 @@ impl Autotuner<'_> {
         let incumbent = cached
             .as_ref()
             .and_then(|entry| invocation.candidates.iter().position(|candidate| candidate.config == entry.config));
-        let deciding = tracing::info_span!(target: SPANS, "decide").entered();
+        let deciding = events.open(Slice::Step("decide"));
         let judgement = self.judge(&identity, &rounds, incumbent);
         result.candidates = rows(invocation, &identity, &judgement, &rounds);
         fill_from_judgement(result, &judgement);
@@ -272,7 +263,7 @@ impl Autotuner<'_> {
             return Ok(Some(known_before(result, identity.key, &old)));
         }
         let entry = Arc::new(entry);
-        let committing = tracing::info_span!(target: SPANS, "commit").entered();
+        let committing = events.open(Slice::Step("commit"));
         self.ledger.commit(Some(identity.digest), &identity.key, &entry)?;
         drop(committing);
         fill_from_entry(result, &entry);
@@ -282,18 +273,15 @@ impl Autotuner<'_> {
 
     fn measure(
         &mut self,
+        events: &Events,
         invocation: &Invocation,
         identity: &JobIdentity,
         rounds: &mut JobRounds,
-        spent: &mut Spent,
     ) -> Result<u32, Ended> {
-        let begin = Instant::now();
-        let making = tracing::info_span!(target: SPANS, "make inputs").entered();
+        let making = events.open(Slice::Phase(Phase::MakeInputs));
         let workplace = Workplace::new(invocation, self.registry)?.map_err(Ended::Failed)?;
         drop(making);
-        spent.inputs_ns = nanoseconds(begin.elapsed());
-        let options = self.options;
-        self.measure_at(&workplace, (options, false), &mut |_| true, (invocation, identity), rounds, spent)
+        self.measure_at(events, &workplace, (self.options, false), (invocation, identity), rounds)
     }
 
     fn judge(&self, identity: &JobIdentity, rounds: &JobRounds, incumbent: Option<usize>) -> Judgement {

@@ -15,15 +15,14 @@ use crate::digest::FieldHasher;
 use crate::failure::Failure;
 use crate::registry::{Invocation, NotRunnable};
 use crate::search::{Budget, NoSpace, Outcome, Plan, start};
-use crate::timer::SPANS;
+use crate::timer::events::{Events, Kind, Phase, Slice};
 
 use super::choices::{Choices, only};
 use super::job::{JobIdentity, Workplace, own_programs};
 use super::measure::Ended;
 use super::pair::Tried;
-use super::spent::nanoseconds;
-use super::tuner::{Autotuner, Decided, Place, known_before, timed_otherwise};
-use super::{Event, MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
+use super::tuner::{Autotuner, Decided, known_before, timed_otherwise};
+use super::{MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
 
 /// What is to be done for an invocation.
 pub(super) enum Course {
@@ -60,7 +59,7 @@ impl Autotuner<'_> {
     /// Says what is to be raced, and searches for it where that is not all there is.
     pub(super) fn course(
         &mut self,
-        place: Place,
+        events: &Events,
         planned: &PlannedInvocation,
         result: &mut OperationResult,
     ) -> Result<Course, TuneError> {
@@ -72,7 +71,7 @@ impl Autotuner<'_> {
         if is_small || is_not_run || !has_baseline {
             return Ok(Race::of_all(Arc::clone(invocation)));
         }
-        if self.timer.has_one_job_a_call() {
+        if self.options.one_job_a_call || self.timer.has_one_job_a_call() {
             let raced = planned.without_search();
             let (tried, why) = (raced.candidates.len(), "profiles are kept or read for one race of each call");
             result.flags.push(format!("{tried} of its configs are tried and none is searched for: {why}"));
@@ -101,7 +100,7 @@ impl Autotuner<'_> {
             result.reason = error.to_string();
             return Ok(Course::Over(None));
         }
-        let begin = Instant::now();
+        let listing = events.open(Slice::Phase(Phase::ListConfigs));
         let choices = match self.choices(planned, &mut result.flags) {
             Ok(choices) => choices,
             Err(error) => {
@@ -109,17 +108,16 @@ impl Autotuner<'_> {
                 return Ok(Course::Over(None));
             }
         };
-        let course = if choices.space.count() <= MAX_RACED {
+        drop(listing);
+        if choices.space.count() <= MAX_RACED {
             let known: Vec<&Config> = invocation.candidates.iter().map(|candidate| &candidate.config).collect();
             let added = choices.configs().filter(|config| !known.contains(&config));
             let all: Vec<Config> = known.iter().map(|&config| config.clone()).chain(added).collect();
             Ok(Race::of_all(Arc::new(only(invocation, all))))
         } else {
             let cached = cached.map(|(entry, _)| entry.config.clone());
-            self.search(place, invocation, choices, (&identity.key, cached, digest), result)
-        };
-        result.spent.searching_ns = nanoseconds(begin.elapsed());
-        course
+            self.search(events, invocation, choices, (&identity.key, cached, digest), result)
+        }
     }
 
     /// The configs to choose from: without the space where that cannot be searched.
@@ -135,16 +133,16 @@ impl Autotuner<'_> {
     /// Searches, and says what came of it.
     fn search(
         &mut self,
-        place: Place,
+        events: &Events,
         invocation: &Invocation,
         mut choices: Choices,
         (key, cached, digest): (&CacheKey, Option<Config>, String),
         result: &mut OperationResult,
     ) -> Result<Course, TuneError> {
         let (strategy, configs) = (self.options.search.kind.name(), choices.space.count());
-        let _span = tracing::info_span!(target: SPANS, "search", strategy, configs).entered();
-        let mut search = self.begin_search(place, invocation, &choices);
-        let ended = self.run_search(invocation, &mut choices, key, &mut search);
+        let _searching = events.open(Slice::Search { strategy, configs, sampled: choices.is_sample });
+        let mut search = self.begin_search(invocation, &choices);
+        let ended = self.run_search(events, invocation, &mut choices, key, &mut search);
         search.searched.configs = choices.space.count();
         search.searched.ended = match &ended {
             Ok(ended) => *ended,
@@ -212,15 +210,12 @@ impl Autotuner<'_> {
         hasher.field(how.as_bytes()).finish().to_string()
     }
 
-    fn begin_search(&mut self, Place { index, of }: Place, invocation: &Invocation, choices: &Choices) -> Search {
-        let (configs, sampled) = (choices.space.count(), choices.is_sample);
-        let name = invocation.call.to_string();
-        (self.on_event)(Event::Searching { index, of, name, configs, sampled });
+    fn begin_search(&self, invocation: &Invocation, choices: &Choices) -> Search {
         let searched = Searched {
             strategy: self.options.search.kind.name().to_owned(),
             seed: self.options.seed,
-            configs,
-            sampled,
+            configs: choices.space.count(),
+            sampled: choices.is_sample,
             evaluations: 0,
             reused: 0,
             failed: 0,
@@ -235,6 +230,7 @@ impl Autotuner<'_> {
 
     fn run_search(
         &mut self,
+        events: &Events,
         invocation: &Invocation,
         choices: &mut Choices,
         key: &CacheKey,
@@ -265,21 +261,20 @@ impl Autotuner<'_> {
                 }
                 let Some(point) = strategy.ask() else { return Ok(SearchEnd::Exhausted) };
                 let config = choices.space.config(point);
-                let title = format_args!("try {}", search.searched.evaluations + 1);
-                let span = tracing::info_span!(target: SPANS, "try", %title, config = config.as_str()).entered();
+                let trying = events.open(Slice::Try { number: search.searched.evaluations + 1, config: &config });
                 let tried = if config == invocation.baseline {
                     Tried { outcome: Outcome::Time(1.0), is_new: false, failure: None }
                 } else {
                     let pair = only(invocation, [invocation.baseline.clone(), config.clone()]);
-                    self.try_pair(&pair, &workplace)?
+                    self.try_pair(events, &pair, &workplace)?
                 };
-                drop(span);
+                drop(trying);
                 strategy.tell(point, tried.outcome);
                 search.take(point, &config, tried);
                 let (done, best) = (search.searched.evaluations, search.searched.best_ratio);
                 let left = search.left(&options.budget, begin.elapsed());
                 let of = left.map(|left| done.saturating_add(left).min(choices.space.count()).max(done));
-                (self.on_event)(Event::Evaluated { done, of, best });
+                events.tell(Kind::Evaluated { done, of, best });
                 if choices.grows_after(search.told.len()) {
                     break;
                 }

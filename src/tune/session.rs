@@ -6,10 +6,11 @@ use crate::config::Config;
 use crate::ledger::Ledger;
 use crate::registry::{Invocation, Registry};
 use crate::timer::Timer;
+use crate::timer::events::Events;
 
 use super::devices::run_on_devices;
 use super::tuner::Autotuner;
-use super::{Again, AutotuningResult, CopiesError, Event, Plan, TuneError, TuneOptions};
+use super::{Again, AutotuningResult, CopiesError, Plan, TuneError, TuneOptions};
 
 /// For whoever ends no run from outside.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -24,10 +25,10 @@ pub struct Session<'a> {
     cancel: &'a AtomicBool,
 }
 
-/// A device's timer, and who is told what happens there.
+/// A device's timer, and where it is told what happens there.
 struct Device<'a> {
     timer: &'a mut dyn Timer,
-    on_event: Box<dyn FnMut(Event<'_>) + Send + 'a>,
+    events: Events,
 }
 
 /// A run that an error stopped, with what was decided, and committed, before it.
@@ -54,7 +55,7 @@ impl<R> Stopped<R> {
 impl<'a> Session<'a> {
     /// A session on one device, with default options.
     pub fn new(registry: &'a Registry, ledger: &'a Ledger, timer: &'a mut dyn Timer) -> Self {
-        let first = Device { timer, on_event: Box::new(|_| {}) };
+        let first = Device { timer, events: Events::default() };
         Self { registry, ledger, first, others: Vec::new(), options: TuneOptions::default(), cancel: &NEVER }
     }
 
@@ -70,18 +71,18 @@ impl<'a> Session<'a> {
         Self { cancel, ..self }
     }
 
-    /// The same with someone who is told what happens on the first device.
+    /// The same, with what happens on the first device told here.
     #[must_use]
-    pub fn with_events(mut self, on_event: impl FnMut(Event<'_>) + Send + 'a) -> Self {
-        self.first.on_event = Box::new(on_event);
+    pub fn with_events(mut self, events: Events) -> Self {
+        self.first.events = events;
         self
     }
 
-    /// The same with one more device, and someone who is told what happens there. All devices must have one identity, since
-    /// a result is for all of that identity.
+    /// The same with one more device, and what happens there told here. All devices must have one identity, since a result is
+    /// for all of that identity.
     #[must_use]
-    pub fn with_device(mut self, timer: &'a mut dyn Timer, on_event: impl FnMut(Event<'_>) + Send + 'a) -> Self {
-        self.others.push(Device { timer, on_event: Box::new(on_event) });
+    pub fn with_device(mut self, timer: &'a mut dyn Timer, events: Events) -> Self {
+        self.others.push(Device { timer, events });
         self
     }
 
@@ -105,9 +106,9 @@ impl<'a> Session<'a> {
         self.cancel.load(Ordering::Relaxed)
     }
 
-    /// Tells whoever listens to the first device.
-    pub(crate) fn tell(&mut self, event: Event<'_>) {
-        (self.first.on_event)(event);
+    /// Where it is told what happens on the first device.
+    pub(crate) fn events(&self) -> &Events {
+        &self.first.events
     }
 
     /// What [`run`](Self::run) would tune; nothing is measured.
@@ -181,7 +182,6 @@ impl Device<'_> {
         options: &'s TuneOptions,
         cancel: &'s AtomicBool,
     ) -> Autotuner<'s> {
-        let (timer, on_event) = (&mut *self.timer, &mut *self.on_event);
-        Autotuner { registry, timer, ledger, options, cancel, on_event }
+        Autotuner { registry, timer: &mut *self.timer, ledger, options, cancel, events: self.events.clone() }
     }
 }

@@ -1,9 +1,13 @@
 //! Where the time went.
 
 use std::ops::AddAssign;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::timer::events::{Event, Events, Kind, Phase, Sink, Slice};
 
 /// Wall time of each part of the work, nanoseconds; the parts do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -64,7 +68,115 @@ impl AddAssign for Spent {
     }
 }
 
-/// A duration as it is counted here.
-pub(super) fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// A part of the work that is under way.
+#[derive(Debug)]
+struct Part {
+    start_ns: u64,
+    /// Time of the parts inside of it, which count for themselves.
+    inner_ns: u64,
+    is_search: bool,
+}
+
+/// Adds up where the time goes, from the events.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) spent: Spent,
+    open: Vec<Part>,
+}
+
+/// Where the time of a slice is booked.
+fn booked<'s>(spent: &'s mut Spent, slice: &Slice<'_>) -> Option<&'s mut u64> {
+    Some(match slice {
+        Slice::Phase(Phase::MakeInputs | Phase::LoadInputs) => &mut spent.inputs_ns,
+        Slice::Phase(Phase::Compile) => &mut spent.compile_ns,
+        Slice::Phase(Phase::CompareOutputs) => &mut spent.checking_ns,
+        Slice::Phase(Phase::WarmUp) => &mut spent.warm_up_ns,
+        Slice::Phase(Phase::Measure) => &mut spent.measuring_ns,
+        Slice::Phase(Phase::ListConfigs) | Slice::Search { .. } => &mut spent.searching_ns,
+        Slice::Restart(_) => &mut spent.waiting_ns,
+        _ => return None,
+    })
+}
+
+impl Sink for Tally {
+    fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
+        let Self { spent, open } = self;
+        // all that is done in a search is the search's
+        let in_search = open.last().is_some_and(|part| part.is_search);
+        match event.kind {
+            Kind::End(slice) if !in_search || matches!(slice, Slice::Search { .. }) => {
+                if let Some(sum) = booked(spent, slice)
+                    && let Some(Part { start_ns, inner_ns, .. }) = open.pop()
+                {
+                    let took = event.at_ns.saturating_sub(start_ns);
+                    *sum = sum.saturating_add(took.saturating_sub(inner_ns));
+                    if let Some(outer) = open.last_mut() {
+                        outer.inner_ns = outer.inner_ns.saturating_add(took);
+                    }
+                }
+            }
+            _ if in_search => {}
+            Kind::Begin(slice) if booked(spent, slice).is_some() => {
+                let is_search = matches!(slice, Slice::Search { .. });
+                open.push(Part { start_ns: event.at_ns, inner_ns: 0, is_search });
+            }
+            Kind::Prepared { cost, .. } => spent.compile_cpu_ns = spent.compile_cpu_ns.saturating_add(cost.cpu_ns),
+            Kind::Sampled { running_ns } => spent.running_ns = spent.running_ns.saturating_add(running_ns),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Tally {
+    /// The same events, and where the time goes from here on.
+    pub(super) fn of(events: &Events) -> (Events, Arc<Mutex<Self>>) {
+        let tally = Arc::new(Mutex::new(Self::default()));
+        (events.and(tally.clone()), tally)
+    }
+}
+
+/// What was added up until now.
+pub(super) fn spent(tally: &Mutex<Tally>) -> Spent {
+    tally.lock().unwrap_or_else(PoisonError::into_inner).spent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::FailureKind;
+
+    /// A restart is taken out of the phase that it came in, and a search takes all that is in it.
+    #[test]
+    fn parts_do_not_overlap() {
+        let clock = std::sync::atomic::AtomicU64::new(0);
+        // a second from each event to the next
+        let events = Events::by(move || clock.fetch_add(1_000_000_000, std::sync::atomic::Ordering::Relaxed));
+        let (events, tally) = Tally::of(&events);
+        let failure = Failure::new(FailureKind::Crash, "SIGSEGV");
+        let compile = || {
+            let _compile = events.open(Slice::Phase(Phase::Compile));
+            let _candidate = events.open(Slice::Candidate { number: 0, config: None });
+            drop(events.open(Slice::Restart(&failure)));
+            let cost = crate::timer::Prepared { cpu_ns: 7, ..Default::default() };
+            events.tell(Kind::Prepared { cost, done: 1, of: 1 });
+        };
+        compile();
+        {
+            let _search = events.open(Slice::Search { strategy: "random", configs: 70, sampled: false });
+            compile();
+            events.tell(Kind::Sampled { running_ns: 5 });
+        }
+        events.tell(Kind::Sampled { running_ns: 11 });
+        let second = 1_000_000_000;
+        let expected = Spent {
+            compile_ns: 5 * second,
+            waiting_ns: second,
+            searching_ns: 9 * second,
+            compile_cpu_ns: 7,
+            running_ns: 11,
+            ..Spent::default()
+        };
+        assert_eq!(spent(&tally), expected);
+    }
 }

@@ -10,14 +10,14 @@ use crate::ledger::Ledger;
 use crate::measured_by::Source;
 use crate::registry::{Invocation, Registry};
 use crate::samples::{CandidateRecord, JobRecord};
+use crate::timer::events::{Events, Kind};
 use crate::timer::{JobCandidate, Timer};
 
-use super::blame::note_failure;
 use super::commit::fill_from_entry;
 use super::job::{JobIdentity, Materialized, Workplace, materialize};
 use super::measure::{Ended, Measuring};
 use super::rounds::JobRounds;
-use super::{Event, OperationResult, Spent, Status, TuneError, TuneOptions};
+use super::{OperationResult, Status, TuneError, TuneOptions};
 
 /// Tunes planned invocations on one timer's device.
 pub(super) struct Autotuner<'a> {
@@ -31,43 +31,28 @@ pub(super) struct Autotuner<'a> {
     pub(super) options: &'a TuneOptions,
     /// Set from outside to end the run after the call in flight.
     pub(super) cancel: &'a AtomicBool,
-    /// Told what happens.
-    pub(super) on_event: &'a mut (dyn FnMut(Event<'_>) + Send + 'a),
+    /// Where it tells what happens.
+    pub(super) events: Events,
 }
 
 /// An entry that is in force, and its key.
 pub(super) type Decided = Option<(CacheKey, Arc<Entry>)>;
 
-/// Where an invocation stands in the plan.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
-    pub(super) index: usize,
-    pub(super) of: usize,
-}
-
 impl Autotuner<'_> {
-    /// The same in a folder that is there, with other options and only the events that are wanted.
+    /// The same in a folder that is there, with other options.
     pub(super) fn measure_at(
         &mut self,
+        events: &Events,
         workplace: &Workplace,
         (options, is_exact): (&TuneOptions, bool),
-        is_told: &mut dyn FnMut(&Event<'_>) -> bool,
         (invocation, identity): (&Invocation, &JobIdentity),
         rounds: &mut JobRounds,
-        spent: &mut Spent,
     ) -> Result<u32, Ended> {
-        let outer = &mut *self.on_event;
-        let mut on_event = |event: Event<'_>| {
-            if is_told(&event) {
-                outer(event);
-            }
-        };
         let Materialized { job, unusable } =
             materialize(invocation, self.registry, options.cache_state.clone(), workplace);
         for (candidate, failure) in unusable {
             if let Some(JobCandidate { config, .. }) = job.candidates.get(candidate) {
-                note_failure(candidate, config, &failure);
-                on_event(Event::Failed { config, failure: &failure });
+                events.tell(Kind::Failed { candidate, config, failure: &failure });
             }
             rounds.failures.insert(candidate, failure);
         }
@@ -80,14 +65,13 @@ impl Autotuner<'_> {
             ledger: self.ledger,
             options,
             cancel: self.cancel,
-            on_event: &mut on_event,
+            events,
             identity,
             job: &job,
             rounds,
             forgiven: Default::default(),
             round_forgiven: false,
             is_exact,
-            spent,
         }
         .run()
     }

@@ -3,8 +3,8 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::scripted::invocation;
@@ -15,8 +15,9 @@ use autotune_lowered::failure::Failure;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Candidate, Registry};
+use autotune_lowered::timer::events::{Event, Events, Kind};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
-use autotune_lowered::tune::{AutotuningResult, Event, OperationResult, PlannedInvocation, Session, TuneOptions};
+use autotune_lowered::tune::{AutotuningResult, OperationResult, PlannedInvocation, Session, TuneOptions};
 
 /// Of this thread: what else the machine does, and how slow its disk is, is not in it.
 pub fn processor_time() -> Duration {
@@ -160,18 +161,19 @@ pub fn tune_with(
     timer: &mut dyn Timer,
     ledger: &Ledger,
     options: &TuneOptions,
-    mut on_evaluated: impl FnMut(usize, &AtomicBool) + Send,
+    mut on_evaluated: impl FnMut(usize, &AtomicBool) + Send + 'static,
 ) -> AutotuningResult {
     let folder = tempfile::tempdir().unwrap();
     let registry = Registry::create_or_open(folder.path()).unwrap();
-    let cancel = AtomicBool::new(false);
-    let on_event = |event: Event<'_>| {
-        if let Event::Evaluated { done, .. } = event {
-            on_evaluated(done, &cancel);
+    let cancel = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&cancel);
+    let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
+        if let Kind::Evaluated { done, .. } = event.kind {
+            on_evaluated(done, &flag);
         }
-    };
+    })));
     let session = Session::new(&registry, ledger, timer).with_options(options.clone()).with_cancel(&cancel);
-    session.with_events(on_event).run(&plan.iter().cloned().collect()).unwrap()
+    session.with_events(events).run(&plan.iter().cloned().collect()).unwrap()
 }
 
 pub fn tune_one(

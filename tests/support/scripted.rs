@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use autotune_lowered::array::{ArraySpec, Fill};
 use autotune_lowered::call::{Call, Direction};
@@ -16,6 +16,7 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
+use autotune_lowered::timer::events::{Event, Events, Kind};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
 use autotune_lowered::tune::{AutotuningResult, Plan, PlannedInvocation, Session, TuneError, TuneOptions};
 
@@ -204,16 +205,29 @@ pub fn tune(
     options: &TuneOptions,
     cancel_after: Option<u64>,
 ) -> Result<AutotuningResult, TuneError> {
-    let cancel = AtomicBool::new(false);
-    let rounds = AtomicU64::new(0);
-    let on_event = |event: autotune_lowered::tune::Event<'_>| {
-        if let autotune_lowered::tune::Event::Round { .. } = event {
-            let done = rounds.fetch_add(1, Ordering::Relaxed) + 1;
+    tune_told(registry, invocation, timer, ledger, options, cancel_after, &Events::default())
+}
+
+/// The same, told to whoever follows the events.
+pub fn tune_told(
+    registry: &Registry,
+    invocation: &Arc<Invocation>,
+    timer: &mut ScriptedTimer,
+    ledger: &Ledger,
+    options: &TuneOptions,
+    cancel_after: Option<u64>,
+    events: &Events,
+) -> Result<AutotuningResult, TuneError> {
+    let cancel = Arc::new(AtomicBool::new(false));
+    let (flag, mut done) = (Arc::clone(&cancel), 0);
+    let events = events.and(Arc::new(Mutex::new(move |event: &Event<'_>| {
+        if let Kind::Round { .. } = event.kind {
+            done += 1;
             if cancel_after.is_some_and(|limit| done >= limit) {
-                cancel.store(true, Ordering::Relaxed);
+                flag.store(true, Ordering::Relaxed);
             }
         }
-    };
+    })));
     let session = Session::new(registry, ledger, timer).with_options(options.clone()).with_cancel(&cancel);
-    session.with_events(on_event).run(&planned([invocation])).map_err(|stopped| *stopped.error)
+    session.with_events(events).run(&planned([invocation])).map_err(|stopped| *stopped.error)
 }

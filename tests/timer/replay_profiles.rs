@@ -5,19 +5,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use crate::support::prerequisite::python_with;
 use crate::support::program;
 use crate::support::program::{Run, module, run};
 use crate::support::scripted::{config, device, distinct_program, planned, registry};
 use autotune_lowered::call::{Call, Direction};
-use autotune_lowered::device::DeviceFingerprint;
-use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::failure::FailureKind;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::{CacheState, Metric, Source};
 use autotune_lowered::timer::replay::ProfileIndex;
-use autotune_lowered::timer::{Job, JobCandidate, KeepingTimer, OutputArray, Prepared, ProfileReplay, Timer};
+use autotune_lowered::timer::{Job, JobCandidate, ProfileReplay, Timer};
 use autotune_lowered::tune::{Session, TuneOptions};
 use serde_json::{Value, json};
 
@@ -315,65 +313,6 @@ fn some_profiles_are_kept_to_be_looked_at() {
     assert!(!folder.path().join("five/profiles.json").exists());
     let alone = run(folder.path(), &[&module(), "--timer", "jax", "--profile-every", "10"]);
     assert!(alone.code == 2 && alone.stderr.contains("--keep-profiles"), "{}", alone.stderr);
-}
-
-/// A timer that only notes what it is told to expect.
-struct Told(DeviceFingerprint, Arc<Mutex<Vec<usize>>>);
-
-impl Timer for Told {
-    fn name(&self) -> &str {
-        "told"
-    }
-
-    fn source(&self) -> Source {
-        Source::DeviceProfile
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        &self.0
-    }
-
-    fn begin(&mut self, _job: &Job) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn expect(&mut self, candidates: &[usize]) -> Result<(), Failure> {
-        self.1.lock().unwrap().extend(candidates);
-        Ok(())
-    }
-
-    fn prepare(&mut self, _candidate: usize) -> Result<Prepared, Failure> {
-        unreachable!()
-    }
-
-    fn measure(&mut self, _candidate: usize, _runs: u32) -> Result<Vec<u64>, Failure> {
-        unreachable!()
-    }
-
-    fn outputs(&mut self, _candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        unreachable!()
-    }
-
-    fn epoch(&self) -> u32 {
-        1
-    }
-
-    fn restart(&mut self, _without: &[usize]) -> Result<(), Failure> {
-        unreachable!()
-    }
-
-    fn end(&mut self) {}
-}
-
-#[test]
-fn candidates_are_compiled_ahead_while_profiles_are_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let timer = Told(device(), Arc::clone(&told));
-    let mut keeping = KeepingTimer::new(Box::new(timer), &folder.path().join("kept")).unwrap();
-    keeping.begin(&job(folder.path(), &[16, 32])).unwrap();
-    keeping.expect(&[1, 0]).unwrap();
-    assert_eq!(*told.lock().unwrap(), [1, 0]);
 }
 
 #[test]

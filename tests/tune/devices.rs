@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::support::scripted::*;
 use autotune_lowered::cache::{SNAPSHOT_FILE, Snapshot};
@@ -11,7 +11,8 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::registry::Registry;
-use autotune_lowered::tune::{AutotuningResult, Event, Plan, Session, Status};
+use autotune_lowered::timer::events::{Event, Events, Kind};
+use autotune_lowered::tune::{AutotuningResult, Plan, Session, Status};
 
 const MS: u64 = 1_000_000;
 
@@ -33,13 +34,13 @@ fn on_all(
     registry: &Registry,
     ledger: &Ledger,
     timers: &mut [ScriptedTimer],
-    on_event: &(dyn Fn(Event<'_>) + Sync),
+    events: &Events,
     plan: &Plan,
 ) -> AutotuningResult {
     let (first, others) = timers.split_first_mut().unwrap();
-    let mut session = Session::new(registry, ledger, first).with_events(on_event);
+    let mut session = Session::new(registry, ledger, first).with_events(events.clone());
     for timer in others {
-        session = session.with_device(timer, on_event);
+        session = session.with_device(timer, events.clone());
     }
     session.run(plan).unwrap()
 }
@@ -50,13 +51,14 @@ fn every_operation_is_tuned_once_and_the_result_has_the_plans_order() {
     let (registry, plan) = plan(folder.path(), 7);
     let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     let mut timers: Vec<ScriptedTimer> = (0..3).map(|_| ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS])).collect();
-    let finished = AtomicUsize::new(0);
-    let count = |event: Event<'_>| {
-        if let Event::Finished(_) = event {
-            finished.fetch_add(1, Ordering::Relaxed);
+    let finished = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&finished);
+    let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
+        if let Kind::Finished { .. } = event.kind {
+            count.fetch_add(1, Ordering::Relaxed);
         }
-    };
-    let result = on_all(&registry, &ledger, &mut timers, &count, &plan);
+    })));
+    let result = on_all(&registry, &ledger, &mut timers, &events, &plan);
     assert!(result.notes.is_empty(), "{:?}", result.notes);
     assert_eq!(finished.load(Ordering::Relaxed), 7);
     let keys: Vec<&str> = result.operations.iter().map(|operation| operation.call.call_key.as_str()).collect();
@@ -85,7 +87,7 @@ fn a_device_that_is_lost_costs_the_others_nothing() {
     lost.failing_restart = Some(1);
     let good = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
     let mut timers = [lost, good];
-    let result = on_all(&registry, &ledger, &mut timers, &|_| {}, &plan);
+    let result = on_all(&registry, &ledger, &mut timers, &Events::default(), &plan);
     let statuses: Vec<Status> = result.operations.iter().map(|operation| operation.status).collect();
     assert_eq!(statuses, [Status::Tuned; 6], "what the lost device had begun is done by the other one");
     assert_eq!(result.entries.len(), 6);
@@ -104,7 +106,7 @@ fn the_last_device_that_is_lost_says_so_for_all_that_is_left() {
             timer
         })
         .collect();
-    let result = on_all(&registry, &ledger, &mut timers, &|_| {}, &plan);
+    let result = on_all(&registry, &ledger, &mut timers, &Events::default(), &plan);
     assert_eq!(result.operations.len(), 3, "each operation has its line");
     for operation in &result.operations {
         assert_eq!(operation.status, Status::Failed);

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::formula::{FormulaTimer, after, planned, processor_time, tune_one, tune_with};
@@ -128,7 +128,7 @@ fn a_killed_search_goes_on_where_it_was() {
         let (from, to) = (cache.join("samples-v1.log"), killed.join("samples-v1.log"));
         let options = options(kind, 50);
         let plan = [planned(A, &space())];
-        let expected = tune_with(&plan, &mut whole, &ledger, &options, |done, _| {
+        let expected = tune_with(&plan, &mut whole, &ledger, &options, move |done, _| {
             if done == 20 {
                 std::fs::copy(&from, &to).unwrap();
             }
@@ -453,16 +453,17 @@ fn an_evaluation_costs_the_tuner_little() {
     for (kind, key) in [(Kind::Random, B), (Kind::Auto, A)] {
         let mut timer = FormulaTimer::new(bowl);
         let plan = [planned(key, &space())];
-        let (spent, mut begin, mut took) = (Arc::clone(&timer.spent), None, Duration::ZERO);
-        tune_with(&plan, &mut timer, &ledger, &options(kind, COUNT + 1), |done, _| match done {
+        let (spent, mut begin, took) = (Arc::clone(&timer.spent), None, Arc::new(Mutex::new(Duration::ZERO)));
+        let so_far = Arc::clone(&took);
+        tune_with(&plan, &mut timer, &ledger, &options(kind, COUNT + 1), move |done, _| match done {
             1 => begin = Some((processor_time(), spent.load(Ordering::Relaxed))),
             _ => {
                 let (begin, before) = begin.unwrap();
                 let of_timer = Duration::from_nanos(spent.load(Ordering::Relaxed) - before);
-                took = processor_time() - begin - of_timer;
+                *so_far.lock().unwrap() = processor_time() - begin - of_timer;
             }
         });
-        let each = took / COUNT as u32;
+        let each = *took.lock().unwrap() / COUNT as u32;
         eprintln!("{}: {each:?} an evaluation, without the timer", kind.name());
         assert!(!each.is_zero() && each < Duration::from_millis(100), "{kind:?}: {each:?}");
     }

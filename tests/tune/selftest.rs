@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::support::scripted::*;
 use autotune_lowered::cache::FolderLock;
@@ -15,8 +16,9 @@ use autotune_lowered::measured_by::{CacheState, Source};
 use autotune_lowered::selftest::{
     Figures, Point, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
+use autotune_lowered::timer::events::{Event, Events, Kind};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
-use autotune_lowered::tune::{CopiesError, Event, Status, TuneOptions};
+use autotune_lowered::tune::{CopiesError, Status, TuneOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -106,14 +108,16 @@ fn elementwise() -> SelftestProgram {
 
 fn run(timer: &mut dyn Timer, cancel_after: u32) -> Result<Figures, SelftestError> {
     let scratch = tempfile::tempdir().unwrap();
-    let (cancel, rounds) = (AtomicBool::new(false), AtomicU32::new(0));
-    let mut on_event = |event: Event<'_>| {
-        if let Event::Round { contenders, .. } = event {
+    let cancel = Arc::new(AtomicBool::new(false));
+    let (flag, mut rounds) = (Arc::clone(&cancel), 0);
+    let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
+        if let Kind::Round { contenders, .. } = event.kind {
             assert_eq!(contenders, 8, "none leaves");
-            cancel.store(rounds.fetch_add(1, Ordering::Relaxed) + 1 >= cancel_after, Ordering::Relaxed);
+            rounds += 1;
+            flag.store(rounds >= cancel_after, Ordering::Relaxed);
         }
-    };
-    selftest(timer, &elementwise(), (0, 1), &EIGHT, scratch.path(), &cancel, &mut on_event)
+    })));
+    selftest(timer, &elementwise(), (0, 1), &EIGHT, scratch.path(), &cancel, &events)
 }
 
 #[test]
@@ -160,7 +164,8 @@ fn what_gives_no_figures_says_why() {
     });
     let scratch = tempfile::tempdir().unwrap();
     let never = AtomicBool::new(false);
-    let error = selftest(&mut one, &elementwise(), (0, 1), &EIGHT, scratch.path(), &never, &mut |_| {}).unwrap_err();
+    let error =
+        selftest(&mut one, &elementwise(), (0, 1), &EIGHT, scratch.path(), &never, &Events::default()).unwrap_err();
     assert!(
         error.to_string().contains("copy of the program failed") && error.to_string().contains("no room"),
         "{error}"
@@ -168,7 +173,7 @@ fn what_gives_no_figures_says_why() {
     // this timer does not tell what a program takes, and only of our own that is known
     let unknown = SelftestProgram { parameters: None, ..elementwise() };
     let scratch = tempfile::tempdir().unwrap();
-    let error = selftest(&mut one, &unknown, (0, 1), &EIGHT, scratch.path(), &never, &mut |_| {}).unwrap_err();
+    let error = selftest(&mut one, &unknown, (0, 1), &EIGHT, scratch.path(), &never, &Events::default()).unwrap_err();
     assert!(error.to_string().contains("does not tell what the program takes"), "{error}");
 }
 

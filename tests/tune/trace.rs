@@ -10,14 +10,15 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::prerequisite::plugin;
 use crate::support::program::{module, run};
-use crate::support::scripted::{ScriptedTimer, config, distinct_program, registry, tune};
+use crate::support::scripted::{ScriptedTimer, config, distinct_program, registry, tune_told};
 use autotune_lowered::analysis::trace::TraceFormat;
-use autotune_lowered::cli::{RunTrace, exit};
+use autotune_lowered::cli::exit;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
+use autotune_lowered::report::RunTrace;
+use autotune_lowered::timer::events::Events;
 use autotune_lowered::tune::{Status, TuneOptions};
 use serde_json::{Value, json};
-use tracing_subscriber::layer::SubscriberExt;
 
 const MS: u64 = 1_000_000;
 /// A time in 2025, nanoseconds since 1970.
@@ -122,10 +123,11 @@ fn every_call_is_a_slice_of_its_candidate_in_its_phase() {
         });
     timer.outputs[4] = 2.0;
     let now = Arc::clone(&clock);
-    let trace = RunTrace::new(move || now.load(Ordering::Relaxed));
-    let result = tracing::subscriber::with_default(tracing_subscriber::registry().with(trace.layer()), || {
-        tune(&registry, &invocation, &mut timer, &Ledger::in_memory(vec![]), &TuneOptions::default(), None)
-    });
+    let trace = Arc::new(Mutex::new(RunTrace::default()));
+    let events = Events::by(move || now.load(Ordering::Relaxed)).and(trace.clone());
+    let ledger = Ledger::in_memory(vec![]);
+    let result = tune_told(&registry, &invocation, &mut timer, &ledger, &TuneOptions::default(), None, &events);
+    let trace = trace.lock().unwrap();
     let operation = &result.unwrap().operations[0];
     assert_eq!((operation.status, &operation.best.as_ref().unwrap().config), (Status::Tuned, &config(2)));
 
@@ -229,16 +231,15 @@ fn a_search_shows_what_it_tried() {
     // a try is a race of two, whose candidates have numbers of their own
     let (mut timer, calls) = simulated(&ns, &clock, |_, _, _| Ok(()));
     let now = Arc::clone(&clock);
-    let trace = RunTrace::new(move || now.load(Ordering::Relaxed));
+    let trace = Arc::new(Mutex::new(RunTrace::default()));
+    let events = Events::by(move || now.load(Ordering::Relaxed)).and(trace.clone());
     let mut options = TuneOptions::default();
     options.search.budget.evaluations = Some(7);
-    let subscriber = tracing_subscriber::registry().with(trace.layer());
-    let result = tracing::subscriber::with_default(subscriber, || {
-        tune(&registry, &invocation, &mut timer, &Ledger::in_memory(vec![]), &options, None)
-    });
+    let ledger = Ledger::in_memory(vec![]);
+    let result = tune_told(&registry, &invocation, &mut timer, &ledger, &options, None, &events);
     let searched = result.unwrap().operations[0].search.clone().unwrap();
     let path = folder.path().join("run.json.gz");
-    trace.write(&path, TraceFormat::Chrome).unwrap();
+    trace.lock().unwrap().write(&path, TraceFormat::Chrome).unwrap();
     let mut text = String::new();
     flate2::read::GzDecoder::new(fs::File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
     let slices = slices(&serde_json::from_str(&text).unwrap());

@@ -8,9 +8,9 @@ use super::compilers::{Compiler, Stop};
 use super::store::{ExecutableKey, ExecutableStore, Kept, MAX_EXECUTABLE_BYTES};
 use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
-use crate::timer::SPANS;
 use crate::timer::answers::AnswerFolder;
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
+use crate::timer::events::{Events, Slice};
 use crate::timer::protocol::{CompileParams, Compiled, ExecutableRef, Method, ProgramRef};
 
 /// One program to compile.
@@ -24,6 +24,15 @@ pub(super) struct CompileTask {
     pub(super) key: ExecutableKey,
     /// The job's scratch folder, in which the worker writes the executable before it is kept.
     pub(super) scratch: PathBuf,
+    /// Where is told what is done for it.
+    pub(super) events: Events,
+}
+
+impl CompileTask {
+    /// The track of the thread at hand, one of those that compile.
+    fn own_track(&self) -> Events {
+        self.events.on_track(std::thread::current().name().unwrap_or("compile"))
+    }
 }
 
 /// What came of it.
@@ -53,21 +62,21 @@ impl Compiler for CompileWorker {
     type Task = CompileTask;
     type Output = CompiledTask;
 
-    fn greet(&mut self) -> Result<(), Failure> {
-        let _span = tracing::debug_span!(target: SPANS, "start a compile worker").entered();
+    fn greet(&mut self, task: &CompileTask) -> Result<(), Failure> {
+        let events = task.own_track();
+        let _starting = events.open(Slice::Detail("start a compile worker"));
         self.client.hello(&self.limits).map(drop)
     }
 
     fn compile(&mut self, task: &CompileTask) -> Result<CompiledTask, Failure> {
-        let CompileTask { candidate, operation, config, program, key, scratch } = task.clone();
+        let events = task.own_track();
+        let CompileTask { candidate, operation, config, program, key, scratch, .. } = task.clone();
         let folder = AnswerFolder::make(&scratch).map_err(|error| {
             let message = format!("cannot make a folder in `{}`: {error}", scratch.display());
             Failure::new(FailureKind::Device, message)
         })?;
         let path = folder.path().join("executable");
-        let title = format_args!("compile candidate {candidate}");
-        let config = config.as_str();
-        let _span = tracing::debug_span!(target: SPANS, "compile", %title, operation, config).entered();
+        let _compiling = events.open(Slice::Compile { candidate, operation: &operation, config: &config });
         let call = Method::Compile(CompileParams { candidate, program, executable: path.clone() });
         let compiled: Compiled = self.client.request(call, self.limits.compile)?;
         let Compiled { compile_ns, cpu_ns, serialized, signature } = compiled;

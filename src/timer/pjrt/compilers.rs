@@ -25,8 +25,8 @@ pub(super) trait Compiler: Send + 'static {
     /// What it gives.
     type Output: Send + 'static;
 
-    /// Makes it ready; a failure is no program's.
-    fn greet(&mut self) -> Result<(), Failure>;
+    /// Makes it ready, for this task at first; a failure is no program's.
+    fn greet(&mut self, task: &Self::Task) -> Result<(), Failure>;
     /// Compiles a program.
     fn compile(&mut self, task: &Self::Task) -> Result<Self::Output, Failure>;
     /// Whether it is of no more use.
@@ -166,7 +166,7 @@ impl<C: Compiler> Shared<C> {
         let mut deaths = 0;
         loop {
             let used = ready.is_some();
-            let mut compiler = match ready.take().map_or_else(|| self.begin(hand, round), |one| Ok(Some(one))) {
+            let mut compiler = match ready.take().map_or_else(|| self.begin(hand, round, task), |one| Ok(Some(one))) {
                 Ok(Some(compiler)) => compiler,
                 Ok(None) => return Attempt::Dropped,
                 Err(failure) => return Attempt::NotStarted(failure),
@@ -197,14 +197,14 @@ impl<C: Compiler> Shared<C> {
 
     /// A fresh compiler; `None` where its program is not wanted any more. One that a signal ends before it is ready is
     /// started once more.
-    fn begin(&self, hand: usize, round: u64) -> Result<Option<C>, Failure> {
+    fn begin(&self, hand: usize, round: u64, task: &C::Task) -> Result<Option<C>, Failure> {
         let mut forgiven = false;
         loop {
             let mut compiler = (self.start)()?;
             if !self.may_stop(hand, round, &compiler) {
                 return Ok(None);
             }
-            match compiler.greet() {
+            match compiler.greet(task) {
                 Ok(()) => return Ok(Some(compiler)),
                 // ended by us
                 Err(_) if !self.lock().wants(round) => return Ok(None),

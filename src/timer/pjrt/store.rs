@@ -19,6 +19,7 @@
 //! The folder is kept within bounds by [`bound_executables`].
 
 mod bounds;
+mod items;
 mod users;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use self::bounds::FOLDER;
 use self::users::User;
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
@@ -37,7 +39,6 @@ use crate::timer::protocol::{ExecutableRef, Signature};
 
 pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables};
 
-const FOLDER: &str = "executables-v2";
 const MAGIC: &[u8; 8] = b"ATLEXE2\n";
 const MAX_HEADER_BYTES: u32 = 1 << 20;
 /// Largest serialized executable that is read.

@@ -22,7 +22,9 @@ use crate::timer::answers::OutputArray;
 use crate::timer::bench::{Bench, check_signature};
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::command::{find, scratch};
-use crate::timer::model::{Job, Prepared, ProgramFile, Timer, means, runs_of_batches};
+use crate::timer::events::Events;
+use crate::timer::job::{Job, Prepared, ProgramFile};
+use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
 use crate::timer::protocol::{Hello, LoadParams, ProgramRef, capability};
 
@@ -180,7 +182,8 @@ impl PjrtTimer {
         let scratch = scratch(&self.job)?;
         let config = find(&self.job, candidate)?.config.clone();
         let operation = self.job.as_ref().map(|job| job.call.to_string()).unwrap_or_default();
-        Ok(CompileTask { candidate, operation, config, program: program_ref(program), key, scratch })
+        let events = self.bench.events.clone();
+        Ok(CompileTask { candidate, operation, config, program: program_ref(program), key, scratch, events })
     }
 
     /// Compiles in a worker that dies alone: what was expected is under way already.
@@ -360,6 +363,10 @@ impl Timer for PjrtTimer {
 
     fn device(&self) -> &DeviceFingerprint {
         &self.device
+    }
+
+    fn follow(&mut self, events: &Events) {
+        self.bench.events = events.clone();
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {

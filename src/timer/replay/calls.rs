@@ -5,18 +5,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, FailureKind};
-#[cfg(doc)]
-use crate::timer::model::Timer;
 
 /// The method that a [`RecordedFailure`] is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// [`Timer::prepare`].
+    /// [`Timer::prepare`](crate::timer::Timer::prepare).
     Prepare,
-    /// [`Timer::measure`].
+    /// [`Timer::measure`](crate::timer::Timer::measure).
     Measure,
-    /// [`Timer::outputs`].
+    /// [`Timer::outputs`](crate::timer::Timer::outputs).
     Outputs,
 }
 

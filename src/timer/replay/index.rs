@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::failure::Failure;
 use crate::measured_by::CacheState;
-use crate::timer::model::Job;
+use crate::timer::job::Job;
 
 /// The schema that this program reads and writes.
 pub(super) const SCHEMA: u32 = 1;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -12,17 +11,17 @@ use flate2::write::GzEncoder;
 use super::calls::{Calls, Method, RecordedFailure};
 use super::index::{self, Functions, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
 use super::json_file::wrong;
-use crate::device::DeviceFingerprint;
 use crate::failure::{Failure, FailureKind};
-use crate::measured_by::{Metric, Source};
-use crate::timer::answers::OutputArray;
-use crate::timer::model::{Job, Prepared, Timer};
+use crate::measured_by::Source;
+use crate::timer::events::{Event, Kind, Sink, Slice};
+use crate::timer::job::Job;
+use crate::timer::model::Timer;
 use crate::timer::profiled::ProfiledRound;
 use crate::whole_file::write_whole;
 
-/// A timer whose rounds' profiles are kept.
-pub struct KeepingTimer {
-    timer: Box<dyn Timer>,
+/// Keeps the profiles of every round of a timer, whose events it is told.
+#[derive(Debug)]
+pub struct ReplayKeeper {
     folder: PathBuf,
     index: ProfileIndex,
     /// Whether the last of the index's invocations is the job's.
@@ -32,10 +31,13 @@ pub struct KeepingTimer {
     calls: Calls,
 }
 
-impl KeepingTimer {
+impl ReplayKeeper {
     /// Keeps the profiles of a timer in a folder: a new one, an empty one, or one with profiles of the same device and
     /// software.
-    pub fn new(timer: Box<dyn Timer>, folder: &Path) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// Where the timer takes no profiles, or the folder holds something else or cannot be written.
+    pub fn new(timer: &dyn Timer, folder: &Path) -> Result<Self, Failure> {
         if timer.source() != Source::DeviceProfile {
             let message = format!("the timer `{}` takes no profiles that could be kept", timer.name());
             return Err(Failure::new(FailureKind::Device, message));
@@ -48,13 +50,13 @@ impl KeepingTimer {
             ProfileIndex { schema: index::SCHEMA, device, builds_programs, invocations: Vec::new() }
         } else {
             let index = ProfileIndex::read(folder)?;
-            check_origin(&index, &*timer).map_err(|what| wrong(folder, format!("{what}; keep these elsewhere")))?;
+            check_origin(&index, timer).map_err(|what| wrong(folder, format!("{what}; keep these elsewhere")))?;
             index
         };
-        let mut keeping =
-            Self { timer, folder: folder.to_owned(), index, in_job: false, is_dirty: is_new, calls: Calls::default() };
-        keeping.save()?;
-        Ok(keeping)
+        let mut keeper =
+            Self { folder: folder.to_owned(), index, in_job: false, is_dirty: is_new, calls: Calls::default() };
+        keeper.save()?;
+        Ok(keeper)
     }
 
     fn save(&mut self) -> Result<(), Failure> {
@@ -103,22 +105,66 @@ impl KeepingTimer {
         self.save()
     }
 
+    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        if self.index.invocations.iter().any(|invocation| invocation.is_of(job)) {
+            let message = format!("holds profiles of {} already; keep these elsewhere", job.call);
+            return Err(wrong(&self.folder, message));
+        }
+        let configs = job.candidates.iter().map(|candidate| candidate.config.clone());
+        self.index.invocations.push(IndexedInvocation {
+            call: job.call.clone(),
+            direction: job.direction,
+            cache_state: job.cache_state.clone(),
+            module_name: None,
+            functions: Functions(configs.enumerate().collect()),
+            failures: BTreeMap::new(),
+            profiles: Vec::new(),
+        });
+        (self.in_job, self.calls) = (true, Calls::default());
+        Ok(())
+    }
+
     /// Notes how a call outside the rounds went.
-    fn note<T>(&mut self, candidate: usize, method: Method, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        match &outcome {
-            Ok(_) => {
-                let _ = self.calls.call(candidate, method, &[]);
-            }
-            Err(Failure { kind, message }) => {
-                let (kind, message) = (kind.clone(), message.clone());
-                let after = self.calls.succeeded(candidate, method);
+    fn note(&mut self, candidate: usize, method: Method, failure: Option<&Failure>) {
+        let Some(Failure { kind, message }) = failure else {
+            let _ = self.calls.call(candidate, method, &[]);
+            return;
+        };
+        let (kind, message, after) = (kind.clone(), message.clone(), self.calls.succeeded(candidate, method));
+        if let Some(invocation) = self.invocation() {
+            let failure = RecordedFailure { method, kind, message, after, times: Some(1) };
+            invocation.failures.entry(candidate).or_default().push(failure);
+        }
+    }
+
+    fn end(&mut self) {
+        let is_empty =
+            |invocation: &mut IndexedInvocation| invocation.profiles.is_empty() && invocation.failures.is_empty();
+        if std::mem::take(&mut self.in_job) {
+            self.index.invocations.pop_if(is_empty);
+        }
+        if let Err(failure) = self.save() {
+            tracing::warn!("{}", failure.message);
+        }
+    }
+}
+
+impl Sink for ReplayKeeper {
+    fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
+        match event.kind {
+            Kind::Begin(Slice::Job(job)) => return self.begin(job),
+            Kind::Called { candidate, method, failure } => self.note(candidate, method, failure),
+            Kind::Profiled { launches, round: Ok(round) } => return self.keep(round, launches),
+            Kind::Profiled { launches, round: Err(failure) } => {
                 if let Some(invocation) = self.invocation() {
-                    let failure = RecordedFailure { method, kind, message, after, times: Some(1) };
-                    invocation.failures.entry(candidate).or_default().push(failure);
+                    let (failure, launches) = (Some(failure.clone()), launches.to_vec());
+                    invocation.profiles.push(TakenProfile::Round(TakenRound { profile: None, failure, launches }));
                 }
             }
+            Kind::End(Slice::Job(_)) => self.end(),
+            _ => {}
         }
-        outcome
+        Ok(())
     }
 }
 
@@ -156,117 +202,4 @@ fn compress(source: impl Read, path: &Path) -> io::Result<()> {
         io::copy(&mut source, &mut encoder)?;
         encoder.finish()?.flush()
     })
-}
-
-impl Timer for KeepingTimer {
-    fn name(&self) -> &str {
-        self.timer.name()
-    }
-
-    fn source(&self) -> Source {
-        self.timer.source()
-    }
-
-    fn metric(&self) -> Metric {
-        self.timer.metric()
-    }
-
-    fn notes(&self) -> &[String] {
-        self.timer.notes()
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        self.timer.device()
-    }
-
-    fn builds_programs(&self) -> bool {
-        self.timer.builds_programs()
-    }
-
-    fn has_one_job_a_call(&self) -> bool {
-        true
-    }
-
-    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
-        if self.index.invocations.iter().any(|invocation| invocation.is_of(job)) {
-            let message = format!("holds profiles of {} already; keep these elsewhere", job.call);
-            return Err(wrong(&self.folder, message));
-        }
-        self.timer.begin(job)?;
-        let configs = job.candidates.iter().map(|candidate| candidate.config.clone());
-        self.index.invocations.push(IndexedInvocation {
-            call: job.call.clone(),
-            direction: job.direction,
-            cache_state: job.cache_state.clone(),
-            module_name: None,
-            functions: Functions(configs.enumerate().collect()),
-            failures: BTreeMap::new(),
-            profiles: Vec::new(),
-        });
-        (self.in_job, self.calls) = (true, Calls::default());
-        Ok(())
-    }
-
-    fn expect(&mut self, candidates: &[usize]) -> Result<(), Failure> {
-        self.timer.expect(candidates)
-    }
-
-    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        let outcome = self.timer.prepare(candidate);
-        self.note(candidate, Method::Prepare, outcome)
-    }
-
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default())
-    }
-
-    fn cut_off(&mut self, longest_run: Option<Duration>) {
-        self.timer.cut_off(longest_run);
-    }
-
-    fn measures_rounds(&self) -> bool {
-        true
-    }
-
-    fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
-        Ok(self.profile_round(launches)?.durations(&self.metric()))
-    }
-
-    fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {
-        match self.timer.profile_round(launches) {
-            Ok(round) => self.keep(&round, launches).map(|()| round),
-            Err(failure) => {
-                if let Some(invocation) = self.invocation() {
-                    let (failure, launches) = (Some(failure.clone()), launches.to_vec());
-                    invocation.profiles.push(TakenProfile::Round(TakenRound { profile: None, failure, launches }));
-                }
-                Err(failure)
-            }
-        }
-    }
-
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        let outcome = self.timer.outputs(candidate);
-        self.note(candidate, Method::Outputs, outcome)
-    }
-
-    fn epoch(&self) -> u32 {
-        self.timer.epoch()
-    }
-
-    fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
-        self.timer.restart(without)
-    }
-
-    fn end(&mut self) {
-        self.timer.end();
-        let is_empty =
-            |invocation: &mut IndexedInvocation| invocation.profiles.is_empty() && invocation.failures.is_empty();
-        if std::mem::take(&mut self.in_job) {
-            self.index.invocations.pop_if(is_empty);
-        }
-        if let Err(failure) = self.save() {
-            tracing::warn!("{}", failure.message);
-        }
-    }
 }

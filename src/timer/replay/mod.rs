@@ -1,7 +1,7 @@
 //! `replay:PATH`: what was measured earlier, given again in the same order. No process, no clock, no chance.
 //!
 //! A file is a [`Recording`] of samples, which [`ReplayTimer`] gives; a folder holds profiles and a [`ProfileIndex`]
-//! of whose executions they hold, from which [`ProfileReplay`] reads the durations. [`KeepingTimer`] makes such folders.
+//! of whose executions they hold, from which [`ProfileReplay`] reads the durations. [`ReplayKeeper`] makes such folders.
 
 mod calls;
 mod index;
@@ -12,6 +12,6 @@ mod recording;
 
 pub use calls::{Method, RecordedFailure};
 pub use index::{Functions, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
-pub use keep::KeepingTimer;
+pub use keep::ReplayKeeper;
 pub use profiles::ProfileReplay;
 pub use recording::{RecordedCandidate, RecordedInvocation, RecordedOutput, Recording, ReplayTimer};

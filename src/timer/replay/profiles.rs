@@ -14,7 +14,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{Metric, Source};
 use crate::profile::{DeviceTime, XSpace, capture_files, executions};
 use crate::timer::answers::OutputArray;
-use crate::timer::model::{Job, Prepared, Timer};
+use crate::timer::job::{Job, Prepared};
+use crate::timer::model::Timer;
 use crate::timer::partitions::by_run_id;
 use crate::timer::profiled::{ProfiledRound, default_metric, slowest_ns};
 

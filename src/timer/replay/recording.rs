@@ -46,7 +46,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Source;
 use crate::timer::answers::OutputArray;
 use crate::timer::command::{find, scratch};
-use crate::timer::model::{Job, Prepared, Timer};
+use crate::timer::job::{Job, Prepared};
+use crate::timer::model::Timer;
 
 /// The schema that this program reads.
 const SCHEMA: u32 = 1;
@@ -293,7 +294,7 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::measured_by::CacheState;
-    use crate::timer::model::JobCandidate;
+    use crate::timer::job::JobCandidate;
     use std::fs;
 
     const RECORDING: &str = r#"{

@@ -61,7 +61,7 @@ impl Compiler for Fake {
     type Task = Does;
     type Output = ();
 
-    fn greet(&mut self) -> Result<(), Failure> {
+    fn greet(&mut self, _task: &Does) -> Result<(), Failure> {
         self.gone = self.world.killed_early.contains(&self.number);
         if self.gone { Err(Failure::new(FailureKind::Device, "died of SIGKILL")) } else { Ok(()) }
     }

@@ -3,18 +3,19 @@
 //! Nothing is removed on a file system of the network, in a folder that another host has open, or in one that is another
 //! user's or a link: there a tuner that this process knows nothing of may be about to load what looks unused.
 
-use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 
-use super::FOLDER;
+use super::items::{Item, items};
 use super::users::other_host;
 use crate::mapped_file::is_local;
 
+/// The folder of the store, in the one that it is opened in.
+pub(super) const FOLDER: &str = "executables-v2";
 /// The folder of versions that did not compare keys; nothing reads it any more.
 const OLD_FOLDER: &str = "executables-v1";
 /// What a killed run left half-written is this old at least.
@@ -81,45 +82,6 @@ fn open_folder(at: impl rustix::fd::AsFd, path: &Path) -> io::Result<Option<File
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Something in a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Item {
-    pub(super) name: CString,
-    pub(super) bytes: u64,
-    pub(super) modified: SystemTime,
-}
-
-impl Item {
-    fn is_executable(&self) -> bool {
-        let name = self.name.to_bytes().strip_suffix(b".exe");
-        name.is_some_and(|name| name.len() == 64 && name.iter().all(u8::is_ascii_hexdigit))
-    }
-
-    fn is_unfinished(&self) -> bool {
-        self.name.to_bytes().starts_with(b".new-")
-    }
-
-    fn unused_for(&self) -> Duration {
-        SystemTime::now().duration_since(self.modified).unwrap_or_default()
-    }
-}
-
-/// The regular files of an open folder.
-pub(super) fn items(folder: &File) -> io::Result<Vec<Item>> {
-    let mut items = Vec::new();
-    for entry in Dir::read_from(folder)? {
-        let name = entry?.file_name().to_owned();
-        // one that went meanwhile is none
-        let Ok(stat) = statat(folder, &*name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-            let since = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
-            let modified = SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH);
-            items.push(Item { name, bytes: u64::try_from(stat.st_size).unwrap_or(0), modified });
-        }
-    }
-    Ok(items)
 }
 
 fn bound(
@@ -198,6 +160,7 @@ fn remove_old(old: &File, dry_run: bool, found: &mut BoundExecutables) -> io::Re
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+    use std::time::SystemTime;
 
     const HOUR: Duration = Duration::from_secs(3600);
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use tempfile::NamedTempFile;
 
-use super::bounds::{Item, items};
+use super::items::{Item, items};
 
 const PREFIX: &str = ".open-";
 /// A process of another host that left no word for so long is gone.

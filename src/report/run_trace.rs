@@ -1,0 +1,193 @@
+//! `--trace-run`: what a run did and when, from its events, as a trace that Perfetto and Chrome open.
+//!
+//! A slice goes to the row of its track; its fields become arguments. A candidate that is out becomes a slice that takes no time.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use crate::analysis::Capture;
+use crate::analysis::trace::{TraceFileError, TraceFormat, TraceOptions, Traced, write_file, write_trace};
+use crate::failure::Failure;
+use crate::profile::{PlaneWriter, WrittenStat, XSpace};
+use crate::timer::events::{Event, Kind, Sink, Slice, TUNER};
+
+/// The most slices of operations and phases that are kept, and of what is finer.
+const MAX_COARSE: u64 = 100_000;
+const MAX_FINE: u64 = 150_000;
+
+/// Collects the slices of a run.
+#[derive(Debug)]
+pub struct RunTrace {
+    plane: PlaneWriter,
+    /// When the first event was, nanoseconds since 1970.
+    start_ns: Option<u64>,
+    rows: HashMap<String, Row>,
+    coarse: u64,
+    fine: u64,
+    left_out: u64,
+}
+
+#[derive(Debug)]
+struct Row {
+    line: usize,
+    open: Vec<Open>,
+}
+
+/// A slice that is open.
+#[derive(Debug)]
+struct Open {
+    start_ns: i64,
+    /// Its place in the line; none where it is left out.
+    place: Option<usize>,
+    fields: Vec<(&'static str, Field)>,
+}
+
+/// A field's value.
+#[derive(Debug)]
+enum Field {
+    Int(i64),
+    Text(String),
+}
+
+impl Default for RunTrace {
+    fn default() -> Self {
+        let plane = PlaneWriter::new("autotune-lowered");
+        Self { plane, start_ns: None, rows: HashMap::new(), coarse: 0, fine: 0, left_out: 0 }
+    }
+}
+
+impl RunTrace {
+    /// How many slices were left out because so many were there.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Writes what has ended until now.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn write(&self, path: &Path, format: TraceFormat) -> Result<Traced, TraceFileError> {
+        // workers begin in any order
+        let bytes = self.plane.to_space_by(|row| (row != TUNER, row.to_owned()));
+        let is_gzip = format == TraceFormat::Chrome && path.extension().is_some_and(|extension| extension == "gz");
+        write_file(path, is_gzip, |out| {
+            let space = XSpace::from_bytes(bytes).map_err(io::Error::other)?;
+            let captures = [Capture::xspace(path, "", space)];
+            write_trace(&captures, TraceOptions { format, with_stats: true }, out)
+        })
+    }
+
+    fn row(&mut self, track: &str) -> &mut Row {
+        let start_ns = i64::try_from(self.start_ns.unwrap_or(0)).unwrap_or(i64::MAX);
+        let Self { plane, rows, .. } = self;
+        rows.entry(track.to_owned()).or_insert_with(|| Row { line: plane.line(track, start_ns), open: Vec::new() })
+    }
+
+    /// A place in a line, where there is one left for a slice of this kind.
+    fn place(&mut self, line: usize, is_fine: bool) -> Option<usize> {
+        let (kept, most) = if is_fine { (&mut self.fine, MAX_FINE) } else { (&mut self.coarse, MAX_COARSE) };
+        if *kept >= most {
+            self.left_out += 1;
+            return None;
+        }
+        *kept += 1;
+        Some(self.plane.open(line))
+    }
+
+    fn close(&mut self, line: usize, title: &str, Open { start_ns, place, fields }: &Open, end_ns: i64) {
+        let Some(place) = *place else { return };
+        let stats = fields.iter().map(|(name, field)| match field {
+            Field::Int(number) => (*name, WrittenStat::Int(*number)),
+            Field::Text(text) => (*name, WrittenStat::Text(text)),
+        });
+        let stats: Vec<(&str, WrittenStat<'_>)> = stats.collect();
+        self.plane.close((line, place), title, (*start_ns, end_ns), &stats);
+    }
+}
+
+impl Sink for RunTrace {
+    fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
+        let first_ns = *self.start_ns.get_or_insert(event.at_ns);
+        let at_ns = i64::try_from(event.at_ns.saturating_sub(first_ns)).unwrap_or(i64::MAX);
+        let line = self.row(event.track).line;
+        match event.kind {
+            // its phases tell as much
+            Kind::Begin(Slice::Job(_)) | Kind::End(Slice::Job(_)) => {}
+            Kind::Begin(slice) => {
+                let place = self.place(line, is_fine(slice));
+                let fields = if place.is_some() { fields_of(slice) } else { Vec::new() };
+                self.row(event.track).open.push(Open { start_ns: at_ns, place, fields });
+            }
+            Kind::End(slice) => {
+                if let Some(open) = self.row(event.track).open.pop() {
+                    self.close(line, &slice.to_string(), &open, at_ns);
+                }
+            }
+            Kind::Failed { candidate, config, failure } => {
+                let place = self.place(line, true);
+                let fields = vec![text("config", config.as_str()), text("failure", failure)];
+                let moment = Open { start_ns: at_ns, place, fields };
+                self.close(line, &format!("candidate {candidate} is out"), &moment, at_ns);
+            }
+            Kind::Finished { status, reason, .. } => {
+                if let Some(open) = self.row(event.track).open.last_mut() {
+                    open.fields = vec![text("status", status), text("reason", reason)];
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn is_fine(slice: &Slice<'_>) -> bool {
+    matches!(slice, Slice::Detail(_) | Slice::Round { .. } | Slice::Candidate { .. } | Slice::Compile { .. })
+}
+
+fn text(name: &'static str, text: impl ToString) -> (&'static str, Field) {
+    (name, Field::Text(text.to_string()))
+}
+
+fn number(name: &'static str, number: usize) -> (&'static str, Field) {
+    (name, Field::Int(i64::try_from(number).unwrap_or(i64::MAX)))
+}
+
+fn fields_of(slice: &Slice<'_>) -> Vec<(&'static str, Field)> {
+    match slice {
+        Slice::Search { strategy, configs, .. } => vec![text("strategy", strategy), number("configs", *configs)],
+        Slice::Try { config, .. } | Slice::Candidate { config: Some(config), .. } => {
+            vec![text("config", config.as_str())]
+        }
+        Slice::Round { contenders, .. } => vec![number("contenders", *contenders)],
+        Slice::Compile { operation, config, .. } => {
+            vec![text("operation", operation), text("config", config.as_str())]
+        }
+        Slice::Restart(reason) => vec![text("reason", reason)],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::timer::events::Events;
+
+    /// A run that goes on for ever fills its own memory no more than so far, and its operations are still told then.
+    #[test]
+    fn so_many_slices_are_kept_and_the_rest_is_counted() {
+        let trace = Arc::new(Mutex::new(RunTrace::default()));
+        let events = Events::by(|| 0).and(trace.clone());
+        for number in 0..MAX_FINE + 2 {
+            drop(events.open(Slice::Round { number, contenders: 1 }));
+        }
+        drop(events.open(Slice::Operation { name: "operation", index: 0, of: 1 }));
+        let trace = trace.lock().unwrap();
+        assert_eq!(trace.left_out(), 2);
+        let folder = tempfile::tempdir().unwrap();
+        let traced = trace.write(&folder.path().join("run.pftrace"), TraceFormat::Perfetto).unwrap();
+        assert_eq!((traced.slices, traced.threads), (MAX_FINE + 1, 1));
+    }
+}

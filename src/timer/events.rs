@@ -1,0 +1,385 @@
+//! What happens in a run and when: one stream of events, from the program, the tuner, its timer and the threads that compile.
+//!
+//! What takes time is a [`Slice`], which begins and ends; the other kinds are moments in it. Whoever wants to know is a [`Sink`]:
+//! progress, the time breakdown, the trace of a run and the keepers of profiles are folds of this stream.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::job::{Job, Prepared};
+use super::profiled::ProfiledRound;
+use super::replay::Method;
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// The track of whoever was given no other.
+pub const TUNER: &str = "tuner";
+
+/// One thing that happened.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Event<'a> {
+    /// When: nanoseconds since 1970, by a clock that never goes back.
+    pub at_ns: u64,
+    /// Where: what is on one track comes one after the other, and its slices lie in each other.
+    pub track: &'a str,
+    /// What.
+    pub kind: Kind<'a>,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Kind<'a> {
+    /// A slice begins.
+    Begin(&'a Slice<'a>),
+    /// The innermost slice of the track ends: this one.
+    End(&'a Slice<'a>),
+    /// An operation will be measured.
+    Started {
+        /// Candidates with programs of their own.
+        programs: usize,
+        /// Rounds that the sample log already holds.
+        rounds_kept: u32,
+    },
+    /// A config was tried, or known from before.
+    Evaluated {
+        /// How many were.
+        done: usize,
+        /// How many will be, as far as that is known.
+        of: Option<usize>,
+        /// The best ratio to the baseline so far.
+        best: Option<f64>,
+    },
+    /// A candidate's executable is ready.
+    Prepared {
+        /// What that cost.
+        cost: Prepared,
+        /// Candidates done, failed ones too.
+        done: usize,
+        /// Candidates in all.
+        of: usize,
+    },
+    /// The timer was asked to prepare a candidate, or for its outputs.
+    Called {
+        /// Which one.
+        candidate: usize,
+        /// For what.
+        method: Method,
+        /// Why it could not.
+        failure: Option<&'a Failure>,
+    },
+    /// Candidates ran under one profile.
+    Profiled {
+        /// Which ones, and how often each.
+        launches: &'a [(usize, u32)],
+        /// What the profile tells, or why there is none.
+        round: Result<&'a ProfiledRound, &'a Failure>,
+    },
+    /// A candidate is out.
+    Failed {
+        /// Which one.
+        candidate: usize,
+        /// Its config.
+        config: &'a Config,
+        /// Why.
+        failure: &'a Failure,
+    },
+    /// Samples of a round are in the sample log.
+    Sampled {
+        /// Their sum, nanoseconds.
+        running_ns: u64,
+    },
+    /// A round is measured.
+    Round {
+        /// Rounds done.
+        done: u32,
+        /// The rounds asked for; a race that is not settled by then may go on.
+        of: u32,
+        /// Candidates that were measured in it.
+        contenders: usize,
+    },
+    /// An operation ended.
+    Finished {
+        /// How, as tables have it.
+        status: &'static str,
+        /// Why.
+        reason: &'a str,
+        /// How many times the baseline's speed the best config has.
+        speed_up: Option<f64>,
+    },
+}
+
+/// Something that takes time. It prints as it is called in traces.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Slice<'a> {
+    /// A step of the program or of an operation.
+    Step(&'a str),
+    /// A step that comes often.
+    Detail(&'a str),
+    /// An operation, of a plan of so many.
+    Operation {
+        /// `op@vN:key`, or what else is measured.
+        name: &'a str,
+        /// Which one, from zero.
+        index: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// A search for the configs to race.
+    Search {
+        /// How it is done.
+        strategy: &'a str,
+        /// Configs to choose from.
+        configs: usize,
+        /// Whether these are a sample of more.
+        sampled: bool,
+    },
+    /// One config that a search asks for, beside the baseline.
+    Try {
+        /// Which one, from one.
+        number: usize,
+        /// The config.
+        config: &'a Config,
+    },
+    /// Everything that a timer does for a job.
+    Job(&'a Job),
+    /// A part of the work on an operation.
+    Phase(Phase),
+    /// A round.
+    Round {
+        /// Which one of the operation's, from one.
+        number: u64,
+        /// Candidates that are measured in it.
+        contenders: usize,
+    },
+    /// What is done with one candidate.
+    Candidate {
+        /// Its place in the job.
+        number: usize,
+        /// Its config.
+        config: Option<&'a Config>,
+    },
+    /// A program that is compiled beside the others.
+    Compile {
+        /// Its candidate.
+        candidate: usize,
+        /// `op@vN:key`.
+        operation: &'a str,
+        /// The candidate's config.
+        config: &'a Config,
+    },
+    /// Another worker is started because of a failure.
+    Restart(&'a Failure),
+}
+
+/// A part of the work on an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// The configs to choose from are listed.
+    ListConfigs,
+    /// Inputs are made and written.
+    MakeInputs,
+    /// The timer loads them.
+    LoadInputs,
+    /// Programs are compiled, or taken from the store, and loaded.
+    Compile,
+    /// First runs.
+    WarmUp,
+    /// Outputs are compared with the baseline's.
+    CompareOutputs,
+    /// Rounds.
+    Measure,
+}
+
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ListConfigs => "list configs",
+            Self::MakeInputs => "make inputs",
+            Self::LoadInputs => "load inputs",
+            Self::Compile => "compile",
+            Self::WarmUp => "warm-up",
+            Self::CompareOutputs => "compare outputs",
+            Self::Measure => "measure",
+        }
+    }
+}
+
+impl fmt::Display for Slice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Step(name) | Self::Detail(name) | Self::Operation { name, .. } => f.write_str(name),
+            Self::Search { .. } => f.write_str("search"),
+            Self::Try { number, .. } => write!(f, "try {number}"),
+            Self::Job(_) => f.write_str("job"),
+            Self::Phase(phase) => f.write_str(phase.name()),
+            Self::Round { number, .. } => write!(f, "round {number}"),
+            Self::Candidate { number, .. } => write!(f, "candidate {number}"),
+            Self::Compile { candidate, .. } => write!(f, "compile candidate {candidate}"),
+            Self::Restart(_) => f.write_str("restart the worker"),
+        }
+    }
+}
+
+/// Who follows a run.
+pub trait Sink: Send {
+    /// Takes an event. A failure becomes the job's where the event can be refused: at the beginning of a [`Slice::Job`], and of a
+    /// [`Kind::Profiled`] that tells a profile.
+    ///
+    /// # Errors
+    ///
+    /// Why it refuses the event.
+    fn take(&mut self, event: &Event<'_>) -> Result<(), Failure>;
+}
+
+impl<F: FnMut(&Event<'_>) + Send> Sink for F {
+    fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
+        self(event);
+        Ok(())
+    }
+}
+
+type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Where events are told; clones lead to the same sinks. Without a sink it costs next to nothing.
+#[derive(Clone)]
+pub struct Events {
+    clock: Clock,
+    track: Arc<str>,
+    sinks: Vec<Arc<Mutex<dyn Sink>>>,
+}
+
+impl Default for Events {
+    /// A stream that nobody follows: the calendar's time, and from there a clock that is never set.
+    fn default() -> Self {
+        let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let since_1970 = nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let begin = Instant::now();
+        Self::by(move || since_1970.saturating_add(nanoseconds(begin.elapsed())))
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("track", &self.track).field("sinks", &self.sinks.len()).finish()
+    }
+}
+
+impl Events {
+    /// A stream by this clock, which gives nanoseconds since 1970 and never goes back.
+    pub fn by(clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self { clock: Arc::new(clock), track: TUNER.into(), sinks: Vec::new() }
+    }
+
+    /// The same stream with one more sink for what is told through this handle and its clones.
+    #[must_use]
+    pub fn and(&self, sink: Arc<Mutex<dyn Sink>>) -> Self {
+        let mut with = self.clone();
+        with.sinks.push(sink);
+        with
+    }
+
+    /// The same stream on another track. Beside the only tuner it is called so; beside one of several, after both.
+    #[must_use]
+    pub fn on_track(&self, name: &str) -> Self {
+        let track = if *self.track == *TUNER { name.into() } else { format!("{} {name}", self.track).into() };
+        Self { track, ..self.clone() }
+    }
+
+    /// Tells what happened.
+    pub fn tell(&self, kind: Kind<'_>) {
+        let _ = self.offer(kind);
+    }
+
+    /// Tells what a sink may refuse.
+    ///
+    /// # Errors
+    /// The first refusal; every sink is told.
+    pub fn offer(&self, kind: Kind<'_>) -> Result<(), Failure> {
+        if self.sinks.is_empty() {
+            return Ok(());
+        }
+        let event = Event { at_ns: (self.clock)(), track: &self.track, kind };
+        let mut told = Ok(());
+        for sink in &self.sinks {
+            told = told.and(sink.lock().unwrap_or_else(PoisonError::into_inner).take(&event));
+        }
+        told
+    }
+
+    /// Begins a slice, which ends where this is dropped.
+    pub fn open<'e>(&'e self, slice: Slice<'e>) -> Open<'e> {
+        self.tell(Kind::Begin(&slice));
+        Open { events: self, slice }
+    }
+
+    /// The same for a slice that a sink may refuse: then it is over at once.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub fn try_open<'e>(&'e self, slice: Slice<'e>) -> Result<Open<'e>, Failure> {
+        let begun = self.offer(Kind::Begin(&slice));
+        let open = Open { events: self, slice };
+        begun.map(|()| open)
+    }
+}
+
+/// A slice that is open.
+#[derive(Debug)]
+#[must_use = "a slice ends where this is dropped"]
+pub struct Open<'e> {
+    events: &'e Events,
+    slice: Slice<'e>,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.events.tell(Kind::End(&self.slice));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::FailureKind;
+
+    #[test]
+    fn slices_end_however_their_work_does_and_a_refusal_reaches_every_sink() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let note = Arc::clone(&told);
+        struct Refusing;
+        impl Sink for Refusing {
+            fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
+                let is_refused = matches!(event.kind, Kind::Begin(Slice::Step("refused")));
+                if is_refused { Err(Failure::new(FailureKind::Device, "the disk is full")) } else { Ok(()) }
+            }
+        }
+        let clock = std::sync::atomic::AtomicU64::new(0);
+        let events = Events::by(move || clock.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        let events = events.and(Arc::new(Mutex::new(Refusing)));
+        let events = events.and(Arc::new(Mutex::new(move |event: &Event<'_>| {
+            let what = match event.kind {
+                Kind::Begin(slice) => format!("+{slice}"),
+                Kind::End(slice) => format!("-{slice}"),
+                _ => unreachable!(),
+            };
+            note.lock().unwrap().push((event.at_ns, event.track.to_owned(), what));
+        })));
+        let beside = events.on_track("compile-0");
+        let early = || -> Result<(), Failure> {
+            let _outer = events.open(Slice::Phase(Phase::Compile));
+            let _inner = beside.try_open(Slice::Step("refused"))?;
+            unreachable!()
+        };
+        assert_eq!(early().unwrap_err().message, "the disk is full");
+        let expected = [(0, "tuner", "+compile"), (1, "compile-0", "+refused"), (2, "compile-0", "-refused")];
+        let expected = expected.into_iter().chain([(3, "tuner", "-compile")]);
+        let expected: Vec<_> = expected.map(|(at, track, what)| (at, track.to_owned(), what.to_owned())).collect();
+        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(&*events.on_track("tuner 1").on_track("compile-0").track, "tuner 1 compile-0");
+    }
+}

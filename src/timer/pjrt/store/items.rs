@@ -1,0 +1,47 @@
+//! What lies in a folder of executables.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, Dir, FileType, statat};
+
+/// Something in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) name: CString,
+    pub(super) bytes: u64,
+    pub(super) modified: SystemTime,
+}
+
+impl Item {
+    pub(super) fn is_executable(&self) -> bool {
+        let name = self.name.to_bytes().strip_suffix(b".exe");
+        name.is_some_and(|name| name.len() == 64 && name.iter().all(u8::is_ascii_hexdigit))
+    }
+
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.name.to_bytes().starts_with(b".new-")
+    }
+
+    pub(super) fn unused_for(&self) -> Duration {
+        SystemTime::now().duration_since(self.modified).unwrap_or_default()
+    }
+}
+
+/// The regular files of an open folder.
+pub(super) fn items(folder: &File) -> io::Result<Vec<Item>> {
+    let mut items = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let name = entry?.file_name().to_owned();
+        // one that went meanwhile is none
+        let Ok(stat) = statat(folder, &*name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            let since = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+            let modified = SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH);
+            items.push(Item { name, bytes: u64::try_from(stat.st_size).unwrap_or(0), modified });
+        }
+    }
+    Ok(items)
+}
