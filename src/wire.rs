@@ -13,6 +13,7 @@ pub(crate) use message::Message;
 /// Bytes that are not a protobuf message; `offset` counts from the start of the buffer that the cursor was given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at byte {offset}")]
+#[non_exhaustive]
 pub struct WireError {
     /// What is wrong.
     pub what: &'static str,

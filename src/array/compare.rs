@@ -61,6 +61,7 @@ impl Tolerance {
 
 /// What a comparison found.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Comparison {
     /// Whether every element is within the tolerance. NaN equals NaN, an infinity the same infinity.
     pub matches: bool,
@@ -108,6 +109,7 @@ pub fn compare_bytes(spec: &ArraySpec, ours: &[u8], reference: &[u8], tolerance:
 
 /// What the real or complex elements of an array are like.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Finiteness {
     /// Elements.
     pub elements: u64,

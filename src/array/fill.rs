@@ -68,6 +68,7 @@ pub enum Fill {
 /// A fill that cannot make values for its array.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot fill `{spec}`: {reason}")]
+#[non_exhaustive]
 pub struct FillError {
     /// The array.
     pub spec: String,

@@ -49,6 +49,7 @@ fn none<T>() -> Option<T> {
 
 /// Another tool's own records of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Peer {
     /// The tool.
     pub format: String,
@@ -58,6 +59,7 @@ pub struct Peer {
 
 /// One record of another tool, word for word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PeerRecord {
     /// Its place in the file: the order of records may matter to the tool.
     pub place: u64,

@@ -3,6 +3,7 @@
 /// A constraint that cannot be compiled, or not be evaluated with these values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
+#[non_exhaustive]
 pub struct ConstraintError {
     /// What is wrong, as a fragment.
     pub message: String,

@@ -100,6 +100,7 @@ pub fn device_named(cache: &TieredCache, text: &str) -> Result<DeviceFingerprint
 
 /// What is looked in, and for whom.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct CoverageOf<'a> {
     /// The tiers.
     pub cache: &'a TieredCache,

@@ -62,6 +62,7 @@ pub enum Change {
 
 /// What the rounds so far say.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Look {
     /// Rounds that count.
     pub rounds: usize,

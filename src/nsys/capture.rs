@@ -17,6 +17,7 @@ const LAST_STAGE: &str = "after_optimizations.hlo.pb.xz";
 
 /// What nsys-jax captured of one process.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct NsysCapture {
     /// The zip or folder.
     pub path: PathBuf,

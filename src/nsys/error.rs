@@ -5,6 +5,7 @@ use std::io;
 /// A capture that could not be read: which file of it, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("`{place}`: {kind}")]
+#[non_exhaustive]
 pub struct NsysError {
     /// The zip or folder, and the file in it.
     pub place: String,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 /// An NVTX range.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NsysRange {
     /// Its number in the trace.
     pub id: i64,

@@ -15,6 +15,7 @@ use crate::signature::{MAX_SIGNATURE_BYTES, PublicKeys, SignatureError, Signatur
 
 /// What was loaded.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Pulled {
     /// The snapshot, from this machine's copy.
     pub snapshot: Snapshot,

@@ -36,6 +36,7 @@ pub struct Pushing<'a> {
 
 /// What is published now.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Published {
     /// The manifest.
     pub manifest: Manifest,

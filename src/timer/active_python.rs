@@ -12,6 +12,7 @@ const PYTHON_LIMIT: Duration = Duration::from_secs(10);
 
 /// A Python and the folders of its packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ActivePython {
     /// The interpreter.
     pub python: PathBuf,

@@ -36,6 +36,7 @@ pub enum Outcome {
 
 /// One thing that the protocol asks of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Step {
     /// What it asks.
     pub name: &'static str,
@@ -45,6 +46,7 @@ pub struct Step {
 
 /// Every step, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// The steps.
     pub steps: Vec<Step>,

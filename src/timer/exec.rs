@@ -38,6 +38,7 @@ const LOOK_AROUND_EVERY: Duration = Duration::from_millis(500);
 
 /// What `worker exec` is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExecOptions {
     /// Most resident memory of the worker and its children, bytes.
     pub memory_bytes: Option<u64>,

@@ -52,6 +52,7 @@ pub struct CandidateTimes {
 
 /// One sample of a candidate, and the baseline's of the same round.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PairedSample {
     /// The round, from zero in the order of the sample log.
     pub round: usize,

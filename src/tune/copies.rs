@@ -29,6 +29,7 @@ pub(super) const ALL_ROUNDS: DecisionRules = DecisionRules {
 
 /// What was measured of the copies.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Copies {
     /// The rounds, with the first copy as their baseline.
     pub rounds: Vec<Round>,

@@ -68,6 +68,7 @@ impl Status {
 
 /// A config and its median time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ConfigTime {
     /// The config.
     pub config: Config,

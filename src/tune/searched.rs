@@ -24,6 +24,7 @@ pub enum SearchEnd {
 
 /// How the configs that were raced were found among more than could be.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Searched {
     /// The strategy's name.
     pub strategy: String,

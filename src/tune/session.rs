@@ -34,6 +34,7 @@ struct Device<'a> {
 /// A run that an error stopped, with what was decided, and committed, before it.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
+#[non_exhaustive]
 pub struct Stopped<R> {
     /// What came of the run so far; what was not begun says so.
     pub so_far: Box<R>,

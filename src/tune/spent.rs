@@ -12,6 +12,7 @@ use crate::timer::events::{Event, Events, Kind, Phase, Sink, Slice};
 /// Wall time of each part of the work, nanoseconds; the parts do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Spent {
     /// Inputs made, written and loaded.
     pub inputs_ns: u64,

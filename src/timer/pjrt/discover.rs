@@ -17,6 +17,7 @@ const NAMESPACES: [&str; 2] = ["xla_plugins", "jax_plugins"];
 
 /// A plugin that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FoundPlugin {
     /// Its name: the package's, or the one given in `PJRT_NAMES_AND_LIBRARY_PATHS`.
     pub name: String,

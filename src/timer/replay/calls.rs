@@ -21,6 +21,7 @@ pub enum Method {
 /// A call that fails.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RecordedFailure {
     /// In which method.
     #[serde(rename = "in")]

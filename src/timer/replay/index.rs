@@ -29,6 +29,7 @@ pub(super) const NUMBER: &str = "{candidate}";
 /// What the profiles of a folder hold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ProfileIndex {
     /// Version of this form: 1.
     pub schema: u32,
@@ -44,6 +45,7 @@ pub struct ProfileIndex {
 /// The profiles of one invocation's candidates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct IndexedInvocation {
     /// The call.
     #[serde(flatten)]
@@ -131,6 +133,7 @@ pub enum TakenProfile {
 /// A profile of launches that are known, or why there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TakenRound {
     /// The capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -23,6 +23,7 @@ const UNFINISHED_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExecutableBounds {
     /// Bytes of all kept executables together.
     pub bytes: u64,
@@ -38,6 +39,7 @@ impl Default for ExecutableBounds {
 
 /// What became of the kept executables of a cache folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct BoundExecutables {
     /// Files that stay.
     pub kept: u64,
