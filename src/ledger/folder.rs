@@ -17,8 +17,9 @@ use crate::samples::{JobHistory, LogError, Record, Replay, SampleLog};
 use super::error::LedgerError;
 use super::mend::{LOG_FILE, Mended, mend};
 
-/// A snapshot that takes longer than this to write is not written after each decision.
-const SOON: Duration = Duration::from_millis(250);
+/// A snapshot of more entries than this is not written after each decision. By time instead of by size, a
+/// busy disk would decide whether a decision is published when it is reported.
+const SMALL: usize = 30_000;
 
 /// A cache folder with its sample log, or the same in memory only.
 ///
@@ -32,7 +33,7 @@ pub struct Ledger {
     read_log: Option<Replay>,
     notes: Vec<String>,
     root: Option<PathBuf>,
-    /// When the snapshot was published last, and how long that took.
+    /// When a large snapshot was published last, and how long that took.
     published: Mutex<Option<(Instant, Duration)>>,
     /// Whether something was committed or removed since.
     is_behind: AtomicBool,
@@ -234,17 +235,19 @@ impl Ledger {
         let start = Instant::now();
         // before the entries are read: what is committed meanwhile is the next one's
         self.is_behind.store(false, Ordering::Release);
-        let digest = self.own_entries().and_then(|entries| Ok(write_snapshot(&root.join(SNAPSHOT_FILE), &entries)?));
+        let entries = self.own_entries();
+        let is_large = entries.as_ref().is_ok_and(|entries| entries.len() > SMALL);
+        let digest = entries.and_then(|entries| Ok(write_snapshot(&root.join(SNAPSHOT_FILE), &entries)?));
         self.is_behind.fetch_or(digest.is_err(), Ordering::Release);
-        *published = Some((Instant::now(), start.elapsed()));
+        *published = is_large.then(|| (Instant::now(), start.elapsed()));
         digest.map(Some)
     }
 
-    /// The same after a decision. A cache so large that it takes long is written when that was less than a tenth of the
-    /// time since, and at the end of the run.
+    /// The same after a decision. A large cache is written when that took less than a tenth of the time since, and at the end
+    /// of the run.
     pub(crate) fn publish_if_due(&self) -> Result<(), LedgerError> {
         let published = *self.published.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = published.is_none_or(|(at, cost)| cost < SOON || at.elapsed() >= cost * 10);
+        let is_due = published.is_none_or(|(at, cost)| at.elapsed() >= cost * 10);
         if is_due && self.is_behind.load(Ordering::Acquire) { self.publish().map(drop) } else { Ok(()) }
     }
 
