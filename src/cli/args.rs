@@ -69,7 +69,8 @@ pub(super) enum Command {
     Check(CheckArgs),
     /// Time one program's kernels under a profiler (docs/profiles.md)
     Measure(MeasureArgs),
-    /// Run programs against themselves: what this machine can tell apart (docs/decisions.md)
+    /// Run programs against themselves: what this machine can tell apart, for tuning with the same timer
+    /// (docs/decisions.md)
     Selftest(SelftestArgs),
     /// Run, guard or check a worker (docs/worker-protocol.md)
     #[command(subcommand)]

@@ -6,12 +6,13 @@ use etcetera::BaseStrategy;
 
 use crate::cache::{ConfigStore, SeedStore};
 use crate::ledger::Ledger;
-use crate::remote::{self, Address, News, SharedOptions};
+use crate::remote::{self, Address, News, SharedOptions, SharedRun};
 
 use super::exit;
 use super::fault::Fault;
 use super::options::{CacheArgs, Pin};
-use super::signature::public_keys;
+use super::say::say;
+use super::signature::{SignerArgs, public_keys, signer};
 
 /// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder; of a
 /// URL the folder that this machine has for it.
@@ -42,6 +43,48 @@ pub(super) fn seeds(args: &CacheArgs) -> Vec<Box<dyn ConfigStore>> {
     }
     tiers.push(Box::new(SeedStore::shipped()));
     tiers
+}
+
+/// The cache of a run.
+pub(super) struct RunCache {
+    pub(super) ledger: Ledger,
+    /// Where this machine keeps it, also where this run keeps nothing.
+    pub(super) folder: Option<PathBuf>,
+    shared: Option<SharedRun>,
+}
+
+impl RunCache {
+    /// Publishes what the run has decided, where its cache is at a URL.
+    pub(super) fn publish(&self) -> Result<(), Fault> {
+        let Some(shared) = &self.shared else { return Ok(()) };
+        if let Some(manifest) = shared.publish(&self.ledger)? {
+            let (url, generation, entries) = (shared.address(), manifest.generation, manifest.entries);
+            say(&format!("published at `{url}`: generation {generation}, {entries} entries"));
+        }
+        Ok(())
+    }
+}
+
+/// Opens the cache of a run. It is opened for writing where the run keeps what it decides; the folder of a URL lies above
+/// what is published there.
+pub(super) fn open_run(args: &CacheArgs, signing: &SignerArgs, keeps: bool) -> Result<RunCache, Fault> {
+    let folder = folder(args);
+    let (ledger, shared) = match (address(args)?, keeps) {
+        (Some(address), false) => (open_url_for_reading(address, args)?, None),
+        (None, false) => (Ledger::in_memory(seeds(args)), None),
+        (None, true) => (open(args)?, None),
+        (Some(address), true) => {
+            let (folder, seeds) = (folder_of(&address)?, seeds(args));
+            let mut options = shared_options(args)?;
+            options.signer =
+                signer(signing.sign_key.as_deref(), signing.sign_command.as_deref(), options.keys.as_ref())?;
+            let (shared, ledger, news) = SharedRun::open(address, &folder, options, seeds)?;
+            tell_news(&news);
+            tell(&ledger);
+            (ledger, Some(shared))
+        }
+    };
+    Ok(RunCache { ledger, folder: folder.ok(), shared })
 }
 
 /// Opens a cache folder for look-ups only: another process may have it.
@@ -86,7 +129,7 @@ pub(super) fn folder_of(address: &Address) -> Result<PathBuf, Fault> {
 }
 
 /// What is asked of what a URL shows.
-pub(super) fn shared_options(args: &CacheArgs) -> Result<SharedOptions, Fault> {
+fn shared_options(args: &CacheArgs) -> Result<SharedOptions, Fault> {
     let pin = args.pin.and_then(|Pin(digest)| digest);
     Ok(SharedOptions { keys: public_keys(args.verify_key.as_deref())?, pin, signer: None })
 }

@@ -1,7 +1,6 @@
 //! `check`: cached configs measured again, as a gate for CI.
 
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,16 +13,17 @@ use crate::gate::{CheckOptions, CheckResult, OperationCheck, Verdict, check, wri
 use crate::report::check_lines;
 use crate::timer::events::Events;
 use crate::tune::{Session, Stopped, TuneOptions};
+use crate::whole_file::write_whole;
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
-use super::options::{CacheArgs, CacheStateArg, FormatArg, LimitArgs, MetricArg, PluginArgs, part, seconds};
+use super::options::{CacheArgs, FormatArg, part, seconds};
 use super::plan::PlanArgs;
 use super::progress::Progress;
 use super::say::say;
 use super::scan::nothing_matched;
-use super::timers::{TimerChoice, start_timer};
-use super::{cache, device, executables, exit, selftest};
+use super::timers::{TimerArgs, scratch, start_timer};
+use super::{cache, executables, exit, selftest};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -34,17 +34,8 @@ pub(super) struct CheckArgs {
     pub plan: PlanArgs,
     #[command(flatten)]
     pub cache: CacheArgs,
-    /// What times the configs, as for tuning: `auto`, `pjrt`, `jax` or `jax:PYTHON`, `command:CMD`, `replay:FILE`
-    #[arg(long, value_name = "TIMER", default_value = "auto")]
-    pub timer: String,
-    /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
-    #[arg(long, value_enum)]
-    pub metric: Option<MetricArg>,
-    /// What every timed run finds in the caches of the device
-    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
-    pub cache_state: CacheStateArg,
     #[command(flatten)]
-    pub plugin: PluginArgs,
+    pub timer: TimerArgs,
     /// Interleaved rounds that count of each cached config and its baseline; up to four times as many where it seems changed
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: u32,
@@ -67,8 +58,6 @@ pub(super) struct CheckArgs {
     #[arg(long, value_enum)]
     pub annotations: Option<AnnotationsArg>,
     #[command(flatten)]
-    pub limits: LimitArgs,
-    #[command(flatten)]
     pub format: FormatArg,
 }
 
@@ -90,30 +79,30 @@ fn probability(text: &str) -> Result<f64, String> {
 /// Checks a module's cached configs and prints what became of them.
 pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     // where the file cannot be written, that is known before anything is measured
-    let junit = args.junit.as_deref().map(JunitFile::create).transpose()?;
+    args.junit.as_deref().map_or(Ok(()), check_junit)?;
     let source = match args.plan.read(&args.module)? {
         Ok(source) => source,
         Err(scan) => return nothing_matched(&scan, &args.format, out),
     };
     let cancel = cancel_flag()?;
     let ledger = cache::open_for_reading(&args.cache)?;
-    let scratch = device::scratch()?;
+    let scratch = scratch()?;
     let executables = executables::folder_for(&ledger, scratch.path())?;
-    let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };
-    let mut timer = start_timer(&choice, &executables)?;
+    let mut timer = start_timer(&args.timer.choice(), &executables)?;
     if timer.has_one_job_a_call() {
         let message =
             "profiles of an earlier run measure nothing again; name a timer that does, such as `--timer pjrt`";
         return Err(Fault::new(exit::USAGE, message));
     }
-    let (resolution, of_selftest) = selftest::known_resolution(&args.cache, &*timer, args.cache_state.into());
+    let (resolution, of_selftest) =
+        selftest::known_resolution(cache::folder(&args.cache).ok().as_deref(), &*timer, args.timer.cache_state.into());
     let plan = source.plan(&timer.device().identity, &args.plan.options())?;
     let options = TuneOptions {
         rounds: args.rounds,
         rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
         resolution,
         budget: args.budget,
-        cache_state: args.cache_state.into(),
+        cache_state: args.timer.cache_state.into(),
         ..TuneOptions::default()
     };
     let mut session = Session::new(&source.registry, &ledger, &mut *timer)
@@ -132,8 +121,13 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     result.notes.extend(of_selftest);
     let printed = args.format.write(out, &result).and_then(|()| out.flush());
     // whatever becomes of stdout: others wait for these
-    if let Some(junit) = junit {
-        junit.write(&result, args.allow_missing)?;
+    if let Some(path) = &args.junit {
+        write_whole(path, |file| {
+            let mut file = BufWriter::new(file);
+            write_junit(&mut file, &result, args.allow_missing)?;
+            file.flush()
+        })
+        .map_err(|error| unwritable(path, &error))?;
     }
     if args.annotations == Some(AnnotationsArg::Github) {
         let module = args.module.to_str().filter(|module| *module != "-");
@@ -176,32 +170,15 @@ fn exit_code(result: &CheckResult, is_matched: bool, args: &CheckArgs) -> u8 {
     }
 }
 
-/// A file that is there when it is whole.
-struct JunitFile<'a> {
-    path: &'a Path,
-    temporary: tempfile::NamedTempFile,
-}
-
-impl<'a> JunitFile<'a> {
-    fn create(path: &'a Path) -> Result<Self, Fault> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if path.is_dir() {
-            return Err(unwritable(path, &"it is a folder"));
-        }
-        let everyone = std::fs::Permissions::from_mode(0o666);
-        let temporary = std::fs::create_dir_all(folder)
-            .and_then(|()| tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder));
-        temporary.map(|temporary| Self { path, temporary }).map_err(|error| unwritable(path, &error))
+/// Fails where a file at a path cannot be written later; missing folders are made.
+fn check_junit(path: &Path) -> Result<(), Fault> {
+    if path.is_dir() {
+        return Err(unwritable(path, &"it is a folder"));
     }
-
-    fn write(self, result: &CheckResult, allow_missing: bool) -> Result<(), Fault> {
-        let Self { path, mut temporary } = self;
-        let mut bytes = Vec::new();
-        write_junit(&mut bytes, result, allow_missing)?;
-        let written = temporary.write_all(&bytes).and_then(|()| temporary.as_file().sync_all());
-        written.map_err(|error| unwritable(path, &error))?;
-        temporary.persist(path).map(drop).map_err(|error| unwritable(path, &error.error))
-    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let probe =
+        std::fs::create_dir_all(folder).and_then(|()| tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder));
+    probe.map(drop).map_err(|error| unwritable(path, &error))
 }
 
 fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Fault {

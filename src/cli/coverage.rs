@@ -4,19 +4,18 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::json;
 
 use crate::cache::{Cached, ConfigStore, MemoryStore, TieredCache};
-use crate::config::Config;
-use crate::counted::counted;
 use crate::device::MatchMode;
-use crate::gate::{CoverageOf, LabelledCall, device_named};
+use crate::gate::{CoverageOf, device_named};
+use crate::hlo::ScanOptions;
 use crate::matching::{ByName, Matching, match_labels};
-use crate::report::{Grid, write_json, write_line};
+use crate::report::CoverageResult;
 
 use super::fault::Fault;
-use super::options::{CacheArgs, Format, FormatArg, LabelArgs, PluginArgs};
-use super::{cache, device, exit, merge, registry, scan};
+use super::options::{CacheArgs, FormatArg, LabelArgs, PluginArgs};
+use super::scan::{scan_whole, user_labels};
+use super::{cache, device, exit, merge, registry};
 
 /// Arguments of `cache coverage`.
 #[derive(Debug, Args)]
@@ -61,11 +60,7 @@ fn part(text: &str) -> Result<f64, String> {
 
 /// Prints which calls of a module have a config; exit code 1 where too few have.
 pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let scan = scan::scan_module(&args.module, &args.labels)?;
-    scan::refuse_truncated(&scan, &args.module)?;
-    for diagnosis in &scan.diagnosis {
-        tracing::warn!("{}: {}", diagnosis.code, diagnosis.message);
-    }
+    let scan = scan_whole(&args.module, &ScanOptions { user_labels: user_labels(&args.labels)? })?;
     let ledger;
     let alone;
     let cache = match &args.of {
@@ -88,38 +83,12 @@ pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault>
     };
     let asked = CoverageOf { cache, device: &device, is_here, match_mode: args.match_mode };
     let coverage = asked.coverage(&scan, &matching)?;
-    let (calls, covered) = (&coverage.calls, coverage.covered());
-    match args.format.format {
-        Format::Json => write_json(
-            out,
-            &json!({"schema": 1, "device": device.identity, "calls": calls, "covered": covered, "required": args.require}),
-        )?,
-        Format::Table => {
-            list(calls, out)?;
-            let (of, device) = (counted(calls.len(), "call"), &device.identity);
-            write_line(out, format_args!("{covered} of {of} with a config for {device}"))?;
-        }
-    }
+    args.format.write(out, CoverageResult { device: &device.identity, coverage: &coverage, required: args.require })?;
     Ok(match coverage.has(args.require) {
-        _ if calls.is_empty() => exit::NOTHING_MATCHED,
+        _ if coverage.calls.is_empty() => exit::NOTHING_MATCHED,
         true => exit::FINE,
         false => exit::SOME_FAILED,
     })
-}
-
-fn list(calls: &[LabelledCall], out: &mut dyn Write) -> Result<(), Fault> {
-    let mut grid = Grid::new(&["operation", "evidence", ">occurrences", "state", "config"]);
-    for call in calls {
-        grid.row([
-            call.label.to_string(),
-            call.evidence.to_string(),
-            call.occurrences.to_string(),
-            if call.covered { "covered" } else { "missing" }.to_owned(),
-            call.config.as_ref().map_or_else(String::new, Config::to_brief),
-        ]);
-        call.reason.iter().chain(&call.flags).for_each(|line| grid.line(line));
-    }
-    if grid.is_empty() { Ok(()) } else { Ok(grid.write(out)?) }
 }
 
 /// The registry that is named, or the one beside the module.

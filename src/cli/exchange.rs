@@ -1,14 +1,12 @@
 //! `cache export` and `cache import`: entries to and from other tools.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
 use crate::cache::{
-    CacheKey, EjkernelFields, EjkernelImport, Entry, JsonForm, Tier, TokamaxImport, export_ejkernel, export_json_as,
+    CacheKey, EjkernelFields, EjkernelImport, Entry, JsonForm, TokamaxImport, export_ejkernel, export_json_as,
     export_tokamax, import_ejkernel, import_json_as, import_tokamax,
 };
 use crate::counted::counted;
@@ -132,22 +130,9 @@ pub(super) fn import(
         tracing::warn!("{note}");
     }
     let ledger = cache::open(args)?;
-    let mut taken = BTreeMap::new();
-    let decided = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
-    for (key, entry) in &entries {
-        let known = match taken.get(key) {
-            Some(taken) => Some(Arc::clone(taken)),
-            None => ledger.cache().entry(key)?.filter(|(_, tier)| *tier != Tier::Seed).map(|(known, _)| known),
-        };
-        // what was decided here later stands
-        if known.is_none_or(|known| known != *entry && decided(&known) <= decided(entry)) {
-            taken.insert(key.clone(), Arc::clone(entry));
-        }
-    }
-    let taken: Vec<_> = taken.into_iter().collect();
-    ledger.commit_all(&taken)?;
+    let taken = ledger.import(&entries)?;
     ledger.publish()?;
-    writeln!(out, "imported {} of {}", taken.len(), entries.len())?;
+    writeln!(out, "imported {} of {}", taken, entries.len())?;
     if entries.is_empty() {
         return Err(Fault::new(exit::NOTHING_MATCHED, format!("`{}` holds no config", path.display())));
     }

@@ -9,10 +9,10 @@ use crate::measure::{MeasureError, MeasureMode, MeasureOptions, MeasuredProgram,
 use crate::report::MeasuredDocument;
 use crate::timer::events::Events;
 
+use super::exit;
 use super::fault::Fault;
 use super::options::{CacheStateArg, FormatArg, LimitArgs, PluginArgs};
-use super::timers::{TimerChoice, start_timer};
-use super::{device, exit};
+use super::timers::{TimerChoice, scratch, start_timer};
 
 #[derive(Debug, Args)]
 pub(super) struct MeasureArgs {
@@ -55,7 +55,7 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     }
     // a file that is no program is known before a device is started
     let program = MeasuredProgram::open(&args.program).map_err(|error| fault(&args.program, error))?;
-    let scratch = device::scratch()?;
+    let scratch = scratch()?;
     let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: None };
     let mut timer = start_timer(&choice, scratch.path())?;
     let options = MeasureOptions {

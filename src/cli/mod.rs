@@ -13,6 +13,7 @@ mod exchange;
 mod executables;
 pub mod exit;
 mod fault;
+mod kept_profiles;
 mod logging;
 mod measure;
 mod merge;

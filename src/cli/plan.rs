@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::device::{DeviceIdentity, MatchMode};
-use crate::hlo::Scan;
+use crate::hlo::{Scan, ScanOptions, UserLabels};
 use crate::matching::ByName;
 use crate::registry::Registry;
 use crate::tune::{Plan, PlanOptions, Shard, plan};
@@ -13,7 +13,8 @@ use crate::tune::{Plan, PlanOptions, Shard, plan};
 use super::fault::Fault;
 use super::options::{ByNameArg, LabelArgs};
 use super::say::say;
-use super::{exit, registry, scan};
+use super::scan::{scan_whole, user_labels};
+use super::{exit, registry};
 
 /// Which calls, and whose recordings.
 #[derive(Debug, Clone, Args)]
@@ -41,21 +42,20 @@ pub(super) struct PlanArgs {
 pub(super) struct Source {
     pub(super) scan: Scan,
     pub(super) registry: Registry,
+    /// The user's own labels, where there are some.
+    pub(super) labels: Option<UserLabels>,
 }
 
 impl PlanArgs {
     /// Reads the module; one without labels gives no registry.
     pub(super) fn read(&self, module: &Path) -> Result<Result<Source, Scan>, Fault> {
-        let scan = scan::scan_module(module, &self.labels)?;
-        scan::refuse_truncated(&scan, module)?;
-        for diagnosis in &scan.diagnosis {
-            tracing::warn!("{}: {}", diagnosis.code, diagnosis.message);
-        }
+        let options = ScanOptions { user_labels: user_labels(&self.labels)? };
+        let scan = scan_whole(module, &options)?;
         if scan.labels.is_empty() {
             return Ok(Err(scan));
         }
         let registry = registry::open(&self.registry_folder(module)?)?;
-        Ok(Ok(Source { scan, registry }))
+        Ok(Ok(Source { scan, registry, labels: options.user_labels }))
     }
 
     /// The registry: the one that is named, else `registry` beside the module.

@@ -4,14 +4,13 @@ use std::io::Write;
 use std::time::{Duration, SystemTime};
 
 use clap::{ArgGroup, Args};
-use serde_json::json;
 
-use crate::gate::{PruneOptions, Pruned, prune, to_prune};
-use crate::report::{Grid, format_bytes, write_json};
+use crate::gate::{PruneOptions, prune, to_prune};
+use crate::report::{PruneResult, format_bytes};
 use crate::timer::pjrt::{BoundExecutables, bound_executables};
 
 use super::fault::Fault;
-use super::options::{CacheArgs, Format, FormatArg, PluginArgs};
+use super::options::{CacheArgs, FormatArg, PluginArgs};
 use super::{cache, device, executables, exit};
 
 /// Arguments of `cache prune`.
@@ -78,41 +77,9 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         })?,
         None => BoundExecutables::default(),
     };
-    match args.format.format {
-        Format::Json => {
-            let rows: Vec<_> = going
-                .iter()
-                .map(|Pruned { key, reason }| {
-                    json!({"op_id": key.call.op_id, "call_key": key.call.call_key, "direction": key.direction,
-                           "device": key.device, "reason": reason})
-                })
-                .collect();
-            write_json(
-                out,
-                &json!({"schema": 1, "removed": rows, "executables": executables, "dry_run": args.dry_run}),
-            )?;
-        }
-        Format::Table => {
-            let mut grid = Grid::new(&["operation", "direction", "device", "reason"]);
-            for Pruned { key, reason } in &going {
-                let call = key.call.to_string();
-                grid.row([call, key.direction.to_string(), key.device.to_string(), reason.clone()]);
-            }
-            if !grid.is_empty() {
-                grid.write(out)?;
-            }
-            let removed = if args.dry_run { "would remove" } else { "removed" };
-            writeln!(out, "{removed} {}", going.len())?;
-            if args.executables || executables.removed > 0 {
-                let BoundExecutables { kept, kept_bytes, removed: gone, removed_bytes, left_alone } = &executables;
-                let (gone_size, kept_size) = (format_bytes(*removed_bytes), format_bytes(*kept_bytes));
-                writeln!(out, "kept executables: {removed} {gone} ({gone_size}), {kept} stay ({kept_size})")?;
-                if let Some(why) = left_alone {
-                    writeln!(out, "nothing of them can go: {why}")?;
-                }
-            }
-        }
-    }
+    let (executables_alone, dry_run) = (args.executables, args.dry_run);
+    let document = PruneResult { removed: &going, executables: &executables, executables_alone, dry_run };
+    args.format.write(out, document)?;
     // nothing to prune is what a nightly run hopes for
     Ok(exit::FINE)
 }

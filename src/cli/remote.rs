@@ -9,11 +9,10 @@ use crate::cache::{Cached, Snapshot, merge};
 use crate::counted::counted;
 use crate::ledger::Ledger;
 use crate::mapped_file::Mapping;
-use crate::remote::{Address, COPY_FILE, Pushing, Remote, SharedRun, Trust};
+use crate::remote::{Address, COPY_FILE, Pushing, Remote, Trust};
 
 use super::fault::Fault;
 use super::options::{CacheArgs, Pin};
-use super::say::say;
 use super::signature::{SignerArgs, public_keys, signer};
 use super::{cache, exit};
 
@@ -47,27 +46,6 @@ pub(super) struct PushArgs {
     pub replace: bool,
     #[command(flatten)]
     pub cache: CacheArgs,
-}
-
-/// Opens the URL's folder of this machine above what is published, for a run whose results are published when it ends.
-pub(super) fn open_run(address: Address, args: &CacheArgs, signing: &SignerArgs) -> Result<(SharedRun, Ledger), Fault> {
-    let folder = cache::folder_of(&address)?;
-    let mut options = cache::shared_options(args)?;
-    let keys = options.keys.as_ref();
-    options.signer = signer(signing.sign_key.as_deref(), signing.sign_command.as_deref(), keys)?;
-    let (run, ledger, news) = SharedRun::open(address, &folder, options, cache::seeds(args))?;
-    cache::tell_news(&news);
-    cache::tell(&ledger);
-    Ok((run, ledger))
-}
-
-/// Publishes what a run has decided.
-pub(super) fn publish(run: &SharedRun, ledger: &Ledger) -> Result<(), Fault> {
-    if let Some(manifest) = run.publish(ledger)? {
-        let (url, generation, entries) = (run.address(), manifest.generation, manifest.entries);
-        say(&format!("published at `{url}`: generation {generation}, {entries} entries"));
-    }
-    Ok(())
 }
 
 /// Runs `cache pull`.

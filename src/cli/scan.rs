@@ -23,7 +23,7 @@ pub(super) struct ScanArgs {
 
 /// Prints the labels; no label at all is exit code 3.
 pub(super) fn run(args: &ScanArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let scan = scan_module(&args.module, &args.labels)?;
+    let scan = scan_module(&args.module, &ScanOptions { user_labels: user_labels(&args.labels)? })?;
     args.format.write(out, &scan)?;
     out.flush()?;
     // what stands before the cut is printed; a script must not take it for all
@@ -41,7 +41,7 @@ pub(super) fn nothing_matched(scan: &Scan, format: &FormatArg, out: &mut dyn Wri
 }
 
 /// A module that ends too early is no input to tune.
-pub(super) fn refuse_truncated(scan: &Scan, module: &Path) -> Result<(), Fault> {
+fn refuse_truncated(scan: &Scan, module: &Path) -> Result<(), Fault> {
     match scan.diagnosis.iter().find(|diagnosis| diagnosis.code == "truncated") {
         Some(diagnosis) => Err(Fault::input(format!("`{}`: {}", module.display(), diagnosis.message))),
         None => Ok(()),
@@ -54,13 +54,22 @@ pub(super) fn user_labels(labels: &LabelArgs) -> Result<Option<UserLabels>, Faul
     user.map_err(|error| Fault::new(exit::USAGE, format!("--label-regex: {error}")))
 }
 
+/// Scans a module to its end, and says what is odd about it.
+pub(super) fn scan_whole(module: &Path, options: &ScanOptions) -> Result<Scan, Fault> {
+    let scan = scan_module(module, options)?;
+    refuse_truncated(&scan, module)?;
+    for diagnosis in &scan.diagnosis {
+        tracing::warn!("{}: {}", diagnosis.code, diagnosis.message);
+    }
+    Ok(scan)
+}
+
 /// Scans a path, or standard input for `-`.
-pub(super) fn scan_module(module: &Path, labels: &LabelArgs) -> Result<Scan, Fault> {
-    let options = ScanOptions { user_labels: user_labels(labels)? };
+fn scan_module(module: &Path, options: &ScanOptions) -> Result<Scan, Fault> {
     let scan = if module == Path::new("-") {
-        scan_reader(std::io::stdin().lock(), "standard input", &options)
+        scan_reader(std::io::stdin().lock(), "standard input", options)
     } else {
-        scan_path(module, &options)
+        scan_path(module, options)
     };
     scan.map_err(Fault::input)
 }

@@ -1,7 +1,7 @@
 //! `selftest`: what this machine can tell, from programs run against themselves.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -20,11 +20,11 @@ use crate::tune::CopiesError;
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
-use super::options::{CacheArgs, CacheStateArg, FormatArg, LimitArgs, MetricArg, PluginArgs};
+use super::options::{CacheArgs, FormatArg};
 use super::progress::Progress;
 use super::say::say;
-use super::timers::{TimerChoice, start_timer};
-use super::{cache, device, executables, exit};
+use super::timers::{TimerArgs, scratch, start_timer};
+use super::{cache, executables, exit};
 
 #[derive(Debug, Args)]
 pub(super) struct SelftestArgs {
@@ -39,26 +39,15 @@ pub(super) struct SelftestArgs {
     pub rounds: u32,
     #[command(flatten)]
     pub cache: CacheArgs,
-    /// What times the programs: `auto`, `pjrt`, `jax` or `jax:PYTHON`, `command:CMD`; the figures are for tuning with the same
-    #[arg(long, value_name = "TIMER", default_value = "auto")]
-    pub timer: String,
-    /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
-    #[arg(long, value_enum)]
-    pub metric: Option<MetricArg>,
-    /// What every run finds in the caches of the device
-    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
-    pub cache_state: CacheStateArg,
     #[command(flatten)]
-    pub plugin: PluginArgs,
-    #[command(flatten)]
-    pub limits: LimitArgs,
+    pub timer: TimerArgs,
     #[command(flatten)]
     pub format: FormatArg,
 }
 
 /// Runs the programs against themselves, keeps their figures and prints them.
 pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
-    if args.timer.starts_with("replay:") {
+    if args.timer.timer.starts_with("replay:") {
         let message = "`--timer replay:…` runs no program: only a device can say what it tells apart";
         return Err(Fault::new(exit::USAGE, message));
     }
@@ -72,11 +61,13 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
     let folder = cache::folder(&args.cache)?;
     // held to the end: a tuner beside this would be measured along with it
     let lock = FolderLock::acquire(&folder)?;
-    let scratch = device::scratch()?;
-    let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: args.metric };
-    let mut timer = start_timer(&choice, &executables::within_bounds(&folder)?)?;
-    let options =
-        SelftestOptions { copies: args.copies as usize, rounds: args.rounds, cache_state: args.cache_state.into() };
+    let scratch = scratch()?;
+    let mut timer = start_timer(&args.timer.choice(), &executables::within_bounds(&folder)?)?;
+    let options = SelftestOptions {
+        copies: args.copies as usize,
+        rounds: args.rounds,
+        cache_state: args.timer.cache_state.into(),
+    };
     let events = Events::default().and(Progress::new(bars.clone()));
     let mut document = SelftestResult::new(&*timer, &options);
     let mut worst = exit::FINE;
@@ -146,11 +137,15 @@ fn keep(document: &mut SelftestResult, setting: &Setting, points: &[Point], lock
     Ok(())
 }
 
-/// What is known of this timer's device and what is around it, and where from, in one line.
-pub(super) fn known_resolution(args: &CacheArgs, timer: &dyn Timer, state: CacheState) -> (Resolution, Vec<String>) {
+/// What a cache folder knows of this timer's device and what is around it, and where from, in one line.
+pub(super) fn known_resolution(
+    folder: Option<&Path>,
+    timer: &dyn Timer,
+    state: CacheState,
+) -> (Resolution, Vec<String>) {
     // a tuner that keeps nothing may run where there is no folder at all
-    let Ok(folder) = cache::folder(args) else { return Default::default() };
-    let known = Stored::known(&folder, timer, &state);
+    let Some(folder) = folder else { return Default::default() };
+    let known = Stored::known(folder, timer, &state);
     if let Some(note) = &known.damage {
         tracing::warn!("{note}");
     }

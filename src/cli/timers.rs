@@ -3,20 +3,201 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
+
 use crate::failure::Failure;
 use crate::measured_by::Metric;
-use crate::timer::pjrt::{FoundPlugin, HOST_CLOCK, PjrtTimer};
+use crate::remedy::scratch_remedy;
+use crate::scratch::Scratch;
+use crate::timer::pjrt::{FoundPlugin, HOST_CLOCK, PjrtOptions, PjrtTimer, discover};
 use crate::timer::{ActivePython, AutoTimer, CommandTimer, Limits, ProfileReplay, ReplayTimer, Timer};
 
+use super::exit;
 use super::fault::Fault;
-use super::options::{LimitArgs, MetricArg, PluginArgs};
+use super::options::{CacheStateArg, LimitArgs, MetricArg, PluginArgs};
 use super::say::say;
-use super::{device, exit};
 
-fn limits(args: &LimitArgs) -> Limits {
-    let call = Duration::from_secs(args.timeout);
-    let memory = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);
-    Limits { compile: call, measure: call, load: call, memory_bytes: memory, ..Limits::default() }
+/// What times candidates and cached configs, on which device, and within which limits.
+#[derive(Debug, Clone, Args)]
+pub(super) struct TimerArgs {
+    /// What times programs: `auto` (the compiler that your JAX programs run with), `pjrt` (a plugin), `jax` or `jax:PYTHON`
+    /// (device time from JAX's profiler), `command:CMD` (a worker of your own); for tuning and `check` also `replay:FILE`
+    /// (recorded samples), for tuning also `replay:DIR` (profiles captured earlier)
+    #[arg(long, value_name = "TIMER", default_value = "auto")]
+    pub timer: String,
+    /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
+    #[arg(long, value_enum)]
+    pub metric: Option<MetricArg>,
+    /// What every timed run finds in the caches of the device
+    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
+    pub cache_state: CacheStateArg,
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// Which timer to start, and how.
+pub(super) struct TimerChoice<'a> {
+    /// As `--timer` has it.
+    pub(super) timer: &'a str,
+    /// The plugin and its device.
+    pub(super) plugin: &'a PluginArgs,
+    /// Limits of its workers.
+    pub(super) limits: &'a LimitArgs,
+    /// As `--metric` has it.
+    pub(super) metric: Option<MetricArg>,
+}
+
+impl TimerArgs {
+    /// As timers are started.
+    pub(super) fn choice(&self) -> TimerChoice<'_> {
+        TimerChoice { timer: &self.timer, plugin: &self.plugin, limits: &self.limits, metric: self.metric }
+    }
+}
+
+/// Starts a timer for each of the devices, which must be of one identity, or one for the device that is named.
+pub(super) fn start_timers(
+    args: &TimerArgs,
+    devices: Option<&[usize]>,
+    executables: &Path,
+) -> Result<Vec<Box<dyn Timer>>, Fault> {
+    let Some(devices) = devices else { return Ok(vec![start_timer(&args.choice(), executables)?]) };
+    if !["auto", "pjrt", "jax"].contains(&&*args.timer) && !args.timer.starts_with("jax:") {
+        let message = format!("`--devices` is for the timers `pjrt` and `jax`; `{}` has one device", args.timer);
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    let mut timers: Vec<Box<dyn Timer>> = Vec::new();
+    for &device in devices {
+        let plugin = PluginArgs { device, ..args.plugin.clone() };
+        let timer = start_timer(&TimerChoice { plugin: &plugin, ..args.choice() }, executables)?;
+        if let Some(first) = timers.first()
+            && first.device().identity != timer.device().identity
+        {
+            let (one, other) = (&first.device().identity, &timer.device().identity);
+            return Err(Fault::device(format!("device {device} is {other}, the first one is {one}: tune them apart")));
+        }
+        timers.push(timer);
+    }
+    Ok(timers)
+}
+
+/// Starts a timer and says what it wants the user to know; kept executables lie in the folder.
+pub(super) fn start_timer(choice: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+    let timer = start(choice, executables)?;
+    for note in timer.notes() {
+        if note.starts_with(HOST_CLOCK) { say(note) } else { tracing::warn!("{note}") }
+    }
+    Ok(timer)
+}
+
+fn start(choice: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+    let TimerChoice { timer, plugin, limits, .. } = choice;
+    let options = PjrtOptions {
+        executables: executables.to_owned(),
+        compile_jobs: limits.compile_jobs.map(usize::from),
+        metric: metric(choice.metric),
+        ..options(plugin, Limits::from(*limits))?
+    };
+    let given = plugin.plugin.as_deref();
+    match timer.split_once(':') {
+        None if *timer == "auto" => start_auto(given, options),
+        None if *timer == "pjrt" => start_plugin(first_plugin(given)?, options),
+        None if *timer == "jax" => start_jax(&active_python()?, options),
+        Some(("jax", python)) => start_jax(Path::new(python), options),
+        Some(("command", command)) => {
+            let timer = CommandTimer::start(&options.exe, command, options.limits, options.metric);
+            Ok(Box::new(timer.map_err(Fault::device)?))
+        }
+        Some(("replay", path)) => replay(Path::new(path), options.metric),
+        _ => {
+            let message = format!(
+                "`--timer {timer}` is none of `auto`, `pjrt`, `jax`, `jax:PYTHON`, `command:CMD`, `replay:FILE`, `replay:DIR`"
+            );
+            Err(Fault::new(exit::USAGE, message))
+        }
+    }
+}
+
+/// How workers for a device are started, whose plugin is still to be found.
+pub(super) fn options(args: &PluginArgs, limits: Limits) -> Result<PjrtOptions, Fault> {
+    Ok(PjrtOptions {
+        exe: this_program()?,
+        plugin: PathBuf::new(),
+        device: args.device,
+        client_options: args.client_options.clone(),
+        executables: std::env::temp_dir(),
+        compile_jobs: None,
+        xla_flags: None,
+        metric: None,
+        limits,
+    })
+}
+
+/// The compiler that the user's programs run with, as far as that can be known; says which one it is.
+fn start_auto(given: Option<&Path>, options: PjrtOptions) -> Result<Box<dyn Timer>, Fault> {
+    // these are for plugins alone
+    let is_for_plugins = !options.client_options.is_empty() || options.metric == Some(Metric::Elapsed);
+    let (plugin, why) = match AutoTimer::choose(given.is_some() || is_for_plugins) {
+        AutoTimer::NamedPlugin => (first_plugin(given)?, None),
+        AutoTimer::Plugin(plugin) => (plugin, Some(", as JAX in the active environment")),
+        AutoTimer::Jax(python) => {
+            say(&format!("the timer is `jax`: programs are compiled by the JAX of `{}`", python.display()));
+            return start_jax(&python, options);
+        }
+        AutoTimer::PluginWithoutJax => {
+            (first_plugin(given)?, Some(": the active Python has no JAX, whose compiler may be another one"))
+        }
+    };
+    if let Some(why) = why {
+        say(&format!("the timer is `pjrt` with `{}`{why}", plugin.path.display()));
+    }
+    start_plugin(plugin, options)
+}
+
+fn start_plugin(plugin: FoundPlugin, options: PjrtOptions) -> Result<Box<dyn Timer>, Fault> {
+    Ok(Box::new(PjrtTimer::start(&PjrtOptions { plugin: plugin.path, ..options }).map_err(Fault::device)?))
+}
+
+fn start_jax(python: &Path, options: PjrtOptions) -> Result<Box<dyn Timer>, Fault> {
+    if options.metric == Some(Metric::Elapsed) {
+        let message = "`--metric elapsed` is the host clock, and `--timer jax` times by profiles: use `--timer pjrt`";
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    let timer = CommandTimer::start_jax(&options.exe, python, options.device, options.limits, options.metric);
+    Ok(Box::new(timer.map_err(Fault::device)?))
+}
+
+/// A folder holds profiles, a file samples.
+fn replay(path: &Path, metric: Option<Metric>) -> Result<Box<dyn Timer>, Fault> {
+    let input = |failure: Failure| Fault::input(failure.message);
+    if path.is_dir() {
+        return Ok(Box::new(ProfileReplay::open(path, metric).map_err(input)?));
+    }
+    if metric.is_some() {
+        let message = "`--metric` needs profiles, and a recording holds samples alone; name a folder of profiles";
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    Ok(Box::new(ReplayTimer::open(path).map_err(input)?))
+}
+
+/// The plugin that is preferred: the one that is given, or else found.
+pub(super) fn first_plugin(given: Option<&Path>) -> Result<FoundPlugin, Fault> {
+    let found = discover(given, None).map_err(Fault::device)?;
+    if let [first, second, ..] = found.as_slice() {
+        tracing::info!("using the plugin `{}`; `--plugin {}` would use another", first.name, second.path.display());
+    }
+    found.into_iter().next().ok_or_else(|| {
+        Fault::device("no PJRT plugin was found; name one with `--plugin PATH`; `--timer jax` needs none")
+    })
+}
+
+impl From<&LimitArgs> for Limits {
+    fn from(args: &LimitArgs) -> Self {
+        let call = Duration::from_secs(args.timeout);
+        let memory = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);
+        Self { compile: call, measure: call, load: call, memory_bytes: memory, ..Self::default() }
+    }
 }
 
 fn three_quarters_of_memory() -> Option<u64> {
@@ -44,101 +225,13 @@ fn active_python() -> Result<PathBuf, Fault> {
     })
 }
 
-/// Which timer to start, and how.
-pub(super) struct TimerChoice<'a> {
-    /// As `--timer` has it.
-    pub(super) timer: &'a str,
-    /// The plugin and its device.
-    pub(super) plugin: &'a PluginArgs,
-    /// Limits of its workers.
-    pub(super) limits: &'a LimitArgs,
-    /// As `--metric` has it.
-    pub(super) metric: Option<MetricArg>,
+/// A folder for what this run needs only while it runs.
+pub(super) fn scratch() -> Result<Scratch, Fault> {
+    Scratch::new()
+        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}{}", scratch_remedy(&error))))
 }
 
-/// Starts a timer and says what it wants the user to know; kept executables lie in the folder.
-pub(super) fn start_timer(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
-    let timer = start(args, executables)?;
-    for note in timer.notes() {
-        if note.starts_with(HOST_CLOCK) { say(note) } else { tracing::warn!("{note}") }
-    }
-    Ok(timer)
-}
-
-fn start(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
-    match args.timer.split_once(':') {
-        None if args.timer == "auto" => start_auto(args, executables),
-        None if args.timer == "pjrt" => start_plugin(args, &device::first_plugin(args.plugin)?, executables),
-        None if args.timer == "jax" => start_jax(args, &active_python()?),
-        Some(("jax", python)) => start_jax(args, Path::new(python)),
-        Some(("command", command)) => {
-            let timer =
-                CommandTimer::start(&device::this_program()?, command, limits(args.limits), metric(args.metric));
-            Ok(Box::new(timer.map_err(Fault::device)?))
-        }
-        Some(("replay", path)) => replay(args.metric, Path::new(path)),
-        _ => {
-            let message = format!(
-                "`--timer {}` is none of `auto`, `pjrt`, `jax`, `jax:PYTHON`, `command:CMD`, `replay:FILE`, `replay:DIR`",
-                args.timer
-            );
-            Err(Fault::new(exit::USAGE, message))
-        }
-    }
-}
-
-/// The compiler that the user's programs run with, as far as that can be known; says which one it is.
-fn start_auto(args: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
-    // these are for plugins alone
-    let is_for_plugins = !args.plugin.client_options.is_empty() || args.metric == Some(MetricArg::Elapsed);
-    match AutoTimer::choose(args.plugin.plugin.is_some() || is_for_plugins) {
-        AutoTimer::NamedPlugin => start_plugin(args, &device::first_plugin(args.plugin)?, executables),
-        AutoTimer::Plugin(plugin) => {
-            say(&format!("the timer is `pjrt` with `{}`, as JAX in the active environment", plugin.path.display()));
-            start_plugin(args, &plugin, executables)
-        }
-        AutoTimer::Jax(python) => {
-            say(&format!("the timer is `jax`: programs are compiled by the JAX of `{}`", python.display()));
-            start_jax(args, &python)
-        }
-        AutoTimer::PluginWithoutJax => {
-            let plugin = device::first_plugin(args.plugin)?;
-            say(&format!(
-                "the timer is `pjrt` with `{}`: the active Python has no JAX, whose compiler may be another one",
-                plugin.path.display()
-            ));
-            start_plugin(args, &plugin, executables)
-        }
-    }
-}
-
-fn start_plugin(args: &TimerChoice<'_>, plugin: &FoundPlugin, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
-    let mut options = device::options(args.plugin, plugin, limits(args.limits))?;
-    executables.clone_into(&mut options.executables);
-    options.compile_jobs = args.limits.compile_jobs.map(usize::from);
-    options.metric = metric(args.metric);
-    Ok(Box::new(PjrtTimer::start(&options).map_err(Fault::device)?))
-}
-
-fn start_jax(args: &TimerChoice<'_>, python: &Path) -> Result<Box<dyn Timer>, Fault> {
-    if args.metric == Some(MetricArg::Elapsed) {
-        let message = "`--metric elapsed` is the host clock, and `--timer jax` times by profiles: use `--timer pjrt`";
-        return Err(Fault::new(exit::USAGE, message));
-    }
-    let exe = device::this_program()?;
-    let timer = CommandTimer::start_jax(&exe, python, args.plugin.device, limits(args.limits), metric(args.metric));
-    Ok(Box::new(timer.map_err(Fault::device)?))
-}
-
-/// A folder holds profiles, a file samples.
-fn replay(chosen: Option<MetricArg>, path: &Path) -> Result<Box<dyn Timer>, Fault> {
-    let input = |failure: Failure| Fault::input(failure.message);
-    if path.is_dir() {
-        return Ok(Box::new(ProfileReplay::open(path, metric(chosen)).map_err(input)?));
-    }
-    if chosen.is_some() {
-        let message = "`--metric` needs profiles, and a recording holds samples alone; name a folder of profiles";
-        return Err(Fault::new(exit::USAGE, message));
-    }
-    Ok(Box::new(ReplayTimer::open(path).map_err(input)?))
+/// This program's own file: workers are started from it.
+pub(super) fn this_program() -> Result<PathBuf, Fault> {
+    std::env::current_exe().map_err(|error| Fault::device(format!("cannot find this program's own file: {error}")))
 }

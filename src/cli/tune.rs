@@ -8,29 +8,23 @@ use std::time::Instant;
 use indicatif::MultiProgress;
 
 use crate::analysis::trace::TraceFormat;
-use crate::analysis::{HloFiles, SummaryOptions, summarize};
 use crate::candidates::Spaces;
 use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
-use crate::ledger::Ledger;
-use crate::measured_by::Source;
-use crate::remedy::remedy;
 use crate::report::{RunTrace, result_lines};
-use crate::timer::events::{Events, Sink, Slice};
-use crate::timer::{LogKeeper, ReplayKeeper, Timer};
-use crate::tune::{AutotuningResult, OperationResult, PlanOptions, Session, Status, StepProfile, Stopped, TuneOptions};
+use crate::timer::events::{Events, Slice};
+use crate::tune::{AutotuningResult, OperationResult, PlanOptions, Session, Status, Stopped, TuneOptions};
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
-use super::options::PluginArgs;
 use super::profile::trace::{format_of, untold};
 use super::progress::Progress;
 use super::report::{ReportFile, check_writable};
 use super::say::say;
 use super::scan::nothing_matched;
-use super::timers::{TimerChoice, start_timer};
+use super::timers::{scratch, start_timers};
 use super::tune_args::{DeviceList, TuneArgs};
-use super::{cache, candidates, device, executables, exit, profile, remote, scan, selftest};
+use super::{cache, candidates, executables, exit, profile, selftest};
 
 /// Tunes a module and prints the result.
 pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
@@ -55,28 +49,23 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let page = args.report.as_deref().map(ReportFile::at).transpose()?;
     let trace =
         trace.as_ref().zip(args.trace_run.as_deref()).map(|(trace, path)| TraceFile::at(trace, path)).transpose()?;
-    let step = args.profile.as_deref().map(|profile| step(args, profile)).transpose()?;
+    let labels = source.labels.as_ref();
+    let step = args.profile.as_deref().map(|profile| profile::read_step(profile, &args.hlo, labels)).transpose()?;
     let cancel = cancel_flag()?;
-    let scratch = device::scratch()?;
+    let scratch = scratch()?;
     let opening = events.open(Slice::Step("open the cache"));
     // the cache comes first: a locked or broken one is known before a device is started
-    let (shared, ledger) = match cache::address(&args.cache)? {
-        Some(_) if args.no_persist || args.dry_run => (None, cache::open_for_reading(&args.cache)?),
-        Some(address) => {
-            let (shared, ledger) = remote::open_run(address, &args.cache, &args.signer)?;
-            (Some(shared), ledger)
-        }
-        None if args.no_persist || args.dry_run => (None, Ledger::in_memory(cache::seeds(&args.cache))),
-        None => (None, cache::open(&args.cache)?),
-    };
+    let cache = cache::open_run(&args.cache, &args.signer, !(args.no_persist || args.dry_run))?;
     drop(opening);
-    let executables = executables::folder_for(&ledger, scratch.path())?;
+    let executables = executables::folder_for(&cache.ledger, scratch.path())?;
     let starting = events.open(Slice::Step("start the timer"));
-    let mut timers = start_timers(args, &executables)?;
-    let keeper = timers.first().map_or(Ok(None), |timer| keeper(args, &**timer))?;
+    let devices = args.devices.as_ref().map(|DeviceList(devices)| devices.as_slice());
+    let mut timers = start_timers(&args.timer, devices, &executables)?;
+    let keeper = timers.first().map_or(Ok(None), |timer| args.keep.keeper(&**timer, args.dry_run))?;
     drop(starting);
     let Some(timer) = timers.first() else { return Err(Fault::new(exit::USAGE, "`--devices` names no device")) };
-    let (resolution, of_selftest) = selftest::known_resolution(&args.cache, &**timer, args.cache_state.into());
+    let (resolution, of_selftest) =
+        selftest::known_resolution(cache.folder.as_deref(), &**timer, args.timer.cache_state.into());
     let planning = events.open(Slice::Step("plan"));
     let has_step = step.is_some();
     let spaces = match timer.builds_programs() {
@@ -96,8 +85,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         budget: args.budget.filter(|_| !has_step),
         stop_at: args.budget.filter(|_| has_step).and_then(|budget| begin.checked_add(budget)),
         force: args.force,
-        cache_state: args.cache_state.into(),
-        one_job_a_call: args.keep_profiles.is_some() && args.profile_every.is_none() && !args.dry_run,
+        cache_state: args.timer.cache_state.into(),
+        one_job_a_call: args.keep.is_to_replay() && !args.dry_run,
         seed: args.search.seed,
         search: args.search.options(),
         ..TuneOptions::default()
@@ -106,7 +95,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let events = keeper.iter().fold(events, |events, keeper| events.and(keeper.clone()));
     let mut devices = timers.iter_mut().map(|timer| (timer, events.and(Progress::new(bars.clone()))));
     let Some((timer, told)) = devices.next() else { return Ok(exit::FINE) };
-    let mut session = Session::new(&source.registry, &ledger, &mut **timer)
+    let mut session = Session::new(&source.registry, &cache.ledger, &mut **timer)
         .with_options(options)
         .with_cancel(&cancel)
         .with_events(told);
@@ -128,7 +117,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         page.write(&subject, std::slice::from_ref(&result))
     });
     // also what a run decided that was stopped
-    let published = shared.map_or(Ok(()), |shared| remote::publish(&shared, &ledger));
+    let published = cache.publish();
     if let Some(error) = stopped_by {
         return Err(error.into());
     }
@@ -136,7 +125,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     traced?;
     paged?;
     if !args.dry_run {
-        result_lines(&result, ledger.root()).iter().for_each(|line| say(line));
+        result_lines(&result, cache.ledger.root()).iter().for_each(|line| say(line));
     }
     printed?;
     Ok(exit_code(&result, !plan.matched_nothing()))
@@ -168,68 +157,6 @@ impl<'a> TraceFile<'a> {
         }
         Ok(())
     }
-}
-
-/// Where the time of the step goes that is to become faster.
-fn step(args: &TuneArgs, profile: &Path) -> Result<StepProfile, Fault> {
-    let user = scan::user_labels(&args.plan.labels)?;
-    let files = HloFiles::open(&args.hlo).map_err(Fault::input)?;
-    let captures = profile::read_any(&[profile.to_owned()], &files)?;
-    let summary = summarize(&captures, &files, SummaryOptions { labels: user.as_ref(), ..SummaryOptions::default() });
-    let place = profile.display().to_string();
-    StepProfile::of(place, &summary).ok_or_else(|| {
-        Fault::input(format!("`{}`: holds no module execution; profile a step that runs", profile.display()))
-    })
-}
-
-/// A timer for each device that the user chose; all devices must be of one identity.
-fn start_timers(args: &TuneArgs, executables: &Path) -> Result<Vec<Box<dyn Timer>>, Fault> {
-    fn choice<'a>(args: &'a TuneArgs, plugin: &'a PluginArgs) -> TimerChoice<'a> {
-        TimerChoice { timer: &args.timer, plugin, limits: &args.limits, metric: args.metric }
-    }
-    let Some(DeviceList(devices)) = &args.devices else {
-        return Ok(vec![start_timer(&choice(args, &args.plugin), executables)?]);
-    };
-    if !["auto", "pjrt", "jax"].contains(&&*args.timer) && !args.timer.starts_with("jax:") {
-        let message = format!("`--devices` is for the timers `pjrt` and `jax`; `{}` has one device", args.timer);
-        return Err(Fault::new(exit::USAGE, message));
-    }
-    let mut timers: Vec<Box<dyn Timer>> = Vec::new();
-    for &device in devices {
-        let plugin = PluginArgs { device, ..args.plugin.clone() };
-        let timer = start_timer(&choice(args, &plugin), executables)?;
-        if let Some(first) = timers.first()
-            && first.device().identity != timer.device().identity
-        {
-            let (one, other) = (&first.device().identity, &timer.device().identity);
-            return Err(Fault::device(format!("device {device} is {other}, the first one is {one}: tune them apart")));
-        }
-        timers.push(timer);
-    }
-    Ok(timers)
-}
-
-/// What keeps a timer's profiles, where that was asked for.
-fn keeper(args: &TuneArgs, timer: &dyn Timer) -> Result<Option<Arc<Mutex<dyn Sink>>>, Fault> {
-    let Some(folder) = &args.keep_profiles else { return Ok(None) };
-    if timer.source() != Source::DeviceProfile {
-        let message = format!(
-            "`--keep-profiles` needs a timer that takes profiles, such as `--timer jax`; `{}` takes none",
-            timer.name()
-        );
-        return Err(Fault::new(exit::USAGE, message));
-    }
-    if args.dry_run {
-        return Ok(None);
-    }
-    if let Some(every) = args.profile_every {
-        let keeper = LogKeeper::new(folder, every, args.profiles_kept as usize).map_err(|error| {
-            Fault::input(format!("cannot keep profiles in `{}`: {error}{}", folder.display(), remedy(&error)))
-        })?;
-        return Ok(Some(Arc::new(Mutex::new(keeper))));
-    }
-    let keeper = ReplayKeeper::new(timer, folder).map_err(|failure| Fault::input(failure.message))?;
-    Ok(Some(Arc::new(Mutex::new(keeper))))
 }
 
 /// `is_matched` says whether the module matched anything: a shard of it may be empty.

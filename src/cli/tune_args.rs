@@ -9,9 +9,11 @@ use crate::decision::DecisionRules;
 use crate::search::{Budget, Kind};
 use crate::tune::SearchOptions;
 
-use super::options::{CacheArgs, CacheStateArg, FormatArg, LimitArgs, MetricArg, PluginArgs, part, seconds, time};
+use super::kept_profiles::KeepArgs;
+use super::options::{CacheArgs, FormatArg, part, seconds, time};
 use super::plan::PlanArgs;
 use super::signature::SignerArgs;
+use super::timers::TimerArgs;
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct TuneArgs {
@@ -28,29 +30,10 @@ pub(super) struct TuneArgs {
     /// Keep results in memory and in the output only
     #[arg(long)]
     pub no_persist: bool,
-    /// What times candidates: `auto` (the compiler that your JAX programs run with), `pjrt` (a plugin), `jax` or `jax:PYTHON`
-    /// (device time from JAX's profiler), `command:CMD` (a worker of your own), `replay:FILE` (recorded samples),
-    /// `replay:DIR` (profiles captured earlier)
-    #[arg(long, value_name = "TIMER", default_value = "auto")]
-    pub timer: String,
-    /// What of an execution decides [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
-    #[arg(long, value_enum)]
-    pub metric: Option<MetricArg>,
-    /// What every timed run finds in the caches of the device
-    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
-    pub cache_state: CacheStateArg,
-    /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from again
-    #[arg(long, value_name = "DIR")]
-    pub keep_profiles: Option<PathBuf>,
-    /// Of the profiles keep those of the first candidate that runs and of every N-th after it, as runs of a log folder to
-    /// look at (docs/profiles.md); nothing is decided from them again
-    #[arg(long, value_name = "N", requires = "keep_profiles", value_parser = clap::value_parser!(u64).range(1..))]
-    pub profile_every: Option<u64>,
-    /// The most of these that are kept: the newest ones
-    #[arg(long, value_name = "K", requires = "profile_every", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    pub profiles_kept: u32,
     #[command(flatten)]
-    pub plugin: PluginArgs,
+    pub timer: TimerArgs,
+    #[command(flatten)]
+    pub keep: KeepArgs,
     /// Tune on several devices of one kind at once, each operation on one of them: `0,1` or `0-7`
     #[arg(long, value_name = "LIST", value_parser = device_list, conflicts_with_all = ["device", "keep_profiles"])]
     pub devices: Option<DeviceList>,
@@ -82,8 +65,6 @@ pub(super) struct TuneArgs {
     /// Measure again what is already known
     #[arg(long)]
     pub force: bool,
-    #[command(flatten)]
-    pub limits: LimitArgs,
     /// Say what would be tuned, and measure nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -12,10 +12,10 @@ use crate::timer::conformance;
 use crate::timer::exec::{self, ExecOptions};
 use crate::timer::pjrt::{PjrtWorkerOptions, worker_main};
 
-use super::device::{scratch, this_program};
 use super::exit;
 use super::fault::Fault;
 use super::say::say;
+use super::timers::{scratch, this_program};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum WorkerCommand {

@@ -223,6 +223,27 @@ impl Ledger {
         Ok(())
     }
 
+    /// Commits the entries that another tool decided, unless what is here was decided later; how many were taken.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit), or where a tier cannot be read.
+    pub fn import(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<usize, LedgerError> {
+        let decided_at = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
+        let mut taken: BTreeMap<CacheKey, Arc<Entry>> = BTreeMap::new();
+        for (key, entry) in entries {
+            let known = match taken.get(key) {
+                Some(taken) => Some(Arc::clone(taken)),
+                None => self.cache.entry(key)?.filter(|(_, tier)| *tier != Tier::Seed).map(|(known, _)| known),
+            };
+            if known.is_none_or(|known| known != *entry && decided_at(&known) <= decided_at(entry)) {
+                taken.insert(key.clone(), Arc::clone(entry));
+            }
+        }
+        let taken: Vec<_> = taken.into_iter().collect();
+        self.commit_all(&taken)?;
+        Ok(taken.len())
+    }
+
     /// Publishes this folder's own entries as its snapshot, for all who look configs up; gives its digest, or nothing
     /// where there is no folder that this process may write.
     ///

@@ -10,6 +10,7 @@ mod candidates;
 mod check;
 mod collectives;
 mod compile;
+mod coverage;
 mod date;
 #[cfg(feature = "pjrt")]
 mod device;
@@ -25,6 +26,8 @@ mod measured;
 mod mosaic;
 mod plot;
 mod profile_diff;
+#[cfg(feature = "pjrt")]
+mod prune;
 mod registry;
 mod resolution;
 mod run_trace;
@@ -54,10 +57,13 @@ pub use view::{MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view
 pub use cache::{CacheEntries, VerifiedCaches, bytes_by_kind};
 pub use candidates::SpaceConfigs;
 pub use compile::{CompileProfile, CompileProfiles};
+pub use coverage::CoverageResult;
 #[cfg(feature = "pjrt")]
 pub use device::Plugins;
 pub use document::name_of;
 pub use measured::MeasuredDocument;
+#[cfg(feature = "pjrt")]
+pub use prune::PruneResult;
 pub use registry::{Invocations, Listing};
 pub use selftest::{Failed, SelftestResult};
 

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::analysis::{Capture, HloFiles};
+use crate::analysis::{Capture, HloFiles, SummaryOptions, summarize};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
+use crate::hlo::UserLabels;
 use crate::outside_file;
 use crate::profile::{XSpace, XSpaceCapture, captures};
+use crate::tune::StepProfile;
 
 /// The files of a profile.
 #[derive(Debug, Args)]
@@ -28,7 +30,7 @@ impl CaptureArgs {
 }
 
 /// The captures of all files, which are of one kind. `hlo` tells the programs that captures of nsys-jax lack.
-pub(in crate::cli) fn read_any(files: &[PathBuf], hlo: &HloFiles) -> Result<Vec<Capture>, Fault> {
+pub(super) fn read_any(files: &[PathBuf], hlo: &HloFiles) -> Result<Vec<Capture>, Fault> {
     let of_nsys = files.iter().filter(|file| is_nsys(file)).count();
     if of_nsys == 0 {
         let mut captures = Vec::new();
@@ -42,6 +44,21 @@ pub(in crate::cli) fn read_any(files: &[PathBuf], hlo: &HloFiles) -> Result<Vec<
         return Err(Fault::new(exit::USAGE, message));
     }
     read_nsys(files, hlo)
+}
+
+/// Where the time of the step goes that is to become faster.
+pub(in crate::cli) fn read_step(
+    profile: &Path,
+    hlo: &[PathBuf],
+    labels: Option<&UserLabels>,
+) -> Result<StepProfile, Fault> {
+    let files = HloFiles::open(hlo).map_err(Fault::input)?;
+    let captures = read_any(&[profile.to_owned()], &files)?;
+    let summary = summarize(&captures, &files, SummaryOptions { labels, ..SummaryOptions::default() });
+    let place = profile.display().to_string();
+    StepProfile::of(place, &summary).ok_or_else(|| {
+        Fault::input(format!("`{}`: holds no module execution; profile a step that runs", profile.display()))
+    })
 }
 
 /// The captures of a file, of standard input (`-`), or of a log folder's newest run.

@@ -14,5 +14,5 @@ mod timings;
 pub(super) mod trace;
 mod view;
 
-pub(super) use input::read_any;
+pub(super) use input::read_step;
 pub(super) use run::{ProfileCommand, run};

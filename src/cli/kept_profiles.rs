@@ -1,0 +1,59 @@
+//! The profiles of a run that are kept.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use clap::Args;
+
+use crate::measured_by::Source;
+use crate::remedy::remedy;
+use crate::timer::events::Sink;
+use crate::timer::{LogKeeper, ReplayKeeper, Timer};
+
+use super::exit;
+use super::fault::Fault;
+
+/// Which profiles are kept, and where.
+#[derive(Debug, Clone, Args)]
+pub(super) struct KeepArgs {
+    /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from again
+    #[arg(long, value_name = "DIR")]
+    pub keep_profiles: Option<PathBuf>,
+    /// Of the profiles keep those of the first candidate that runs and of every N-th after it, as runs of a log folder to
+    /// look at (docs/profiles.md); nothing is decided from them again
+    #[arg(long, value_name = "N", requires = "keep_profiles", value_parser = clap::value_parser!(u64).range(1..))]
+    pub profile_every: Option<u64>,
+    /// The most of these that are kept: the newest ones
+    #[arg(long, value_name = "K", requires = "profile_every", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub profiles_kept: u32,
+}
+
+impl KeepArgs {
+    /// Whether what is kept can be decided from again, which takes a job of its own for each call.
+    pub(super) fn is_to_replay(&self) -> bool {
+        self.keep_profiles.is_some() && self.profile_every.is_none()
+    }
+
+    /// What keeps a timer's profiles, where that was asked for.
+    pub(super) fn keeper(&self, timer: &dyn Timer, dry_run: bool) -> Result<Option<Arc<Mutex<dyn Sink>>>, Fault> {
+        let Some(folder) = &self.keep_profiles else { return Ok(None) };
+        if timer.source() != Source::DeviceProfile {
+            let message = format!(
+                "`--keep-profiles` needs a timer that takes profiles, such as `--timer jax`; `{}` takes none",
+                timer.name()
+            );
+            return Err(Fault::new(exit::USAGE, message));
+        }
+        if dry_run {
+            return Ok(None);
+        }
+        if let Some(every) = self.profile_every {
+            let keeper = LogKeeper::new(folder, every, self.profiles_kept as usize).map_err(|error| {
+                Fault::input(format!("cannot keep profiles in `{}`: {error}{}", folder.display(), remedy(&error)))
+            })?;
+            return Ok(Some(Arc::new(Mutex::new(keeper))));
+        }
+        let keeper = ReplayKeeper::new(timer, folder).map_err(|failure| Fault::input(failure.message))?;
+        Ok(Some(Arc::new(Mutex::new(keeper))))
+    }
+}
