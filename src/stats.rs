@@ -44,13 +44,6 @@ pub struct Interval {
     pub confidence: f64,
 }
 
-impl Interval {
-    /// Whether a value lies inside, ends included.
-    pub fn contains(&self, value: f64) -> bool {
-        self.low <= value && value <= self.high
-    }
-}
-
 fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     if values.is_empty() || values.iter().any(|value| value.is_nan()) {
         return None;

@@ -46,9 +46,8 @@ fn read(root: &Path) {
     for invocation in registry.invocations() {
         let _ = invocation.runnable();
         invocation.program_groups();
-        registry.select(&invocation.call.op_id);
         if let Some(device) = &invocation.recorded_on {
-            registry.find(MatchMode::Any, &device.identity, &invocation.call.op_id, &invocation.call.call_key);
+            registry.not_runnable(MatchMode::Any, &device.identity, &invocation.call.op_id, &invocation.call.call_key);
         }
         for (index, argument) in invocation.arguments.iter().enumerate() {
             if argument.spec.host_bytes().is_some_and(|bytes| bytes <= FILL_BYTES) {

@@ -233,11 +233,6 @@ impl<'a> Programs<'a> {
         (*files > 1).then_some(*files)
     }
 
-    /// Whether there is any program at all.
-    pub fn is_empty(&self) -> bool {
-        self.protos.is_empty()
-    }
-
     /// The protos that were asked for and cannot be read, one line each.
     pub fn problems(&self) -> Vec<String> {
         let failed = self.protos.iter().filter_map(|proto| proto.module.get()?.as_ref().err());

@@ -105,9 +105,4 @@ impl DeviceTime {
     pub fn name(&self, id: NameId) -> &str {
         self.names.get(id.0 as usize).map_or("", |name| name)
     }
-
-    /// The executions of modules with this name, in launch order of each device.
-    pub fn of_module<'a>(&'a self, module: &'a str) -> impl Iterator<Item = &'a Execution> {
-        self.executions.iter().filter(move |execution| self.name(execution.module) == module)
-    }
 }

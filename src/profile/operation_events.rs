@@ -13,8 +13,6 @@ use super::sweep::{Fold, Sweep};
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ExecutionOf<'a> {
-    /// Number of the plane in its file.
-    pub plane: usize,
     /// The device, as [`super::Execution::device`].
     pub device: Option<i64>,
     /// How the execution was told.
@@ -105,7 +103,6 @@ impl<F> Named<'_, F> {
 
     fn of(&self, whose: &Whose<'_, '_>) -> ExecutionOf<'_> {
         ExecutionOf {
-            plane: whose.view.plane.number(),
             device: whose.device,
             layout: whose.view.layout,
             module: self.text(whose.module),

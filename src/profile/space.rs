@@ -28,7 +28,6 @@ pub struct XSpace {
     planes: Vec<PlaneIndex>,
     errors: Vec<String>,
     warnings: Vec<String>,
-    hostnames: Vec<String>,
     base_ns: i64,
     pub(super) held_events: usize,
 }
@@ -49,11 +48,9 @@ struct PlaneIndex {
 #[derive(Debug, Default)]
 struct LineIndex {
     id: i64,
-    display_id: i64,
     name: Range<usize>,
     display_name: Range<usize>,
     timestamp_ns: i64,
-    duration_ps: i64,
     events: u64,
     /// Pieces of the line that begin and end between two fields.
     chunks: Vec<Range<usize>>,
@@ -70,7 +67,7 @@ impl XSpace {
         if bytes.is_empty() {
             return Err(ProfileErrorKind::Empty);
         }
-        let (mut errors, mut warnings, mut hostnames) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut errors, mut warnings) = (Vec::new(), Vec::new());
         let (mut planes, mut lines) = (Vec::new(), Vec::new());
         let wire = |base, part| move |error: WireError| ProfileErrorKind::wire(&error, base, part);
         let mut cursor = WireCursor::new(&bytes);
@@ -95,7 +92,6 @@ impl XSpace {
                 }
                 (2, WireValue::Bytes(message)) => errors.push(text(message).into_owned()),
                 (3, WireValue::Bytes(message)) => warnings.push(text(message).into_owned()),
-                (4, WireValue::Bytes(name)) => hostnames.push(text(name).into_owned()),
                 _ => {}
             }
         }
@@ -107,7 +103,7 @@ impl XSpace {
         }
         let with_events = planes.iter().flat_map(|plane| &plane.lines).filter(|line| line.events > 0);
         let base_ns = with_events.map(|line| line.timestamp_ns).min().unwrap_or(0);
-        Ok(Self { bytes, planes, errors, warnings, hostnames, base_ns, held_events: HELD_EVENTS })
+        Ok(Self { bytes, planes, errors, warnings, base_ns, held_events: HELD_EVENTS })
     }
 
     /// How many events of executions an analysis may hold, at 24 bytes each; 1,048,576 unless told. What goes beyond is read
@@ -134,11 +130,6 @@ impl XSpace {
     /// What the profiler itself warned of.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
-    }
-
-    /// The hosts that the capture names.
-    pub fn hostnames(&self) -> &[String] {
-        &self.hostnames
     }
 
     /// The smallest timestamp of a line that has events: the zero of [`Line::start_ps`], in nanoseconds of the
@@ -175,8 +166,6 @@ fn index_line(bytes: &Bytes, range: Range<usize>) -> Result<LineIndex, ProfileEr
             (1, WireValue::Varint(id)) => line.id = id as i64,
             (2, WireValue::Bytes(name)) => line.name = in_file(&cursor, name),
             (3, WireValue::Varint(time)) => line.timestamp_ns = time as i64,
-            (9, WireValue::Varint(duration)) => line.duration_ps = duration as i64,
-            (10, WireValue::Varint(id)) => line.display_id = id as i64,
             (11, WireValue::Bytes(name)) => line.display_name = in_file(&cursor, name),
             _ => {}
         }
@@ -298,11 +287,6 @@ impl<'a> EventMetadata<'a> {
         &self.metadata.display_name
     }
 
-    /// Opaque data of the producer.
-    pub fn data(&self) -> &'a [u8] {
-        &self.metadata.metadata
-    }
-
     /// Stats that hold for each of the events; `Hlo Proto` of `/host:metadata` is one.
     pub fn stats(&self) -> impl Iterator<Item = Stat<'a>> + use<'a> {
         self.metadata.stats.iter().map(Stat::of)
@@ -328,11 +312,6 @@ impl<'a> Line<'a> {
         self.index.id
     }
 
-    /// The id to show.
-    pub fn display_id(&self) -> i64 {
-        self.index.display_id
-    }
-
     /// Such as `python` or `XLA Ops`.
     pub fn name(&self) -> Cow<'a, str> {
         text(self.space.bytes.get(self.index.name.clone()).unwrap_or_default())
@@ -346,11 +325,6 @@ impl<'a> Line<'a> {
     /// What its events' offsets count from, in nanoseconds of the profiler's clock.
     pub fn timestamp_ns(&self) -> i64 {
         self.index.timestamp_ns
-    }
-
-    /// Its duration in picoseconds; zero where the profiler does not say.
-    pub fn duration_ps(&self) -> i64 {
-        self.index.duration_ps
     }
 
     /// How many events it has.

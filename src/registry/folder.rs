@@ -8,9 +8,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::disk::{read_checked, visible_entries};
-use super::{
-    Change, Invocation, MAX_PROGRAM_BYTES, Problem, ProblemKind, Program, RegistryError, RegistryWriter, merge, record,
-};
+use super::{Change, Invocation, Problem, ProblemKind, Program, RegistryError, RegistryWriter, merge, record};
 use crate::array::{Fill, MAX_ARRAY_BYTES, argument_seed, generate};
 
 /// A registry's folder and the invocations in it.
@@ -117,17 +115,9 @@ impl Registry {
     /// A program's path, the digest of its bytes checked just now.
     ///
     /// # Errors
-    /// Those of [`read_program`](Self::read_program).
+    /// Where the file cannot be read or its bytes are not those recorded.
     pub fn checked_program_path(&self, program: &Program) -> Result<PathBuf, RegistryError> {
         self.writer.checked_program_path(program)
-    }
-
-    /// A program's bytes, their digest checked.
-    ///
-    /// # Errors
-    /// Where the file cannot be read or its bytes are not those recorded.
-    pub fn read_program(&self, program: &Program) -> Result<Vec<u8>, RegistryError> {
-        read_checked(self.program_path(program), MAX_PROGRAM_BYTES, program.digest)
     }
 
     /// The bytes of an invocation's argument: generated from its fill, or read from the registry.

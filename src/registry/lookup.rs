@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{Invocation, NotRunnable, Registry, Target};
-use crate::batch::own_key;
 use crate::call::{Call, Direction};
 use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
 
@@ -23,16 +22,6 @@ impl Target {
             )),
         }
     }
-}
-
-/// An invocation and how its target relates to the device at hand.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Found {
-    /// The invocation.
-    pub invocation: Arc<Invocation>,
-    /// Same device, accepted with a flag, or not accepted.
-    pub device: DeviceMatch,
 }
 
 /// One line of `registry ls`.
@@ -72,17 +61,6 @@ impl Registry {
         self.invocations().iter().filter(named)
     }
 
-    /// Invocations of one call, with how each relates to the device.
-    pub fn find(&self, mode: MatchMode, device: &DeviceIdentity, op_id: &str, call_key: &str) -> Vec<Found> {
-        let of_call = self.of_operation(op_id).filter(|invocation| invocation.call.call_key == call_key);
-        of_call
-            .map(|invocation| Found {
-                invocation: Arc::clone(invocation),
-                device: invocation.target.compare(mode, device),
-            })
-            .collect()
-    }
-
     /// Why a call that was recorded for the device cannot be tuned from its records alone, where it cannot.
     pub fn not_runnable(
         &self,
@@ -91,24 +69,10 @@ impl Registry {
         op_id: &str,
         call_key: &str,
     ) -> Option<NotRunnable> {
-        let found = self.find(mode, device, op_id, call_key);
-        let of_device = found.iter().filter(|found| !matches!(found.device, DeviceMatch::Miss(_)));
-        of_device.into_iter().find_map(|found| found.invocation.runnable().err())
-    }
-
-    /// Invocations that a person names, for `registry show`: by operation with or without its version, by call key, or by
-    /// both with a colon between them.
-    pub fn select(&self, what: &str) -> Vec<&Arc<Invocation>> {
-        let is_named = |invocation: &Invocation| {
-            let (op_id, key) = (invocation.call.op_id.as_str(), invocation.call.call_key.as_str());
-            let name = crate::call::split_op_id(op_id).0;
-            // a call's own key names its variants too
-            let keys = [key, own_key(key)];
-            let is_key = |key: &str| keys.contains(&key);
-            let of_call = |op: &str| what.strip_prefix(op).and_then(|rest| rest.strip_prefix(':')).is_some_and(is_key);
-            [op_id, name].contains(&what) || is_key(what) || of_call(op_id) || of_call(name)
-        };
-        self.invocations().iter().filter(|invocation| is_named(invocation)).collect()
+        self.of_operation(op_id)
+            .filter(|invocation| invocation.call.call_key == call_key)
+            .filter(|invocation| !matches!(invocation.target.compare(mode, device), DeviceMatch::Miss(_)))
+            .find_map(|invocation| invocation.runnable().err())
     }
 
     /// One line for each invocation, for `registry ls`.

@@ -49,7 +49,7 @@ pub use check::{InvalidInvocation, NotRunnable, ProgramGroup};
 pub use disk::MAX_PROGRAM_BYTES;
 pub use error::{Problem, ProblemKind, RegistryError};
 pub use folder::Registry;
-pub use lookup::{Found, Listed};
+pub use lookup::Listed;
 pub use merge::Change;
 pub use model::{Argument, Candidate, Invocation, Program, ProgramFormat, SCHEMA, Target};
 pub use semantic::{custom_calls, semantic_digest};

@@ -9,6 +9,7 @@ use crate::analysis::collectives::{
 };
 use crate::counted::counted;
 
+use super::figures::signed_ns;
 use super::grid::{cells, dash};
 use super::{Document, Grid, Top, format_bytes, format_ns, format_part, write_line, write_notes};
 
@@ -166,13 +167,13 @@ fn clocks_line(found: &Collectives<'_>, alignment: &Alignment) -> String {
     };
     let skews = alignment.skews_ps.iter().min().zip(alignment.skews_ps.iter().max());
     let skew = skews.map_or_else(String::new, |(low, high)| {
-        let sign = |ps: i64| format!("{}{}", if ps < 0 { "−" } else { "" }, format_ns(ps.unsigned_abs() as f64 / 1e3));
+        let signed = |ps: i64| signed_ns(ps as f64 / 1e3, "");
         let by = counted(alignment.sampled, "collective");
         let by = match alignment.collectives {
             all if all == alignment.sampled => by,
             all => format!("{by} of {all}"),
         };
-        format!("; median skew of a device's ends, over {by}: {} to {}", sign(*low), sign(*high))
+        format!("; median skew of a device's ends, over {by}: {} to {}", signed(*low), signed(*high))
     });
     format!("{place}, {how}{skew}")
 }

@@ -12,6 +12,11 @@ pub fn format_ns(ns: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
+/// The same with its sign; `plus` stands before what is not below zero.
+pub(super) fn signed_ns(ns: f64, plus: &str) -> String {
+    format!("{}{}", if ns < 0.0 { "−" } else { plus }, format_ns(ns.abs()))
+}
+
 /// A ratio such as a speed-up: `1.57×`.
 pub fn format_ratio(ratio: f64) -> String {
     if ratio.is_finite() { format!("{ratio:.2}×") } else { "—".to_owned() }

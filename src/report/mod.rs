@@ -21,6 +21,7 @@ mod flame;
 mod gain;
 mod grid;
 mod html;
+mod lines;
 mod log_folder;
 mod measured;
 mod mosaic;
@@ -61,35 +62,11 @@ pub use coverage::CoverageResult;
 #[cfg(feature = "pjrt")]
 pub use device::Plugins;
 pub use document::name_of;
+pub use lines::{write_json, write_line};
 pub use measured::MeasuredDocument;
 #[cfg(feature = "pjrt")]
 pub use prune::PruneResult;
 pub use registry::{Invocations, Listing};
 pub use selftest::{Failed, SelftestResult};
 
-use std::fmt::{self, Display};
-use std::io::{self, Write};
-
-use serde::Serialize;
-
-use crate::printable::{printable, printable_json};
-
-/// Writes a value as indented JSON with a line feed at the end.
-pub fn write_json<T: Serialize>(out: &mut dyn Write, value: &T) -> io::Result<()> {
-    writeln!(out, "{}", printable_json(&serde_json::to_string_pretty(value)?))
-}
-
-/// Writes one line of text, whatever is in the values that it holds.
-pub fn write_line(out: &mut dyn Write, line: fmt::Arguments<'_>) -> io::Result<()> {
-    writeln!(out, "{}", printable(&line.to_string()))
-}
-
-/// Writes each of some lines.
-fn write_lines(out: &mut dyn Write, lines: impl IntoIterator<Item = impl Display>) -> io::Result<()> {
-    lines.into_iter().try_for_each(|line| write_line(out, format_args!("{line}")))
-}
-
-/// Writes each note as a line.
-fn write_notes(out: &mut dyn Write, notes: &[String]) -> io::Result<()> {
-    write_lines(out, notes.iter().map(|note| format!("note: {note}")))
-}
+use lines::{write_lines, write_notes};

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::analysis::{DiffRow, DiffSample, ProfileDiff, Verdict};
 
 use super::document::{versioned, write_more};
+use super::figures::signed_ns;
 use super::grid::dash;
 use super::{Document, Grid, Top, format_ns, write_notes};
 
@@ -54,15 +55,11 @@ fn grid(rows: &[DiffRow], top: usize, of_operations: bool) -> Grid {
             time(row.before),
             time(row.after),
             format!("{}, {}", launches(row.before), launches(row.after)),
-            dash(row.difference_ns, signed),
-            dash(row.interval_ns, |[low, high]| format!("{} to {}", signed(low), signed(high))),
+            dash(row.difference_ns, |ns| signed_ns(ns, "+")),
+            dash(row.interval_ns, |[low, high]| format!("{} to {}", signed_ns(low, "+"), signed_ns(high, "+"))),
             dash(row.p_adjusted, |p| if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }),
             row.verdict.name().to_owned(),
         ]));
     }
     grid
-}
-
-fn signed(ns: f64) -> String {
-    format!("{}{}", if ns < 0.0 { "−" } else { "+" }, format_ns(ns.abs()))
 }

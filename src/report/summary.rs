@@ -68,13 +68,20 @@ fn short(name: &str) -> String {
     name.chars().take(head).chain(['…']).chain(name.chars().skip(length - tail)).collect()
 }
 
-fn mean_std(time: MeanStd) -> [String; 2] {
+/// A mean and its deviation, where there is one.
+pub(super) fn mean_std(time: MeanStd) -> [String; 2] {
     let std = time.std.map_or_else(String::new, |std| format!("± {}", format_ns(std)));
     [format_ns(time.mean), std]
 }
 
-fn part(of: f64, all: f64) -> String {
+/// A time, and what part of another it is.
+pub(super) fn part(of: f64, all: f64) -> String {
     if all > 0.0 { format!("{} ({})", format_ns(of), format_part(of / all)) } else { format_ns(of) }
+}
+
+/// A module and its program's id.
+pub(super) fn program(module: &str, id: Option<i64>) -> String {
+    id.map_or_else(|| module.to_owned(), |id| format!("{module}({id})"))
 }
 
 fn heading(out: &mut dyn Write, text: &str) -> io::Result<()> {
@@ -119,15 +126,14 @@ fn write_modules(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     ]);
     let (shown, folded): (Vec<_>, Vec<_>) = summary.modules.iter().partition(|module| module.share >= FOLDED);
     for module in shown {
-        let id = module.program_id.map_or_else(String::new, |id| format!("({id})"));
         let [active, active_std] = mean_std(module.active_ns);
         let [span, span_std] = mean_std(module.span_ns);
         let operations = match module.operations.std {
             Some(std) if std > 0.0 => format!("{:.0} ± {std:.0}", module.operations.mean),
             _ => format!("{:.0}", module.operations.mean),
         };
-        let (share, total, name) =
-            (format_part(module.share), format_ns(module.total_ns), short(&format!("{}{id}", module.module)));
+        let (share, total) = (format_part(module.share), format_ns(module.total_ns));
+        let name = short(&program(&module.module, module.program_id));
         let (runs, devices) = (module.executions, module.devices);
         grid.row(cells![share, total, runs, devices, operations, active, active_std, span, span_std, name]);
     }
@@ -162,9 +168,8 @@ fn write_operations(out: &mut dyn Write, summary: &Summary, top: usize) -> io::R
 
 /// The operation; with its module where there are several.
 fn named(operation: &OperationSummary, several: bool) -> String {
-    let id = operation.program_id.map_or_else(String::new, |id| format!("({id})"));
-    let of = if several { format!(" of {}{id}", operation.module) } else { String::new() };
-    short(&format!("{}{of}", operation.operation))
+    let OperationSummary { operation, module, program_id, .. } = operation;
+    short(&if several { format!("{operation} of {}", program(module, *program_id)) } else { operation.clone() })
 }
 
 fn runs_each(operation: &OperationSummary) -> String {

@@ -57,12 +57,6 @@ impl Budget {
             (one, other) => one.or(other),
         }
     }
-
-    /// Evaluations in all, by the same reckoning: what [`Plan::budget`](super::Plan) takes. A driver that resumes a search hands
-    /// in the number that it began with, since strategies choose by it.
-    pub fn expected(&self, evaluations: usize, spent: Duration) -> Option<usize> {
-        Some(self.left(evaluations, spent)?.saturating_add(evaluations))
-    }
 }
 
 #[cfg(test)]
@@ -75,7 +69,7 @@ mod tests {
         let both = Budget { evaluations: Some(10), time: Some(second(12)) };
         assert_eq!(both.left(0, Duration::ZERO), Some(10));
         // three in six seconds: three more in the other six
-        assert_eq!((both.left(3, second(6)), both.expected(3, second(6))), (Some(3), Some(6)));
+        assert_eq!(both.left(3, second(6)), Some(3));
         assert_eq!(both.left(9, second(1)), Some(1));
         // half an evaluation's time is left
         assert_eq!(both.left(4, second(11)), Some(0));

@@ -30,11 +30,6 @@ pub struct Again {
 }
 
 impl Again {
-    /// Whether both are one program: there is nothing to compare.
-    pub fn is_same_program(&self) -> bool {
-        self.identity.distinct().len() < 2
-    }
-
     /// All rounds so far: candidate 0 is the baseline, candidate 1 the config.
     pub fn rounds(&self) -> Vec<Round> {
         self.rounds.to_decision(2, BASELINE)

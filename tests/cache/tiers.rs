@@ -46,7 +46,7 @@ fn a_hit_below_is_promoted_and_an_overlay_hides_it_until_it_is_dropped() {
         result.entries.push((key(&device(), Direction::Forward), entry(2)));
         result
     };
-    let outer = result.enter(&cache);
+    let outer = cache.overlay(result.entries.iter().cloned());
     assert_eq!((hit(&cache, MatchMode::Exact).tier, hit(&cache, MatchMode::Exact).entry), (Tier::Overlay, entry(2)));
     let inner = cache.overlay([(key(&device(), Direction::Forward), entry(3))]);
     assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(3));

@@ -91,7 +91,6 @@ fn what_is_added_comes_back() {
     assert_eq!(again.invocations().len(), 1);
     assert_eq!(*again.invocations()[0], added);
     let program = added.candidates[1].program.as_ref().unwrap();
-    assert_eq!(again.read_program(program).unwrap(), program_of(8).into_bytes());
     assert_eq!(fs::read(again.checked_program_path(program).unwrap()).unwrap(), program_of(8).into_bytes());
     assert!(again.verify().is_good());
     let left = files_of(registry.root())
@@ -163,8 +162,8 @@ fn every_flipped_byte_is_found_and_costs_one_file() {
         let mut bad = good.clone();
         bad[place] ^= 1 << (place % 8);
         fs::write(&path, &bad).unwrap();
-        assert!(matches!(registry.read_program(&program), Err(RegistryError::Digest { .. })), "byte {place}");
-        assert!(matches!(registry.checked_program_path(&program), Err(RegistryError::Digest { .. })));
+        let checked = registry.checked_program_path(&program);
+        assert!(matches!(checked, Err(RegistryError::Digest { .. })), "byte {place}");
     }
     let report = Registry::open(registry.root()).unwrap().verify();
     let problems: Vec<_> = report.problems.iter().map(|problem| (&problem.path, problem.kind)).collect();
@@ -527,8 +526,6 @@ fn the_axes_of_a_mapped_call_are_those_of_its_key_and_arguments() {
     // two calls, not two recordings of one
     assert_eq!(read.invocations().len(), 2);
     assert!(read.invocations().iter().any(|invocation| **invocation == good));
-    assert_eq!(read.select("k").len(), 2);
-    assert_eq!(read.select(&good.call.call_key).len(), 1);
     let record: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let axes = serde_json::json!([{"axes": {"x": 2}, "size": 3}, {"axes": {"x": 0}, "size": 2}]);
     assert_eq!(record["invocation"]["batch"], axes);

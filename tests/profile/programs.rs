@@ -61,7 +61,6 @@ fn programs_are_found_by_id_and_files_stand_in() {
     let problems = programs.problems();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].starts_with("`HLO proto of jit_g(5)`: is truncated"), "{problems:?}");
-    assert!(!programs.is_empty() && Programs::new(&capture(&[]), &HloFiles::default()).is_empty());
 }
 
 #[test]

@@ -190,7 +190,8 @@ fn each_change_has_its_verdict() {
         let found = tuned_then(&then, &mut ScriptedTimer::new(&[10 * MS, now]));
         assert_eq!(found.verdict, verdict, "{now}: {}", found.reason);
         assert!((found.ratio.unwrap() - ratio).abs() < 0.005, "{now}: {:?}", found.ratio);
-        assert!(found.interval.unwrap().contains(found.ratio.unwrap()));
+        let (interval, ratio) = (found.interval.unwrap(), found.ratio.unwrap());
+        assert!((interval.low..=interval.high).contains(&ratio));
         assert!((0.50..0.53).contains(&found.limit.unwrap()), "{:?}", found.limit);
         let processes = if verdict == Verdict::Holds { 1 } else { 2 };
         assert_eq!((found.processes, found.rounds), (processes, 20 * processes), "{now}: an alarm is seen twice");

@@ -258,7 +258,7 @@ fn a_budget_of_time_ends_every_search() {
     let (bowl, cost) = (bowl(), Duration::from_millis(300));
     let budget = Budget { evaluations: None, time: Some(Duration::from_secs(10)) };
     for kind in Kind::ALL {
-        let expected = budget.expected(1, cost);
+        let expected = budget.left(1, cost).map(|left| left + 1);
         assert_eq!(expected, Some(33));
         let mut strategy = start(kind, &Plan { budget: expected, ..plan(&bowl.space, 0) });
         let (mut count, mut spent) = (0, Duration::ZERO);

@@ -132,11 +132,6 @@ impl<'w> Dump<'w> {
         self.per_block
     }
 
-    /// Words a trace, header included.
-    pub fn entries(&self) -> u64 {
-        self.entries
-    }
-
     /// Whose events one trace holds.
     pub fn scope(&self) -> Scope {
         self.scope

@@ -106,7 +106,6 @@ impl NsysProfile {
         executions.sort_by_key(|(execution, _)| execution.start_ps);
         for (number, (execution, ran)) in (0..).zip(executions) {
             let of = ExecutionOf {
-                plane: execution.plane,
                 device: execution.device,
                 layout: execution.layout,
                 module: self.time.name(execution.module),

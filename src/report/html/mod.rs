@@ -9,6 +9,7 @@ mod candidates;
 pub(super) mod card;
 mod environment;
 pub(super) mod escape;
+pub(super) mod head;
 mod operation;
 mod overview;
 mod page;

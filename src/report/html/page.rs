@@ -2,12 +2,9 @@
 
 use std::io::{self, Write};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
 use crate::counted::counted;
-use crate::digest::Digest;
 use crate::measured_by::Source;
 use crate::report::{Gain, format_ns, format_part, format_ratio};
 use crate::tune::{AutotuningResult, OperationResult, PairedSample, Spent, Status};
@@ -15,6 +12,7 @@ use crate::tune::{AutotuningResult, OperationResult, PairedSample, Spent, Status
 use super::card::write_card;
 use super::environment::{clock_of, write_environment};
 use super::escape::{Text, script_json};
+use super::head::write_head;
 use super::operation::write_operation;
 use super::overview::write_overview;
 use super::spent::write_spent;
@@ -42,19 +40,9 @@ struct Data<'a> {
 
 /// Writes a run, or several, as one page.
 pub fn write_html(out: &mut dyn Write, report: &HtmlReport<'_>) -> io::Result<()> {
-    let hash = |text: &str| STANDARD.encode(Digest::of(text.as_bytes()).as_bytes());
-    write!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; \
-         base-uri 'none'; form-action 'none'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>Tuning of {}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#operations\">To the operations</a>\n",
-        hash(STYLE),
-        hash(SCRIPT),
-        Text(report.subject)
-    )?;
-    write_head(report, out)?;
+    write_head(out, ("Tuning", report.subject), (STYLE, SCRIPT), ("", ""))?;
+    writeln!(out, "<a class=\"skip\" href=\"#operations\">To the operations</a>")?;
+    write_figures(report, out)?;
     writeln!(out, "<main id=\"operations\">")?;
     write_controls(report, out)?;
     let mut first = 0;
@@ -83,7 +71,7 @@ fn operations<'a>(report: &HtmlReport<'a>) -> impl Iterator<Item = &'a Operation
 }
 
 /// The title and the few figures that a reader came for.
-fn write_head(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<header>\n<p class=\"kind\">Tuning report</p>\n<h1>{}</h1>", Text(report.subject))?;
     for result in report.results.iter().filter(|result| result.measured_by.source == Source::Replay) {
         writeln!(

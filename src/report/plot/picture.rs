@@ -151,14 +151,15 @@ impl Picture {
     /// Lines and numbers of the vertical axis.
     pub(super) fn lines(&mut self, frame: &Frame, axis: &Axis, label: fn((u8, i32)) -> String) {
         for (along, tick) in axis.ticks() {
-            let (y, text) = (frame.y(along), tick.map_or_else(|| "0".to_owned(), label));
-            self.add(format_args!("<path class=\"grid\" d=\"M{} {y:.1}H{}\"/>", frame.left, frame.right));
-            self.add(format_args!(
-                "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>\n",
-                frame.left - 8.0,
-                y + 4.5
-            ));
+            self.line(frame, frame.y(along), &tick.map_or_else(|| "0".to_owned(), label));
         }
+    }
+
+    /// A line across with its number.
+    pub(super) fn line(&mut self, frame: &Frame, y: f64, text: &str) {
+        let (left, base) = (frame.left - 8.0, y + 4.5);
+        self.add(format_args!("<path class=\"grid\" d=\"M{} {y:.1}H{}\"/>", frame.left, frame.right));
+        self.add(format_args!("<text x=\"{left}\" y=\"{base:.1}\" text-anchor=\"end\">{text}</text>\n"));
     }
 }
 

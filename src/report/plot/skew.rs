@@ -1,7 +1,7 @@
 //! How late each device ends what all devices end together.
 
 use crate::analysis::collectives::{Clocks, CollectiveMetrics, Collectives};
-use crate::report::format_ns;
+use crate::report::figures::signed_ns;
 use crate::report::html::escape::Text;
 
 use super::picture::{Frame, Picture};
@@ -9,14 +9,9 @@ use super::picture::{Frame, Picture};
 /// The most devices that are named below the axis.
 const MOST_NAMES: usize = 16;
 
-fn signed(ns: f64) -> String {
-    let sign = if ns < 0.0 { "−" } else { "" };
-    format!("{sign}{}", format_ns(ns.abs()))
-}
-
-/// The same without what a round number does not need: `−20 µs`.
+/// A time without what a round number does not need: `−20 µs`.
 fn label(ns: f64) -> String {
-    let text = signed(ns);
+    let text = signed_ns(ns, "");
     match text.split_once(' ') {
         Some((number, unit)) if number.contains('.') => {
             let number = number.trim_end_matches('0').trim_end_matches('.');
@@ -42,13 +37,7 @@ pub(super) fn panel(picture: &mut Picture, frame: &Frame, found: &Collectives<'_
     let ticks = (end / step).round() as i32;
     for tick in -ticks..=ticks {
         let ns = f64::from(tick) * step;
-        picture.add(format_args!("<path class=\"grid\" d=\"M{} {:.1}H{}\"/>", frame.left, y(ns), frame.right));
-        let text = label(ns);
-        picture.add(format_args!(
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>\n",
-            frame.left - 8.0,
-            y(ns) + 4.5
-        ));
+        picture.line(frame, y(ns), &label(ns));
     }
     let taken = match alignment.clocks {
         Clocks::Recorded => "not taken off",
@@ -76,7 +65,7 @@ pub(super) fn panel(picture: &mut Picture, frame: &Frame, found: &Collectives<'_
             device.ordinal,
             if device.host.is_empty() { "" } else { " on " },
             device.host,
-            signed(*ns),
+            signed_ns(*ns, ""),
             alignment.collectives
         );
         picture.add(format_args!("<g class=\"k0\"><title>{}</title>", Text(&said)));

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use crate::analysis::{MeanStd, OperationSummary, Summary};
 use crate::report::html::escape::Text;
+use crate::report::summary::program;
 use crate::report::{format_ns, format_part};
 
 use super::axis::{Axis, part, time};
@@ -117,12 +118,11 @@ fn opcodes<'a>(points: &[Point<'a>]) -> Vec<&'a str> {
 }
 
 fn said(operation: &OperationSummary, point: &Point<'_>) -> String {
-    let id = operation.program_id.map_or_else(String::new, |id| format!("({id})"));
     let source = operation.source.as_ref().map_or_else(String::new, |source| format!(", {source}"));
     format!(
-        "{} of {}{id}{source}: {} ± {} ({}), {} executions, {} events",
+        "{} of {}{source}: {} ± {} ({}), {} executions, {} events",
         operation.operation,
-        operation.module,
+        program(&operation.module, operation.program_id),
         format_ns(point.mean),
         format_ns(point.spread * point.mean),
         format_part(point.spread),

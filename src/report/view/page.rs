@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::analysis::Summary;
-use crate::digest::Digest;
 use crate::report::html::card::write_card;
 use crate::report::html::escape::{Text, script_json};
+use crate::report::html::head::write_head;
 use crate::report::{format_ns, format_part};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 
 use super::flame::write_flame;
 use super::tables::write_tables;
@@ -37,19 +35,9 @@ pub struct ViewPage<'a> {
 
 /// Writes a profile as one page. The same profile makes the same bytes.
 pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
-    let hash = |text: &str| STANDARD.encode(Digest::of(text.as_bytes()).as_bytes());
-    let subject = Text(page.subject);
-    write!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; \
-         img-src data:; base-uri 'none'; form-action 'none'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n<title>Profile of {subject}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <header>\n<p class=\"kind\">Profile</p>\n<h1>{subject}</h1>\n",
-        hash(STYLE),
-        hash(SCRIPT),
-    )?;
+    let icon = "<link rel=\"icon\" href=\"data:,\">\n";
+    write_head(out, ("Profile", page.subject), (STYLE, SCRIPT), ("img-src data:; ", icon))?;
+    writeln!(out, "<header>\n<p class=\"kind\">Profile</p>\n<h1>{}</h1>", Text(page.subject))?;
     write_cards(out, page.summary)?;
     writeln!(out, "</header>\n<main>\n<section>\n<h2>Timeline</h2>")?;
     for note in page.timeline.notes() {

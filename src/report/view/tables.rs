@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use crate::analysis::{MeanStd, Part, Summary};
 use crate::report::html::escape::Text;
+use crate::report::summary::{self, part, program};
 use crate::report::{format_ns, format_part};
 
 /// Rows of a table; the whole is `profile summary --format json`'s.
@@ -47,12 +48,7 @@ fn write_table(
 }
 
 fn mean_std(time: MeanStd) -> String {
-    let std = time.std.map_or_else(String::new, |std| format!(" ± {}", format_ns(std)));
-    format!("{}{std}", format_ns(time.mean))
-}
-
-fn program(module: &str, id: Option<i64>) -> String {
-    id.map_or_else(|| module.to_owned(), |id| format!("{module}({id})"))
+    summary::mean_std(time).join(" ").trim_end().to_owned()
 }
 
 /// Writes all tables, and what to know of them.
@@ -61,9 +57,6 @@ pub(super) fn write_tables(out: &mut dyn Write, summary: &Summary) -> io::Result
         writeln!(out, "<p class=\"fine\">No module was executed.</p>")?;
     }
     let devices = summary.devices.iter().map(|device| {
-        let part = |of: f64, all: f64| {
-            if all > 0.0 { format!("{} ({})", format_ns(of), format_part(of / all)) } else { format_ns(of) }
-        };
         vec![
             device.name(),
             device.executions.to_string(),
