@@ -172,8 +172,8 @@ impl<'a> EntryText<'a> {
     }
 }
 
-/// Appends what follows the config in [`Entry::to_text`]. `scratch` is overwritten.
-pub(super) fn put_rest(entry: &Entry, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> serde_json::Result<()> {
+/// Appends what follows the config in [`Entry::to_text`].
+pub(super) fn put_rest(entry: &Entry, out: &mut Vec<u8>) -> serde_json::Result<()> {
     let Entry { config: _, provenance, peer, superseded } = entry;
     let superseded = superseded.iter().map(|one| SupersededOf {
         config: Some(&one.config),
@@ -186,9 +186,9 @@ pub(super) fn put_rest(entry: &Entry, out: &mut Vec<u8>, scratch: &mut Vec<u8>) 
         peer: peer.as_ref(),
         superseded: superseded.collect(),
     };
-    scratch.clear();
-    serde_json::to_writer(&mut *scratch, &rest)?;
-    out.extend(scratch.get(OPENING.len() + "null".len()..).unwrap_or_default());
+    let begin = out.len();
+    serde_json::to_writer(&mut *out, &rest)?;
+    out.drain(begin..begin + OPENING.len() + "null".len());
     Ok(())
 }
 
@@ -215,8 +215,8 @@ mod tests {
             ),
         ] {
             let entry: Entry = serde_json::from_str(&format!("{{\"config\":{config}{rest}}}")).unwrap();
-            let (mut out, mut scratch) = (b"before".to_vec(), b"left over".to_vec());
-            put_rest(&entry, &mut out, &mut scratch).unwrap();
+            let mut out = b"before".to_vec();
+            put_rest(&entry, &mut out).unwrap();
             let whole = entry.to_text();
             let text = EntryText::split(&whole, entry.config.as_str().len()).unwrap();
             assert_eq!((text.config, text.rest.as_bytes()), (entry.config.as_str(), &out[6..]));

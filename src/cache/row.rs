@@ -198,10 +198,10 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Appends what follows the config in the text. `scratch` is overwritten.
-    pub(super) fn put_rest(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> serde_json::Result<()> {
+    /// Appends what follows the config in the text.
+    pub(super) fn put_rest(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         match &self.entry {
-            Stored::Entry(entry) => put_rest(entry, out, scratch)?,
+            Stored::Entry(entry) => put_rest(entry, out)?,
             Stored::Text { text, .. } => out.extend(text.rest.as_bytes()),
             Stored::Settled(settled) => out.extend(settled.parts().map_or("", |text| text.rest).as_bytes()),
         }

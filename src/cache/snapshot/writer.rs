@@ -185,7 +185,6 @@ struct Records {
     configs: Configs,
     calls: Vec<u8>,
     places: Vec<Place>,
-    scratch: Vec<u8>,
 }
 
 /// Of one entry.
@@ -259,7 +258,7 @@ impl Index {
 
 impl Records {
     fn make(&mut self, rows: &[Row<'_>], names: &Names<'_>) -> io::Result<()> {
-        let Self { bytes, configs, calls, places, scratch } = self;
+        let Self { bytes, configs, calls, places } = self;
         bytes.clear();
         configs.clear();
         calls.clear();
@@ -274,7 +273,7 @@ impl Records {
             }));
             let (record, call) = (bytes.len(), calls.len());
             bytes.extend([0; RECORD_HEAD_BYTES]);
-            row.put_rest(bytes, scratch).map_err(io::Error::from)?;
+            row.put_rest(bytes).map_err(io::Error::from)?;
             let length = bounded(bytes.len() - record - RECORD_HEAD_BYTES, MAX_RECORD_BYTES)?;
             let made = bytes.get_mut(record..).unwrap_or_default();
             if let Some(head) = made.first_chunk_mut::<RECORD_HEAD_BYTES>() {
