@@ -170,6 +170,12 @@ fn what_is_no_snapshot_is_refused_by_name() {
     fs::remove_file(&path).unwrap();
     fs::write(&path, &bytes[..100]).unwrap();
     assert!(message().contains("it ends inside its header"), "{}", message());
+    for earlier in 0..5 {
+        bytes[8] = earlier;
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, &bytes).unwrap();
+        assert!(message().contains("its version is none that was written"), "{earlier}: {}", message());
+    }
     bytes[8] = 6;
     fs::remove_file(&path).unwrap();
     fs::write(&path, bytes).unwrap();

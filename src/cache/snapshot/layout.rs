@@ -158,6 +158,10 @@ impl Header {
             _ if start.len() < HEADER_BYTES => return Err(wrong("it ends inside its header")),
             VERSION => {}
             0 => return Err(wrong("its version is none that was written")),
+            // a look-up takes an earlier program's file for one that is not published yet: a flipped bit must not look like it
+            version if version < VERSION && Self::read(&as_own_version(start), file_bytes).is_ok() => {
+                return Err(wrong("its version is none that was written"));
+            }
             version if version < VERSION => return Err(HeaderError::Old(version)),
             version => return Err(HeaderError::Newer(format!("version {version}"))),
         }
@@ -206,6 +210,15 @@ impl Header {
             && u32::try_from(blocks.count).is_ok();
         if whole { Ok(header) } else { Err(wrong("its sections do not lie inside it")) }
     }
+}
+
+/// The header of another version as if it were of this one: only where its version alone was changed is it right then.
+fn as_own_version(start: &[u8]) -> Vec<u8> {
+    let mut own = start.get(..header_bytes(MAX_SECTIONS)).unwrap_or(start).to_vec();
+    if let Some(version) = own.get_mut(8..12) {
+        version.copy_from_slice(&VERSION.to_le_bytes());
+    }
+    own
 }
 
 /// Whether things of a size lie in a section behind its checksum.
