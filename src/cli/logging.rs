@@ -1,13 +1,15 @@
 //! tracing on stderr, out of the way of progress bars.
 
+use std::env;
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::MultiProgress;
+use tracing_subscriber::Layer;
 use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::printable::printable;
 
@@ -15,15 +17,16 @@ use crate::printable::printable;
 pub(super) fn start(verbose: u8, colours: bool) -> MultiProgress {
     let bars = MultiProgress::new();
     let level = match verbose {
-        0 => "warn",
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
     };
     // sled talks of its own affairs at info, and what HTTP carries holds credentials
-    let default =
-        format!("{level},sled=warn,object_store=warn,reqwest=warn,hyper=warn,hyper_util=warn,h2=warn,rustls=warn");
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let quiet = ["sled", "object_store", "reqwest", "hyper", "hyper_util", "h2", "rustls"];
+    let default = || Targets::new().with_default(level).with_targets(quiet.map(|name| (name, LevelFilter::WARN)));
+    let wanted = env::var("RUST_LOG").ok().and_then(|directives| directives.parse().ok());
+    let filter: Targets = wanted.unwrap_or_else(default);
     // what is said holds the words of files, workers and arguments; the colours come from the layer and stay
     let fields = debug_fn(|writer, field, value| {
         let value = printable(&format!("{value:?}"));
