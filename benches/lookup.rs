@@ -14,11 +14,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use autotune_lowered::cache::{CacheKey, ConfigStore, Entry, MemoryStore, Snapshot, SnapshotStore, write_snapshot};
+use autotune_lowered::cache::{
+    CacheKey, ConfigStore, Entry, Mapping, MemoryStore, Snapshot, SnapshotStore, write_snapshot,
+};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::digest::Digest;
-use autotune_lowered::mapped_file::Mapping;
 
 const OP: &str = "flash_attention@v2";
 

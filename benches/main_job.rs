@@ -68,7 +68,7 @@ fn stores() {
     let mut log = SampleLog::open(&folder.path().join("log")).unwrap();
     let round = |round| {
         let samples = (0..16).map(|candidate| CandidateSamples { candidate, ns: vec![1_234_567; 4] }).collect();
-        Record::Round(RoundRecord { job: Digest::of(b"job"), epoch: 1, round, source: "host-wall".into(), samples })
+        Record::Round(RoundRecord::new(Digest::of(b"job"), 1, round, "host-wall".into(), samples))
     };
     let append: Vec<f64> = (0..1000).map(|n| timed(|| log.append(&round(n)).unwrap())).collect();
     row("append a round of 16 candidates × 4 runs", &append);

@@ -181,14 +181,9 @@ fn all_stats(space: &XSpace) -> u64 {
 fn view(captures: Vec<Capture>) -> u64 {
     let files = HloFiles::default();
     let [by_source, by_op_name] = stacks_by(&captures, &files, [StacksBy::Source, StacksBy::OpName], false);
-    let page = ViewPage {
-        subject: "made",
-        summary: &summarize(&captures, &files, SummaryOptions::default()),
-        timeline: &Timeline::new(&captures, MAX_EVENTS),
-        by_source: &by_source.time_ns,
-        by_op_name: &by_op_name.time_ns,
-        commands: &[],
-    };
+    let summary = summarize(&captures, &files, SummaryOptions::default());
+    let timeline = Timeline::new(&captures, MAX_EVENTS);
+    let page = ViewPage::new("made", &summary, &timeline, [&by_source.time_ns, &by_op_name.time_ns]);
     let mut bytes = Vec::new();
     write_view(&mut bytes, &page).unwrap();
     bytes.len() as u64

@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-use autotune_lowered::cache::{Lookup, SeedStore, TieredCache};
+use autotune_lowered::cache::{Lookup, Mapping, SeedStore, TieredCache};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
-use autotune_lowered::mapped_file::Mapping;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, FieldHasher};
+use crate::setters::setters;
 
 /// The hardware that a result belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -49,6 +50,7 @@ impl fmt::Display for DeviceIdentity {
 
 /// The software that a result was measured under.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Environment {
     /// PJRT platform version, unchanged: `cpu`, or `PJRT C API\ncuda 12090`.
     #[serde(default)]
@@ -72,6 +74,16 @@ pub struct Environment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xla_autotuning: Option<String>,
 }
+
+setters!(Environment {
+    platform_version: String,
+    driver: Option<String>,
+    plugin: Option<String>,
+    plugin_digest: Option<Digest>,
+    plugin_api: Option<String>,
+    xla_flags: Vec<String>,
+    xla_autotuning: Option<String>,
+});
 
 impl Environment {
     /// What compiles programs in it: `jaxlib 0.10.2`, or a plugin's file name with the beginning of its digest. `None`
@@ -184,6 +196,7 @@ impl DeviceFingerprint {
 /// Whose results may stand for this device's: `--match`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum MatchMode {
     /// Platform, device kind and hardware part are equal.
     #[default]

@@ -41,6 +41,7 @@ open_enum! {
 /// A failure with its reason in one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{kind}: {message}")]
+#[non_exhaustive]
 pub struct Failure {
     /// What kind.
     pub kind: FailureKind,

@@ -79,7 +79,7 @@ mod counted;
 pub mod device;
 pub mod digest;
 pub mod failure;
-pub mod mapped_file;
+mod mapped_file;
 pub mod measured_by;
 mod open_enum;
 mod outside_file;
@@ -87,8 +87,11 @@ mod printable;
 mod remedy;
 #[cfg(feature = "tuner")]
 mod scratch;
+mod setters;
+#[doc(hidden)]
 pub mod stats;
 mod whole_file;
+#[doc(hidden)]
 pub mod wire;
 
 #[cfg(feature = "tuner")]
@@ -134,4 +137,5 @@ pub mod report;
 pub mod selftest;
 
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod cli;

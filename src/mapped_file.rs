@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The bytes of a file, mapped or read.
 #[derive(Debug)]
-pub struct MappedFile {
+pub(crate) struct MappedFile {
     bytes: Bytes,
 }
 
@@ -60,7 +60,7 @@ impl MappedFile {
     ///
     /// # Errors
     /// Where it cannot be read, is no regular file or is longer than `limit`.
-    pub fn open(path: &Path, mapping: Mapping, limit: u64) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, mapping: Mapping, limit: u64) -> io::Result<Self> {
         let (mut file, metadata) = open(path, limit)?;
         // an empty file cannot be mapped
         if mapping == Mapping::WhereLocal && metadata.len() > 0 && is_local(&file) {
@@ -82,12 +82,12 @@ impl MappedFile {
     }
 
     /// Whether the bytes are mapped.
-    pub fn is_mapped(&self) -> bool {
+    pub(crate) fn is_mapped(&self) -> bool {
         matches!(self.bytes, Bytes::Mapped(..))
     }
 
     /// Whether all the bytes can still be touched: `false` where the mapped file was cut since.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         match &self.bytes {
             Bytes::Mapped(map, file) => file.metadata().is_ok_and(|metadata| metadata.len() >= map.len() as u64),
             Bytes::Read(_) => true,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::open_enum::open_enum;
+use crate::setters::setters;
 
 open_enum! {
     /// Which clock a sample was taken with.
@@ -69,6 +70,8 @@ pub struct MeasuredBy {
     pub compiler: Option<String>,
 }
 
+setters!(MeasuredBy { metric: Metric, cache_state: CacheState, compiler: Option<String> });
+
 impl MeasuredBy {
     /// Samples of a timer's clock, of whole executions with warm caches.
     pub fn new(timer: impl Into<String>, source: Source) -> Self {
@@ -79,23 +82,5 @@ impl MeasuredBy {
             cache_state: CacheState::default(),
             compiler: None,
         }
-    }
-
-    /// The same with another metric.
-    #[must_use]
-    pub fn metric(self, metric: Metric) -> Self {
-        Self { metric, ..self }
-    }
-
-    /// The same with caches in another state.
-    #[must_use]
-    pub fn cache_state(self, cache_state: CacheState) -> Self {
-        Self { cache_state, ..self }
-    }
-
-    /// The same with the name of a compiler.
-    #[must_use]
-    pub fn compiler(self, compiler: Option<String>) -> Self {
-        Self { compiler, ..self }
     }
 }

@@ -5,7 +5,6 @@ use std::process::Command;
 use std::sync::Arc;
 
 use autotune_lowered::config::Config;
-use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::registry::{Invocation, Registry};
 use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile};
 use serde_json::Value;
@@ -93,22 +92,17 @@ impl Operation {
         let inputs = invocation.arguments.iter().enumerate().map(|(index, argument)| {
             let path = scratch.join(format!("input-{}-{index}.bin", self.size));
             std::fs::write(&path, registry.argument_bytes(invocation, index).unwrap()).unwrap();
-            InputArray { name: argument.name.clone(), spec: argument.spec.clone(), path, donated: argument.donated }
+            InputArray::new(&argument.name, argument.spec.clone(), path).donated(argument.donated)
         });
         let candidates = invocation.candidates.iter().map(|candidate| {
             let program = candidate.program.clone().unwrap();
             let path = registry.checked_program_path(&program).unwrap();
-            JobCandidate { config: candidate.config.clone(), program: Some(ProgramFile { path, program }) }
+            JobCandidate::new(candidate.config.clone()).program(Some(ProgramFile { path, program }))
         });
-        Job {
-            call: invocation.call.clone(),
-            direction: invocation.direction,
-            inputs: inputs.collect(),
-            candidates: candidates.collect(),
-            recipe: None,
-            cache_state: CacheState::Warm,
-            scratch: scratch.to_owned(),
-        }
+        Job::new(invocation.call.clone(), scratch)
+            .direction(invocation.direction)
+            .inputs(inputs.collect())
+            .candidates(candidates.collect())
     }
 }
 

@@ -78,16 +78,7 @@ fn copy_folder(from: &Path, to: &Path) {
 
 /// The timer that the tool uses too.
 pub(crate) fn timer(options: &Options, executables: &Path) -> PjrtTimer {
-    let started = PjrtTimer::start(&PjrtOptions {
-        exe: options.exe.clone(),
-        plugin: options.plugin.clone(),
-        device: 0,
-        client_options: Vec::new(),
-        xla_flags: None,
-        metric: None,
-        compile_jobs: Some(1),
-        executables: executables.to_owned(),
-        limits: Limits { compile: Duration::from_secs(120), ..Limits::default() },
-    });
-    started.unwrap()
+    let limits = Limits::default().compile(Duration::from_secs(120));
+    let options = PjrtOptions::new(&options.exe, &options.plugin, executables).compile_jobs(Some(1)).limits(limits);
+    PjrtTimer::start(&options).unwrap()
 }

@@ -216,7 +216,7 @@ impl StrategyRow {
 
 fn own_score(bench: &Bench, kind: Kind, seeds: u64) -> ScoreRow {
     let search = |seed: u64| -> Simulated {
-        let plan = Plan { space: &bench.recorded.space, seed, budget: Some(bench.scale.end), priors: &[] };
+        let plan = Plan::new(&bench.recorded.space, seed).budget(Some(bench.scale.end));
         simulate(&mut *start(kind, &plan), &bench.recorded, bench.scale.end)
     };
     let runs: Vec<Simulated> = (0..seeds).into_par_iter().map(search).collect();

@@ -4,8 +4,6 @@
 
 use std::sync::LazyLock;
 
-use autotune_lowered::call::Direction;
-use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::timer::replay::{ProfileIndex, Recording};
 use autotune_lowered::timer::{Job, JobCandidate, ReplayTimer, Timer};
 use libfuzzer_sys::fuzz_target;
@@ -23,19 +21,10 @@ fuzz_target!(|bytes: &[u8]| {
         .invocations
         .iter()
         .take(4)
-        .map(|invocation| Job {
-            recipe: None,
-            call: invocation.call.clone(),
-            direction: Direction::Forward,
-            inputs: Vec::new(),
-            candidates: invocation
-                .candidates
-                .iter()
-                .take(8)
-                .map(|candidate| JobCandidate { config: candidate.config.clone(), program: None })
-                .collect(),
-            cache_state: CacheState::Warm,
-            scratch: FOLDER.path().to_owned(),
+        .map(|invocation| {
+            let candidates = invocation.candidates.iter().take(8);
+            let candidates = candidates.map(|candidate| JobCandidate::new(candidate.config.clone())).collect();
+            Job::new(invocation.call.clone(), FOLDER.path()).candidates(candidates)
         })
         .collect();
     let Ok(mut timer) = ReplayTimer::new(recording) else { return };

@@ -40,13 +40,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(log.replay().committed.count, before.len() as u64);
     let job = Digest::of(b"fuzz");
     let earlier = log.history(job).expect("readable");
-    let round = RoundRecord {
-        job,
-        epoch: 1,
-        round: 7,
-        source: "replay".into(),
-        samples: vec![CandidateSamples { candidate: 0, ns: vec![1] }],
-    };
+    let round = RoundRecord::new(job, 1, 7, "replay".into(), vec![CandidateSamples { candidate: 0, ns: vec![1] }]);
     log.append(&Record::Round(round.clone())).expect("appended");
     log.commit(Some(job), "key", "value").expect("committed");
     let live = log.history(job).expect("readable");

@@ -3,8 +3,7 @@
 
 #![no_main]
 
-use autotune_lowered::cache::{ConfigStore, Snapshot, SnapshotStore};
-use autotune_lowered::mapped_file::Mapping;
+use autotune_lowered::cache::{ConfigStore, Mapping, Snapshot, SnapshotStore};
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest, Sha256};
 use twox_hash::XxHash3_64;

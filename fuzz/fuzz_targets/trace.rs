@@ -96,7 +96,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     let with_warm_up = options & 4 != 0;
-    let options = SummaryOptions::default().counting(with_warm_up);
+    let options = SummaryOptions::default().counting(with_warm_up.into());
     let summary = summarize(&captures, &files, options);
     assert!(serde_json::to_vec(&summary).is_ok());
     let by = |by| stacks(&captures, &files, by, with_warm_up).time_ns;
@@ -104,8 +104,7 @@ fuzz_target!(|bytes: &[u8]| {
     // less than there is, so that something is left out
     let timeline = Timeline::new(&captures, 7);
     let (summary, timeline) = (&summary, &timeline);
-    let page =
-        ViewPage { subject: "<a>", summary, timeline, by_source: &by_source, by_op_name: &by_op_name, commands: &[] };
+    let page = ViewPage::new("<a>", summary, timeline, [&by_source, &by_op_name]);
     let mut html = Vec::new();
     write_view(&mut html, &page).unwrap();
     let html = String::from_utf8(html).unwrap();

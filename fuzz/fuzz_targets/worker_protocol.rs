@@ -17,16 +17,7 @@ struct Dummy;
 
 impl Worker for Dummy {
     fn hello(&mut self) -> Result<Hello, Failure> {
-        Ok(Hello {
-            protocol: 1,
-            worker: "dummy".to_owned(),
-            capabilities: Vec::new(),
-            source: Source::HostWall,
-            devices: Vec::new(),
-            device: 0,
-            clock_resolution_ns: None,
-            notes: Vec::new(),
-        })
+        Ok(Hello::new("dummy", Source::HostWall, Vec::new()))
     }
 
     fn begin(&mut self, params: BeginParams) -> Result<(), Failure> {
@@ -45,11 +36,11 @@ impl Worker for Dummy {
     }
 
     fn measure(&mut self, _: usize, runs: u32) -> Result<Measured, Failure> {
-        Ok(Measured { samples_ns: vec![u64::MAX; runs.min(100) as usize], single_runs: None })
+        Ok(Measured::new(vec![u64::MAX; runs.min(100) as usize]))
     }
 
     fn outputs(&mut self, _: usize, _: &Path) -> Result<Outputs, Failure> {
-        Ok(Outputs { outputs: Vec::new() })
+        Ok(Outputs::new(Vec::new()))
     }
 
     fn end(&mut self) {}

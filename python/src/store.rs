@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use autotune_lowered::cache::{
-    ConfigStore, Entry, Hit, KeyRef, SeedStore, Snapshot, SnapshotStore, StoreError, StoreErrorKind, Tier, TieredCache,
+    ConfigStore, Entry, Hit, KeyRef, Mapping, SeedStore, Snapshot, SnapshotStore, StoreError, StoreErrorKind, Tier,
+    TieredCache,
 };
 use autotune_lowered::call::Direction;
-use autotune_lowered::mapped_file::Mapping;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 

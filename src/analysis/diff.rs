@@ -62,6 +62,7 @@ pub struct Sample {
 /// What is to be said of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Verdict {
     /// The second is faster, beyond chance.
     Faster,

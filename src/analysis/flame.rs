@@ -16,6 +16,7 @@ use super::totals::Totals;
 /// What the frames of a stack are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[non_exhaustive]
 pub enum StacksBy {
     /// The calls of the program that was traced, and the `op_name` below them.
     Source,

@@ -3,18 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::profile::DeviceTime;
+use crate::setters::setters;
 
 use super::capture::Capture;
 use super::runtime::Counted;
 
 /// Which executions count.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Counting {
     /// Whether first executions do, that load code and fill caches.
     pub with_warm_up: bool,
     /// Modules are left out that together make up no more than this part of all modules' time, the shortest first; zero leaves none out.
     pub minor: f64,
 }
+
+setters!(Counting { with_warm_up: bool, minor: f64 });
 
 impl From<bool> for Counting {
     /// All modules, with first executions or without.

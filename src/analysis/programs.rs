@@ -26,6 +26,7 @@ pub struct HloFiles {
 
 /// A file of modules that cannot be used: which, and why.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HloFileError {
     /// It cannot be read.
     #[error("`{place}`: cannot be read: {source}{next}", next = remedy(source))]

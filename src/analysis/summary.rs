@@ -8,6 +8,7 @@ use crate::hlo::UserLabels;
 use crate::hlo::{Evidence, Label};
 use crate::profile::Finding;
 use crate::profile::interval::Interval;
+use crate::setters::setters;
 use crate::stats::Moments;
 
 use super::attribution::Attribution;
@@ -28,19 +29,7 @@ pub struct SummaryOptions<'a> {
     pub labels: Option<&'a UserLabels>,
 }
 
-impl<'a> SummaryOptions<'a> {
-    /// Sets [`counting`](Self::counting).
-    #[must_use]
-    pub fn counting(self, counting: impl Into<Counting>) -> Self {
-        Self { counting: counting.into(), ..self }
-    }
-
-    /// Sets [`labels`](Self::labels).
-    #[must_use]
-    pub fn labels(self, labels: &'a UserLabels) -> Self {
-        Self { labels: Some(labels), ..self }
-    }
-}
+setters!(SummaryOptions<'a> { counting: Counting, labels: Option<&'a UserLabels> });
 
 /// Where the time of one or several captures went.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -171,6 +160,7 @@ impl OperationSummary {
 
 /// Time that operations have in common.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Part {
     /// What they have in common.
     pub name: String,

@@ -1,5 +1,7 @@
 //! Whether two outputs are the same result, within what the element type can tell.
 
+use crate::setters::setters;
+
 use super::element::{Element, decode};
 use super::{ArraySpec, DType};
 
@@ -9,6 +11,7 @@ use super::{ArraySpec, DType};
 /// The last part is scaled by the root mean square of the reference's finite elements: where a sum cancels to nearly
 /// zero its error is that of the terms, which the element itself does not show.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct Tolerance {
     /// Absolute part.
     pub absolute: f64,
@@ -18,6 +21,8 @@ pub struct Tolerance {
     #[serde(default)]
     pub of_rms: f64,
 }
+
+setters!(Tolerance { absolute: f64, relative: f64, of_rms: f64 });
 
 impl Tolerance {
     /// Bit for bit, save that NaN equals NaN and zero equals negative zero.

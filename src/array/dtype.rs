@@ -10,6 +10,7 @@ macro_rules! dtypes {
         /// An element type. Names and widths are those of XLA's `PrimitiveType`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[allow(missing_docs)]
+        #[non_exhaustive]
         pub enum DType {
             $(#[doc = $doc] $variant),+
         }

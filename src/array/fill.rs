@@ -12,6 +12,7 @@ use crate::digest::FieldHasher;
 /// How an argument's values are made. Every kind is deterministic for a given seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum Fill {
     /// Independent normal values, mean zero, standard deviation `scale`.
     Normal {

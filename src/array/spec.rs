@@ -18,6 +18,7 @@ pub struct ArraySpec {
 
 /// A text that is no array spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SpecError {
     /// The element type is unknown.
     #[error(transparent)]

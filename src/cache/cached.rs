@@ -11,6 +11,7 @@ use super::snapshot::{Snapshot, SnapshotStore};
 
 /// The entries of one cache.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Cached {
     /// A snapshot, read in place.
     Snapshot(Box<SnapshotStore>),

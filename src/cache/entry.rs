@@ -17,6 +17,7 @@ pub type Superseded = SupersededOf<Config, Provenance, Peer>;
 
 /// The members of an [`Entry`], each as its reader wants it: parsed, borrowed from an entry, or as the text that it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct EntryOf<C, P, T> {
     /// The config.
     pub config: C,
@@ -33,6 +34,7 @@ pub struct EntryOf<C, P, T> {
 
 /// The members of a [`Superseded`] decision, likewise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SupersededOf<C, P, T> {
     /// Its config.
     pub config: C,

@@ -34,6 +34,8 @@ mod snapshot;
 mod store;
 mod tiered;
 
+pub use crate::mapped_file::Mapping;
+pub use crate::stats::Interval;
 pub use cached::Cached;
 pub use diff::{CacheDiff, Change, Difference, diff};
 pub use entry::{Entry, EntryOf, Peer, PeerRecord, Provenance, Superseded, SupersededOf};

@@ -254,7 +254,7 @@ impl TieredCache {
     /// Stores an entry in memory and in every tier below that can be written, the lowest first.
     ///
     /// # Errors
-    /// Where one of these cannot be.
+    /// Where such a tier fails to write; then the tiers above it are left as they were.
     pub fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError> {
         self.put_all(&[(key.clone(), Arc::clone(entry))])
     }
@@ -262,7 +262,7 @@ impl TieredCache {
     /// Stores many entries likewise.
     ///
     /// # Errors
-    /// Where one of these cannot be.
+    /// As [`put`](Self::put).
     pub fn put_all(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), StoreError> {
         for store in self.below.iter().rev() {
             match store.put_all(entries) {
@@ -276,7 +276,7 @@ impl TieredCache {
     /// Removes an entry from memory and from every tier below that can be written.
     ///
     /// # Errors
-    /// Where one of these cannot be.
+    /// Where such a tier fails to write; then the tiers below it still have the entry.
     pub fn remove(&self, key: &CacheKey) -> Result<bool, StoreError> {
         Ok(self.remove_all(std::slice::from_ref(key))? > 0)
     }
@@ -284,7 +284,7 @@ impl TieredCache {
     /// Removes many entries likewise; how many the tier that had the most of them had.
     ///
     /// # Errors
-    /// Where one of these cannot be.
+    /// As [`remove`](Self::remove).
     pub fn remove_all(&self, keys: &[CacheKey]) -> Result<usize, StoreError> {
         let mut removed = self.memory.remove_all(keys)?;
         for store in &self.below {

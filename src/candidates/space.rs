@@ -169,7 +169,7 @@ impl CandidateSpace {
     ///
     /// # Errors
     /// Where the space has no such name.
-    pub fn with_given(mut self, name: &str, value: Value) -> Result<Self, SpaceError> {
+    pub fn given(mut self, name: &str, value: Value) -> Result<Self, SpaceError> {
         match self.given.iter_mut().find(|(known, _)| known == name) {
             Some((_, slot)) => {
                 *slot = value;

@@ -134,7 +134,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             entries.retain(|(.., tier)| *all || *tier != Tier::Seed);
             let folder = cache::folder(cache)?;
             let folder_bytes = folder.is_dir().then(|| FolderBytes::of(&folder));
-            format.write(out, CacheEntries { entries, folder_bytes })?;
+            format.write(out, CacheEntries::new(entries, folder_bytes))?;
             if let (Format::Table, Some(taken)) = (format.format, folder_bytes) {
                 say(&format!("`{}` takes {}", folder.display(), bytes_by_kind(&taken)));
             }

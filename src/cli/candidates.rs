@@ -72,7 +72,7 @@ pub(super) fn run(command: &CandidatesCommand, out: &mut dyn Write) -> Result<u8
                 tracing::warn!("the space has more than {MAX_SHOWN} configs; the first are shown");
                 configs.truncate(MAX_SHOWN);
             }
-            format.write(out, SpaceConfigs { space, configs })?;
+            format.write(out, SpaceConfigs::new(space, configs))?;
             Ok(exit::FINE)
         }
         CandidatesCommand::Check { file } => {

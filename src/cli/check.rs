@@ -106,14 +106,14 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
         ..TuneOptions::default()
     };
     let mut session = Session::new(&source.registry, &ledger, &mut *timer)
-        .with_options(options)
-        .with_cancel(&cancel)
-        .with_events(Events::default().and(Progress::new(bars.clone())));
+        .options(options)
+        .cancel(&cancel)
+        .events(Events::default().and(Progress::new(bars.clone())));
     let mut on_checked = |operation: &OperationCheck| {
         let OperationCheck { call, verdict, reason, .. } = operation;
         bars.suspend(|| say(&format!("{call}: {}: {reason}", verdict.name())));
     };
-    let options = CheckOptions::new(args.plan.match_mode, args.false_alarms);
+    let options = CheckOptions { match_mode: args.plan.match_mode, false_alarms: args.false_alarms };
     let (mut result, stopped_by) = match check(&mut session, &plan, options, &mut on_checked) {
         Ok(result) => (result, None),
         Err(Stopped { so_far, error }) => (*so_far, Some(*error)),

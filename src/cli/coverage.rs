@@ -83,7 +83,7 @@ pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault>
     };
     let asked = CoverageOf { cache, device: &device, is_here, match_mode: args.match_mode };
     let coverage = asked.coverage(&scan, &matching)?;
-    args.format.write(out, CoverageResult { device: &device.identity, coverage: &coverage, required: args.require })?;
+    args.format.write(out, CoverageResult::new(&device.identity, &coverage, args.require))?;
     Ok(match coverage.has(args.require) {
         _ if coverage.calls.is_empty() => exit::NOTHING_MATCHED,
         true => exit::FINE,

@@ -54,10 +54,7 @@ impl From<io::Error> for Fault {
 
 impl From<TuneError> for Fault {
     fn from(error: TuneError) -> Self {
-        match error {
-            TuneError::Device(_) => Self::device(error),
-            _ => Self::new(exit::CACHE_TROUBLE, error),
-        }
+        Self::new(exit::CACHE_TROUBLE, error)
     }
 }
 

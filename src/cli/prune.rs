@@ -78,7 +78,7 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         None => BoundExecutables::default(),
     };
     let (executables_alone, dry_run) = (args.executables, args.dry_run);
-    let document = PruneResult { removed: &going, executables: &executables, executables_alone, dry_run };
+    let document = PruneResult::new(&going, &executables).executables_alone(executables_alone).dry_run(dry_run);
     args.format.write(out, document)?;
     // nothing to prune is what a nightly run hopes for
     Ok(exit::FINE)

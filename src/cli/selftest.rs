@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use indicatif::MultiProgress;
@@ -80,13 +79,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
             .map_err(|error| Fault::device(format!("cannot write to `{}`: {error}", own.display())))?;
         let found = selftest(&mut *timer, program, place, &options, &own, &cancel, &events);
         match found {
-            Ok(figures) => points.push(Point {
-                program: program.name.clone(),
-                digest: program.program.digest(),
-                measured_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-                tool: document.tool.clone(),
-                figures,
-            }),
+            Ok(figures) => points.push(Point::new(&program.name, program.program.digest(), figures)),
             Err(SelftestError::Copies(CopiesError::Interrupted)) => {
                 document.interrupted = true;
                 break;

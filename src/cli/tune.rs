@@ -95,12 +95,10 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let events = keeper.iter().fold(events, |events, keeper| events.and(keeper.clone()));
     let mut devices = timers.iter_mut().map(|timer| (timer, events.and(Progress::new(bars.clone()))));
     let Some((timer, told)) = devices.next() else { return Ok(exit::FINE) };
-    let mut session = Session::new(&source.registry, &cache.ledger, &mut **timer)
-        .with_options(options)
-        .with_cancel(&cancel)
-        .with_events(told);
+    let mut session =
+        Session::new(&source.registry, &cache.ledger, &mut **timer).options(options).cancel(&cancel).events(told);
     for (timer, told) in devices {
-        session = session.with_device(&mut **timer, told);
+        session = session.device(&mut **timer, told);
     }
     let outcome = if args.dry_run { Ok(session.preview(&plan)) } else { session.run(&plan) };
     // also of a run that was stopped, and before anything else can fail

@@ -34,6 +34,7 @@ pub struct CandidateVerdict {
 /// How an invocation was decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Outcome {
     /// A candidate beats the baseline by the minimum improvement, by more than the resolution, and beyond doubt.
     Faster,

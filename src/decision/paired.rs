@@ -1,7 +1,10 @@
 //! Ratios of samples that were taken side by side.
 
+use crate::setters::setters;
+
 /// What one interleaved round measured.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Round {
     /// The measuring process; samples of two epochs are never compared.
     pub epoch: u32,
@@ -11,7 +14,14 @@ pub struct Round {
     pub sentinel_ns: Option<[f64; 2]>,
 }
 
+setters!(Round { sentinel_ns: Option<[f64; 2]> });
+
 impl Round {
+    /// A round without sentinels.
+    pub fn new(epoch: u32, samples_ns: Vec<Option<f64>>) -> Self {
+        Self { epoch, samples_ns, sentinel_ns: None }
+    }
+
     /// The sample of one candidate, if it is a usable time: finite and above zero.
     pub fn sample_ns(&self, candidate: usize) -> Option<f64> {
         self.samples_ns.get(candidate).copied().flatten().filter(|ns| is_time(*ns))

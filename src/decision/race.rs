@@ -45,6 +45,7 @@ pub struct Dropped {
 
 /// Why no further round is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Settled {
     /// The leader beats the baseline and every other candidate is out.
     Separated,

@@ -2,12 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::setters::setters;
+
 /// No choice of blocks and stages is known to gain as much as this. What does mostly computes something else, or nothing, or
 /// runs where the clock does not look.
 const MAX_SPEED_UP: f64 = 1000.0;
 
 /// What a candidate must show to win, or to be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct DecisionRules {
     /// Part of the baseline's time that a winner must save: 0.02 is two per cent.
     pub min_improvement: f64,
@@ -36,3 +39,12 @@ impl Default for DecisionRules {
         }
     }
 }
+
+setters!(DecisionRules {
+    min_improvement: f64,
+    confidence: f64,
+    min_rounds: usize,
+    resolution: f64,
+    cut_off: f64,
+    max_speed_up: f64,
+});

@@ -6,6 +6,7 @@ use crate::device::MatchMode;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::Evidence;
 use crate::registry::NotRunnable;
+use crate::setters::setters;
 use crate::stats::median;
 use crate::timer::events::{Kind, Slice};
 use crate::tune::{CopiesError, Plan, PlannedInvocation, Session, Spent, Stopped, TuneError};
@@ -35,12 +36,7 @@ impl Default for CheckOptions {
     }
 }
 
-impl CheckOptions {
-    /// With the entries of such devices, and such a probability of a false alarm.
-    pub fn new(match_mode: MatchMode, false_alarms: f64) -> Self {
-        Self { match_mode, false_alarms }
-    }
-}
+setters!(CheckOptions { match_mode: MatchMode, false_alarms: f64 });
 
 /// Checks what is cached for every planned invocation, on the first device of a session; `on_checked` is told of each. What
 /// fails costs one operation.
@@ -49,7 +45,7 @@ impl CheckOptions {
 /// `rules.min_improvement` is the least change that matters.
 ///
 /// # Errors
-/// Where a store or the device fails; what was found before stands beside the error.
+/// Where the ledger, a cache tier or the scratch folder fails; what was found before stands beside the error.
 pub fn check(
     session: &mut Session<'_>,
     plan: &Plan,
@@ -129,7 +125,7 @@ impl Gate<'_, '_> {
             schema: CHECK_SCHEMA,
             tool: TOOL.to_owned(),
             device: timer.device().clone(),
-            measured_by: timer.measured_by(&self.session.options().cache_state),
+            measured_by: timer.measured_by(&self.session.options.cache_state),
             false_alarms: self.options.false_alarms,
             compared: 0,
             odds_needed: 0.0,
@@ -161,7 +157,7 @@ impl Gate<'_, '_> {
             Lookup::Miss(miss) => Err(miss.reason()?.to_string()),
         };
         let expected = match hit {
-            Ok(hit) => Expected::of(hit, invocation, timer, &self.session.options().cache_state),
+            Ok(hit) => Expected::of(hit, invocation, timer, &self.session.options.cache_state),
             Err(reason) => {
                 operation.verdict = Verdict::Missing;
                 operation.reason = reason;
@@ -201,7 +197,7 @@ impl Gate<'_, '_> {
         let config = &expected.entry.config;
         let name = operation.call.to_string();
         let mut again = self.session.again(&planned.invocation, config)?;
-        let events = self.session.events().clone();
+        let events = self.session.first_events().clone();
         let _operation = events.open(Slice::Operation { name: &name, index, of });
         events.tell(Kind::Started { programs: 2, rounds_kept: 0 });
         let mut series = 0;
@@ -229,7 +225,7 @@ impl Gate<'_, '_> {
                 operation.failure = Some(failure);
             }
             Ok(None) => {
-                let why = match self.session.options().budget {
+                let why = match self.session.options.budget {
                     Some(budget) => format!("in the budget of {budget:?}: allow more time"),
                     None => "count: its samples are no times, or the machine is too restless".to_owned(),
                 };
@@ -241,7 +237,7 @@ impl Gate<'_, '_> {
     }
 
     fn limits(&self, rounds: &[Round], expected: &Expected, compared: usize) -> Limits {
-        let options = self.session.options();
+        let options = &self.session.options;
         let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(0)).collect();
         let known = median(&times).map_or(0.0, |ns| options.resolution.at(ns));
         let margin = margin(options.rules.min_improvement, options.rules.resolution.max(known), compared);
@@ -266,7 +262,7 @@ impl Gate<'_, '_> {
             seen.ratio, seen.interval.low, seen.interval.high
         );
         let limit = operation.limit.unwrap_or(1.0);
-        let least = 1.0 - self.session.options().rules.min_improvement;
+        let least = 1.0 - self.session.options.rules.min_improvement;
         let is_proven = seen.is_proven(odds_needed);
         let (verdict, how) = match seen.change {
             Some(Change::Slower) if is_proven && seen.ratio < least => {

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::cache::{CacheKey, Entry};
 use crate::device::DeviceFingerprint;
 use crate::ledger::{Ledger, LedgerError};
+use crate::setters::setters;
 
 const DAY: u64 = 24 * 3600;
 
@@ -20,6 +21,12 @@ pub struct PruneOptions {
     /// What was decided for this device under other software than it has now.
     pub stale_on: Option<DeviceFingerprint>,
 }
+
+setters!(PruneOptions {
+    older_than: Option<Duration>,
+    of_device: Option<String>,
+    stale_on: Option<DeviceFingerprint>,
+});
 
 /// An entry that goes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -49,6 +49,7 @@ impl fmt::Display for Label {
 /// How much of a label the module still held, from strongest to weakest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Evidence {
     /// The whole label was there.
     Exact,

@@ -23,6 +23,7 @@ use super::user_label::UserLabels;
 use super::{Evidence, Label};
 use crate::digest::Digest;
 use crate::outside_file::{self, Input};
+use crate::setters::setters;
 
 const BLOCK_BYTES: usize = 1 << 18;
 const TAIL_BYTES: u64 = 1 << 12;
@@ -36,13 +37,7 @@ pub struct ScanOptions {
     pub user_labels: Option<UserLabels>,
 }
 
-impl ScanOptions {
-    /// Finds labels of the user's own as well.
-    #[must_use]
-    pub fn user_labels(self, labels: UserLabels) -> Self {
-        Self { user_labels: Some(labels) }
-    }
-}
+setters!(ScanOptions { user_labels: Option<UserLabels> });
 
 impl Scan {
     /// Version of the schema that `scan --format json` prints.

@@ -13,10 +13,11 @@ pub struct UserLabels(Regex);
 
 /// An expression that cannot serve as a label expression.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum UserLabelsError {
     /// It does not parse.
-    #[error("label expression does not parse: {}", .0.to_string().lines().last().unwrap_or_default())]
-    Syntax(Box<regex::Error>),
+    #[error("label expression does not parse: {0}")]
+    Syntax(String),
     /// It has no group `op`.
     #[error("label expression `{0}` has no group `op`; write `(?P<op>…)`, and `(?P<key>…)` for the key")]
     NoOpGroup(String),
@@ -29,7 +30,9 @@ impl UserLabels {
     ///
     /// A pattern that is no regular expression, or that has no group `op`.
     pub fn new(pattern: &str) -> Result<Self, UserLabelsError> {
-        let regex = Regex::new(pattern).map_err(|error| UserLabelsError::Syntax(Box::new(error)))?;
+        // the lines before the last show the expression again
+        let what = |error: regex::Error| error.to_string().lines().last().unwrap_or_default().to_owned();
+        let regex = Regex::new(pattern).map_err(|error| UserLabelsError::Syntax(what(error)))?;
         if regex.capture_names().flatten().any(|name| name == "op") {
             Ok(Self(regex))
         } else {

@@ -35,10 +35,6 @@ pub enum StoredKind {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Stored {
-    /// Where.
-    pub path: PathBuf,
-    /// What it is.
-    pub kind: StoredKind,
     /// The entries.
     pub cached: Cached,
     /// What to know, one line each.
@@ -91,13 +87,13 @@ pub enum StoredError {
 /// Where there is none, or something of it is damaged.
 pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
     let mut notes = Vec::new();
-    let (kind, cached) = match kind_of(path)? {
-        StoredKind::Folder => (StoredKind::Folder, read_folder(path, &mut notes)?),
-        StoredKind::SampleLog => (StoredKind::SampleLog, read_log(path, &SampleLog::read_named(path)?, &mut notes)?),
-        StoredKind::Snapshot => (StoredKind::Snapshot, open_snapshot(path)?),
-        kind => (kind, Cached::Entries(import_json(path)?)),
+    let cached = match kind_of(path)? {
+        StoredKind::Folder => read_folder(path, &mut notes)?,
+        StoredKind::SampleLog => read_log(path, &SampleLog::read_named(path)?, &mut notes)?,
+        StoredKind::Snapshot => open_snapshot(path)?,
+        _ => Cached::Entries(import_json(path)?),
     };
-    Ok(Stored { path: path.to_owned(), kind, cached, notes })
+    Ok(Stored { cached, notes })
 }
 
 /// A folder's sample log; where that holds no decision and never did, the snapshot that was published.

@@ -17,7 +17,8 @@ impl Ledger {
     /// How Tokamax calls what was tuned here, from the registry, with the samples of the job that decided it.
     ///
     /// # Errors
-    /// Why nobody can tell.
+    /// Where the entry was not tuned here, no recording keeps Tokamax's stamp of the call, several stamps differ, or the sample
+    /// log cannot be read.
     pub fn to_tokamax(
         &self,
         registry: Option<&Registry>,

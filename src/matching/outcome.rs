@@ -12,6 +12,7 @@ use crate::registry::Invocation;
 /// Whether a label matched by name alone may stand for many recorded calls: `--by-name`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ByName {
     /// At most [`MAX_BY_NAME`](super::MAX_BY_NAME); more stop with the list.
     #[default]
@@ -35,6 +36,7 @@ impl FromStr for ByName {
 /// How a label was matched to its invocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum How {
     /// Operation with version, and call key, are equal.
     Exact,

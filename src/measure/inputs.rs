@@ -12,6 +12,7 @@ use crate::timer::InputArray;
 /// Where an input's values come from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Made {
     /// A recipe, the same bytes on every machine.
     Fill(Fill),

@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::CacheState;
 use crate::profile::{Finding, Measurement};
+use crate::setters::setters;
 use crate::timer::events::{Events, Phase, Slice};
 use crate::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
 
@@ -22,6 +23,7 @@ pub const WARM_UP: u32 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum MeasureMode {
     /// The sum of the kernels' durations, without the gaps between them.
     Kernels,
@@ -40,6 +42,8 @@ pub struct MeasureOptions {
     /// What every iteration finds in the caches.
     pub cache_state: CacheState,
 }
+
+setters!(MeasureOptions { inputs: Option<PathBuf>, cache_state: CacheState });
 
 impl MeasureOptions {
     /// So many iterations, with inputs that are filled and caches as the iteration before left them.

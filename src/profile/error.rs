@@ -62,12 +62,12 @@ pub enum ProfileErrorKind {
         part: &'static str,
     },
     /// A plane's metadata does not decode.
-    #[error("the metadata of plane {plane} cannot be decoded: {source}; copy the file again")]
+    #[error("the metadata of plane {plane} cannot be decoded: {what}; copy the file again")]
     Metadata {
         /// Number of the plane in the file, from zero.
         plane: usize,
-        /// What prost says.
-        source: prost::DecodeError,
+        /// What is wrong with it.
+        what: String,
     },
     /// The folder holds no capture.
     #[error("holds no capture; expected `plugins/profile/<run>/<host>.xplane.pb`, as `jax.profiler.trace` writes it")]

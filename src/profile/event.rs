@@ -133,6 +133,7 @@ pub struct Stat<'a> {
 
 /// A stat's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum StatValue<'a> {
     /// None was written.
     Missing,

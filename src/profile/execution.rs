@@ -28,6 +28,7 @@ pub const AUTOTUNER: i64 = -1;
 
 /// Programs whose first execution on a device is slower than the others, since it loads code and fills caches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SlowFirst {
     /// Any program: nothing tells which.
     #[default]

@@ -48,6 +48,7 @@ impl Role {
 /// How a plane tells which execution an event belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Layout {
     /// CPU: thunk events on the host's threads, each with module, program, run and device.
     HostThunks,

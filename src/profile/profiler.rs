@@ -33,6 +33,7 @@ pub struct Profiler {
 /// Whose meaning the numbers have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Semantics {
     /// ejkernel's, faults included.
     Seed,

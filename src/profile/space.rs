@@ -84,7 +84,7 @@ impl XSpace {
                     }
                     let source = bytes.slice(start..cursor.position());
                     let metadata = xplane::XPlane::decode(source)
-                        .map_err(|source| ProfileErrorKind::Metadata { plane: planes.len(), source })?;
+                        .map_err(|error| ProfileErrorKind::Metadata { plane: planes.len(), what: error.to_string() })?;
                     let stats = &metadata.stat_metadata;
                     let stat_names = stats.values().map(|stat| stat.name.clone()).collect();
                     let stat_places = IdTable::new(stats.keys().copied().zip(0..));
@@ -320,11 +320,6 @@ impl<'a> Line<'a> {
     /// The name to show; empty where it is the name itself.
     pub fn display_name(&self) -> Cow<'a, str> {
         text(self.space.bytes.get(self.index.display_name.clone()).unwrap_or_default())
-    }
-
-    /// What its events' offsets count from, in nanoseconds of the profiler's clock.
-    pub fn timestamp_ns(&self) -> i64 {
-        self.index.timestamp_ns
     }
 
     /// How many events it has.

@@ -8,6 +8,7 @@ use crate::wire::Message;
 
 /// What a stat says.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum WrittenStat<'a> {
     /// A number.
     Int(i64),
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(names, ["/host:two", "/host:one"]);
         let plane = space.planes().nth(1).unwrap();
         let line = plane.lines().next().unwrap();
-        assert_eq!((&*line.name(), line.timestamp_ns(), space.base_ns()), ("first", -5, -5));
+        assert_eq!((&*line.name(), line.base_ps(), space.base_ns()), ("first", Some(0), -5));
         let events: Vec<_> = line.events().map(Result::unwrap).collect();
         let told = |place: usize| {
             let event = &events[place];

@@ -99,7 +99,8 @@ impl Invocation {
     /// Whether the record holds together.
     ///
     /// # Errors
-    /// The first thing that does not.
+    /// The first thing that does not: no operation or call key, an array that is too large or whose file lies elsewhere, axes
+    /// that the key or the arguments do not have, a config that stands twice, or a baseline that is no candidate.
     pub fn check(&self) -> Result<(), InvalidInvocation> {
         if self.call.op_id.is_empty() {
             return Err(InvalidInvocation::NoOperation);
@@ -142,7 +143,7 @@ impl Invocation {
     /// Whether a timer that builds no programs itself can run it.
     ///
     /// # Errors
-    /// The reason, one line.
+    /// Where the values of an argument are unknown, or the baseline has no program.
     pub fn runnable(&self) -> Result<(), NotRunnable> {
         let unknown = self.arguments.iter().filter(|argument| argument.fill == Fill::ValuesUnknown);
         let unknown: Vec<String> = unknown.map(|argument| argument.name.clone()).collect();

@@ -147,7 +147,7 @@ impl Registry {
     /// [Stores](RegistryWriter::store) an invocation and reads the registry again.
     ///
     /// # Errors
-    /// Where it cannot be stored.
+    /// Those of [`store`](RegistryWriter::store), and where the registry cannot be read again.
     pub fn add(&mut self, invocation: &Invocation) -> Result<PathBuf, RegistryError> {
         let path = self.writer.store(invocation)?;
         self.reload()?;

@@ -10,6 +10,7 @@ use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::{DeviceFingerprint, DeviceIdentity};
 use crate::digest::Digest;
+use crate::setters::setters;
 
 /// The schema that this version reads and writes.
 pub const SCHEMA: u32 = 1;
@@ -17,6 +18,7 @@ pub const SCHEMA: u32 = 1;
 /// What an invocation was lowered for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Target {
     /// One device that was there.
     Device(DeviceIdentity),
@@ -26,6 +28,7 @@ pub enum Target {
 
 /// One array argument of the programs, in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Argument {
     /// Its name in the call.
     pub name: String,
@@ -38,9 +41,19 @@ pub struct Argument {
     pub donated: bool,
 }
 
+impl Argument {
+    /// An argument that stays the caller's.
+    pub fn new(name: impl Into<String>, spec: ArraySpec, fill: Fill) -> Self {
+        Self { name: name.into(), spec, fill, donated: false }
+    }
+}
+
+setters!(Argument { donated: bool });
+
 /// The form of a stored program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum ProgramFormat {
     /// StableHLO portable artifact (MLIR bytecode).
     StablehloPortable,
@@ -71,6 +84,7 @@ impl ProgramFormat {
 
 /// A program in the content-addressed store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Program {
     /// Its form.
     pub format: ProgramFormat,
@@ -83,8 +97,18 @@ pub struct Program {
     pub custom_calls: Vec<String>,
 }
 
+impl Program {
+    /// A program that needs no custom call.
+    pub fn new(format: ProgramFormat, digest: Digest, semantic_digest: Digest) -> Self {
+        Self { format, digest, semantic_digest, custom_calls: Vec::new() }
+    }
+}
+
+setters!(Program { custom_calls: Vec<String> });
+
 /// One config of an operation, with its program where it could be lowered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Candidate {
     /// The config.
     pub config: Config,
@@ -96,8 +120,18 @@ pub struct Candidate {
     pub not_lowered: Option<String>,
 }
 
+impl Candidate {
+    /// A config without a program: a worker lowers it.
+    pub fn new(config: Config) -> Self {
+        Self { config, program: None, not_lowered: None }
+    }
+}
+
+setters!(Candidate { program: Option<Program>, not_lowered: Option<String> });
+
 /// One recorded call of a tunable operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Invocation {
     /// What it was lowered for.
     pub target: Target,
@@ -127,3 +161,33 @@ pub struct Invocation {
     #[serde(default)]
     pub recorder: String,
 }
+
+impl Invocation {
+    /// A call without arguments and candidates yet.
+    pub fn new(target: Target, call: Call, baseline: Config) -> Self {
+        Self {
+            target,
+            call,
+            batch: Vec::new(),
+            direction: Direction::Forward,
+            arguments: Vec::new(),
+            static_arguments: BTreeMap::new(),
+            baseline,
+            candidates: Vec::new(),
+            recorded_on: None,
+            recorded_at: 0,
+            recorder: String::new(),
+        }
+    }
+}
+
+setters!(Invocation {
+    batch: Vec<BatchAxis>,
+    direction: Direction,
+    arguments: Vec<Argument>,
+    static_arguments: BTreeMap<String, serde_json::Value>,
+    candidates: Vec<Candidate>,
+    recorded_on: Option<DeviceFingerprint>,
+    recorded_at: u64,
+    recorder: String,
+});

@@ -75,7 +75,7 @@ impl RegistryWriter {
     /// Stores a program's bytes. A file that is there with the right bytes is left alone, one with other bytes replaced.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// Where the folder of programs cannot be written.
     pub fn put_program(
         &self,
         format: ProgramFormat,
@@ -92,7 +92,7 @@ impl RegistryWriter {
     /// owner alone (mode 0600).
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// Where the folder of arrays cannot be written.
     pub fn put_array(&self, bytes: &[u8]) -> Result<Fill, RegistryError> {
         let digest = Digest::of(bytes);
         let path = Path::new("arrays").join(format!("{digest}.bin"));

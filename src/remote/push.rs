@@ -12,6 +12,7 @@ use super::trust::seen;
 use super::{Manifest, Remote, RemoteError, Trust};
 use crate::cache::{CacheKey, Cached, Entry, Snapshot, merge};
 use crate::mapped_file::Mapping;
+use crate::setters::setters;
 use crate::signature::{
     MAX_SIGNATURE_BYTES, PublicKeys, Signature, SignatureError, Signatures, Signer, signature_path,
 };
@@ -23,6 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What to publish, and how.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Pushing<'a> {
     /// The entries.
     pub entries: &'a [(CacheKey, Arc<Entry>)],
@@ -34,6 +36,15 @@ pub struct Pushing<'a> {
     pub replace: bool,
 }
 
+impl<'a> Pushing<'a> {
+    /// Entries to merge with what is there, unsigned.
+    pub fn new(entries: &'a [(CacheKey, Arc<Entry>)]) -> Self {
+        Self { entries, signer: None, keys: None, replace: false }
+    }
+}
+
+setters!(Pushing<'a> { signer: Option<&'a Signer>, keys: Option<&'a PublicKeys>, replace: bool });
+
 /// What is published now.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -42,8 +53,6 @@ pub struct Published {
     pub manifest: Manifest,
     /// Whether it said all that before.
     pub was_there: bool,
-    /// How often it was tried: once, unless others published at the same time.
-    pub attempts: u32,
 }
 
 impl Remote {
@@ -60,7 +69,7 @@ impl Remote {
         let trusted = pushing.keys.or(own_key.as_ref());
         let mut lost = Lost::default();
         for attempt in 1..=ATTEMPTS {
-            if let Some(published) = self.try_push(copy, pushing, trusted, attempt, &mut lost)? {
+            if let Some(published) = self.try_push(copy, pushing, trusted, &mut lost)? {
                 self.remove_lost(lost);
                 return Ok(published);
             }
@@ -82,7 +91,6 @@ impl Remote {
         copy: &Path,
         pushing: Pushing<'_>,
         trusted: Option<&PublicKeys>,
-        attempt: u32,
         lost: &mut Lost,
     ) -> Result<Option<Published>, RemoteError> {
         let (manifest, version, there) = if pushing.replace {
@@ -137,7 +145,7 @@ impl Remote {
             self.add_signature(&format!("{name}.sig"), signature)?;
         }
         if was_there {
-            return Ok(Some(Published { manifest, was_there, attempts: attempt }));
+            return Ok(Some(Published { manifest, was_there }));
         }
         let swapped = self.bucket.swap(MANIFEST, version.as_ref(), &manifest.to_bytes());
         drop(snapshot);
@@ -155,7 +163,7 @@ impl Remote {
             None => fs::remove_file(&beside).is_ok(),
         };
         let _ = fs::rename(&file, copy);
-        Ok(Some(Published { manifest, was_there, attempts: attempt }))
+        Ok(Some(Published { manifest, was_there }))
     }
 
     /// Puts a signature beside those that others made of this snapshot, also where they do so at the same time.

@@ -9,6 +9,7 @@ use crate::counted::counted;
 use crate::digest::Digest;
 use crate::ledger::Ledger;
 use crate::mapped_file::Mapping;
+use crate::setters::setters;
 use crate::signature::{PublicKeys, Signer};
 
 /// This machine's copy of a URL's snapshot, in the folder that it has for the URL.
@@ -49,6 +50,8 @@ pub struct SharedOptions {
     /// Signs what this machine publishes; its own signatures are believed where no keys are given.
     pub signer: Option<Signer>,
 }
+
+setters!(SharedOptions { keys: Option<PublicKeys>, pin: Option<Digest>, signer: Option<Signer> });
 
 /// A tuning run whose results are published when it ends.
 #[derive(Debug)]

@@ -4,10 +4,12 @@ use std::path::Path;
 
 use super::{Manifest, Remote, RemoteError};
 use crate::digest::Digest;
+use crate::setters::setters;
 use crate::signature::{PublicKeys, Signatures, Statement};
 
 /// What is asked of what a URL shows.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Trust<'a> {
     /// One of these keys must have signed it.
     pub keys: Option<&'a PublicKeys>,
@@ -16,6 +18,8 @@ pub struct Trust<'a> {
     /// It may be older than what was loaded before.
     pub allow_rollback: bool,
 }
+
+setters!(Trust<'a> { keys: Option<&'a PublicKeys>, pin: Option<Digest>, allow_rollback: bool });
 
 /// The latest generation that was loaded into a copy: what is signed beside it, whichever snapshot lies there now.
 pub(super) fn seen(copy: &Path, keys: Option<&PublicKeys>) -> Option<Statement> {

@@ -15,11 +15,19 @@ use super::grid::{cells, dash};
 use super::{Document, Grid, format_bytes, format_ns, format_ratio, name_of};
 
 /// The entries of a cache, and what its folder takes.
+#[non_exhaustive]
 pub struct CacheEntries {
     /// The entries, and where each is from.
     pub entries: Vec<(CacheKey, Arc<Entry>, Tier)>,
     /// What the folder takes, where there is one.
     pub folder_bytes: Option<FolderBytes>,
+}
+
+impl CacheEntries {
+    /// Entries, with what the folder that holds them takes.
+    pub fn new(entries: Vec<(CacheKey, Arc<Entry>, Tier)>, folder_bytes: Option<FolderBytes>) -> Self {
+        Self { entries, folder_bytes }
+    }
 }
 
 impl Document for CacheEntries {

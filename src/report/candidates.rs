@@ -38,11 +38,19 @@ impl Document for &Spaces {
 }
 
 /// Configs of a space.
+#[non_exhaustive]
 pub struct SpaceConfigs<'a> {
     /// The space.
     pub space: &'a CandidateSpace,
     /// Its configs, or the first of them.
     pub configs: Vec<Config>,
+}
+
+impl<'a> SpaceConfigs<'a> {
+    /// Configs of this space.
+    pub fn new(space: &'a CandidateSpace, configs: Vec<Config>) -> Self {
+        Self { space, configs }
+    }
 }
 
 impl Document for SpaceConfigs<'_> {

@@ -18,19 +18,35 @@ const LISTED: usize = 10;
 
 /// Each process's report.
 #[derive(Serialize)]
+#[non_exhaustive]
 pub struct CompileProfiles {
     /// One a process.
     pub profiles: Vec<CompileProfile>,
 }
 
+impl CompileProfiles {
+    /// The reports of these processes.
+    pub fn new(profiles: Vec<CompileProfile>) -> Self {
+        Self { profiles }
+    }
+}
+
 /// The compilations of one process.
 #[derive(Serialize)]
+#[non_exhaustive]
 pub struct CompileProfile {
     /// The host or file.
     pub host: String,
     /// What it compiled.
     #[serde(flatten)]
     pub report: CompileReport,
+}
+
+impl CompileProfile {
+    /// What the process of a host compiled.
+    pub fn new(host: impl Into<String>, report: CompileReport) -> Self {
+        Self { host: host.into(), report }
+    }
 }
 
 impl Document for CompileProfiles {

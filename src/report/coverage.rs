@@ -14,6 +14,7 @@ use super::grid::cells;
 use super::{Document, Grid, write_line};
 
 /// The calls of a module, and which of them have a config for a device.
+#[non_exhaustive]
 pub struct CoverageResult<'a> {
     /// The device.
     pub device: &'a DeviceIdentity,
@@ -21,6 +22,13 @@ pub struct CoverageResult<'a> {
     pub coverage: &'a Coverage,
     /// The part of them that must have one.
     pub required: f64,
+}
+
+impl<'a> CoverageResult<'a> {
+    /// A module's coverage on a device, of which the part `required` is asked for.
+    pub fn new(device: &'a DeviceIdentity, coverage: &'a Coverage, required: f64) -> Self {
+        Self { device, coverage, required }
+    }
 }
 
 impl Document for CoverageResult<'_> {

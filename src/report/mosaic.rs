@@ -10,6 +10,7 @@ use super::{Document, Grid};
 
 /// Sizes for one launch.
 #[derive(Serialize)]
+#[non_exhaustive]
 pub struct MosaicSizes {
     /// Whose events one trace holds.
     pub scope: &'static str,

@@ -6,12 +6,14 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::gate::Pruned;
+use crate::setters::setters;
 use crate::timer::pjrt::BoundExecutables;
 
 use super::grid::cells;
 use super::{Document, Grid, format_bytes};
 
 /// Entries and kept executables that went from a cache folder.
+#[non_exhaustive]
 pub struct PruneResult<'a> {
     /// The entries.
     pub removed: &'a [Pruned],
@@ -22,6 +24,15 @@ pub struct PruneResult<'a> {
     /// Whether nothing went and all of it would.
     pub dry_run: bool,
 }
+
+impl<'a> PruneResult<'a> {
+    /// What went.
+    pub fn new(removed: &'a [Pruned], executables: &'a BoundExecutables) -> Self {
+        Self { removed, executables, executables_alone: false, dry_run: false }
+    }
+}
+
+setters!(PruneResult<'a> { executables_alone: bool, dry_run: bool });
 
 impl Document for PruneResult<'_> {
     fn into_json(self) -> impl Serialize {

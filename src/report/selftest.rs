@@ -16,6 +16,7 @@ use super::{Document, Grid, format_ns, format_part};
 
 /// What a run of programs against themselves found.
 #[derive(Debug, Serialize)]
+#[non_exhaustive]
 pub struct SelftestResult {
     /// Version of the schema.
     pub schema: u32,
@@ -49,6 +50,7 @@ pub struct SelftestResult {
 
 /// A program without figures.
 #[derive(Debug, Serialize)]
+#[non_exhaustive]
 pub struct Failed {
     /// Its name.
     pub program: String,

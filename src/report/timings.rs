@@ -12,6 +12,7 @@ use super::{Document, Grid, format_ns, write_lines};
 
 /// Seconds by name.
 #[derive(Serialize)]
+#[non_exhaustive]
 pub struct TimingsDocument {
     /// Version of the schema.
     pub schema: u32,
@@ -35,6 +36,7 @@ pub struct TimingsDocument {
 
 /// A profile that was read.
 #[derive(Serialize)]
+#[non_exhaustive]
 pub struct TimedProfile {
     /// Where it is.
     pub path: String,
@@ -46,6 +48,7 @@ pub struct TimedProfile {
 
 /// The samples of a name on one device.
 #[derive(Serialize)]
+#[non_exhaustive]
 pub struct DeviceSeconds {
     /// The name.
     pub name: String,

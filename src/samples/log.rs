@@ -220,7 +220,7 @@ impl SampleLog {
     /// Puts everything appended so far on the disk.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// Where the disk does not take it, for want of space for instance.
     pub fn sync(&self) -> Result<(), LogError> {
         let file = self.file.sync_data().and_then(|()| self.file.metadata());
         let file = file.map_err(|source| LogError::Write { path: self.path.clone(), source })?;

@@ -8,6 +8,7 @@ use crate::device::DeviceFingerprint;
 use crate::digest::{Digest, SetDigest};
 use crate::failure::Failure;
 use crate::measured_by::{MeasuredBy, Source};
+use crate::setters::setters;
 
 /// Version of the log's records.
 pub const SCHEMA: u32 = 1;
@@ -15,6 +16,7 @@ pub const SCHEMA: u32 = 1;
 /// One frame's content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Record {
     /// The first frame of a file.
     Log {
@@ -57,6 +59,7 @@ pub enum Record {
 
 /// What a job measures. `job` is a digest of everything that makes samples comparable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct JobRecord {
     /// The job's digest.
     pub job: Digest,
@@ -79,8 +82,26 @@ pub struct JobRecord {
     pub fresh: bool,
 }
 
+impl JobRecord {
+    /// A job whose earlier samples count.
+    pub fn new(
+        job: Digest,
+        device: DeviceFingerprint,
+        call: Call,
+        direction: Direction,
+        measured_by: MeasuredBy,
+        baseline: usize,
+        candidates: Vec<CandidateRecord>,
+    ) -> Self {
+        Self { job, device, call, direction, measured_by, baseline, candidates, fresh: false }
+    }
+}
+
+setters!(JobRecord { fresh: bool });
+
 /// One candidate of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CandidateRecord {
     /// Its config.
     pub config: Config,
@@ -91,6 +112,7 @@ pub struct CandidateRecord {
 
 /// All samples of one round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RoundRecord {
     /// The job.
     pub job: Digest,
@@ -104,6 +126,13 @@ pub struct RoundRecord {
     pub samples: Vec<CandidateSamples>,
 }
 
+impl RoundRecord {
+    /// A round of a job.
+    pub fn new(job: Digest, epoch: u32, round: u32, source: Source, samples: Vec<CandidateSamples>) -> Self {
+        Self { job, epoch, round, source, samples }
+    }
+}
+
 /// The samples of one candidate in one round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CandidateSamples {
@@ -115,6 +144,7 @@ pub struct CandidateSamples {
 
 /// Why a candidate is out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct FailureRecord {
     /// The job.
     pub job: Digest,
@@ -123,6 +153,13 @@ pub struct FailureRecord {
     /// Why it is out.
     #[serde(flatten)]
     pub failure: Failure,
+}
+
+impl FailureRecord {
+    /// A candidate of a job that failed.
+    pub fn new(job: Digest, candidate: usize, failure: Failure) -> Self {
+        Self { job, candidate, failure }
+    }
 }
 
 #[cfg(test)]

@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
+use crate::setters::setters;
+
 /// What may be spent; the lesser of the two where both are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Budget {
     /// Evaluations.
     pub evaluations: Option<usize>,
     /// Time of all that a driver does for them.
     pub time: Option<Duration>,
 }
+
+setters!(Budget { evaluations: Option<usize>, time: Option<Duration> });
 
 /// A budget that is too small for anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +37,7 @@ impl Budget {
     /// Whether anything can be done with it, where one evaluation is known to cost `cost`.
     ///
     /// # Errors
-    /// Where not.
+    /// Where nothing may be spent, or less time than one evaluation takes.
     pub fn check(&self, cost: Option<Duration>) -> Result<(), NoBudget> {
         if self.evaluations == Some(0) || self.time.is_some_and(|time| time.is_zero()) {
             return Err(NoBudget::Nothing);

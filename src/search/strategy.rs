@@ -1,6 +1,7 @@
 //! What a search strategy is: it is asked for a config and told what became of it.
 
 use crate::config::Config;
+use crate::setters::setters;
 
 use super::space::Space;
 
@@ -25,6 +26,7 @@ pub const MAX_PRIORS: usize = 256;
 
 /// What a strategy is started with.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Plan<'a> {
     /// The configs to choose from.
     pub space: &'a Space,
@@ -36,6 +38,15 @@ pub struct Plan<'a> {
     /// another device. One need not be of the space; at most [`MAX_PRIORS`] are taken.
     pub priors: &'a [Config],
 }
+
+impl<'a> Plan<'a> {
+    /// A search of a space, without a bound and without priors.
+    pub fn new(space: &'a Space, seed: u64) -> Self {
+        Self { space, seed, budget: None, priors: &[] }
+    }
+}
+
+setters!(Plan<'a> { budget: Option<usize>, priors: &'a [Config] });
 
 /// A way to choose which config to measure next.
 ///

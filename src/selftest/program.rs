@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::array::{ArraySpec, DType};
 use crate::measure::{MeasureError, MeasuredProgram};
+use crate::setters::setters;
 
 /// A few µs to run: 16 KiB, one loop over them.
 const ELEMENTWISE: &str = "module @elementwise {
@@ -47,6 +48,7 @@ const REDUCTION: &str = "module @reduction {
 
 /// A program and what is known of it.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct SelftestProgram {
     /// The file as the user named it, or our own name.
     pub name: String,
@@ -55,6 +57,8 @@ pub struct SelftestProgram {
     /// What it takes, where that is known without a compiler.
     pub parameters: Option<Vec<ArraySpec>>,
 }
+
+setters!(SelftestProgram { parameters: Option<Vec<ArraySpec>> });
 
 impl SelftestProgram {
     /// A file of the user's.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,7 @@ const MAX_POINTS: usize = 32;
 
 /// What figures belong to: those of another device, other software, another timer, metric or state of the caches say nothing here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Setting {
     /// The device and the software around it.
     pub device: DeviceFingerprint,
@@ -47,6 +49,7 @@ impl Setting {
 
 /// The figures of one program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Point {
     /// Its name; for people only.
     pub program: String,
@@ -59,6 +62,15 @@ pub struct Point {
     /// What was found.
     #[serde(flatten)]
     pub figures: Figures,
+}
+
+impl Point {
+    /// Figures that were found now.
+    pub fn new(program: impl Into<String>, digest: Digest, figures: Figures) -> Self {
+        let measured_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let tool = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION")).to_owned();
+        Self { program: program.into(), digest, measured_at, tool, figures }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ use super::{PrivateKey, PublicKeys, Signature, SignatureError, Statement};
 
 /// What signs.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Signer {
     /// A key that lies here.
     Key(PrivateKey),

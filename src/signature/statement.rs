@@ -8,6 +8,7 @@ const DOMAIN: &[u8] = b"autotune-lowered snapshot v2\0";
 
 /// That this snapshot was published as this generation, at this time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statement {
     /// The snapshot's digest.
     pub digest: Digest,
@@ -18,6 +19,11 @@ pub struct Statement {
 }
 
 impl Statement {
+    /// Of a generation of a URL, published at `time`, seconds since 1970.
+    pub fn new(digest: Digest, generation: u64, time: u64) -> Self {
+        Self { digest, generation, time }
+    }
+
     /// Of a file, now.
     pub fn of_file(digest: Digest) -> Self {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

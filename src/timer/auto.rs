@@ -7,6 +7,7 @@ use super::pjrt::{FoundPlugin, installed_in};
 
 /// The timer that was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AutoTimer {
     /// The PJRT plugin that the user named.
     NamedPlugin,

@@ -15,7 +15,7 @@ use super::job::{InputArray, Job};
 use super::model::{means, runs_of_batches};
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, Hello, Input, Launch, LoadParams, Loaded, Measured, Method, OutputRef, Outputs, Profiled, Signature,
+    BeginParams, Hello, Launch, LoadParams, Loaded, Measured, Method, OutputRef, Outputs, Profiled, Signature,
     capability, one_line,
 };
 use crate::array::ArraySpec;
@@ -80,14 +80,7 @@ impl Bench {
     pub(crate) fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         self.check_caches(&job.cache_state)?;
         let own_files = private_folder(&job.scratch).map_err(|error| no_folder(&job.scratch, error))?;
-        let params = BeginParams {
-            call: job.call.clone(),
-            direction: job.direction,
-            inputs: job.inputs.iter().map(Input::from).collect(),
-            recipe: job.recipe.clone(),
-            cache_state: job.cache_state.clone(),
-            scratch: own_files.path().to_owned(),
-        };
+        let params = BeginParams::new(job, own_files.path());
         self.prepared.clear();
         self.missing.clear();
         self.ahead.clear();

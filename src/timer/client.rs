@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use super::exec::{EXIT_CANNOT_START, EXIT_MEMORY, EXIT_SIGNAL_BASE, ExecOptions};
 use super::protocol::{Hello, MAX_LINE_BYTES, Method, PROTOCOL_VERSION, Request, Response, one_line};
 use crate::failure::{Failure, FailureKind};
+use crate::setters::setters;
 
 /// Bytes of stderr that are kept.
 const TAIL_BYTES: usize = 64 << 10;
@@ -29,6 +30,7 @@ const EXIT_WAIT: Duration = Duration::from_secs(5);
 
 /// How long each thing may take, and how much memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// From the start of the process to its `hello`: a plugin is loaded and its devices are opened.
     pub start: Duration,
@@ -57,8 +59,18 @@ impl Default for Limits {
     }
 }
 
+setters!(Limits {
+    start: Duration,
+    compile: Duration,
+    load: Duration,
+    measure: Duration,
+    memory_bytes: Option<u64>,
+    grace: Duration,
+});
+
 /// How to start a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WorkerCommand {
     /// This program, for `worker exec`.
     pub exe: PathBuf,

@@ -10,7 +10,7 @@ use super::events::Events;
 use super::job::{Job, JobCandidate, Prepared};
 use super::model::{Timer, means, runs_of_batches};
 use super::profiled::{ProfiledRound, default_metric};
-use super::protocol::{LoadParams, ProgramRef, capability};
+use super::protocol::{LoadParams, capability};
 use crate::array::ArraySpec;
 use crate::device::{DeviceFingerprint, xla_autotuning};
 use crate::failure::{Failure, FailureKind};
@@ -101,15 +101,14 @@ impl CommandTimer {
     }
 
     fn load_params(&self, candidate: usize) -> Result<LoadParams, Failure> {
-        let JobCandidate { config, program } = find(&self.job, candidate)?;
+        let found = find(&self.job, candidate)?;
         let has_recipe = self.job.as_ref().is_some_and(|job| job.recipe.is_some());
         let hello = self.bench.hello();
         let can_build = hello.can(capability::BUILD_PROGRAMS) || (has_recipe && hello.can(capability::BUILD_RECIPES));
-        if program.is_none() && !can_build {
+        if found.program.is_none() && !can_build {
             return Err(Failure::new(FailureKind::NoProgram, "the worker cannot build its program"));
         }
-        let program = program.as_ref().map(|file| ProgramRef { format: file.program.format, path: file.path.clone() });
-        Ok(LoadParams { candidate, config: config.clone(), program, executable: None })
+        Ok(LoadParams::new(candidate, found))
     }
 }
 

@@ -232,7 +232,7 @@ pub trait Sink: Send {
     ///
     /// # Errors
     ///
-    /// Why it refuses the event.
+    /// Where it refuses the event, since it cannot keep what the job would bring.
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure>;
 }
 
@@ -298,7 +298,7 @@ impl Events {
     /// Tells what a sink may refuse.
     ///
     /// # Errors
-    /// The first refusal; every sink is told.
+    /// Where a sink refuses it: the first refusal. Every sink is told.
     pub fn offer(&self, kind: Kind<'_>) -> Result<(), Failure> {
         if self.sinks.is_empty() {
             return Ok(());
@@ -320,7 +320,7 @@ impl Events {
     /// The same for a slice that a sink may refuse: then it is over at once.
     ///
     /// # Errors
-    /// The first refusal.
+    /// As [`offer`](Self::offer).
     pub fn try_open<'e>(&'e self, slice: Slice<'e>) -> Result<Open<'e>, Failure> {
         let begun = self.offer(Kind::Begin(&slice));
         let open = Open { events: self, slice };

@@ -23,6 +23,7 @@ use rustix::process::{
 };
 
 use crate::printable::printable;
+use crate::setters::setters;
 
 /// Exit code of `worker exec` when the worker outgrew its memory limit.
 pub const EXIT_MEMORY: u8 = 120;
@@ -63,6 +64,14 @@ impl Default for ExecOptions {
         }
     }
 }
+
+setters!(ExecOptions {
+    memory_bytes: Option<u64>,
+    cpu_seconds: Option<u64>,
+    grace: Duration,
+    inner_of: Option<u32>,
+    command: Vec<OsString>,
+});
 
 impl ExecOptions {
     /// The arguments of `worker exec` that say the same.

@@ -9,6 +9,7 @@ use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::measured_by::CacheState;
 use crate::registry::Program;
+use crate::setters::setters;
 
 /// A program's file, its digest already checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,7 @@ pub struct ProgramFile {
 
 /// One input array, written once as dense little-endian bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InputArray {
     /// Name of the argument.
     pub name: String,
@@ -32,8 +34,18 @@ pub struct InputArray {
     pub donated: bool,
 }
 
+impl InputArray {
+    /// An array that every run may use again.
+    pub fn new(name: impl Into<String>, spec: ArraySpec, path: impl Into<PathBuf>) -> Self {
+        Self { name: name.into(), spec, path: path.into(), donated: false }
+    }
+}
+
+setters!(InputArray { donated: bool });
+
 /// One candidate of a job.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct JobCandidate {
     /// The config.
     pub config: Config,
@@ -41,8 +53,18 @@ pub struct JobCandidate {
     pub program: Option<ProgramFile>,
 }
 
+impl JobCandidate {
+    /// A config whose program the worker builds.
+    pub fn new(config: Config) -> Self {
+        Self { config, program: None }
+    }
+}
+
+setters!(JobCandidate { program: Option<ProgramFile> });
+
 /// Everything a timer needs to know of one invocation. Candidates are named by their index.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Job {
     /// The call.
     pub call: Call,
@@ -60,8 +82,32 @@ pub struct Job {
     pub scratch: PathBuf,
 }
 
+impl Job {
+    /// A call without inputs and candidates yet, whose runs find warm caches.
+    pub fn new(call: Call, scratch: impl Into<PathBuf>) -> Self {
+        Self {
+            call,
+            direction: Direction::Forward,
+            inputs: Vec::new(),
+            candidates: Vec::new(),
+            recipe: None,
+            cache_state: CacheState::Warm,
+            scratch: scratch.into(),
+        }
+    }
+}
+
+setters!(Job {
+    direction: Direction,
+    inputs: Vec<InputArray>,
+    candidates: Vec<JobCandidate>,
+    recipe: Option<serde_json::Value>,
+    cache_state: CacheState,
+});
+
 /// What preparing a candidate cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Prepared {
     /// Time of the compilation, nanoseconds; zero when the executable was kept from before.
     pub compile_ns: u64,
@@ -71,6 +117,15 @@ pub struct Prepared {
     /// Whether the executable came from the store of executables.
     pub reused: bool,
 }
+
+impl Prepared {
+    /// A program that took so long to compile.
+    pub fn new(compile_ns: u64) -> Self {
+        Self { compile_ns, ..Self::default() }
+    }
+}
+
+setters!(Prepared { cpu_ns: u64, reused: bool });
 
 // serde hands over a reference
 #[allow(clippy::trivially_copy_pass_by_ref)]

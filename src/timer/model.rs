@@ -19,11 +19,7 @@ use crate::measured_by::{CacheState, MeasuredBy, Metric, Source};
 /// [needs a restart](Failure::needs_restart), [`restart`](Self::restart) loads what was prepared before into a fresh
 /// worker (except `without`) and the epoch grows.
 ///
-/// # Errors
-///
-/// Every call fails with a [`Failure`], whose kind says what failed: the candidate's program, the worker or the device.
-// as said above for all of them
-#[allow(clippy::missing_errors_doc)]
+/// The kind of a [`Failure`] says what failed: the candidate's program, the worker or the device.
 pub trait Timer: Send {
     /// Name as in `--timer`: `pjrt`, `command:…`, `replay:…`.
     fn name(&self) -> &str;
@@ -73,28 +69,46 @@ pub trait Timer: Send {
     fn follow(&mut self, _events: &Events) {}
 
     /// Starts a job: inputs are loaded. A job before it ends.
+    ///
+    /// # Errors
+    /// Where an input cannot be loaded, the worker knows nothing of the job's state of the caches, or the worker fails.
     fn begin(&mut self, job: &Job) -> Result<(), Failure>;
 
     /// What a candidate's program takes, where the timer can tell: for one who makes the inputs afterwards. The job at hand
     /// need not have any.
+    ///
+    /// # Errors
+    /// Where the program cannot be read or compiled, or the worker fails.
     fn signature(&mut self, _candidate: usize) -> Result<Option<Vec<ArraySpec>>, Failure> {
         Ok(None)
     }
 
     /// Says which candidates will be prepared, in this order, so that a timer may compile several at once. No failure of
     /// one of them shows before it is prepared.
+    ///
+    /// # Errors
+    /// Where the worker fails.
     fn expect(&mut self, _candidates: &[usize]) -> Result<(), Failure> {
         Ok(())
     }
 
     /// Compiles a candidate, or takes its kept executable, and loads it beside the others.
+    ///
+    /// # Errors
+    /// Where the candidate has no program, it does not compile or load, it takes other inputs than the job's, or the worker fails.
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure>;
 
     /// Runs a loaded candidate `runs` times; one duration in nanoseconds for each, launch to completion.
+    ///
+    /// # Errors
+    /// Where the program fails, takes longer than its limit, or breaks the worker.
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure>;
 
     /// Takes `samples` durations, nanoseconds, each the mean of `batch` runs that follow each other: for candidates so fast
     /// that the clock cannot tell one run. A timer that cannot time several runs together takes the mean of single ones.
+    ///
+    /// # Errors
+    /// As [`measure`](Self::measure), and where `samples` times `batch` is more than a timer runs.
     fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
         let runs = runs_of_batches(samples, batch)?;
         Ok(means(&self.measure(candidate, runs)?, batch))
@@ -111,22 +125,34 @@ pub trait Timer: Send {
 
     /// Runs several candidates, each so often, under one profile; their durations in the order of the launches. On a
     /// failure nobody knows which launch is to blame.
+    ///
+    /// # Errors
+    /// As [`measure`](Self::measure), and where the profile cannot be read or shows other runs.
     fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
         launches.iter().map(|&(candidate, runs)| self.measure(candidate, runs)).collect()
     }
 
     /// The same, with everything that the profile tells of the launches.
+    ///
+    /// # Errors
+    /// As [`measure_round`](Self::measure_round), and where the timer takes no profiles.
     fn profile_round(&mut self, _launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {
         Err(Failure::new(FailureKind::Device, format!("the timer `{}` takes no profiles", self.name())))
     }
 
     /// Runs a loaded candidate once. Its outputs are files in the job's scratch folder, there as long as the result is.
+    ///
+    /// # Errors
+    /// Where the program fails, its outputs cannot be written, or the worker fails.
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure>;
 
     /// Counts the measuring workers started so far; samples of different epochs are never paired.
     fn epoch(&self) -> u32;
 
     /// Ends the measuring worker, starts another and loads again what was prepared, leaving `without` out.
+    ///
+    /// # Errors
+    /// Where no worker starts, or it fails to begin the job again. What it cannot load any more fails when it is measured.
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure>;
 
     /// Ends the job: candidates and inputs are dropped.

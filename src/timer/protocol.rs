@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::job::{InputArray, is_zero};
+use super::job::{InputArray, Job, JobCandidate, ProgramFile, is_zero};
 use crate::array::ArraySpec;
 use crate::call::{Call, Direction};
 use crate::config::Config;
@@ -16,6 +16,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{CacheState, Source};
 use crate::printable::printable;
 use crate::registry::ProgramFormat;
+use crate::setters::setters;
 
 /// Version of the protocol that this program speaks.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -28,6 +29,7 @@ pub const MAX_RUNS: u32 = 10_000;
 
 /// A line from the tuner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Request {
     /// Counts the requests of one worker from 1.
     pub id: u64,
@@ -115,6 +117,7 @@ fn is_one(batch: &u32) -> bool {
 
 /// Parameters of `begin`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BeginParams {
     /// The call.
     #[serde(flatten)]
@@ -133,6 +136,20 @@ pub struct BeginParams {
     pub scratch: PathBuf,
 }
 
+impl BeginParams {
+    /// A job, with a folder for the worker's own files.
+    pub fn new(job: &Job, scratch: impl Into<PathBuf>) -> Self {
+        Self {
+            call: job.call.clone(),
+            direction: job.direction,
+            inputs: job.inputs.iter().map(Input::from).collect(),
+            recipe: job.recipe.clone(),
+            cache_state: job.cache_state.clone(),
+            scratch: scratch.into(),
+        }
+    }
+}
+
 /// A worker that cannot bring about a state must not measure in another one.
 fn warm_or_cold<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<CacheState, D::Error> {
     match CacheState::deserialize(deserializer)? {
@@ -143,6 +160,7 @@ fn warm_or_cold<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Cac
 
 /// One input array on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Input {
     /// Name of the argument.
     pub name: String,
@@ -163,6 +181,7 @@ impl From<&InputArray> for Input {
 
 /// A program on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProgramRef {
     /// Its form.
     pub format: ProgramFormat,
@@ -170,8 +189,15 @@ pub struct ProgramRef {
     pub path: PathBuf,
 }
 
+impl From<&ProgramFile> for ProgramRef {
+    fn from(file: &ProgramFile) -> Self {
+        Self { format: file.program.format, path: file.path.clone() }
+    }
+}
+
 /// A serialized executable: a part of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ExecutableRef {
     /// The file.
     pub path: PathBuf,
@@ -184,6 +210,7 @@ pub struct ExecutableRef {
 
 /// Parameters of `compile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CompileParams {
     /// Index of the candidate.
     pub candidate: usize,
@@ -195,6 +222,7 @@ pub struct CompileParams {
 
 /// Parameters of `load`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LoadParams {
     /// Index of the candidate.
     pub candidate: usize,
@@ -208,8 +236,17 @@ pub struct LoadParams {
     pub executable: Option<ExecutableRef>,
 }
 
+impl LoadParams {
+    /// A candidate that no worker has compiled yet.
+    pub fn new(index: usize, candidate: &JobCandidate) -> Self {
+        let program = candidate.program.as_ref().map(ProgramRef::from);
+        Self { candidate: index, config: candidate.config.clone(), program, executable: None }
+    }
+}
+
 /// What a worker says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Hello {
     /// The worker's version of the protocol.
     pub protocol: u32,
@@ -234,7 +271,23 @@ pub struct Hello {
     pub notes: Vec<String>,
 }
 
+setters!(Hello { capabilities: Vec<String>, device: usize, clock_resolution_ns: Option<u64>, notes: Vec<String> });
+
 impl Hello {
+    /// A worker on the first of these devices, which can do the least.
+    pub fn new(worker: impl Into<String>, source: Source, devices: Vec<DeviceFingerprint>) -> Self {
+        Self {
+            protocol: PROTOCOL_VERSION,
+            worker: worker.into(),
+            capabilities: Vec::new(),
+            source,
+            devices,
+            device: 0,
+            clock_resolution_ns: None,
+            notes: Vec::new(),
+        }
+    }
+
     /// Whether the worker has a capability.
     pub fn can(&self, capability: &str) -> bool {
         self.capabilities.iter().any(|name| name == capability)
@@ -261,13 +314,22 @@ pub mod capability {
 
 /// Parameters and results of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Signature {
     /// What it takes, in order.
     pub parameters: Vec<ArraySpec>,
 }
 
+impl Signature {
+    /// A program that takes these arrays.
+    pub fn new(parameters: Vec<ArraySpec>) -> Self {
+        Self { parameters }
+    }
+}
+
 /// The answer to `compile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Compiled {
     /// Time of the compilation, nanoseconds.
     pub compile_ns: u64,
@@ -282,12 +344,22 @@ pub struct Compiled {
     pub signature: Option<Signature>,
 }
 
+impl Compiled {
+    /// An executable that was written to the file after so long.
+    pub fn new(compile_ns: u64) -> Self {
+        Self { compile_ns, cpu_ns: 0, serialized: true, signature: None }
+    }
+}
+
+setters!(Compiled { cpu_ns: u64, serialized: bool, signature: Option<Signature> });
+
 fn yes() -> bool {
     true
 }
 
 /// The answer to `load`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Loaded {
     /// Time of the compilation, nanoseconds; zero where there was none.
     #[serde(default)]
@@ -300,8 +372,11 @@ pub struct Loaded {
     pub signature: Option<Signature>,
 }
 
+setters!(Loaded { compile_ns: u64, cpu_ns: u64, signature: Option<Signature> });
+
 /// The answer to `measure`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Measured {
     /// One duration for each run, or the mean of each batch of them, nanoseconds.
     pub samples_ns: Vec<u64>,
@@ -310,8 +385,18 @@ pub struct Measured {
     pub single_runs: Option<String>,
 }
 
+impl Measured {
+    /// The durations of runs, or of batches of them.
+    pub fn new(samples_ns: Vec<u64>) -> Self {
+        Self { samples_ns, single_runs: None }
+    }
+}
+
+setters!(Measured { single_runs: Option<String> });
+
 /// Some runs of one candidate, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Launch {
     /// Index of the candidate.
     pub candidate: usize,
@@ -321,6 +406,7 @@ pub struct Launch {
 
 /// The answer to `measure-round`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Profiled {
     /// An XSpace that holds every launch, in the folder that was handed out.
     pub profile: PathBuf,
@@ -333,11 +419,28 @@ pub struct Profiled {
     pub devices: Option<Vec<u32>>,
 }
 
+impl Profiled {
+    /// A profile whose executions are told apart by the order in which they started.
+    pub fn new(profile: impl Into<PathBuf>) -> Self {
+        Self { profile: profile.into(), module_name: None, devices: None }
+    }
+}
+
+setters!(Profiled { module_name: Option<String>, devices: Option<Vec<u32>> });
+
 /// The answer to `outputs`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Outputs {
     /// The arrays, in the program's order.
     pub outputs: Vec<OutputRef>,
+}
+
+impl Outputs {
+    /// What a program gave.
+    pub fn new(outputs: Vec<OutputRef>) -> Self {
+        Self { outputs }
+    }
 }
 
 /// One output array on the wire.
@@ -352,6 +455,7 @@ pub struct OutputRef {
 /// A line from a worker: a result or an error, never both.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Response {
     /// The request's; null for a line whose request could not be read.
     pub id: Option<u64>,
@@ -365,6 +469,7 @@ pub struct Response {
 
 /// A failure on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct WireFailure {
     /// A [`FailureKind`], `protocol` where the request was wrong; an unknown one is taken for `protocol`.
     pub kind: String,
@@ -421,7 +526,7 @@ pub enum LineRead {
 ///
 /// # Errors
 ///
-/// What the reader says.
+/// Where the reader fails.
 pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<LineRead> {
     line.clear();
     let read = reader.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', line)?;

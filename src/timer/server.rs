@@ -15,32 +15,52 @@ use crate::failure::{Failure, FailureKind};
 
 /// What a worker does; [`serve`] speaks for it.
 ///
-/// # Errors
-///
-/// Every call fails with the [`Failure`] that the worker answers; its kind says what failed.
-// as said above for all of them
-#[allow(clippy::missing_errors_doc)]
+/// A call fails with the [`Failure`] that the worker answers; its kind says what failed.
 pub trait Worker {
     /// Answers `hello`.
+    ///
+    /// # Errors
+    /// Where the device cannot be opened.
     fn hello(&mut self) -> Result<Hello, Failure>;
     /// Answers `begin`.
+    ///
+    /// # Errors
+    /// Where an input cannot be read, or the job asks for what the worker cannot do.
     fn begin(&mut self, params: BeginParams) -> Result<(), Failure>;
     /// Answers `compile`.
+    ///
+    /// # Errors
+    /// Where the program cannot be read or compiled, or the executable cannot be written.
     fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure>;
     /// Answers `load`.
+    ///
+    /// # Errors
+    /// Where there is no program and none can be built, or it does not compile or load.
     fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure>;
     /// Answers `measure`.
+    ///
+    /// # Errors
+    /// Where the candidate is not loaded, or its program fails.
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure>;
     /// Answers a `measure` whose runs are timed `batch` at a time; `runs` is a multiple of it. A worker without the capability
     /// `batches` need not know it.
+    ///
+    /// # Errors
+    /// As [`measure`](Self::measure), and where the worker times no batches.
     fn measure_batches(&mut self, _candidate: usize, _runs: u32, _batch: u32) -> Result<Measured, Failure> {
         Err(Failure::new(FailureKind::Protocol, "`batch` is not a parameter of this worker"))
     }
     /// Answers `measure-round`; a worker without the capability `profile` need not know it.
+    ///
+    /// # Errors
+    /// As [`measure`](Self::measure), and where the worker takes no profiles or cannot write one.
     fn measure_round(&mut self, _launches: &[Launch], _folder: &std::path::Path) -> Result<Profiled, Failure> {
         Err(Failure::new(FailureKind::Protocol, "`measure-round` is not a method of this worker"))
     }
     /// Answers `outputs`.
+    ///
+    /// # Errors
+    /// As [`measure`](Self::measure), and where an output cannot be written.
     fn outputs(&mut self, candidate: usize, folder: &std::path::Path) -> Result<Outputs, Failure>;
     /// Answers `end`.
     fn end(&mut self);
@@ -50,7 +70,7 @@ pub trait Worker {
 ///
 /// # Errors
 ///
-/// What the system says.
+/// Where stdout is closed, or this process has no file descriptor left.
 pub fn take_stdout() -> io::Result<File> {
     let private: OwnedFd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;

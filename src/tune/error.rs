@@ -1,6 +1,5 @@
 //! What ends a whole run; what costs only one operation is a [`Status`](super::Status).
 
-use crate::failure::Failure;
 use crate::ledger::LedgerError;
 use crate::remedy::scratch_remedy;
 
@@ -11,9 +10,6 @@ pub enum TuneError {
     /// The sample log or a cache tier failed.
     #[error(transparent)]
     Ledger(LedgerError),
-    /// The device or its worker cannot be had.
-    #[error("cannot use the device: {0}")]
-    Device(Failure),
     /// The scratch folder cannot be made or written.
     #[error("cannot write input arrays under `{path}`: {source}{}", scratch_remedy(source), path = path.display())]
     Scratch {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::decision::{DecisionRules, Resolution, Round};
 use crate::measured_by::CacheState;
 use crate::search::{Budget, Kind};
+use crate::setters::setters;
 use crate::stats::median;
 
 /// Settings of a tuning run. Only what is decided depends on `rules`; only how much is measured on the rest.
@@ -39,6 +40,21 @@ pub struct TuneOptions {
     pub search: SearchOptions,
 }
 
+setters!(TuneOptions {
+    rounds: u32,
+    budget: Option<Duration>,
+    stop_at: Option<Instant>,
+    rules: DecisionRules,
+    resolution: Resolution,
+    force: bool,
+    seed: u64,
+    sample_ns: u64,
+    max_runs: u32,
+    cache_state: CacheState,
+    one_job_a_call: bool,
+    search: SearchOptions,
+});
+
 /// Settings of a search, which finds the configs that are raced where there are more than
 /// [`MAX_RACED`](super::MAX_RACED).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,12 +77,7 @@ impl Default for SearchOptions {
     }
 }
 
-impl SearchOptions {
-    /// A search of a kind, with a budget.
-    pub fn new(kind: Kind, budget: Budget) -> Self {
-        Self { kind, budget, ..Self::default() }
-    }
-}
+setters!(SearchOptions { kind: Kind, budget: Budget, rounds: u32, finalists: usize });
 
 impl Default for TuneOptions {
     fn default() -> Self {
@@ -88,54 +99,6 @@ impl Default for TuneOptions {
 }
 
 impl TuneOptions {
-    /// The same with so many [`rounds`](Self::rounds) of an invocation.
-    #[must_use]
-    pub fn with_rounds(self, rounds: u32) -> Self {
-        Self { rounds, ..self }
-    }
-
-    /// The same with so much time for the rounds of an invocation.
-    #[must_use]
-    pub fn with_budget(self, budget: Duration) -> Self {
-        Self { budget: Some(budget), ..self }
-    }
-
-    /// The same with other rules.
-    #[must_use]
-    pub fn with_rules(self, rules: DecisionRules) -> Self {
-        Self { rules, ..self }
-    }
-
-    /// The same with what `selftest` found.
-    #[must_use]
-    pub fn with_resolution(self, resolution: Resolution) -> Self {
-        Self { resolution, ..self }
-    }
-
-    /// The same with another seed.
-    #[must_use]
-    pub fn with_seed(self, seed: u64) -> Self {
-        Self { seed, ..self }
-    }
-
-    /// The same with caches in this state before every timed run.
-    #[must_use]
-    pub fn with_cache_state(self, cache_state: CacheState) -> Self {
-        Self { cache_state, ..self }
-    }
-
-    /// The same with another search.
-    #[must_use]
-    pub fn with_search(self, search: SearchOptions) -> Self {
-        Self { search, ..self }
-    }
-
-    /// The same, but what is already known is measured again.
-    #[must_use]
-    pub fn forced(self) -> Self {
-        Self { force: true, ..self }
-    }
-
     /// The rules for one invocation, with the resolution that is known of programs of its baseline's duration.
     pub(super) fn rules_for(&self, rounds: &[Round], baseline: usize) -> DecisionRules {
         let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(baseline)).collect();

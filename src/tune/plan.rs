@@ -8,6 +8,7 @@ use crate::device::{DeviceIdentity, MatchMode};
 use crate::hlo::Scan;
 use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::{Invocation, Registry};
+use crate::setters::setters;
 
 use super::step::order_by_share;
 use super::{MissedLabel, PlannedInvocation, Shard, StepProfile};
@@ -30,6 +31,15 @@ pub struct PlanOptions {
     /// [builds programs](crate::timer::Timer::builds_programs).
     pub spaces: Spaces,
 }
+
+setters!(PlanOptions {
+    match_mode: MatchMode,
+    by_name: ByName,
+    only: Vec<String>,
+    shard: Option<Shard>,
+    step: Option<StepProfile>,
+    spaces: Spaces,
+});
 
 /// What is to be tuned, in that order, and what cannot be.
 #[derive(Debug, Clone, Default)]

@@ -21,7 +21,7 @@ pub struct Session<'a> {
     ledger: &'a Ledger,
     first: Device<'a>,
     others: Vec<Device<'a>>,
-    options: TuneOptions,
+    pub(crate) options: TuneOptions,
     cancel: &'a AtomicBool,
 }
 
@@ -62,19 +62,19 @@ impl<'a> Session<'a> {
 
     /// The same with other options.
     #[must_use]
-    pub fn with_options(self, options: TuneOptions) -> Self {
+    pub fn options(self, options: TuneOptions) -> Self {
         Self { options, ..self }
     }
 
     /// The same with a flag that ends a run after the call in flight.
     #[must_use]
-    pub fn with_cancel(self, cancel: &'a AtomicBool) -> Self {
+    pub fn cancel(self, cancel: &'a AtomicBool) -> Self {
         Self { cancel, ..self }
     }
 
     /// The same, with what happens on the first device told here.
     #[must_use]
-    pub fn with_events(mut self, events: Events) -> Self {
+    pub fn events(mut self, events: Events) -> Self {
         self.first.events = events;
         self
     }
@@ -82,33 +82,28 @@ impl<'a> Session<'a> {
     /// The same with one more device, and what happens there told here. All devices must have one identity, since a result is
     /// for all of that identity.
     #[must_use]
-    pub fn with_device(mut self, timer: &'a mut dyn Timer, events: Events) -> Self {
+    pub fn device(mut self, timer: &'a mut dyn Timer, events: Events) -> Self {
         self.others.push(Device { timer, events });
         self
     }
 
     /// The timer of the first device.
-    pub fn timer(&self) -> &dyn Timer {
+    pub(crate) fn timer(&self) -> &dyn Timer {
         &*self.first.timer
     }
 
     /// Where samples and decisions go.
-    pub fn ledger(&self) -> &'a Ledger {
+    pub(crate) fn ledger(&self) -> &'a Ledger {
         self.ledger
     }
 
-    /// How it tunes.
-    pub fn options(&self) -> &TuneOptions {
-        &self.options
-    }
-
     /// Whether the user ended it.
-    pub fn is_cancelled(&self) -> bool {
+    pub(crate) fn is_cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
     }
 
     /// Where it is told what happens on the first device.
-    pub(crate) fn events(&self) -> &Events {
+    pub(crate) fn first_events(&self) -> &Events {
         &self.first.events
     }
 
@@ -122,7 +117,7 @@ impl<'a> Session<'a> {
     /// Tunes everything that is planned, each invocation on the next device that is free. What fails costs one operation.
     ///
     /// # Errors
-    /// Where the ledger, the scratch folder or the device fails; what was decided before stands beside the error.
+    /// Where the ledger or the scratch folder fails; what was decided before stands beside the error.
     pub fn run(&mut self, plan: &Plan) -> Result<AutotuningResult, Stopped<AutotuningResult>> {
         let of_timer = self.first.timer.notes().to_vec();
         let (result, stopped_by) = if self.others.is_empty() {

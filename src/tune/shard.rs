@@ -17,6 +17,7 @@ pub struct Shard {
 
 /// A text that names no part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseShardError {
     /// Not two numbers.
     #[error("expected `i/n`, such as `0/4` for the first of four")]
@@ -43,7 +44,7 @@ impl Shard {
     /// Part `index` of `of`.
     ///
     /// # Errors
-    /// Where there is no such part.
+    /// Where `index` is not below `of`.
     pub fn new(index: u32, of: u32) -> Result<Self, ParseShardError> {
         if index < of { Ok(Self { index, of }) } else { Err(ParseShardError::Range { index, of }) }
     }

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use crate::allocations;
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, Lookup, MemoryStore, SNAPSHOT_FILE, SeedStore, Snapshot, Tier, TieredCache,
+    CacheKey, ConfigStore, Entry, Lookup, Mapping, MemoryStore, SNAPSHOT_FILE, SeedStore, Snapshot, Tier, TieredCache,
     write_snapshot,
 };
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
-use autotune_lowered::mapped_file::Mapping;
 
 const CALL: &str = "fecadd86b926e7e8";
 
@@ -18,12 +17,10 @@ fn device() -> DeviceFingerprint {
     let identity =
         DeviceIdentity { platform: "cuda".into(), device_kind: "NVIDIA H200".into(), hardware: hardware.into() };
     // as every entry says it was measured under
-    let environment = Environment {
-        platform_version: "cuda 12090".into(),
-        driver: Some("570.86".into()),
-        xla_flags: vec!["--xla_a".into()],
-        ..Environment::default()
-    };
+    let environment = Environment::default()
+        .platform_version("cuda 12090".into())
+        .driver(Some("570.86".into()))
+        .xla_flags(vec!["--xla_a".into()]);
     DeviceFingerprint { identity, environment }
 }
 

@@ -10,15 +10,14 @@ use std::sync::Arc;
 use crate::support::program::*;
 use autotune_lowered::array::Fill;
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, ExchangeError, Snapshot, SnapshotStore, TokamaxCall, TokamaxImport, export_tokamax,
-    import_tokamax, write_snapshot,
+    CacheKey, ConfigStore, Entry, ExchangeError, Mapping, Snapshot, SnapshotStore, TokamaxCall, TokamaxImport,
+    export_tokamax, import_tokamax, write_snapshot,
 };
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceIdentity, DeviceMatch, MatchMode};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::hlo::{ScanOptions, scan_path};
-use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, RegistryWriter, Target};
 use serde_json::{Value, json};
 
@@ -350,7 +349,7 @@ fn measured(times: &[(u32, &[u64])]) -> TokamaxCall {
     let stamp = json!({"op": {"config": {"m": 1}, "vjp": null, "size": [1, 2], "__type": "tokamax.A"},
                        "arguments": {"b": 1, "a": "f32[2]"}});
     let config = |m: u32| Config::new(json!({"m": m}).as_object().unwrap().clone());
-    TokamaxCall { stamp, times_ns: times.iter().map(|(m, ns)| (config(*m), ns.to_vec())).collect() }
+    TokamaxCall::new(stamp, times.iter().map(|(m, ns)| (config(*m), ns.to_vec())).collect())
 }
 
 #[test]
@@ -442,28 +441,16 @@ fn record(root: &Path, stamp: Option<&Value>) {
         let digest = Digest::of(text.as_bytes());
         let program = writer.put_program(ProgramFormat::StablehloText, text.as_bytes(), digest, Vec::new()).unwrap();
         let config = Config::new(json!({ "block": block }).as_object().unwrap().clone());
-        Candidate { config, program: Some(program), not_lowered: None }
+        Candidate::new(config).program(Some(program))
     });
-    let argument = |name: &str| Argument {
-        name: name.into(),
-        spec: "bf16[2,256,4,64]".parse().unwrap(),
-        fill: Fill::Constant { value: 0.0 },
-        donated: false,
-    };
+    let argument = |name: &str| Argument::new(name, "bf16[2,256,4,64]".parse().unwrap(), Fill::Constant { value: 0.0 });
     let recipe = stamp.map(|stamp| ("recipe".to_owned(), json!({"kind": "tokamax", "bound": stamp})));
-    let invocation = Invocation {
-        target: Target::Platform("cpu".into()),
-        call: Call::new(ATTENTION, "227e7ed20221d18e"),
-        batch: Vec::new(),
-        direction: Direction::Forward,
-        arguments: ["q", "k", "v"].map(argument).to_vec(),
-        static_arguments: recipe.into_iter().collect(),
-        baseline: candidates[0].config.clone(),
-        candidates: candidates.to_vec(),
-        recorded_on: None,
-        recorded_at: 0,
-        recorder: "a test".into(),
-    };
+    let call = Call::new(ATTENTION, "227e7ed20221d18e");
+    let invocation = Invocation::new(Target::Platform("cpu".into()), call, candidates[0].config.clone())
+        .arguments(["q", "k", "v"].map(argument).to_vec())
+        .static_arguments(recipe.into_iter().collect())
+        .candidates(candidates.to_vec())
+        .recorder("a test".into());
     writer.store(&invocation).unwrap();
 }
 

@@ -6,12 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use autotune_lowered::cache::{CacheKey, Entry, SNAPSHOT_FILE, Tier, TieredCache};
+use autotune_lowered::cache::{CacheKey, Entry, Mapping, SNAPSHOT_FILE, Tier, TieredCache};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::config::Config;
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::ledger::{Ledger, LedgerError};
-use autotune_lowered::mapped_file::Mapping;
 
 fn key(n: usize) -> CacheKey {
     let device = DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };

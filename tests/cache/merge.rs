@@ -8,12 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{
-    CacheKey, Cached, Change, Entry, MAX_DECISIONS, Snapshot, Superseded, diff, export_json, import_json, merge,
+    CacheKey, Cached, Change, Entry, MAX_DECISIONS, Mapping, Snapshot, diff, export_json, import_json, merge,
     write_snapshot,
 };
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
-use autotune_lowered::mapped_file::Mapping;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -233,16 +232,11 @@ fn any_entry() -> impl Strategy<Value = Arc<Entry>> {
             if let Some(peer) = peer {
                 value["peer"] = json!({"format": "tokamax", "records": [{"place": peer, "key": "k", "value": "v"}]});
             }
-            let mut entry: Entry = serde_json::from_value(value).unwrap();
-            entry.superseded = others
-                .iter()
-                .map(|one| Superseded {
-                    config: one.entry().config.clone(),
-                    provenance: one.entry().provenance.clone().unwrap(),
-                    peer: None,
-                })
-                .collect();
-            Arc::new(entry)
+            let superseded = |one: &Decision| json!({"config": {"block": one.config}, "provenance": one.provenance()});
+            if !others.is_empty() {
+                value["superseded"] = others.iter().map(superseded).collect();
+            }
+            Arc::new(serde_json::from_value(value).unwrap())
         },
     )
 }

@@ -101,14 +101,14 @@ fn a_stale_writer_merges_again() {
     let (folder, store) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let remote = || Remote::open(Address::parse(&url(store.path())).unwrap()).unwrap();
     let push = |name: &str, entries: &[_], replace| {
-        let pushing = Pushing { entries, signer: None, keys: None, replace };
+        let pushing = Pushing::new(entries).replace(replace);
         remote().push(&folder.path().join(name), pushing).unwrap()
     };
     push("one", &[entry("a", 1, 1)], false);
     // the other's copy is old now, and is not taken for what is in force
     push("other", &[entry("b", 1, 1)], false);
     let last = push("one", &[entry("c", 1, 1)], false);
-    assert_eq!((last.manifest.generation, last.manifest.entries, last.attempts), (3, 3, 1));
+    assert_eq!((last.manifest.generation, last.manifest.entries), (3, 3));
     assert_eq!(calls(&folder.path().join("one")).len(), 3);
 }
 
@@ -121,7 +121,7 @@ fn overtaken(before: &[(&[&str], bool)], winning: &[(&[&str], bool)]) -> (Vec<St
         let entries: Vec<_> = calls.iter().map(|call| entry(call, 1, 1)).collect();
         let copy = tempfile::tempdir().unwrap();
         let remote = Remote::open(Address::parse(&url(store)).unwrap()).unwrap();
-        let pushing = Pushing { entries: &entries, signer: None, keys: None, replace };
+        let pushing = Pushing::new(&entries).replace(replace);
         remote.push(&copy.path().join("copy"), pushing).unwrap().manifest.digest.to_string()
     };
     for (calls, replace) in before {
@@ -560,7 +560,7 @@ fn an_older_generation_is_loaded_by_choice_alone() {
         let mut changed: Value = serde_json::from_slice(&first).unwrap();
         let digest: Digest = changed["digest"].as_str().unwrap().parse().unwrap();
         (changed["generation"], changed["published_at"]) = (json!(generation), json!(time));
-        let signature = Signature::sign(Statement { digest, generation, time }, &signer);
+        let signature = Signature::sign(Statement::new(digest, generation, time), &signer);
         let path = store.path().join(format!("snapshots/sha256-{digest}.snapshot"));
         Signatures::from(signature).write_beside(&path).unwrap();
         show(store.path(), changed.to_string());

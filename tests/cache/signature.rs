@@ -26,9 +26,12 @@ fn signed_digest() -> Digest {
     Digest::of(b"abc")
 }
 
+/// When the fixture was signed.
+const TIME: u64 = 1_790_000_000;
+
 /// What the fixture says.
 fn statement() -> Statement {
-    Statement { digest: signed_digest(), generation: 7, time: 1_790_000_000 }
+    Statement::new(signed_digest(), 7, TIME)
 }
 
 /// The pair of keys of RFC 8032, section 7.1, test 1; the signature was made by another program (see the fixture's README).
@@ -48,7 +51,7 @@ fn what_another_program_signs_is_believed_and_made_the_same() {
     let ours = PrivateKey::read(&private_path).unwrap();
     assert_eq!(ours.to_public(), key);
     assert_eq!(Signatures::from(Signature::sign(statement(), &ours)).to_text(), text);
-    let longest = Statement { generation: u64::MAX, time: u64::MAX, ..statement() };
+    let longest = Statement::new(signed_digest(), u64::MAX, u64::MAX);
     let longest = Signatures::from(Signature::sign(longest, &ours)).to_text();
     assert_eq!((longest.len() * MAX_SIGNATURES) as u64, MAX_SIGNATURE_BYTES);
 
@@ -72,7 +75,7 @@ fn a_wrong_key_file_digest_or_byte_is_refused() {
     let other = signatures.check(Digest::of(b"abd"), &ours_public, "x").unwrap_err();
     assert!(matches!(other, SignatureError::OtherFile { .. }), "{other}");
     // the same snapshot, shown as another generation or of another time
-    for told in [Statement { generation: 8, ..statement() }, Statement { time: 1_790_000_001, ..statement() }] {
+    for told in [Statement::new(signed_digest(), 8, TIME), Statement::new(signed_digest(), 7, TIME + 1)] {
         let other = signatures.check_told(&told, &ours_public, "x").unwrap_err();
         assert!(matches!(other, SignatureError::OtherGeneration { signed: 7, .. }), "{other}");
         // under a line that says so
@@ -187,7 +190,7 @@ fn signatures_stand_beside_each_other_up_to_a_number() {
     let [(more, _), (last, last_public)] = &pairs[MAX_SIGNATURES..] else { panic!() };
     let full = signatures.add(Signature::sign(statement(), more), "x").unwrap_err();
     assert!(matches!(full, SignatureError::Full { most: MAX_SIGNATURES, .. }), "{full}");
-    let later = Statement { generation: 8, ..statement() };
+    let later = Statement::new(signed_digest(), 8, TIME);
     assert!(signatures.add(Signature::sign(later, last), "x").unwrap());
     assert_eq!(signatures.latest(None), Some(later));
     assert_eq!(signatures.latest(Some(&pairs[3].1)), Some(statement()));
@@ -195,7 +198,7 @@ fn signatures_stand_beside_each_other_up_to_a_number() {
     assert_eq!(signatures.of_statement(&later).to_text().lines().count(), 1);
     assert_eq!(signatures.to_text().lines().count(), MAX_SIGNATURES);
     // those of another snapshot have no place here
-    let other = Statement { digest: Digest::of(b"abd"), ..statement() };
+    let other = Statement::new(Digest::of(b"abd"), 7, TIME);
     signatures.add(Signature::sign(other, more), "x").unwrap();
     assert_eq!(signatures.to_text().lines().count(), 1);
 }

@@ -7,12 +7,11 @@ use std::fs;
 use std::sync::Arc;
 
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, SNAPSHOT_FILE, Snapshot, SnapshotStore, StoreError, StoreErrorKind, Tier,
+    CacheKey, ConfigStore, Entry, Mapping, SNAPSHOT_FILE, Snapshot, SnapshotStore, StoreError, StoreErrorKind, Tier,
     TieredCache, write_snapshot,
 };
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
-use autotune_lowered::mapped_file::Mapping;
 use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 use twox_hash::XxHash3_64;

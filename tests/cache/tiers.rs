@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use crate::support::scripted::{config, device};
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, MemoryStore, MissReason, SeedStore, SledStore, Snapshot,
-    SnapshotStore, Tier, TieredCache, write_snapshot,
+    CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, Mapping, MemoryStore, MissReason, SeedStore, SledStore,
+    Snapshot, SnapshotStore, Tier, TieredCache, write_snapshot,
 };
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, MatchMode};
-use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::tune::AutotuningResult;
 
 fn key(device: &DeviceFingerprint, direction: Direction) -> CacheKey {

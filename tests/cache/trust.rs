@@ -12,13 +12,12 @@ use std::sync::Arc;
 use crate::support::shared::*;
 use crate::support::{program, xspace};
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, FlagKind, FolderLock, Lookup, MemoryStore, SeedStore, SledStore, Snapshot,
+    CacheKey, ConfigStore, Entry, FlagKind, FolderLock, Lookup, Mapping, MemoryStore, SeedStore, SledStore, Snapshot,
     SnapshotStore, TieredCache, write_seeds,
 };
 use autotune_lowered::call::Call;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::registry::{Registry, RegistryWriter};
 use autotune_lowered::remote::{Address, Remote, Trust};
 

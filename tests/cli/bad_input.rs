@@ -11,11 +11,10 @@ use std::time::Duration;
 
 use crate::support::prerequisite::Mount;
 use crate::support::program::*;
-use autotune_lowered::cache::Snapshot;
+use autotune_lowered::cache::{Mapping, Snapshot};
 use autotune_lowered::call::Direction;
 use autotune_lowered::cli::exit;
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::mapped_file::Mapping;
 
 impl Place {
     fn replay(&self) -> String {

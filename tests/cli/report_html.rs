@@ -222,7 +222,7 @@ fn hostile(text: &str) -> AutotuningResult {
 
 fn drawn(subject: &str, results: &[AutotuningResult]) -> String {
     let mut page = Vec::new();
-    write_html(&mut page, &HtmlReport { subject, results }).unwrap();
+    write_html(&mut page, &HtmlReport::new(subject, results)).unwrap();
     String::from_utf8(page).unwrap()
 }
 

@@ -125,7 +125,7 @@ fn ran(operations: &[(&str, &[i64])]) -> Vec<Capture> {
 }
 
 fn spread(captures: &[Capture]) -> Option<String> {
-    let options = SummaryOptions::default().counting(true);
+    let options = SummaryOptions::default().counting(true.into());
     let mut summary = summarize(captures, &HloFiles::default(), options);
     // what the HLO would say
     for operation in &mut summary.operations {

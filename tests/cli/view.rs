@@ -244,14 +244,8 @@ fn lanes(captures: &[Capture], most: usize) -> (Timeline, Vec<(String, usize, u6
     let timeline = Timeline::new(captures, most);
     let files = HloFiles::default();
     let nothing = BTreeMap::new();
-    let page = ViewPage {
-        subject: "made",
-        summary: &summarize(captures, &files, SummaryOptions::default()),
-        timeline: &timeline,
-        by_source: &nothing,
-        by_op_name: &nothing,
-        commands: &[],
-    };
+    let summary = summarize(captures, &files, SummaryOptions::default());
+    let page = ViewPage::new("made", &summary, &timeline, [&nothing, &nothing]);
     let mut bytes = Vec::new();
     write_view(&mut bytes, &page).unwrap();
     let lane = |lane: &Value| {

@@ -41,7 +41,7 @@ fn a_space_gives_exactly_the_configs_that_hold() {
     {
         assert!(!space.contains(&serde_json::from_str(other).unwrap()).unwrap(), "{other}");
     }
-    let larger = space.with_given("rows", 512.into()).unwrap();
+    let larger = space.given("rows", 512.into()).unwrap();
     assert!(configs(&larger).iter().any(|config| config.contains("\"m\":512")));
 }
 

@@ -18,39 +18,23 @@ fn cpu(model: &str) -> DeviceIdentity {
     DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware }
 }
 
+fn argument(name: String, spec: &str) -> Argument {
+    Argument::new(name, spec.parse().unwrap(), Fill::Normal { scale: 1.0 })
+}
+
 fn invocation(op_id: &str, key: &str, direction: Direction, target: Target, specs: &[&str]) -> Invocation {
     let config: Config = serde_json::from_str(r#"{"block":1}"#).unwrap();
-    let mut arguments: Vec<Argument> = specs
-        .iter()
-        .enumerate()
-        .map(|(index, spec)| Argument {
-            name: format!("x{index}"),
-            spec: spec.parse().unwrap(),
-            fill: Fill::Normal { scale: 1.0 },
-            donated: false,
-        })
-        .collect();
+    let mut arguments: Vec<Argument> =
+        specs.iter().enumerate().map(|(index, spec)| argument(format!("x{index}"), spec)).collect();
     if direction == Direction::ForwardVjp {
-        arguments.push(Argument {
-            name: "output_cotangent".into(),
-            spec: "f32[77]".parse().unwrap(),
-            fill: Fill::Normal { scale: 1.0 },
-            donated: false,
-        });
+        arguments.push(argument("output_cotangent".into(), "f32[77]"));
     }
-    Invocation {
-        target,
-        call: Call::new(op_id, key),
-        batch: Vec::new(),
-        direction,
-        arguments,
-        static_arguments: BTreeMap::new(),
-        baseline: config.clone(),
-        candidates: vec![Candidate { config, program: None, not_lowered: Some("a test".into()) }],
-        recorded_on: None,
-        recorded_at: 7,
-        recorder: "a test".into(),
-    }
+    Invocation::new(target, Call::new(op_id, key), config.clone())
+        .direction(direction)
+        .arguments(arguments)
+        .candidates(vec![Candidate::new(config).not_lowered(Some("a test".into()))])
+        .recorded_at(7)
+        .recorder("a test".into())
 }
 
 fn registry(invocations: &[Invocation]) -> (tempfile::TempDir, Registry) {
@@ -249,7 +233,10 @@ fn a_label_stands_for_its_own_batch_or_where_it_names_none_for_all() {
         let spec = format!("f32[{size},4]");
         let plain = invocation("op@v1", key, Direction::Forward, platform(), &[&spec]);
         let call = Call::new(&plain.call.op_id, format!("{key}~{}", variant_of(&batch).unwrap()));
-        Invocation { call, batch, ..plain }
+        Invocation::new(plain.target, call, plain.baseline)
+            .batch(batch)
+            .arguments(plain.arguments)
+            .candidates(plain.candidates)
     };
     let (four, eight, alone) = (mapped("k1", 4), mapped("k1", 8), mapped("k2", 4));
     let (_folder, registry) = registry(&[

@@ -106,7 +106,7 @@ fn every_fill_makes_or_refuses_every_type_and_never_a_value_that_is_not_finite()
                     &spec,
                     &bytes,
                     &vec![0; bytes.len()],
-                    autotune_lowered::array::Tolerance { absolute: f64::MAX, relative: f64::MAX, of_rms: 0.0 },
+                    autotune_lowered::array::Tolerance::EXACT.absolute(f64::MAX).relative(f64::MAX),
                 );
                 assert!(exact.matches, "{spec} {fill:?}");
             }

@@ -35,30 +35,16 @@ fn put(registry: &Registry, text: &str) -> autotune_lowered::registry::Program {
 fn invocation(registry: &Registry, key: &str, at: u64, blocks: &[u32], program: impl Fn(u32) -> String) -> Invocation {
     let candidates: Vec<_> = blocks
         .iter()
-        .map(|&block| Candidate {
-            config: config(block),
-            program: Some(put(registry, &program(block))),
-            not_lowered: None,
-        })
+        .map(|&block| Candidate::new(config(block)).program(Some(put(registry, &program(block)))))
         .collect();
-    Invocation {
-        target: Target::Platform("cpu".into()),
-        call: Call::new("odd op/../name@v1", key),
-        batch: Vec::new(),
-        direction: Direction::Forward,
-        arguments: vec![Argument {
-            name: "x".into(),
-            spec: ArraySpec::new(DType::F32, [4]),
-            fill: Fill::Normal { scale: 1.0 },
-            donated: false,
-        }],
-        static_arguments: BTreeMap::from([("causal".into(), true.into())]),
-        baseline: config(blocks[0]),
-        candidates,
-        recorded_on: None,
-        recorded_at: at,
-        recorder: "a test".into(),
-    }
+    let call = Call::new("odd op/../name@v1", key);
+    let x = Argument::new("x", ArraySpec::new(DType::F32, [4]), Fill::Normal { scale: 1.0 });
+    Invocation::new(Target::Platform("cpu".into()), call, config(blocks[0]))
+        .arguments(vec![x])
+        .static_arguments(BTreeMap::from([("causal".into(), true.into())]))
+        .candidates(candidates)
+        .recorded_at(at)
+        .recorder("a test".into())
 }
 
 fn program_of(block: u32) -> String {
@@ -288,8 +274,7 @@ fn recorded_arrays_come_back_checked() {
     with_file.arguments[0].spec = ArraySpec::new(DType::F32, [5]);
     assert!(matches!(registry.argument_bytes(&with_file, 0), Err(RegistryError::ArraySize { found: 16, .. })));
     let huge = ArraySpec::new(DType::F32, [1 << 40, 1 << 40]);
-    with_file.arguments[0] =
-        Argument { spec: huge, fill: Fill::Constant { value: 0.0 }, ..with_file.arguments[0].clone() };
+    with_file.arguments[0] = Argument::new("x", huge, Fill::Constant { value: 0.0 });
     assert!(registry.add(&with_file).unwrap_err().to_string().contains("larger than 16 GiB"));
 }
 
@@ -531,7 +516,8 @@ fn the_axes_of_a_mapped_call_are_those_of_its_key_and_arguments() {
     assert_eq!(record["invocation"]["batch"], axes);
     // on a mesh, with such a part for each of seven devices
     registry.add(&mapped(good.batch.clone(), &[7, 2, 4, 3])).unwrap();
-    let unnamed = Invocation { call: Call::new(&good.call.op_id, "k"), ..good.clone() };
+    let mut unnamed = good.clone();
+    unnamed.call.call_key = "k".into();
     let deep = mapped((0..17).map(|_| axis(1, 0)).collect(), &[1; 17]);
     for (bad, expected) in [
         (unnamed, "which `k` does not name"),

@@ -181,8 +181,7 @@ fn what_a_labelled_call_calls_is_inside_it() {
 
 #[test]
 fn a_users_own_labels_are_found_beside_the_others() {
-    let options =
-        ScanOptions::default().user_labels(UserLabels::new("mine=(?P<op>[a-z]+)(/(?P<key>[0-9]+))?").unwrap());
+    let options = ScanOptions::default().user_labels(UserLabels::new("mine=(?P<op>[a-z]+)(/(?P<key>[0-9]+))?").ok());
     let text = "HloModule m\n\nENTRY %main (x: f32[4]) -> f32[4] {\n  %x = f32[4]{0} parameter(0)\n  \
         %a = f32[4]{0} negate(%x), metadata={op_name=\"jit(f)/transpose(jvp(mine=neg/17))/neg\"}\n  \
         ROOT %b = f32[4]{0} negate(%a), metadata={op_name=\"jit(f)/mine=pos\"}\n}\n";

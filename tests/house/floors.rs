@@ -16,6 +16,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("failure", 0),
     ("measured_by", 0),
     ("open_enum", 0),
+    ("setters", 0),
     ("device", 0),
     ("digest", 0),
     ("config", 0),

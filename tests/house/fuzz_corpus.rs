@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 
 use autotune_lowered::analysis::mosaic::{Clock, Dump, Extent, Scope, draw, read_names, read_npy};
 use autotune_lowered::cache::{
-    ConfigStore, EjkernelFields, SeedStore, Snapshot, import_ejkernel, import_json, import_tokamax,
+    ConfigStore, EjkernelFields, Mapping, SeedStore, Snapshot, import_ejkernel, import_json, import_tokamax,
 };
 use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::hlo::{ScanOptions, scan_bytes};
-use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::profile::{XSpace, executions};
 use autotune_lowered::registry::{Invocation, ProgramFormat, custom_calls};
 use autotune_lowered::samples::{Record, SampleLog};

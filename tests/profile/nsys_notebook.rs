@@ -28,7 +28,7 @@ fn captures(path: &Path) -> Vec<Capture> {
 }
 
 fn summary(captures: &[Capture], counting: impl Into<Counting>) -> Summary {
-    summarize(captures, &HloFiles::default(), SummaryOptions::default().counting(counting))
+    summarize(captures, &HloFiles::default(), SummaryOptions::default().counting(counting.into()))
 }
 
 /// The real capture, and what nsys-jax and its notebook make of it; `None` where it is not.
@@ -42,7 +42,9 @@ fn real() -> Option<(Vec<Capture>, Value)> {
 }
 
 /// What the notebook counts.
-const NOTEBOOK: Counting = Counting { with_warm_up: false, minor: 0.01 };
+fn notebook() -> Counting {
+    Counting::default().minor(0.01)
+}
 
 fn close(value: f64, expected: f64, what: &str) {
     assert!((value - expected).abs() <= 1e-9 * expected.abs().max(1.0), "{what}: {value}, expected {expected}");
@@ -293,7 +295,7 @@ fn the_real_capture_has_the_modules_and_totals_of_the_notebook() {
     // the notebook's own totals are those of the modules beyond the last 1 %: one
     let top = &oracle["totals_of_top_modules"];
     assert_eq!(top["programs"], serde_json::json!([40]));
-    let found = summary(&captures, NOTEBOOK);
+    let found = summary(&captures, notebook());
     let [device] = &found.devices[..] else { panic!("{:?}", found.devices) };
     assert_eq!((found.modules.len(), found.left_out.minor.executions), (1, 12));
     close(device.operations_ns, number(&top["thunks_ns"]), "1 of the top module");
@@ -351,7 +353,7 @@ fn the_real_capture_has_the_thunks_of_the_notebook() {
 fn the_real_capture_has_the_flame_graphs_of_the_notebook() {
     let Some((captures, oracle)) = real() else { return };
     for (by, name) in [(StacksBy::Source, "source"), (StacksBy::OpName, "op_name")] {
-        let mut found = stacks(&captures, &HloFiles::default(), by, NOTEBOOK).time_ns;
+        let mut found = stacks(&captures, &HloFiles::default(), by, notebook()).time_ns;
         let top = &oracle["totals_of_top_modules"];
         let inside = found.remove(&vec!["[idle during module execution]".to_owned()]).unwrap();
         close(inside, number(&top["modules_ns"]) - number(&top["thunks_ns"]), "idle inside");

@@ -230,10 +230,10 @@ fn warm_up_autotuner_and_overlapping_threads_by_hand() {
     close(label.share, dot.share);
     assert!(summary.notes.is_empty(), "{:?}", summary.notes);
 
-    let all = summarize(&captures, &files, SummaryOptions::default().counting(true));
+    let all = summarize(&captures, &files, SummaryOptions::default().counting(true.into()));
     assert_eq!((all.modules[0].executions, all.left_out.warm_up.executions), (3, 0));
     let user = UserLabels::new(r"jit\((?P<op>f)\)/add").unwrap();
-    let labelled = summarize(&captures, &files, SummaryOptions::default().labels(&user));
+    let labelled = summarize(&captures, &files, SummaryOptions::default().labels(Some(&user)));
     assert_eq!(labelled.labels[1].label.op_id, "f");
 }
 
@@ -249,7 +249,7 @@ fn minor_modules_are_left_out_where_that_is_asked_for() {
         .collect();
     let captures = synthetic(&[host(&[&events])]);
     let of = |minor: f64| {
-        let counting = Counting { with_warm_up: false, minor };
+        let counting = Counting::default().minor(minor);
         let files = HloFiles::default();
         let found = summarize(&captures, &files, SummaryOptions::default().counting(counting));
         let drawn = stacks(&captures, &files, StacksBy::Source, counting).time_ns;

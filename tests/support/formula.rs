@@ -111,7 +111,7 @@ impl Timer for FormulaTimer {
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         self.call(candidate, "prepare")?;
-        Ok(Prepared { compile_ns: 1, cpu_ns: 0, reused: false })
+        Ok(Prepared::new(1))
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
@@ -148,7 +148,7 @@ impl Timer for FormulaTimer {
 /// A call whose only recorded config is the baseline, with a space to extend it.
 pub fn planned(call_key: &str, space: &CandidateSpace) -> PlannedInvocation {
     let baseline = space.baseline().clone();
-    let candidate = Candidate { config: baseline.clone(), program: None, not_lowered: None };
+    let candidate = Candidate::new(baseline.clone());
     let invocation = invocation(call_key, baseline, vec![candidate]);
     let mut planned = PlannedInvocation::new(Arc::new(invocation));
     planned.extend_from(space);
@@ -172,8 +172,8 @@ pub fn tune_with(
             on_evaluated(done, &flag);
         }
     })));
-    let session = Session::new(&registry, ledger, timer).with_options(options.clone()).with_cancel(&cancel);
-    session.with_events(events).run(&plan.iter().cloned().collect()).unwrap()
+    let session = Session::new(&registry, ledger, timer).options(options.clone()).cancel(&cancel);
+    session.events(events).run(&plan.iter().cloned().collect()).unwrap()
 }
 
 pub fn tune_one(

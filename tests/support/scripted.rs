@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use autotune_lowered::array::{ArraySpec, Fill};
-use autotune_lowered::call::{Call, Direction};
+use autotune_lowered::array::Fill;
+use autotune_lowered::call::Call;
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
 use autotune_lowered::digest::Digest;
@@ -31,7 +31,7 @@ pub fn device() -> DeviceFingerprint {
             device_kind: "simulated".into(),
             hardware: BTreeMap::from([("cores".into(), "2".into())]),
         },
-        environment: Environment { platform_version: "cpu".into(), ..Environment::default() },
+        environment: Environment::default().platform_version("cpu".into()),
     }
 }
 
@@ -45,7 +45,7 @@ pub fn registry(folder: &Path, n: u64, programs: &dyn Fn(u64) -> String) -> (Reg
                 .writer()
                 .put_program(ProgramFormat::StablehloText, text.as_bytes(), Digest::of(text.as_bytes()), vec![])
                 .unwrap();
-            Candidate { config: config(index), program: Some(program), not_lowered: None }
+            Candidate::new(config(index)).program(Some(program))
         })
         .collect();
     let invocation = invocation("0123456789abcdef", config(0), candidates);
@@ -56,24 +56,12 @@ pub fn registry(folder: &Path, n: u64, programs: &dyn Fn(u64) -> String) -> (Reg
 
 /// An invocation of `op@v1` with one input.
 pub fn invocation(call_key: &str, baseline: Config, candidates: Vec<Candidate>) -> Invocation {
-    Invocation {
-        target: Target::Platform("cpu".into()),
-        call: Call::new("op@v1", call_key),
-        batch: Vec::new(),
-        direction: Direction::Forward,
-        arguments: vec![Argument {
-            name: "x".into(),
-            spec: "f32[4]".parse::<ArraySpec>().unwrap(),
-            fill: Fill::Normal { scale: 1.0 },
-            donated: false,
-        }],
-        static_arguments: BTreeMap::new(),
-        baseline,
-        candidates,
-        recorded_on: None,
-        recorded_at: 1,
-        recorder: "tests".into(),
-    }
+    let x = Argument::new("x", "f32[4]".parse().unwrap(), Fill::Normal { scale: 1.0 });
+    Invocation::new(Target::Platform("cpu".into()), Call::new("op@v1", call_key), baseline)
+        .arguments(vec![x])
+        .candidates(candidates)
+        .recorded_at(1)
+        .recorder("tests".into())
 }
 
 pub fn distinct_program(index: u64) -> String {
@@ -153,7 +141,7 @@ impl Timer for ScriptedTimer {
         if self.job.as_ref().unwrap().candidates[candidate].program.is_none() {
             return Err(Failure::new(FailureKind::NoProgram, "no program"));
         }
-        Ok(Prepared { compile_ns: 1, cpu_ns: 0, reused: false })
+        Ok(Prepared::new(1))
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
@@ -228,6 +216,6 @@ pub fn tune_told(
             }
         }
     })));
-    let session = Session::new(registry, ledger, timer).with_options(options.clone()).with_cancel(&cancel);
-    session.with_events(events).run(&planned([invocation])).map_err(|stopped| *stopped.error)
+    let session = Session::new(registry, ledger, timer).options(options.clone()).cancel(&cancel);
+    session.events(events).run(&planned([invocation])).map_err(|stopped| *stopped.error)
 }

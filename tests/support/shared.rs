@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use autotune_lowered::cache::{CacheKey, ConfigStore, Entry, Snapshot, SnapshotStore, write_snapshot};
+use autotune_lowered::cache::{CacheKey, ConfigStore, Entry, Mapping, Snapshot, SnapshotStore, write_snapshot};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
-use autotune_lowered::mapped_file::Mapping;
 use serde_json::json;
 
 use super::program::{Run, command};

@@ -11,10 +11,9 @@ use std::sync::Arc;
 use crate::support::prerequisite::Mount;
 use crate::support::program::{Run, run};
 use crate::support::survival::tuning::{Acknowledged, Tuning, as_pairs, read_snapshot};
-use autotune_lowered::cache::{CacheKey, Entry, Tier, TieredCache};
+use autotune_lowered::cache::{CacheKey, Entry, Mapping, Tier, TieredCache};
 use autotune_lowered::cli::exit;
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::mapped_file::Mapping;
 
 /// Whatever a run came to: all that it reported is there, and the next one, which nothing hinders, completes.
 fn completes_after(tuning: &Tuning, cache: &Path, hindered: &Run, unhinder: impl FnOnce()) {

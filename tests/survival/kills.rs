@@ -39,24 +39,19 @@ fn superseded(root: &Path, old_rounds: u32) -> (Digest, Digest) {
     let key = CacheKey { call: Call::new(&op_id, &call_key), direction, device: identity }.to_text();
     let (old, new) = (Digest::of(b"old"), Digest::of(b"new"));
     for (job, rounds) in [(old, old_rounds), (new, 3)] {
-        let record = JobRecord {
-            job,
-            device: device.clone(),
-            call: Call::new(op_id.clone(), call_key.clone()),
-            direction,
-            measured_by: MeasuredBy::new("replay", Source::Replay),
-            baseline: 0,
-            candidates: Vec::new(),
-            fresh: false,
+        let record = {
+            let call = Call::new(op_id.clone(), call_key.clone());
+            let measured_by = MeasuredBy::new("replay", Source::Replay);
+            JobRecord::new(job, device.clone(), call, direction, measured_by, 0, Vec::new())
         };
         log.append(&Record::Job(Box::new(record))).unwrap();
         for round in 0..rounds {
             let samples = vec![CandidateSamples { candidate: 0, ns: vec![1_000_000_000; 5] }];
-            log.append(&Record::Round(RoundRecord { job, epoch: 0, round, source: Source::Replay, samples })).unwrap();
+            log.append(&Record::Round(RoundRecord::new(job, 0, round, Source::Replay, samples))).unwrap();
         }
         for _ in 0..if job == old { old_rounds } else { 0 } {
             let failure = Failure::new(FailureKind::Crash, "long ".repeat(200_000));
-            log.append(&Record::Failed(FailureRecord { job, candidate: 1, failure })).unwrap();
+            log.append(&Record::Failed(FailureRecord::new(job, 1, failure))).unwrap();
         }
         let config = if job == old { r#"{"block":1}"# } else { r#"{"block":2}"# };
         let entry = Entry::new(serde_json::from_str(config).unwrap());

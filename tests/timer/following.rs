@@ -52,7 +52,7 @@ fn lines(capture: &XSpaceCapture) -> BTreeMap<String, Vec<Slice>> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let slices = |line: autotune_lowered::profile::Line<'_>| -> Vec<Slice> {
         let of_event = |event: autotune_lowered::profile::Event<'_>| {
-            let start_ns = line.timestamp_ns() + event.offset_ps / 1000;
+            let start_ns = capture.space.base_ns() + line.start_ps(&event).unwrap() / 1000;
             let stats = event.stats().map(Result::unwrap).map(|stat| {
                 let value = plane.stat_text(stat.value).map(|text| text.into_owned());
                 let value = value.unwrap_or_else(|| stat.value.as_integer().unwrap().to_string());

@@ -11,11 +11,11 @@ use crate::support::executable::write_executable;
 use crate::support::pjrt::options;
 use crate::support::prerequisite::plugins;
 use autotune_lowered::array::ArraySpec;
-use autotune_lowered::call::{Call, Direction};
+use autotune_lowered::call::Call;
 use autotune_lowered::config::Config;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::FailureKind;
-use autotune_lowered::measured_by::{CacheState, Source};
+use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::conformance::{Outcome, check};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer, probe};
@@ -34,26 +34,25 @@ impl Place {
         options(plugin, self.folder.path())
     }
 
+    /// With another program in the place of this one.
+    fn options_of(&self, exe: PathBuf, plugin: &Path) -> PjrtOptions {
+        PjrtOptions::new(exe, plugin, self.folder.path().join("executables"))
+    }
+
     fn input(&self, name: &str, spec: &str, bytes: &[u8], donated: bool) -> InputArray {
         let path = self.folder.path().join(format!("{name}.bin"));
         fs::write(&path, bytes).unwrap();
-        InputArray { name: name.into(), spec: spec.parse().unwrap(), path, donated }
+        InputArray::new(name, spec.parse().unwrap(), path).donated(donated)
     }
 
     fn job(&self, programs: &[&str], inputs: Vec<InputArray>) -> Job {
-        let candidates = programs.iter().enumerate().map(|(index, name)| JobCandidate {
-            config: serde_json::from_str::<Config>(&format!("{{\"index\":{index}}}")).unwrap(),
-            program: Some(program(name)),
+        let candidates = programs.iter().enumerate().map(|(index, name)| {
+            let config = serde_json::from_str::<Config>(&format!("{{\"index\":{index}}}")).unwrap();
+            JobCandidate::new(config).program(Some(program(name)))
         });
-        Job {
-            call: Call::new("test@v1", "0123456789abcdef"),
-            direction: Direction::Forward,
-            inputs,
-            candidates: candidates.collect(),
-            recipe: None,
-            cache_state: CacheState::Warm,
-            scratch: self.folder.path().to_owned(),
-        }
+        Job::new(Call::new("test@v1", "0123456789abcdef"), self.folder.path())
+            .inputs(inputs)
+            .candidates(candidates.collect())
     }
 }
 
@@ -65,7 +64,7 @@ fn program(name: &str) -> ProgramFile {
         "mlirbc" => ProgramFormat::StablehloPortable,
         _ => ProgramFormat::HloProto,
     };
-    ProgramFile { path, program: Program { format, digest, semantic_digest: digest, custom_calls: Vec::new() } }
+    ProgramFile { path, program: Program::new(format, digest, digest) }
 }
 
 fn f32s(values: &[f32]) -> Vec<u8> {
@@ -96,7 +95,7 @@ fn a_device_is_told() {
         assert_eq!(environment.plugin.as_deref(), plugin.file_name().unwrap().to_str());
         assert_eq!(environment.plugin_digest, Some(Digest::of_reader(fs::File::open(&plugin).unwrap()).unwrap()));
         assert_eq!(devices[0].to_portable(), "cpu|cpu");
-        let more = PjrtOptions { client_options: vec!["cpu_device_count=3".into()], ..place.options(&plugin) };
+        let more = place.options(&plugin).client_options(vec!["cpu_device_count=3".into()]);
         assert_eq!(probe(&more).unwrap().len(), 3);
     }
 }
@@ -523,7 +522,7 @@ fn one_that_kills_its_compiler_among_expected_ones_fails_alone() {
         let deep = format!("func.func @main(%a: {}i1{}) {{ return }}", "tuple<".repeat(50_000), ">".repeat(50_000));
         fs::write(&file.path, &deep).unwrap();
         file.program.digest = Digest::of(deep.as_bytes());
-        let options = PjrtOptions { compile_jobs: Some(2), ..place.options(&plugin) };
+        let options = place.options(&plugin).compile_jobs(Some(2));
         let mut timer = PjrtTimer::start(&options).unwrap();
         timer.begin(&job).unwrap();
         timer.expect(&[0, 1, 2, 3, 4, 5, 99]).unwrap();
@@ -573,7 +572,7 @@ fn nothing_is_compiled_during_a_measurement_nor_what_is_kept() {
     for plugin in plugins().into_iter().take(1) {
         let place = Place::new();
         let (exe, log) = overheard(place.folder.path());
-        let options = PjrtOptions { exe, compile_jobs: Some(2), ..place.options(&plugin) };
+        let options = place.options_of(exe, &plugin).compile_jobs(Some(2));
         let mut timer = PjrtTimer::start(&options).unwrap();
         let inputs = vec![place.input("x", "f32[1024]", &f32s(&[1.0; 1024]), false)];
         let mut job = place.job(&["idle.mlir"; 8], inputs);
@@ -631,7 +630,7 @@ fn a_compile_worker_that_does_not_start_leaves_its_programs_to_the_others() {
             );
             write_executable(&exe, &script);
             let executables = place.folder.path().join(format!("{name}-executables"));
-            let options = PjrtOptions { exe, executables, compile_jobs: Some(2), ..place.options(&plugin) };
+            let options = PjrtOptions::new(exe, &plugin, executables).compile_jobs(Some(2));
             let mut timer = PjrtTimer::start(&options).unwrap();
             let inputs = vec![place.input("x", "f32[1024]", &f32s(&[1.0; 1024]), false)];
             let mut job = place.job(&["idle.mlir"; 4], inputs);
@@ -674,7 +673,7 @@ fn one_kill_from_outside_costs_no_program_and_two_are_told() {
         for (word, kills) in [("", 1), ("\"hello\"", 1), ("\"begin\"", 1), ("\"compile\"", 1), ("\"compile\"", 2)] {
             let place = Place::new();
             let exe = killed(place.folder.path(), word, kills);
-            let options = PjrtOptions { exe, compile_jobs: Some(1), ..place.options(&plugin) };
+            let options = place.options_of(exe, &plugin).compile_jobs(Some(1));
             let mut timer = PjrtTimer::start(&options).unwrap();
             assert_eq!(timer.notes().iter().filter(|note| note.contains("broke the worker")).count(), 0, "{word}");
             let inputs = vec![place.input("x", "f32[1024]", &f32s(&[1.0; 1024]), false)];
@@ -723,7 +722,7 @@ fn flags_that_a_plugin_dies_of_are_taken_away_and_told() {
         let place = Place::new();
         let good = "--xla_cpu_enable_fast_math=false";
         let flags = format!("--no_such_flag=1 {good} --xla_cpu_enable_xprof_traceme=banana --other");
-        let options = PjrtOptions { xla_flags: Some(flags), ..place.options(&plugin) };
+        let options = place.options(&plugin).xla_flags(Some(flags));
         let mut timer = PjrtTimer::start(&options).unwrap();
         assert!(timer.device().environment.xla_flags.iter().any(|flag| flag == good));
         assert!(!timer.device().environment.xla_flags.iter().any(|flag| flag.contains("other")));
@@ -744,7 +743,7 @@ fn a_file_of_flags_is_told_by_what_it_holds() {
         let file = place.folder.path().join("flags");
         fs::write(&file, "--xla_cpu_enable_fast_math=true\n--xla_cpu_enable_fast_math=false").unwrap();
         let flags = Some(file.to_str().unwrap().to_owned());
-        let devices = probe(&PjrtOptions { xla_flags: flags, ..place.options(&plugin) }).unwrap();
+        let devices = probe(&place.options(&plugin).xla_flags(flags)).unwrap();
         let environment = &devices[0].environment;
         assert_eq!(environment.xla_flags, ["--xla_cpu_enable_fast_math=true", "--xla_cpu_enable_fast_math=false"]);
         assert_eq!(environment.xla_autotuning, None, "a CPU has none");
@@ -766,7 +765,7 @@ fn a_plugin_that_cannot_serialize_compiles_where_it_measures() {
         for edit in [r#"s/"compile",//"#, r#"s/"serialized":true/"serialized":false/"#] {
             let place = Place::new();
             let exe = cannot_serialize(place.folder.path(), edit);
-            let mut timer = PjrtTimer::start(&PjrtOptions { exe, ..place.options(&plugin) }).unwrap();
+            let mut timer = PjrtTimer::start(&place.options_of(exe, &plugin)).unwrap();
             let inputs = || {
                 vec![
                     place.input("a", "f32[4]", &f32s(&[1.0; 4]), false),

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use crate::support::pjrt::options;
 use crate::support::prerequisite::plugins;
-use autotune_lowered::call::{Call, Direction};
+use autotune_lowered::call::Call;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::PjrtTimer;
-use autotune_lowered::timer::protocol::{BeginParams, Input, LoadParams, Measured, Method, ProgramRef};
+use autotune_lowered::timer::protocol::{BeginParams, LoadParams, Measured, Method};
 use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, WorkerClient, WorkerCommand};
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fn job(folder: &Path, count: usize, donated: bool, cache_state: CacheState) -> J
     );
     let input = folder.join("x.bin");
     fs::write(&input, 1.0_f32.to_le_bytes().repeat(count)).unwrap();
-    let x = InputArray { name: "x".into(), spec: format!("f32[{count}]").parse().unwrap(), path: input, donated };
+    let x = InputArray::new("x", format!("f32[{count}]").parse().unwrap(), input).donated(donated);
     job_of(folder, &text, x, cache_state)
 }
 
@@ -43,7 +43,7 @@ fn column_sums(folder: &Path, cache_state: CacheState) -> Job {
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/column_sums.mlir")).unwrap();
     let path = folder.join("columns.bin");
     fs::write(&path, 1.0_f32.to_le_bytes().repeat(1 << 20)).unwrap();
-    let x = InputArray { name: "x".into(), spec: "f32[1024,1024]".parse().unwrap(), path, donated: false };
+    let x = InputArray::new("x", "f32[1024,1024]".parse().unwrap(), path);
     job_of(folder, &text, x, cache_state)
 }
 
@@ -51,20 +51,12 @@ fn job_of(folder: &Path, text: &str, input: InputArray, cache_state: CacheState)
     let digest = Digest::of(text.as_bytes());
     let path = folder.join(format!("{}.mlir", digest.to_short()));
     fs::write(&path, text).unwrap();
-    let program =
-        Program { format: ProgramFormat::StablehloText, digest, semantic_digest: digest, custom_calls: Vec::new() };
-    Job {
-        call: Call::new("test@v1", "0123456789abcdef"),
-        direction: Direction::Forward,
-        inputs: vec![input],
-        candidates: vec![JobCandidate {
-            config: serde_json::from_str("{}").unwrap(),
-            program: Some(ProgramFile { path, program }),
-        }],
-        recipe: None,
-        cache_state,
-        scratch: folder.to_owned(),
-    }
+    let program = Program::new(ProgramFormat::StablehloText, digest, digest);
+    let candidate = JobCandidate::new(serde_json::from_str("{}").unwrap()).program(Some(ProgramFile { path, program }));
+    Job::new(Call::new("test@v1", "0123456789abcdef"), folder)
+        .inputs(vec![input])
+        .candidates(vec![candidate])
+        .cache_state(cache_state)
 }
 
 /// A worker of its own, with a job begun and its candidate loaded: what goes over the wire is seen as it is.
@@ -73,18 +65,8 @@ fn begun(folder: &Path, plugin: &Path, job: &Job) -> WorkerClient {
     let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
     let mut client = WorkerClient::spawn(&command, &Limits::default()).unwrap();
     client.hello(&Limits::default()).unwrap();
-    let begin = BeginParams {
-        call: job.call.clone(),
-        direction: job.direction,
-        inputs: job.inputs.iter().map(Input::from).collect(),
-        recipe: None,
-        cache_state: job.cache_state.clone(),
-        scratch: folder.to_owned(),
-    };
-    client.request::<Value>(Method::Begin(begin), LIMIT).unwrap();
-    let JobCandidate { config, program } = job.candidates[0].clone();
-    let program = program.map(|file| ProgramRef { format: file.program.format, path: file.path });
-    let load = LoadParams { candidate: 0, config, program, executable: None };
+    client.request::<Value>(Method::Begin(BeginParams::new(job, folder)), LIMIT).unwrap();
+    let load = LoadParams::new(0, &job.candidates[0]);
     client.request::<Value>(Method::Load(load), LIMIT).unwrap();
     client
 }

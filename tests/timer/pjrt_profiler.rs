@@ -8,15 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::executable::write_executable;
-use crate::support::pjrt::options;
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
-use autotune_lowered::call::{Call, Direction};
+use autotune_lowered::call::Call;
 use autotune_lowered::cli::exit;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
-use autotune_lowered::measured_by::{CacheState, Metric, Source};
-use autotune_lowered::profile::captures;
+use autotune_lowered::measured_by::{Metric, Source};
+use autotune_lowered::profile::{Line, captures};
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
 use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer};
@@ -86,7 +85,7 @@ impl Simulated {
             self.turned().display()
         );
         write_executable(&exe, &script);
-        PjrtOptions { exe, ..options(&self.library(), self.folder.path()) }
+        PjrtOptions::new(exe, self.library(), self.folder.path().join("executables"))
     }
 
     /// Where this file is, a worker that starts finds no device plane.
@@ -99,7 +98,7 @@ impl Simulated {
         let input = |name: &str| {
             let path = self.folder.path().join(name);
             fs::write(&path, [0; 16]).unwrap();
-            InputArray { name: name.into(), spec: "f32[4]".parse().unwrap(), path, donated: name == "a" }
+            InputArray::new(name, "f32[4]".parse().unwrap(), path).donated(name == "a")
         };
         let candidates = ["add", "multiply"].map(|operation| {
             let path = self.folder.path().join(format!("{operation}.mlir"));
@@ -108,21 +107,13 @@ impl Simulated {
             fs::write(&path, add.replace("stablehlo.add", &format!("stablehlo.{operation}"))).unwrap();
             let digest = Digest::of(&fs::read(&path).unwrap());
             let format = ProgramFormat::StablehloText;
-            let program = Program { format, digest, semantic_digest: digest, custom_calls: Vec::new() };
-            JobCandidate {
-                config: serde_json::from_value(json!({"operation": operation})).unwrap(),
-                program: Some(ProgramFile { path, program }),
-            }
+            let program = Program::new(format, digest, digest);
+            let config = serde_json::from_value(json!({"operation": operation})).unwrap();
+            JobCandidate::new(config).program(Some(ProgramFile { path, program }))
         });
-        Job {
-            call: Call::new("test@v1", "0123456789abcdef"),
-            direction: Direction::Forward,
-            inputs: vec![input("a"), input("b")],
-            candidates: candidates.to_vec(),
-            recipe: None,
-            cache_state: CacheState::Warm,
-            scratch: self.folder.path().to_owned(),
-        }
+        Job::new(Call::new("test@v1", "0123456789abcdef"), self.folder.path())
+            .inputs(vec![input("a"), input("b")])
+            .candidates(candidates.to_vec())
     }
 
     fn begun(&self, mode: &str) -> PjrtTimer {
@@ -202,9 +193,14 @@ fn a_kept_profile_holds_the_phases_before_it() {
         let (tuner, own) = (line("tuner"), line("this profile's executions"));
         // the plugin's first launch is a millisecond after its line's time
         let device = capture.space.planes().find(|plane| plane.name() == "/device:GPU:0").unwrap();
-        assert_eq!(own.timestamp_ns(), device.lines().next().unwrap().timestamp_ns());
+        // where a line's events count from
+        let zero = |line: &Line<'_>| {
+            let first = line.events().next().unwrap().unwrap();
+            line.start_ps(&first).unwrap() - first.offset_ps
+        };
+        assert_eq!(zero(&own), zero(&device.lines().next().unwrap()));
         assert_eq!(own.events().next().unwrap().unwrap().offset_ps, 1_000_000_000);
-        assert!(tuner.timestamp_ns() < own.timestamp_ns() && tuner.event_count() > 6, "inputs come first");
+        assert!(zero(&tuner) < zero(&own) && tuner.event_count() > 6, "inputs come first");
     }
 }
 

@@ -45,16 +45,8 @@ fn write(folder: &Path, index: &Value) {
 }
 
 fn job(folder: &Path, blocks: &[u64]) -> Job {
-    let candidates = blocks.iter().map(|&block| JobCandidate { config: config(block), program: None });
-    Job {
-        call: Call::new("op@v1", "0123456789abcdef"),
-        direction: Direction::Forward,
-        inputs: Vec::new(),
-        candidates: candidates.collect(),
-        recipe: None,
-        cache_state: CacheState::Warm,
-        scratch: folder.to_owned(),
-    }
+    let candidates = blocks.iter().map(|&block| JobCandidate::new(config(block)));
+    Job::new(Call::new("op@v1", "0123456789abcdef"), folder).candidates(candidates.collect())
 }
 
 /// What an independent program computed for the capture: durations of each function in the order of their starts.
@@ -103,7 +95,7 @@ fn profiles_of_cold_runs_are_not_given_for_warm_ones() {
     let mut index = by_hand(folder.path());
     let begin = |cache_state| {
         let mut timer = ProfileReplay::open(folder.path(), None).unwrap();
-        timer.begin(&Job { cache_state, ..job(folder.path(), &[0]) }).map_err(|failure| failure.message)
+        timer.begin(&job(folder.path(), &[0]).cache_state(cache_state)).map_err(|failure| failure.message)
     };
     assert_eq!(begin(CacheState::Warm), Ok(()));
     let message = begin(CacheState::Cold).unwrap_err();
@@ -140,9 +132,9 @@ fn the_span_decides_and_not_what_the_seed_would_say() {
     let (registry, invocation) = registry(&folder.path().join("registry"), 6, &distinct_program);
     let mut timer = ProfileReplay::open(folder.path(), None).unwrap();
     // ten rounds take each of the five executions twice
-    let options = TuneOptions::default().with_rounds(10);
+    let options = TuneOptions::default().rounds(10);
     let ledger = Ledger::in_memory(vec![]);
-    let mut session = Session::new(&registry, &ledger, &mut timer).with_options(options);
+    let mut session = Session::new(&registry, &ledger, &mut timer).options(options);
     let result = session.run(&planned([&invocation])).unwrap();
     assert_eq!((&result.measured_by.source, &result.measured_by.metric), (&Source::Replay, &Metric::Span));
     let operation = &result.operations[0];
@@ -485,7 +477,7 @@ fn bad_profiles_cost_their_invocation() {
     // another call than those that the index names
     write(folder.path(), &good);
     let mut timer = ProfileReplay::open(folder.path(), None).unwrap();
-    let other = Job { direction: Direction::ForwardVjp, ..job(folder.path(), &[0]) };
+    let other = job(folder.path(), &[0]).direction(Direction::ForwardVjp);
     let failure = timer.begin(&other).unwrap_err();
     assert!(
         failure.message.contains("profiles.json names no profiles of op@v1:0123456789abcdef forward-vjp"),

@@ -9,9 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::executable::write_executable;
-use crate::support::pjrt::options;
 use crate::support::program;
-use autotune_lowered::call::{Call, Direction};
+use autotune_lowered::call::Call;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::FailureKind;
 use autotune_lowered::measured_by::{CacheState, Source};
@@ -34,28 +33,17 @@ fn misbehaving(mode: &str) -> String {
 const LONG: Duration = Duration::from_secs(60);
 
 fn limits() -> Limits {
-    Limits { start: LONG, measure: LONG, grace: Duration::from_millis(200), ..Limits::default() }
+    Limits::default().start(LONG).measure(LONG).grace(Duration::from_millis(200))
 }
 
 /// For calls that are never answered: short enough to wait for, and long for those before that are.
 fn hasty() -> Limits {
-    Limits { measure: Duration::from_secs(3), ..limits() }
+    limits().measure(Duration::from_secs(3))
 }
 
 fn job(folder: &Path, configs: &[&str]) -> Job {
-    let candidates = configs
-        .iter()
-        .map(|config| JobCandidate { config: serde_json::from_str(config).unwrap(), program: None })
-        .collect();
-    Job {
-        call: Call::new("add@v1", "k"),
-        direction: Direction::Forward,
-        inputs: Vec::new(),
-        candidates,
-        recipe: None,
-        cache_state: CacheState::Warm,
-        scratch: folder.to_owned(),
-    }
+    let candidates = configs.iter().map(|config| JobCandidate::new(serde_json::from_str(config).unwrap())).collect();
+    Job::new(Call::new("add@v1", "k"), folder).candidates(candidates)
 }
 
 fn is_alive(pid: &str) -> bool {
@@ -132,7 +120,7 @@ fn a_hang_ends_at_the_limit() {
 #[test]
 fn a_slow_candidate_is_cut_off_long_before_the_limit() {
     let folder = tempfile::tempdir().unwrap();
-    let long = Limits { measure: Duration::from_secs(300), ..limits() };
+    let long = limits().measure(Duration::from_secs(300));
     let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("hang"), long, None).unwrap();
     timer.begin(&job(folder.path(), &["{\"i\":0}", "{\"i\":1}"])).unwrap();
     timer.prepare(0).unwrap();
@@ -188,7 +176,7 @@ fn a_worker_that_knows_nothing_of_caches_measures_no_cold_ones() {
     let folder = tempfile::tempdir().unwrap();
     let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("none"), limits(), None).unwrap();
     let warm = job(folder.path(), &["{}"]);
-    let failure = timer.begin(&Job { cache_state: CacheState::Cold, ..warm.clone() }).unwrap_err();
+    let failure = timer.begin(&warm.clone().cache_state(CacheState::Cold)).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Device);
     assert_eq!(
         failure.message,
@@ -204,7 +192,7 @@ fn a_worker_that_knows_nothing_of_caches_measures_no_cold_ones() {
 #[test]
 fn memory_without_end_is_ended_in_the_worker_and_in_its_children() {
     for mode in ["memory", "child-memory"] {
-        let limits = Limits { memory_bytes: Some(256 << 20), ..limits() };
+        let limits = limits().memory_bytes(Some(256 << 20));
         let (kind, message) = costs_one_candidate(mode, limits);
         assert_eq!(kind, FailureKind::Memory, "{mode}: {message}");
         assert!(message.ends_with("268435456 allowed"), "{message}");
@@ -255,7 +243,7 @@ fn a_worker_that_never_starts_is_a_matter_of_the_device() {
     let start = |command: &str, limits: Limits| {
         CommandTimer::start(Path::new(EXE), command, limits, None).map(|_| ()).unwrap_err()
     };
-    let quick = Limits { start: Duration::from_millis(500), ..limits() };
+    let quick = limits().start(Duration::from_millis(500));
     for (command, limits, expected) in [
         (misbehaving("hello-exit"), limits(), "exit code 9 during `hello`; its stderr: no such device"),
         (misbehaving("hello-hang"), quick, "no answer to `hello` within 500ms"),
@@ -278,7 +266,7 @@ fn nothing_is_left_of_a_worker_that_hung() {
     let pids = folder.path().join("pids");
     let command = misbehaving(&format!("orphans {}", pids.display()));
     // in the time of the call it starts two processes and writes down which they are
-    let limits = Limits { measure: Duration::from_secs(10), ..limits() };
+    let limits = limits().measure(Duration::from_secs(10));
     let mut timer = CommandTimer::start(Path::new(EXE), &command, limits, None).unwrap();
     timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
     timer.prepare(0).unwrap();
@@ -374,7 +362,7 @@ fn the_example_worker_conforms_and_times() {
     let input = |name: &str, values: [f32; 3]| {
         let path = folder.path().join(name);
         fs::write(&path, values.map(f32::to_le_bytes).concat()).unwrap();
-        InputArray { name: name.into(), spec: "f32[3]".parse().unwrap(), path, donated: false }
+        InputArray::new(name, "f32[3]".parse().unwrap(), path)
     };
     let mut job = job(folder.path(), &["{\"build\":\"loop\"}", "{\"build\":\"map\"}", "{\"build\":\"none\"}"]);
     job.inputs = vec![input("x", [1.0, 2.0, 3.0]), input("y", [0.5, -2.0, 1e9])];
@@ -393,7 +381,7 @@ fn the_example_worker_conforms_and_times() {
 #[test]
 fn the_conformance_test_can_fail() {
     let folder = tempfile::tempdir().unwrap();
-    let quick = Limits { load: Duration::from_secs(4), ..limits() };
+    let quick = limits().load(Duration::from_secs(4));
     let run = |command: &str| check(&WorkerCommand::shell(EXE, command), &quick, folder.path()).unwrap();
     // does its job, but falls over a line that is not JSON
     let report = run(&misbehaving("none"));
@@ -541,22 +529,14 @@ fn what_a_compile_worker_left_is_opened_in_its_folder_alone() {
         let exe = scratch.parent().unwrap().join("exe");
         let script = format!("#!/bin/sh\nif [ $2 = exec ]; then exec {EXE} \"$@\"; fi\nexec {command}\n");
         write_executable(&exe, &script);
-        let options = PjrtOptions {
-            exe,
-            compile_jobs: Some(1),
-            limits: limits(),
-            ..options(&data("add.mlir"), scratch.parent().unwrap())
-        };
+        let options = PjrtOptions::new(exe, data("add.mlir"), scratch.parent().unwrap().join("executables"))
+            .compile_jobs(Some(1))
+            .limits(limits());
         let mut timer = PjrtTimer::start(&options).unwrap();
         let mut job = job(scratch, &["{\"i\":0}", "{\"i\":1}"]);
         for (index, candidate) in job.candidates.iter_mut().enumerate() {
             let digest = Digest::of(&[index as u8]);
-            let program = Program {
-                format: ProgramFormat::StablehloText,
-                digest,
-                semantic_digest: digest,
-                custom_calls: Vec::new(),
-            };
+            let program = Program::new(ProgramFormat::StablehloText, digest, digest);
             candidate.program = Some(ProgramFile { path: data("add.mlir"), program });
         }
         timer.begin(&job).unwrap();

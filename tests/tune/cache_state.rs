@@ -17,7 +17,7 @@ fn cold_samples_are_their_own_and_the_entry_says_so() {
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     let run = |ns: [u64; 3], cache_state| {
-        let options = TuneOptions::default().with_cache_state(cache_state);
+        let options = TuneOptions::default().cache_state(cache_state);
         let mut timer = ScriptedTimer::new(&ns);
         let result = tune(&registry, &invocation, &mut timer, &ledger, &options, None).unwrap();
         let entries = ledger.cache().memory().entries().unwrap();

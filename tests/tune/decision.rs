@@ -49,7 +49,7 @@ impl Simulated {
         for &candidate in contenders {
             samples_ns[candidate] = Some(self.sample(candidate));
         }
-        Round { epoch: 1, samples_ns, sentinel_ns: Some([begin, self.sample(BASELINE)]) }
+        Round::new(1, samples_ns).sentinel_ns(Some([begin, self.sample(BASELINE)]))
     }
 
     /// Races as the tuner does: until settled, or until so many rounds count.
@@ -72,7 +72,7 @@ fn judge(rounds: &[Round], candidates: usize, incumbent: Option<usize>, rules: &
 }
 
 fn eager() -> DecisionRules {
-    DecisionRules { min_improvement: 0.0, ..DecisionRules::default() }
+    DecisionRules::default().min_improvement(0.0)
 }
 
 /// Rounds in which candidate `i` takes `base * factors[i]`, the machine drifting by `drift` a round.
@@ -83,7 +83,7 @@ fn rounds(n: usize, factors: &[f64], drift: f64) -> Vec<Round> {
             // a small spread of its own for each candidate, the same at every run
             let wobble = |i: usize| 1.0 + 0.001 * (((round * 7 + i * 3) % 5) as f64 - 2.0);
             let samples = factors.iter().enumerate().map(|(i, f)| Some(base * f * wobble(i))).collect();
-            Round { epoch: 1, samples_ns: samples, sentinel_ns: None }
+            Round::new(1, samples)
         })
         .collect()
 }
@@ -218,7 +218,7 @@ fn a_gain_below_the_minimum_keeps_the_baseline() {
 
 #[test]
 fn a_gain_below_what_the_machine_can_tell_keeps_the_baseline() {
-    let rules = DecisionRules { resolution: 0.03, ..DecisionRules::default() };
+    let rules = DecisionRules::default().resolution(0.03);
     let judgement = judge(&rounds(20, &[1.0, 0.975], 0.0), 2, None, &rules);
     assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0));
     assert!(judgement.reason.contains("3 %"), "{}", judgement.reason);
@@ -229,8 +229,7 @@ fn a_gain_below_what_the_machine_can_tell_keeps_the_baseline() {
 fn a_gain_in_doubt_keeps_the_baseline() {
     // median ratio 0.9, but four rounds in ten are slower
     let samples = [0.9, 1.3, 0.9, 1.3, 0.9, 1.3, 0.9, 1.3, 0.9, 0.9];
-    let rounds: Vec<Round> =
-        samples.iter().map(|s| Round { epoch: 0, samples_ns: vec![Some(1.0), Some(*s)], sentinel_ns: None }).collect();
+    let rounds: Vec<Round> = samples.iter().map(|s| Round::new(0, vec![Some(1.0), Some(*s)])).collect();
     let judgement = judge(&rounds, 2, None, &DecisionRules::default());
     assert_eq!(judgement.winner, 0);
     assert_eq!(judgement.candidates[1].as_ref().unwrap().ratio, 0.9);
@@ -239,7 +238,7 @@ fn a_gain_in_doubt_keeps_the_baseline() {
 #[test]
 fn the_cached_config_stays_among_ties() {
     let rounds = rounds(20, &[1.0, 0.8, 0.8, 0.85], 0.0);
-    let rules = DecisionRules { resolution: 0.01, ..DecisionRules::default() };
+    let rules = DecisionRules::default().resolution(0.01);
     let free = judge(&rounds, 4, None, &rules);
     assert_eq!(free.tie_set(), [1, 2]);
     for incumbent in [1, 2] {
@@ -255,10 +254,10 @@ fn among_ties_the_steadiest_is_taken() {
     let rounds: Vec<Round> = (0..24)
         .map(|n| {
             let samples_ns = vec![Some(1.0), Some(wild[n % 8]), Some(0.8)];
-            Round { epoch: 1, samples_ns, sentinel_ns: None }
+            Round::new(1, samples_ns)
         })
         .collect();
-    let judgement = judge(&rounds, 3, None, &DecisionRules { resolution: 0.01, ..DecisionRules::default() });
+    let judgement = judge(&rounds, 3, None, &DecisionRules::default().resolution(0.01));
     assert_eq!(judgement.tie_set(), [1, 2]);
     assert_eq!((judgement.winner, judgement.outcome), (2, Outcome::Faster), "{}", judgement.reason);
 }
@@ -270,7 +269,7 @@ fn disturbed_rounds_do_not_count() {
         round.sentinel_ns = Some([1000.0, 1001.0]);
     }
     let clean = race(&rounds, &[0, 1], BASELINE, &eager());
-    rounds[6] = Round { epoch: 1, samples_ns: vec![Some(1000.0), Some(1900.0)], sentinel_ns: Some([1000.0, 2000.0]) };
+    rounds[6] = Round::new(1, vec![Some(1000.0), Some(1900.0)]).sentinel_ns(Some([1000.0, 2000.0]));
     let standing = race(&rounds, &[0, 1], BASELINE, &eager());
     assert_eq!((standing.disturbance.set_aside.as_slice(), standing.rounds), (&[6][..], clean.rounds - 1));
     let judgement = judge(&rounds, 2, None, &eager());
@@ -280,7 +279,7 @@ fn disturbed_rounds_do_not_count() {
 #[test]
 fn unusable_samples_decide_nothing() {
     let rules = DecisionRules::default();
-    let round = |a: f64, b: f64| Round { epoch: 0, samples_ns: vec![Some(a), Some(b)], sentinel_ns: Some([a, a]) };
+    let round = |a: f64, b: f64| Round::new(0, vec![Some(a), Some(b)]).sentinel_ns(Some([a, a]));
     for bad in [f64::NAN, f64::INFINITY, 0.0, -1.0] {
         let judgement = judge(&vec![round(1.0, bad); 20], 2, None, &rules);
         assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0), "{bad}");

@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::support::scripted::*;
-use autotune_lowered::cache::{SNAPSHOT_FILE, Snapshot};
+use autotune_lowered::cache::{Mapping, SNAPSHOT_FILE, Snapshot};
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::registry::Registry;
 use autotune_lowered::timer::events::{Event, Events, Kind};
 use autotune_lowered::tune::{AutotuningResult, Plan, Session, Status};
@@ -38,9 +37,9 @@ fn on_all(
     plan: &Plan,
 ) -> AutotuningResult {
     let (first, others) = timers.split_first_mut().unwrap();
-    let mut session = Session::new(registry, ledger, first).with_events(events.clone());
+    let mut session = Session::new(registry, ledger, first).events(events.clone());
     for timer in others {
-        session = session.with_device(timer, events.clone());
+        session = session.device(timer, events.clone());
     }
     session.run(plan).unwrap()
 }

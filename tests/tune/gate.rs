@@ -8,7 +8,6 @@ use std::path::Path;
 use crate::support::scripted;
 use crate::support::scripted::*;
 use autotune_lowered::cache::{CacheKey, SNAPSHOT_FILE};
-use autotune_lowered::call::Call;
 use autotune_lowered::config::Config;
 use autotune_lowered::decision::{Resolution, Round};
 use autotune_lowered::device::{DeviceFingerprint, MatchMode};
@@ -16,7 +15,7 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::gate::{CheckOptions, CheckResult, Limits, OperationCheck, Verdict, look, margin};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
-use autotune_lowered::registry::{Invocation, Registry};
+use autotune_lowered::registry::Registry;
 use autotune_lowered::stats::Interval;
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
 use autotune_lowered::tune::{Session, Shard, Status, TuneOptions};
@@ -140,13 +139,13 @@ fn tune_all(registry: &Registry, timer: &mut dyn Timer, ledger: &Ledger) -> Vec<
 }
 
 fn check(registry: &Registry, timer: &mut dyn Timer, ledger: &Ledger, asked: &Asked) -> CheckResult {
-    let mut session = Session::new(registry, ledger, timer).with_options(asked.options.clone());
+    let mut session = Session::new(registry, ledger, timer).options(asked.options.clone());
     let mut told = 0;
     let mut on_checked = |_: &OperationCheck| told += 1;
     let Asked { match_mode, shard, false_alarms, .. } = *asked;
     let all = planned(registry.invocations());
     let plan = shard.map_or(all.clone(), |shard| all.of_shard(shard));
-    let options = CheckOptions::new(match_mode, false_alarms);
+    let options = CheckOptions::default().match_mode(match_mode).false_alarms(false_alarms);
     let result = autotune_lowered::gate::check(&mut session, &plan, options, &mut on_checked).unwrap();
     assert_eq!(told, result.operations.len());
     result
@@ -156,7 +155,8 @@ fn check(registry: &Registry, timer: &mut dyn Timer, ledger: &Ledger, asked: &As
 fn calls(folder: &Path, calls: u64) -> Registry {
     let (mut registry, first) = registry(folder, 3, &distinct_program);
     for number in 1..calls {
-        let other = Invocation { call: Call::new("op@v1", format!("{number:016x}")), ..first.as_ref().clone() };
+        let mut other = first.as_ref().clone();
+        other.call.call_key = format!("{number:016x}");
         registry.add(&other).unwrap();
     }
     registry
@@ -312,7 +312,7 @@ fn at_the_limit_itself_the_error_is_the_one_that_was_asked_for() {
                 for _ in 0..20 {
                     let mut sample = |candidate| noisy.measure(candidate, 1).unwrap()[0] as f64;
                     let (begin, samples_ns) = (sample(0), vec![Some(sample(0)), Some(sample(1))]);
-                    rounds.push(Round { epoch, samples_ns, sentinel_ns: Some([begin, sample(0)]) });
+                    rounds.push(Round::new(epoch, samples_ns).sentinel_ns(Some([begin, sample(0)])));
                 }
                 look(&rounds, &limits).unwrap().is_proven(1.0 / 0.05)
             })
@@ -328,7 +328,7 @@ fn what_selftest_found_keeps_the_luck_of_processes_from_being_an_alarm() {
     let machine = Machine { placement: 0.03, ..QUIET };
     // 99% of the pairs of two copies: 2.576 standard deviations of their difference
     let resolution = Resolution::new([(1e5, 2.576 * f64::sqrt(2.0) * 0.03)]);
-    let options = TuneOptions::default().with_resolution(resolution);
+    let options = TuneOptions::default().resolution(resolution);
     assert_eq!(alarms(200, machine, 1.0, &Asked { options, ..Asked::default() }), 0);
     assert!(
         alarms(200, machine, 1.0, &Asked::default()) > 0,
@@ -373,9 +373,10 @@ fn what_is_cached_for_other_circumstances_is_stale_and_still_measured() {
     assert_eq!(found.verdict, Verdict::Regressed, "{}", found.reason);
 
     // another baseline: the ratio of then says nothing, but slower than the baseline is slower
-    let other = Invocation { baseline: config(1), ..registry.invocations()[0].as_ref().clone() };
+    let mut other = registry.invocations()[0].as_ref().clone().recorded_at(2);
+    other.baseline = config(1);
     let (mut changed, _) = scripted::registry(&folder.path().join("changed"), 3, &distinct_program);
-    changed.add(&Invocation { recorded_at: 2, ..other }).unwrap();
+    changed.add(&other).unwrap();
     for (ns, verdict) in [([8 * MS, 5 * MS], Verdict::Stale), ([8 * MS, 9 * MS], Verdict::NotBetter)] {
         let found = check(&changed, &mut ScriptedTimer::new(&ns), &ledger, &Asked::default()).operations.remove(0);
         assert_eq!(found.verdict, verdict, "{}", found.reason);

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use crate::support::scripted;
 use crate::support::scripted::*;
-use autotune_lowered::cache::{ConfigStore, SNAPSHOT_FILE, Snapshot, SnapshotStore};
+use autotune_lowered::cache::{ConfigStore, Mapping, SNAPSHOT_FILE, Snapshot, SnapshotStore};
 use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::registry::{Invocation, Registry, Target};
 use autotune_lowered::report::Document as _;
 use autotune_lowered::tune::{CandidateStatus, Status, TuneOptions};
@@ -45,7 +44,7 @@ fn the_fastest_wins_is_kept_and_is_not_measured_again() {
     assert_eq!(again.operations[0].best, operation.best);
     assert_eq!(second.calls, 0, "nothing may be measured again");
 
-    let force = options().forced();
+    let force = options().force(true);
     let mut third = ScriptedTimer::new(&[10 * MS, 8 * MS, 9 * MS, 12 * MS]);
     let forced = tune(&registry, &invocation, &mut third, &ledger, &force, None).unwrap();
     assert_eq!(forced.operations[0].rounds_measured, 6);
@@ -79,13 +78,13 @@ fn more_rounds_add_to_those_that_are_there() {
     // so restless that eight rounds settle nothing
     let mut timer = ScriptedTimer::new(&[100 * MS, 98 * MS]);
     timer.wobble = 100;
-    tune(&registry, &invocation, &mut timer, &ledger, &options().with_rounds(8), None).unwrap();
-    let result = tune(&registry, &invocation, &mut timer, &ledger, &options().with_rounds(12), None).unwrap();
+    tune(&registry, &invocation, &mut timer, &ledger, &options().rounds(8), None).unwrap();
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options().rounds(12), None).unwrap();
     let operation = &result.operations[0];
     assert_eq!((operation.rounds_kept, operation.rounds_measured), (8, 4));
     // and what is settled takes no more, however many are allowed
     timer.wobble = 0;
-    let settled = tune(&registry, &invocation, &mut timer, &ledger, &options().with_rounds(1000), None);
+    let settled = tune(&registry, &invocation, &mut timer, &ledger, &options().rounds(1000), None);
     assert!(settled.unwrap().operations[0].rounds_measured < 100);
 }
 
@@ -215,7 +214,8 @@ fn a_compile_failure_costs_one_candidate_a_custom_call_the_invocation() {
 
 /// The same invocation with programs of the first candidates alone; the others could not be lowered for the target.
 fn lowered_in_part(invocation: &Invocation, lowered: usize, target: Target) -> Arc<Invocation> {
-    let mut part = Invocation { target, ..invocation.clone() };
+    let mut part = invocation.clone();
+    part.target = target;
     for candidate in &mut part.candidates[lowered..] {
         candidate.program = None;
         candidate.not_lowered = Some("ValueError: no implementation for platform=tilelang".into());
@@ -565,7 +565,7 @@ fn a_run_publishes_what_it_decided_and_says_where_it_cannot() {
 
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    let options = options().forced();
+    let options = options().force(true);
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options, None).unwrap();
     assert_eq!(result.operations[0].status, Status::Tuned, "the decision stands without it");
     assert!(
@@ -579,7 +579,7 @@ fn a_budget_too_small_for_the_fewest_rounds_decides_nothing_and_more_time_goes_o
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-    let hasty = options().with_budget(std::time::Duration::from_nanos(1));
+    let hasty = options().budget(Some(std::time::Duration::from_nanos(1)));
     let result = tune(&registry, &invocation, &mut timer, &ledger, &hasty, None).unwrap();
     let operation = &result.operations[0];
     assert_eq!((operation.status, operation.rounds_measured), (Status::Failed, 0));
@@ -641,7 +641,7 @@ fn what_another_timer_decided_stays_until_it_is_forced_or_asks_another_question(
     let fewer = tune(&registry, &Arc::new(fewer), &mut other(), &ledger, &options(), None).unwrap();
     assert_eq!(fewer.operations[0].status, Status::Tuned);
 
-    let forced = options().forced();
+    let forced = options().force(true);
     let again = tune(&registry, &invocation, &mut other(), &ledger, &forced, None).unwrap();
     assert_eq!((again.operations[0].status, again.operations[0].flags.len()), (Status::Tuned, 0));
     assert_eq!(again.operations[0].best.as_ref().unwrap().config, config(2));

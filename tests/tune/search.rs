@@ -52,8 +52,8 @@ fn rank(config: &Config) -> usize {
 }
 
 fn options(kind: Kind, evaluations: usize) -> TuneOptions {
-    let budget = Budget { evaluations: Some(evaluations), time: None };
-    TuneOptions::default().with_search(SearchOptions::new(kind, budget))
+    let budget = Budget::default().evaluations(Some(evaluations));
+    TuneOptions::default().search(SearchOptions::default().kind(kind).budget(budget))
 }
 
 fn best(operation: &OperationResult) -> &Config {
@@ -68,7 +68,7 @@ fn memory() -> Ledger {
 fn one_of_the_best_per_cent_is_found_within_the_budget() {
     for seed in 0..3 {
         let mut timer = FormulaTimer::new(bowl);
-        let options = options(Kind::Auto, 64).with_seed(seed);
+        let options = options(Kind::Auto, 64).seed(seed);
         let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &options);
         assert_eq!(operation.status, Status::Tuned);
         assert!(rank(best(&operation)) < 39, "seed {seed}: {} is the {}th", best(&operation), rank(best(&operation)));
@@ -158,7 +158,7 @@ fn an_interrupted_search_keeps_what_it_tried() {
     assert_eq!((search.evaluations, search.ended), (10, SearchEnd::Interrupted));
     assert!(result.entries.is_empty(), "nothing is decided yet");
     // another strategy and another budget are told the same
-    let other = options.clone().with_search(SearchOptions::new(Kind::Model, options.search.budget));
+    let other = options.clone().search(options.search.clone().kind(Kind::Model));
     let operation = tune_one(&plan[0], &mut timer, &ledger, &other);
     assert_eq!(operation.search.as_ref().unwrap().reused, 10);
     assert_eq!(timer.tried().len(), 40);
@@ -166,11 +166,11 @@ fn an_interrupted_search_keeps_what_it_tried() {
 
 #[test]
 fn nothing_new_is_measured_on_a_second_run() {
-    let time = Budget { evaluations: None, time: Some(Duration::from_millis(100)) };
-    let both = Budget { evaluations: Some(20), ..time };
-    for budget in [Budget { evaluations: Some(20), time: None }, time, both] {
+    let time = Budget::default().time(Some(Duration::from_millis(100)));
+    let both = time.evaluations(Some(20));
+    for budget in [Budget::default().evaluations(Some(20)), time, both] {
         let folder = tempfile::tempdir().unwrap();
-        let options = TuneOptions::default().with_search(SearchOptions::new(Kind::Auto, budget));
+        let options = TuneOptions::default().search(SearchOptions::default().budget(budget));
         let planned = planned(A, &space());
         let ledger = Ledger::open(folder.path(), vec![]).unwrap();
         let mut timer = FormulaTimer::new(bowl);
@@ -190,7 +190,7 @@ fn nothing_new_is_measured_on_a_second_run() {
         let kept = tune_one(&planned, &mut second, &ledger, &strict);
         assert_eq!((kept.status, second.calls), (Status::BaselineKept, 0));
         // and who forces it measures all of it again
-        let force = options.forced();
+        let force = options.force(true);
         let forced = tune_one(&planned, &mut second, &ledger, &force);
         let search = forced.search.unwrap();
         // each on its own, and the race
@@ -329,8 +329,8 @@ fn budgets_of_one_and_of_none() {
     assert_eq!((operation.search.as_ref().unwrap().evaluations, operation.candidates.len()), (1, 2));
     assert!(operation.status.is_decided(), "{operation:?}");
 
-    let budget = Budget { evaluations: None, time: Some(Duration::from_nanos(1)) };
-    let short = TuneOptions::default().with_search(SearchOptions::new(Kind::Auto, budget));
+    let budget = Budget::default().time(Some(Duration::from_nanos(1)));
+    let short = TuneOptions::default().search(SearchOptions::default().budget(budget));
     let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &short);
     assert_eq!(operation.search.as_ref().unwrap().evaluations, 1, "at least one is tried");
 
@@ -366,7 +366,7 @@ fn a_long_recorded_list_is_searched_by_its_programs() {
     let mut timer = FormulaTimer::new(|config| 1_000_000 + 10_000 * number(config, "block").abs_diff(140));
     timer.device = scripted::device();
     let ledger = memory();
-    let mut session = Session::new(&registry, &ledger, &mut timer).with_options(options(Kind::Auto, 40));
+    let mut session = Session::new(&registry, &ledger, &mut timer).options(options(Kind::Auto, 40));
     let result = session.run(&scripted::planned([&invocation])).unwrap();
     let operation = &result.operations[0];
     assert_eq!(operation.search.as_ref().unwrap().configs, 199);

@@ -171,7 +171,7 @@ fn what_gives_no_figures_says_why() {
         "{error}"
     );
     // this timer does not tell what a program takes, and only of our own that is known
-    let unknown = SelftestProgram { parameters: None, ..elementwise() };
+    let unknown = elementwise().parameters(None);
     let scratch = tempfile::tempdir().unwrap();
     let error = selftest(&mut one, &unknown, (0, 1), &EIGHT, scratch.path(), &never, &Events::default()).unwrap_err();
     assert!(error.to_string().contains("does not tell what the program takes"), "{error}");
@@ -181,12 +181,10 @@ fn what_gives_no_figures_says_why() {
 fn keep(folder: &Path, setting: &Setting, points: &[(f64, f64)]) {
     let mut timer = ScriptedTimer::new(&[MS; 8]);
     let figures = run(&mut timer, u32::MAX).unwrap();
-    let point = |&(median_ns, resolution): &(f64, f64)| Point {
-        program: "planted".into(),
-        digest: Digest::of(&median_ns.to_le_bytes()),
-        measured_at: 1,
-        tool: "tests".into(),
-        figures: Figures { median_ns, resolution, ..figures },
+    let point = |&(median_ns, resolution): &(f64, f64)| {
+        let mut figures = figures;
+        (figures.median_ns, figures.resolution) = (median_ns, resolution);
+        Point::new("planted", Digest::of(&median_ns.to_le_bytes()), figures)
     };
     let mut stored = Stored::default();
     stored.add(setting, points.iter().map(point).collect());
@@ -207,7 +205,7 @@ fn the_tuner_calls_nothing_better_below_what_can_be_told() {
         let (stored, note) = Stored::read(&cache);
         assert_eq!(note, None);
         let resolution = stored.resolution(&Setting::of(&timer(), &CacheState::Warm));
-        let options = TuneOptions::default().with_resolution(resolution);
+        let options = TuneOptions::default().resolution(resolution);
         let ledger = Ledger::in_memory(vec![]);
         let result = tune(&registry, &invocation, &mut timer(), &ledger, &options, None).unwrap();
         result.operations.into_iter().next().unwrap()
@@ -236,7 +234,7 @@ fn figures_that_come_later_decide_again_on_the_rounds_there_are() {
     let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS]);
     let before = tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions::default(), None).unwrap();
     assert_eq!(before.operations[0].status, Status::Tuned);
-    let options = TuneOptions::default().with_resolution(autotune_lowered::decision::Resolution::new([(1e6, 0.3)]));
+    let options = TuneOptions::default().resolution(autotune_lowered::decision::Resolution::new([(1e6, 0.3)]));
     let after = tune(&registry, &invocation, &mut timer, &ledger, &options, None).unwrap();
     assert_eq!(after.operations[0].status, Status::BaselineKept);
     assert!(after.operations[0].rounds_kept > 0 && after.operations[0].rounds_measured < 20);

@@ -38,7 +38,7 @@ fn bowl() -> Recorded {
 }
 
 fn plan(space: &Space, seed: u64) -> Plan<'_> {
-    Plan { space, seed, budget: Some(60), priors: &[] }
+    Plan::new(space, seed).budget(Some(60))
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn neighbours_are_asked_first_even_if_they_are_of_another_space() {
     // the first is not of this space, and stands for the same config as the second
     let priors = [r#"{"a":16.6,"b":5.2,"other":1}"#, r#"{"a":17,"b":5}"#, r#"{"a":3,"b":3}"#].map(config);
     for kind in Kind::ALL {
-        let plan = Plan { priors: &priors, ..plan(&bowl.space, 0) };
+        let plan = plan(&bowl.space, 0).priors(&priors);
         let asked = simulate(&mut *start(kind, &plan), &bowl, 3).asked;
         let configs: Vec<Config> = asked.iter().map(|&point| bowl.space.config(point)).collect();
         // the model asks for the first and learns from the others
@@ -109,7 +109,7 @@ fn neighbours_are_asked_first_even_if_they_are_of_another_space() {
     }
     // misleading ones cost little
     let bad: Vec<Config> = (0..20).map(|n| config(&format!("{{\"a\":0,\"b\":{n}}}"))).collect();
-    let plan = Plan { priors: &bad, ..plan(&bowl.space, 0) };
+    let plan = plan(&bowl.space, 0).priors(&bad);
     let asked = simulate(&mut *start(Kind::Auto, &plan), &bowl, 60).asked;
     assert!(asked.contains(&bowl.space.find(&config(r#"{"a":17,"b":5}"#)).unwrap()));
 }
@@ -150,7 +150,7 @@ fn spaces_that_cannot_be_searched_are_refused_with_a_reason() {
     // and one whose constraints come to contradict each other with what the call gives holds no config
     let text = json!({"schema": 1, "op": "given", "given": {"rows": 2}, "parameters": {"a": [1, 2]},
                       "constraints": ["a <= rows"], "baseline": {"a": 1}});
-    let given = CandidateSpace::parse("given.json", &text.to_string()).unwrap().with_given("rows", json!(0)).unwrap();
+    let given = CandidateSpace::parse("given.json", &text.to_string()).unwrap().given("rows", json!(0)).unwrap();
     let error = Space::of_candidates(&given, 0).unwrap_err();
     assert_eq!(error, NoSpace::Empty);
     assert!(error.to_string().contains("constraints exclude every one"));
@@ -162,7 +162,7 @@ fn grid(names: &[&str], count: usize, constraints: &[&str], total: i64) -> Candi
     let baseline: serde_json::Map<_, _> = names.iter().map(|name| ((*name).to_owned(), json!(0))).collect();
     let space = json!({"schema": 1, "op": "large", "given": {"total": 0}, "parameters": parameters,
                        "constraints": constraints, "baseline": baseline});
-    CandidateSpace::parse("large.json", &space.to_string()).unwrap().with_given("total", json!(total)).unwrap()
+    CandidateSpace::parse("large.json", &space.to_string()).unwrap().given("total", json!(total)).unwrap()
 }
 
 const TWELVE: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
@@ -239,7 +239,7 @@ proptest! {
         let prior = |&(a, b)| config(&format!("{{\"a\":{a},\"b\":{b}}}"));
         let priors: Vec<Config> = known.iter().map(prior).collect();
         for kind in Kind::ALL {
-            let plan = Plan { space: &recorded.space, seed, budget, priors: &priors };
+            let plan = Plan::new(&recorded.space, seed).budget(budget).priors(&priors);
             let whole = simulate(&mut *start(kind, &plan), &recorded, steps + 5).asked;
             let mut resumed = start(kind, &plan);
             for &point in &whole[..steps] {
@@ -256,11 +256,11 @@ proptest! {
 fn a_budget_of_time_ends_every_search() {
     use std::time::Duration;
     let (bowl, cost) = (bowl(), Duration::from_millis(300));
-    let budget = Budget { evaluations: None, time: Some(Duration::from_secs(10)) };
+    let budget = Budget::default().time(Some(Duration::from_secs(10)));
     for kind in Kind::ALL {
         let expected = budget.left(1, cost).map(|left| left + 1);
         assert_eq!(expected, Some(33));
-        let mut strategy = start(kind, &Plan { budget: expected, ..plan(&bowl.space, 0) });
+        let mut strategy = start(kind, &plan(&bowl.space, 0).budget(expected));
         let (mut count, mut spent) = (0, Duration::ZERO);
         while budget.left(count, spent) != Some(0) {
             let Some(point) = strategy.ask() else { break };
@@ -277,7 +277,7 @@ fn priors_shape_the_model() {
     let bowl = bowl();
     let mean = |priors: &[Config], evaluations: usize| {
         let best = |seed| {
-            let plan = Plan { priors, ..plan(&bowl.space, seed) };
+            let plan = plan(&bowl.space, seed).priors(priors);
             simulate(&mut *start(Kind::Model, &plan), &bowl, evaluations).best.last().unwrap().unwrap()
         };
         (0..10).map(best).sum::<f64>() / 10.0
@@ -312,7 +312,7 @@ fn times_that_are_none_never_win() {
             let expected = if let Outcome::Time(time) = outcome { Some(time) } else { None };
             assert_eq!(done.best.last(), Some(&expected), "{kind:?}");
             // with a budget for the whole space and no more
-            let whole = Plan { budget: Some(bowl.space.count()), ..plan(&same.space, 0) };
+            let whole = plan(&same.space, 0).budget(Some(bowl.space.count()));
             let mut strategy = start(kind, &whole);
             let asked = simulate(&mut *strategy, &same, bowl.space.count()).asked;
             assert_eq!(asked.len(), bowl.space.count(), "{kind:?} {outcome:?}");
@@ -334,7 +334,7 @@ fn a_budget_too_small_for_anything_asks_for_nothing_or_one() {
     let bowl = bowl();
     for kind in Kind::ALL {
         for budget in [0, 1] {
-            let plan = Plan { budget: Some(budget), ..plan(&bowl.space, 0) };
+            let plan = plan(&bowl.space, 0).budget(Some(budget));
             let done = simulate(&mut *start(kind, &plan), &bowl, budget);
             assert_eq!((done.asked.len(), done.best.len()), (budget, budget), "{kind:?}");
         }
@@ -367,7 +367,7 @@ fn recorded_spaces_are_searched_better_than_by_chance() {
         let scale = Scale::new(recorded.times(), 0.95).unwrap();
         assert_eq!((recorded.space.count(), scale.end), (configs, axis_end), "{name}");
         let best = |seed| {
-            let plan = Plan { space: &recorded.space, seed, budget: Some(scale.end), priors: &[] };
+            let plan = Plan::new(&recorded.space, seed).budget(Some(scale.end));
             simulate(&mut *start(Kind::Auto, &plan), &recorded, scale.end).best
         };
         let score = scale.score(&(0..20).map(best).collect::<Vec<_>>());

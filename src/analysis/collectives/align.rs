@@ -12,6 +12,7 @@ use super::sample::Sample;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Clocks {
     /// As they were recorded.
     Recorded,

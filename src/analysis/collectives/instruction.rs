@@ -15,6 +15,7 @@ const MAX_DEVICES: u64 = 1 << 16;
 
 /// What the time of an instruction is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Role {
     /// A collective, or a transfer between host and device.
     Communication(Communication),

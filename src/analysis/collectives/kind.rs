@@ -7,6 +7,7 @@ use serde::Serialize;
 /// What a collective does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Kind {
     /// Each device gets what all have.
     AllGather,

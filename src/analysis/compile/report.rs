@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::profile::interval::{Coverage, Interval, union_ps};
+use crate::setters::setters;
 
 use super::forest::{CompileRange, Forest};
 use super::phase::{AUTOTUNER_COMPILATION, AUTOTUNER_MEASUREMENT, attribute, phase, stem};
@@ -22,19 +23,7 @@ pub struct CompileOptions {
     pub autotuner_detail: bool,
 }
 
-impl CompileOptions {
-    /// Sets [`by_pass`](Self::by_pass).
-    #[must_use]
-    pub fn by_pass(self, by_pass: bool) -> Self {
-        Self { by_pass, ..self }
-    }
-
-    /// Sets [`autotuner_detail`](Self::autotuner_detail).
-    #[must_use]
-    pub fn autotuner_detail(self, autotuner_detail: bool) -> Self {
-        Self { autotuner_detail, ..self }
-    }
-}
+setters!(CompileOptions { by_pass: bool, autotuner_detail: bool });
 
 /// Where compilation spent its time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

@@ -44,6 +44,7 @@ pub struct Record {
 
 /// The records of one trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Timeline {
     /// In the order in which they were made.
     Records(Vec<Record>),

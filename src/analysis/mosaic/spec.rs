@@ -19,6 +19,7 @@ const MAX_NAMES_BYTES: u64 = 64 << 20;
 /// Whose events one trace holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[non_exhaustive]
 pub enum Scope {
     /// 128 threads.
     Warpgroup,

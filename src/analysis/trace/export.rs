@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use crate::analysis::Capture;
 use crate::profile::{Event, Line};
+use crate::setters::setters;
 
 use super::arguments::collect;
 use super::chrome::Chrome;
@@ -29,6 +30,7 @@ const MAX_PS: i64 = 1 << 61;
 /// What a trace is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[non_exhaustive]
 pub enum TraceFormat {
     /// Perfetto's protobuf, for <https://ui.perfetto.dev> and the trace processor.
     Perfetto,
@@ -46,16 +48,12 @@ pub struct TraceOptions {
     pub with_stats: bool,
 }
 
+setters!(TraceOptions { with_stats: bool });
+
 impl TraceOptions {
     /// Slices without arguments, in a format.
     pub fn new(format: TraceFormat) -> Self {
         Self { format, with_stats: false }
-    }
-
-    /// Sets [`with_stats`](Self::with_stats).
-    #[must_use]
-    pub fn with_stats(self, with_stats: bool) -> Self {
-        Self { with_stats, ..self }
     }
 }
 

@@ -71,6 +71,7 @@ fn device<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeviceIdentity, 
 
 /// How a file holds entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum JsonForm {
     /// All in one object.
     Object,

@@ -37,9 +37,9 @@ pub(super) fn compile(args: &CompileArgs, out: &mut dyn Write) -> Result<u8, Fau
         if ranges.is_none() {
             report.notes.push("the capture holds no `report_nvtx_pushpop_trace`".to_owned());
         }
-        profiles.push(CompileProfile { host: capture.host_or_path(), report });
+        profiles.push(CompileProfile::new(capture.host_or_path(), report));
     }
     let found = profiles.iter().any(|profile| !profile.report.compilations.is_empty());
-    args.format.write(out, CompileProfiles { profiles })?;
+    args.format.write(out, CompileProfiles::new(profiles))?;
     Ok(if found { exit::FINE } else { exit::NOTHING_MATCHED })
 }

@@ -22,11 +22,19 @@ const SCRIPT: &str = include_str!("report.js");
 
 /// What a page shows.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct HtmlReport<'a> {
     /// What was tuned: a module's name, or a cache folder's.
     pub subject: &'a str,
     /// One a device and timer.
     pub results: &'a [AutotuningResult],
+}
+
+impl<'a> HtmlReport<'a> {
+    /// A page of results of one or several runs.
+    pub fn new(subject: &'a str, results: &'a [AutotuningResult]) -> Self {
+        Self { subject, results }
+    }
 }
 
 /// What programs find in the page, in the element `data`: each result as `--format json` prints it, and the samples of each of its

@@ -8,6 +8,7 @@ use crate::report::html::card::write_card;
 use crate::report::html::escape::{Text, script_json};
 use crate::report::html::head::write_head;
 use crate::report::{format_ns, format_part};
+use crate::setters::setters;
 
 use super::flame::write_flame;
 use super::tables::write_tables;
@@ -18,6 +19,7 @@ const SCRIPT: &str = concat!(include_str!("view.js"), include_str!("flame.js"));
 
 /// What a page shows.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct ViewPage<'a> {
     /// What was captured: a file's or folder's name.
     pub subject: &'a str,
@@ -32,6 +34,20 @@ pub struct ViewPage<'a> {
     /// Commands that show the same in other programs: what for, and the command.
     pub commands: &'a [(String, String)],
 }
+
+impl<'a> ViewPage<'a> {
+    /// A page of a profile; `stacks` are those by source line and those by scope.
+    pub fn new(
+        subject: &'a str,
+        summary: &'a Summary,
+        timeline: &'a Timeline,
+        [by_source, by_op_name]: [&'a BTreeMap<Vec<String>, f64>; 2],
+    ) -> Self {
+        Self { subject, summary, timeline, by_source, by_op_name, commands: &[] }
+    }
+}
+
+setters!(ViewPage<'a> { commands: &'a [(String, String)] });
 
 /// Writes a profile as one page. The same profile makes the same bytes.
 pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {

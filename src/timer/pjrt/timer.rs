@@ -18,6 +18,7 @@ use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{Metric, Source};
 use crate::outside_file;
+use crate::setters::setters;
 use crate::timer::answers::OutputArray;
 use crate::timer::bench::{Bench, check_signature};
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
@@ -26,10 +27,11 @@ use crate::timer::events::Events;
 use crate::timer::job::{Job, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
-use crate::timer::protocol::{Hello, LoadParams, ProgramRef, capability};
+use crate::timer::protocol::{Hello, LoadParams, capability};
 
 /// How to start a [`PjrtTimer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PjrtOptions {
     /// This program, which workers are started from.
     pub exe: PathBuf,
@@ -53,7 +55,31 @@ pub struct PjrtOptions {
     pub limits: Limits,
 }
 
+setters!(PjrtOptions {
+    device: usize,
+    client_options: Vec<String>,
+    xla_flags: Option<String>,
+    metric: Option<Metric>,
+    compile_jobs: Option<usize>,
+    limits: Limits,
+});
+
 impl PjrtOptions {
+    /// The first device of a plugin: `exe` is this program, `executables` the folder for what is compiled.
+    pub fn new(exe: impl Into<PathBuf>, plugin: impl Into<PathBuf>, executables: impl Into<PathBuf>) -> Self {
+        Self {
+            exe: exe.into(),
+            plugin: plugin.into(),
+            device: 0,
+            client_options: Vec::new(),
+            xla_flags: None,
+            metric: None,
+            executables: executables.into(),
+            compile_jobs: None,
+            limits: Limits::default(),
+        }
+    }
+
     fn command(&self) -> WorkerCommand {
         let mut command = vec![self.exe.clone().into(), "worker".into(), "pjrt".into()];
         command.extend(["--plugin".into(), self.plugin.clone().into()]);
@@ -183,7 +209,7 @@ impl PjrtTimer {
         let config = find(&self.job, candidate)?.config.clone();
         let operation = self.job.as_ref().map(|job| job.call.to_string()).unwrap_or_default();
         let events = self.bench.events.clone();
-        Ok(CompileTask { candidate, operation, config, program: program_ref(program), key, scratch, events })
+        Ok(CompileTask { candidate, operation, config, program: program.into(), key, scratch, events })
     }
 
     /// Compiles in a worker that dies alone: what was expected is under way already.
@@ -216,8 +242,7 @@ impl PjrtTimer {
                 "a PJRT plugin cannot build its program, and `--timer jax` can where the record holds a recipe",
             )
         })?;
-        let (config, reference) = (found.config.clone(), program_ref(&program));
-        Ok((program, LoadParams { candidate, config, program: Some(reference), executable: None }))
+        Ok((program, LoadParams::new(candidate, found)))
     }
 
     fn load_kept(&mut self, mut params: LoadParams, kept: Kept) -> Result<(), Failure> {
@@ -232,7 +257,7 @@ impl PjrtTimer {
     /// The measuring worker compiles: its request names the candidate that is to blame if it dies.
     fn compile_in_place(&mut self, params: LoadParams) -> Result<Prepared, Failure> {
         let loaded = self.bench.load(params)?;
-        Ok(Prepared { compile_ns: loaded.compile_ns, cpu_ns: loaded.cpu_ns, reused: false })
+        Ok(Prepared::new(loaded.compile_ns).cpu_ns(loaded.cpu_ns))
     }
 
     /// What was just compiled is loaded; a plugin whose executables are of no use compiles where it measures.
@@ -240,7 +265,7 @@ impl PjrtTimer {
         let CompiledTask { kept, compile_ns, cpu_ns } = compiled;
         if let Some(kept) = kept {
             match self.load_kept(params.clone(), kept) {
-                Ok(()) => return Ok(Prepared { compile_ns, cpu_ns, reused: false }),
+                Ok(()) => return Ok(Prepared::new(compile_ns).cpu_ns(cpu_ns)),
                 // fresh and refused: what this plugin serializes is of no use
                 Err(failure) if failure.kind == FailureKind::Compile => {}
                 Err(failure) => return Err(failure),
@@ -251,10 +276,6 @@ impl PjrtTimer {
         self.compilers.retire();
         self.compile_in_place(params)
     }
-}
-
-fn program_ref(program: &ProgramFile) -> ProgramRef {
-    ProgramRef { format: program.program.format, path: program.path.clone() }
 }
 
 /// SHA-256 of the plugin's file.

@@ -22,6 +22,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::hlo::{Program, read_program};
 use crate::measured_by::Source;
 use crate::registry::ProgramFormat;
+use crate::setters::setters;
 use crate::timer::clock::resolution_ns;
 use crate::timer::model::means;
 use crate::timer::protocol::{
@@ -36,6 +37,7 @@ const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 
 /// What `worker pjrt` was told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PjrtWorkerOptions {
     /// The plugin's file.
     pub plugin: PathBuf,
@@ -46,6 +48,8 @@ pub struct PjrtWorkerOptions {
     /// Leave the plugin's profiler alone: the host clock times, whatever the plugin could do.
     pub no_profiler: bool,
 }
+
+setters!(PjrtWorkerOptions { plugin: PathBuf, device: usize, client_options: Vec<String>, no_profiler: bool });
 
 /// Runs the worker on stdin and stdout until stdin ends; call it first thing in `main`.
 pub fn worker_main(options: &PjrtWorkerOptions) -> ExitCode {

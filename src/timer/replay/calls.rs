@@ -9,6 +9,7 @@ use crate::failure::{Failure, FailureKind};
 /// The method that a [`RecordedFailure`] is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Method {
     /// [`Timer::prepare`](crate::timer::Timer::prepare).
     Prepare,

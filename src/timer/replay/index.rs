@@ -123,6 +123,7 @@ impl<'de> Visitor<'de> for FunctionsVisitor {
 
 /// A profile of some of the functions.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum TakenProfile {
     /// A capture, or a log folder of one, with as many executions of each function as there are in it.
     Found(String),

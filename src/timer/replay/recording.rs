@@ -57,6 +57,7 @@ const MAX_FILE_BYTES: u64 = 1 << 30;
 /// A file of recorded samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Recording {
     /// Version of this form: 1.
     pub schema: u32,
@@ -69,6 +70,7 @@ pub struct Recording {
 /// The recorded candidates of one invocation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RecordedInvocation {
     /// The call.
     #[serde(flatten)]
@@ -87,6 +89,7 @@ fn forward() -> Direction {
 /// What was recorded of one candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RecordedCandidate {
     /// Its config.
     pub config: Config,
@@ -107,6 +110,7 @@ pub struct RecordedCandidate {
 /// A recorded output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RecordedOutput {
     /// Element type and dimensions.
     pub spec: ArraySpec,

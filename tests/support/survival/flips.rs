@@ -5,11 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use autotune_lowered::cache::{CacheKey, Entry, SNAPSHOT_FILE, Snapshot, StoreError, TieredCache};
+use autotune_lowered::cache::{CacheKey, Entry, Mapping, SNAPSHOT_FILE, Snapshot, StoreError, TieredCache};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::mapped_file::Mapping;
 
 use super::Chance;
 

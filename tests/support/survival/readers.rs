@@ -11,10 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use autotune_lowered::cache::{CacheKey, Entry, Lookup, SNAPSHOT_FILE, Snapshot, TieredCache, write_snapshot};
+use autotune_lowered::cache::{CacheKey, Entry, Lookup, Mapping, SNAPSHOT_FILE, Snapshot, TieredCache, write_snapshot};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
-use autotune_lowered::mapped_file::Mapping;
 use serde_json::{Value, json};
 
 const KEYS: u64 = 32;

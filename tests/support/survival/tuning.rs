@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use autotune_lowered::cache::{CacheKey, Entry, SNAPSHOT_FILE, Snapshot};
+use autotune_lowered::cache::{CacheKey, Entry, Mapping, SNAPSHOT_FILE, Snapshot};
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::mapped_file::Mapping;
 use autotune_lowered::samples::{Replay, SampleLog};
 use serde_json::{Value, json};
 

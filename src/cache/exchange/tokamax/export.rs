@@ -31,11 +31,19 @@ const NO_DATA: &str = "{}";
 
 /// A call of Tokamax's that was tuned here.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct TokamaxCall {
     /// `{"op":{"__type":…,…},"arguments":{…}}`, as Tokamax stamps it.
     pub stamp: Value,
     /// The candidates with the durations of their runs, nanoseconds.
     pub times_ns: Vec<(Config, Vec<u64>)>,
+}
+
+impl TokamaxCall {
+    /// A call by its stamp, with its candidates' times.
+    pub fn new(stamp: Value, times_ns: Vec<(Config, Vec<u64>)>) -> Self {
+        Self { stamp, times_ns }
+    }
 }
 
 /// What an export wrote.
