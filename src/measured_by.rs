@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::open_enum::open_enum;
 use crate::setters::setters;
 
+/// Program and version that measured, as what it writes has it.
+pub(crate) const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
+
 open_enum! {
     /// Which clock a sample was taken with.
     pub enum Source {

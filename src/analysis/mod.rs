@@ -16,8 +16,10 @@ pub mod mosaic;
 #[cfg(feature = "nsys")]
 mod nsys;
 mod programs;
+mod read;
 mod runtime;
 mod summary;
+mod timings;
 mod totals;
 pub mod trace;
 
@@ -30,8 +32,10 @@ pub use minor::Counting;
 #[cfg(feature = "nsys")]
 pub use nsys::{NsysProfile, nsys_captures};
 pub use programs::{HloFileError, HloFiles, Programs};
+pub use read::CaptureError;
 pub use runtime::{Counted, DeviceRuntime, LeftOut};
 pub use summary::{
     AllLeftOut, IDLE_INSIDE, LabelShare, LeftOutTime, MeanStd, ModuleSummary, OperationSummary, Part, ProfileRead,
     Summary, SummaryOptions, UNKNOWN, summarize,
 };
+pub use timings::{DeviceSeconds, ProfileTimings, TimedProfile};

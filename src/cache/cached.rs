@@ -33,19 +33,6 @@ impl Cached {
         self.rows()?.iter().map(Row::to_pair).collect()
     }
 
-    /// How many entries there are, before those of one key are counted once.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Snapshot(store) => usize::try_from(store.snapshot().len()).unwrap_or(usize::MAX),
-            Self::Entries(entries) => entries.len(),
-        }
-    }
-
-    /// Whether there is no entry.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Every entry where it lies, in the keys' order, each key once.
     pub(super) fn rows(&self) -> Result<Vec<Row<'_>>, StoreError> {
         match self {

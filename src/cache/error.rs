@@ -112,6 +112,15 @@ impl StoreError {
         Self { kind: StoreErrorKind::Snapshot, line, source: None }
     }
 
+    /// A file that is no snapshot, or no longer one.
+    pub(super) fn no_snapshot(path: &Path) -> Self {
+        let line = format!(
+            "`{}` cannot be used: it is no snapshot; check the path, or publish it again with `autotune-lowered cache snapshot`",
+            path.display()
+        );
+        Self { kind: StoreErrorKind::Snapshot, line, source: None }
+    }
+
     /// A snapshot of a version that is no longer read.
     pub(super) fn old_snapshot(path: &Path, version: u32) -> Self {
         let path = path.display();

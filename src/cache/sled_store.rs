@@ -184,13 +184,6 @@ impl SledStore {
     }
 
     /// Flushes, closes, and notes the digest of the closed folder.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
-    pub fn close(mut self) -> Result<(), StoreError> {
-        self.close_in_place()
-    }
-
     fn close_in_place(&mut self) -> Result<(), StoreError> {
         let Some((db, tree)) = self.open.take() else {
             return Ok(());
@@ -508,7 +501,7 @@ mod tests {
             assert_eq!(store.content().count, round);
             store.put_texts([(format!("k{round}").as_str(), "v")]).unwrap();
             let content = store.content();
-            store.close().unwrap();
+            drop(store);
             let (store, _) = open(root.path());
             assert_eq!(store.content(), content);
         }
@@ -519,7 +512,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (store, _) = open(root.path());
         store.put_texts([("k", "v")]).unwrap();
-        store.close().unwrap();
+        drop(store);
         write_state(root.path(), "open\n").unwrap();
         let (store, condition) = open(root.path());
         assert_eq!(condition, SledCondition::Unclean);
@@ -552,7 +545,7 @@ mod tests {
         for value in ["a", "b", "c"] {
             let (store, _) = open(root.path());
             store.put_texts([("k", value)]).unwrap();
-            store.close().unwrap();
+            drop(store);
             let (store, _) = open(root.path());
             assert_eq!(store.texts().unwrap(), [("k".to_owned(), value.to_owned())]);
             let (_store, condition) = store.replace("it is tried").unwrap();
@@ -578,7 +571,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (store, _) = open(root.path());
         store.parts().unwrap().1.insert("k", "value without a checksum").unwrap();
-        store.close().unwrap();
+        drop(store);
         let (store, condition) = open(root.path());
         assert!(matches!(condition, SledCondition::SetAside { .. }), "{condition:?}");
         assert_eq!(store.content(), SetDigest::default());

@@ -12,7 +12,7 @@ use super::exit;
 use super::fault::Fault;
 use super::options::{CacheArgs, Pin};
 use super::say::say;
-use super::signature::{SignerArgs, public_keys, signer};
+use super::signature::{SignerArgs, public_keys};
 
 /// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder; of a
 /// URL the folder that this machine has for it.
@@ -76,8 +76,7 @@ pub(super) fn open_run(args: &CacheArgs, signing: &SignerArgs, keeps: bool) -> R
         (Some(address), true) => {
             let (folder, seeds) = (folder_of(&address)?, seeds(args));
             let mut options = shared_options(args)?;
-            options.signer =
-                signer(signing.sign_key.as_deref(), signing.sign_command.as_deref(), options.keys.as_ref())?;
+            options.signer = signing.signer(options.keys.as_ref())?;
             let (shared, ledger, news) = SharedRun::open(address, &folder, options, seeds)?;
             tell_news(&news);
             tell(&ledger);

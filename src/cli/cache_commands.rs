@@ -146,10 +146,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             };
             let keys: Vec<CacheKey> =
                 ledger.cache().entries()?.into_iter().map(|(key, ..)| key).filter(wanted).collect();
-            let mut removed = 0;
-            for key in &keys {
-                removed += usize::from(ledger.remove(key)?);
-            }
+            let removed = ledger.remove_all(&keys)?;
             ledger.publish()?;
             writeln!(out, "removed {removed}")?;
             if removed == 0 {

@@ -1,7 +1,7 @@
 //! `check`: cached configs measured again, as a gate for CI.
 
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -13,11 +13,11 @@ use crate::gate::{CheckOptions, CheckResult, OperationCheck, Verdict, check, wri
 use crate::report::check_lines;
 use crate::timer::events::Events;
 use crate::tune::{Session, Stopped, TuneOptions};
-use crate::whole_file::write_whole;
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
-use super::options::{CacheArgs, FormatArg, part, seconds};
+use super::options::{CacheArgs, FormatArg, number, part, seconds};
+use super::output_file::OutputFile;
 use super::plan::PlanArgs;
 use super::progress::Progress;
 use super::say::say;
@@ -69,17 +69,14 @@ pub(super) enum AnnotationsArg {
 }
 
 fn probability(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        // below, odds would be beyond what rounds can show
-        Ok(value) if (1e-9..1.0).contains(&value) => Ok(value),
-        _ => Err("expected a number of at least 1e-9 and below 1, such as 0.01".to_owned()),
-    }
+    // below, odds would be beyond what rounds can show
+    number(text, 1e-9..1.0, "a number of at least 1e-9 and below 1, such as 0.01")
 }
 
 /// Checks a module's cached configs and prints what became of them.
 pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     // where the file cannot be written, that is known before anything is measured
-    args.junit.as_deref().map_or(Ok(()), check_junit)?;
+    let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
     let source = match args.plan.read(&args.module)? {
         Ok(source) => source,
         Err(scan) => return nothing_matched(&scan, &args.format, out),
@@ -88,21 +85,21 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let ledger = cache::open_for_reading(&args.cache)?;
     let scratch = scratch()?;
     let executables = executables::folder_for(&ledger, scratch.path())?;
-    let mut timer = start_timer(&args.timer.choice(), &executables)?;
+    let mut timer = start_timer(&args.timer, &executables)?;
     if timer.has_one_job_a_call() {
         let message =
             "profiles of an earlier run measure nothing again; name a timer that does, such as `--timer pjrt`";
         return Err(Fault::new(exit::USAGE, message));
     }
     let (resolution, of_selftest) =
-        selftest::known_resolution(cache::folder(&args.cache).ok().as_deref(), &*timer, args.timer.cache_state.into());
+        selftest::known_resolution(cache::folder(&args.cache).ok().as_deref(), &*timer, args.timer.cache_state.clone());
     let plan = source.plan(&timer.device().identity, &args.plan.options())?;
     let options = TuneOptions {
         rounds: args.rounds,
         rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
         resolution,
         budget: args.budget,
-        cache_state: args.timer.cache_state.into(),
+        cache_state: args.timer.cache_state.clone(),
         ..TuneOptions::default()
     };
     let mut session = Session::new(&source.registry, &ledger, &mut *timer)
@@ -121,13 +118,8 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     result.notes.extend(of_selftest);
     let printed = args.format.write(out, &result).and_then(|()| out.flush());
     // whatever becomes of stdout: others wait for these
-    if let Some(path) = &args.junit {
-        write_whole(path, |file| {
-            let mut file = BufWriter::new(file);
-            write_junit(&mut file, &result, args.allow_missing)?;
-            file.flush()
-        })
-        .map_err(|error| unwritable(path, &error))?;
+    if let Some(junit) = junit {
+        junit.write(|out| write_junit(out, &result, args.allow_missing))?;
     }
     if args.annotations == Some(AnnotationsArg::Github) {
         let module = args.module.to_str().filter(|module| *module != "-");
@@ -168,19 +160,4 @@ fn exit_code(result: &CheckResult, is_matched: bool, args: &CheckArgs) -> u8 {
     } else {
         exit::FINE
     }
-}
-
-/// Fails where a file at a path cannot be written later; missing folders are made.
-fn check_junit(path: &Path) -> Result<(), Fault> {
-    if path.is_dir() {
-        return Err(unwritable(path, &"it is a folder"));
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let probe =
-        std::fs::create_dir_all(folder).and_then(|()| tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder));
-    probe.map(drop).map_err(|error| unwritable(path, &error))
-}
-
-fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Fault {
-    Fault::input(format!("`{}`: cannot be written: {error}; name another file with `--junit`", path.display()))
 }

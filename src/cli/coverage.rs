@@ -1,11 +1,11 @@
 //! `cache coverage`: which labels of a module have a config for a device.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cache::{Cached, ConfigStore, MemoryStore, TieredCache};
+use crate::cache::{Cached, TieredCache};
 use crate::device::MatchMode;
 use crate::gate::{CoverageOf, device_named};
 use crate::hlo::ScanOptions;
@@ -77,9 +77,9 @@ pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault>
         Some(text) => (device_named(cache, text)?, false),
         None => (device::chosen(&args.plugin)?, true),
     };
-    let matching = match registry_folder(args) {
-        Some(folder) => match_labels(&scan, &registry::open(&folder)?, &device.identity, args.match_mode, ByName::All),
-        None => Matching::default(),
+    let matching = match registry::folder_for(&args.module, args.registry.as_deref()) {
+        Ok(folder) => match_labels(&scan, &registry::open(&folder)?, &device.identity, args.match_mode, ByName::All),
+        Err(_) => Matching::default(),
     };
     let asked = CoverageOf { cache, device: &device, is_here, match_mode: args.match_mode };
     let coverage = asked.coverage(&scan, &matching)?;
@@ -91,21 +91,14 @@ pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault>
     })
 }
 
-/// The registry that is named, or the one beside the module.
-fn registry_folder(args: &CoverageArgs) -> Option<PathBuf> {
-    let beside = args.module.parent().unwrap_or(Path::new("")).join("registry");
-    args.registry.clone().or_else(|| beside.is_dir().then_some(beside))
-}
-
 /// One cache as the only tier.
 fn alone_in(cached: Cached) -> Result<TieredCache, Fault> {
-    let tier: Box<dyn ConfigStore> = match cached {
-        Cached::Snapshot(store) => store,
+    Ok(match cached {
+        Cached::Snapshot(store) => TieredCache::new(vec![store]),
         Cached::Entries(entries) => {
-            let store = MemoryStore::default();
-            store.put_all(&entries)?;
-            Box::new(store)
+            let cache = TieredCache::new(Vec::new());
+            cache.put_all(&entries)?;
+            cache
         }
-    };
-    Ok(TieredCache::new(vec![tier]))
+    })
 }

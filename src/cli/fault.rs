@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use crate::analysis::CaptureError;
+use crate::analysis::trace::TraceFileError;
 use crate::cache::{ExchangeError, StoreError};
 use crate::gate::DeviceNameError;
 use crate::ledger::{LedgerError, StoredError};
@@ -52,12 +54,6 @@ impl From<io::Error> for Fault {
     }
 }
 
-impl From<TuneError> for Fault {
-    fn from(error: TuneError) -> Self {
-        Self::new(exit::CACHE_TROUBLE, error)
-    }
-}
-
 impl From<SignatureError> for Fault {
     fn from(error: SignatureError) -> Self {
         match error {
@@ -86,6 +82,17 @@ impl From<RemoteError> for Fault {
     }
 }
 
+impl From<CaptureError> for Fault {
+    fn from(error: CaptureError) -> Self {
+        match error {
+            CaptureError::NotBuilt(_) | CaptureError::TwoKinds | CaptureError::NotOfTheSeed(_) => {
+                Self::new(exit::USAGE, error)
+            }
+            _ => Self::input(error),
+        }
+    }
+}
+
 impl From<DeviceNameError> for Fault {
     fn from(error: DeviceNameError) -> Self {
         match error {
@@ -105,5 +112,5 @@ macro_rules! faults {
         }
     )+};
 }
-faults!(LedgerError => CACHE_TROUBLE, StoreError => CACHE_TROUBLE, LogError => CACHE_TROUBLE);
-faults!(StoredError => BAD_INPUT, ExchangeError => BAD_INPUT);
+faults!(LedgerError => CACHE_TROUBLE, StoreError => CACHE_TROUBLE, LogError => CACHE_TROUBLE, TuneError => CACHE_TROUBLE);
+faults!(StoredError => BAD_INPUT, ExchangeError => BAD_INPUT, TraceFileError => BAD_INPUT);

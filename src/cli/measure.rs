@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::measure::{MeasureError, MeasureMode, MeasureOptions, MeasuredProgram, measure};
+use crate::measured_by::CacheState;
 use crate::report::MeasuredDocument;
 use crate::timer::events::Events;
 
 use super::exit;
 use super::fault::Fault;
-use super::options::{CacheStateArg, FormatArg, LimitArgs, PluginArgs};
-use super::timers::{TimerChoice, scratch, start_timer};
+use super::options::{FormatArg, LimitArgs, PluginArgs, cache_state};
+use super::timers::{TimerArgs, scratch, start_timer};
 
 #[derive(Debug, Args)]
 pub(super) struct MeasureArgs {
@@ -28,8 +29,8 @@ pub(super) struct MeasureArgs {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..10_000))]
     pub iterations: u32,
     /// What every iteration finds in the caches of the device
-    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
-    pub cache_state: CacheStateArg,
+    #[arg(long, value_parser = cache_state(), default_value = "warm")]
+    pub cache_state: CacheState,
     /// Folder of inputs, dense little-endian elements in `0.bin`, `1.bin`, … [default: normal values, zeros for integers]
     #[arg(long, value_name = "DIR")]
     pub inputs: Option<PathBuf>,
@@ -56,12 +57,13 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     // a file that is no program is known before a device is started
     let program = MeasuredProgram::open(&args.program).map_err(|error| fault(&args.program, error))?;
     let scratch = scratch()?;
-    let choice = TimerChoice { timer: &args.timer, plugin: &args.plugin, limits: &args.limits, metric: None };
-    let mut timer = start_timer(&choice, scratch.path())?;
+    let (timer, plugin, limits) = (args.timer.clone(), args.plugin.clone(), args.limits.clone());
+    let timer = TimerArgs { timer, metric: None, cache_state: args.cache_state.clone(), plugin, limits };
+    let mut timer = start_timer(&timer, scratch.path())?;
     let options = MeasureOptions {
         iterations: args.iterations,
         inputs: args.inputs.clone(),
-        cache_state: args.cache_state.into(),
+        cache_state: args.cache_state.clone(),
     };
     let measured = measure(&mut *timer, &program, &options, scratch.path(), &Events::default());
     let measured = measured.map_err(|error| fault(&args.program, error))?;

@@ -1,6 +1,5 @@
 //! `cache merge` and `cache diff`: whole caches side by side.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,11 +7,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::cache::{Cached, Merged, diff, export_json, merge};
+use crate::counted::counted;
 use crate::ledger::{Ledger, Stored, read_cache};
 
-use super::exit;
 use super::fault::Fault;
 use super::options::FormatArg;
+use super::{cache, exit};
 
 /// Arguments of `cache merge`.
 #[derive(Debug, Args)]
@@ -109,20 +109,11 @@ fn merged(caches: &[Cached]) -> Result<Merged<'_>, Fault> {
 
 fn merge_into_folder(mut caches: Vec<Cached>, folder: &Path, out: &mut dyn Write) -> Result<u8, Fault> {
     let ledger = Ledger::open(folder, Vec::new())?;
-    for note in ledger.notes() {
-        tracing::warn!("{note}");
-    }
-    let own = Cached::Entries(ledger.own_entries()?);
-    let before = own.len();
-    caches.push(own);
-    let entries = merged(&caches)?.to_entries().map_err(Fault::input)?;
-    let Some(Cached::Entries(own)) = caches.pop() else { return Ok(exit::FINE) };
-    let known: HashMap<_, _> = own.into_iter().collect();
-    let total = entries.len();
-    let changed: Vec<_> = entries.into_iter().filter(|(key, entry)| known.get(key) != Some(entry)).collect();
-    ledger.commit_all(&changed)?;
+    cache::tell(&ledger);
+    caches.push(Cached::Entries(ledger.own_entries()?));
+    let changed = ledger.commit_changes(&merged(&caches)?.to_entries().map_err(Fault::input)?)?;
     ledger.publish()?;
-    tracing::info!("{} new entries, {} others changed", total - before, changed.len() + before - total);
+    tracing::info!("{} new or changed", counted(changed, "entry"));
     writeln!(out, "{}", folder.display())?;
     Ok(exit::FINE)
 }

@@ -19,6 +19,7 @@ mod measure;
 mod merge;
 mod meta;
 mod options;
+mod output_file;
 mod plan;
 mod profile;
 mod progress;

@@ -1,14 +1,16 @@
 //! Arguments that several commands have, and what reads their values.
 
 use std::io::{self, Write};
+use std::ops::RangeBounds;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use crate::digest::{Digest, ParseDigestError};
-use crate::measured_by::CacheState;
+use crate::measured_by::{CacheState, Metric};
 use crate::report::{Document, write_json};
 
 /// How results are printed.
@@ -20,42 +22,22 @@ pub(super) enum Format {
     Json,
 }
 
-/// What of an execution is its duration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum MetricArg {
-    /// Launch to completion by the host clock, also where there is a profiler
-    Elapsed,
-    /// First start to last end
-    Span,
-    /// The time at which at least one operation was under way
-    Busy,
+/// Reads what of an execution is its duration.
+pub(super) fn metric() -> impl TypedValueParser<Value = Metric> {
+    let metrics = [
+        PossibleValue::new("elapsed").help("Launch to completion by the host clock, also where there is a profiler"),
+        PossibleValue::new("span").help("First start to last end"),
+        PossibleValue::new("busy").help("The time at which at least one operation was under way"),
+    ];
+    PossibleValuesParser::new(metrics).map(|name| Metric::from(name.as_str()))
 }
 
-/// What every timed run finds in the caches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum CacheStateArg {
-    /// What the run before left
-    Warm,
-    /// Nothing of its own: caches are flushed before every run, which takes tens of milliseconds
-    Cold,
-}
-
-impl From<CacheStateArg> for CacheState {
-    fn from(state: CacheStateArg) -> Self {
-        match state {
-            CacheStateArg::Warm => Self::Warm,
-            CacheStateArg::Cold => Self::Cold,
-        }
-    }
-}
-
-/// What to do with a label that only kept its operation's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ByNameArg {
-    /// Up to eight recorded invocations are taken; more are listed and left
-    Few,
-    /// However many there are
-    All,
+/// Reads what every timed run finds in the caches.
+pub(super) fn cache_state() -> impl TypedValueParser<Value = CacheState> {
+    let flushed = "Nothing of its own: caches are flushed before every run, which takes tens of milliseconds";
+    let states =
+        [PossibleValue::new("warm").help("What the run before left"), PossibleValue::new("cold").help(flushed)];
+    PossibleValuesParser::new(states).map(|name| CacheState::from(name.as_str()))
 }
 
 #[derive(Debug, Clone, Args)]
@@ -140,12 +122,15 @@ pub(super) struct LimitArgs {
     pub compile_jobs: Option<u16>,
 }
 
+/// A number in a range, of which an error says what is `expected`.
+pub(super) fn number(text: &str, range: impl RangeBounds<f64>, expected: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("expected {expected}"))
+}
+
 /// A part of one: at least zero, below one.
 pub(super) fn part(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if (0.0..1.0).contains(&value) => Ok(value),
-        _ => Err("expected a number of at least 0 and below 1, such as 0.02".to_owned()),
-    }
+    number(text, 0.0..1.0, "a number of at least 0 and below 1, such as 0.02")
 }
 
 /// A time: seconds, or a number with its unit.

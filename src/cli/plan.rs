@@ -11,7 +11,7 @@ use crate::registry::Registry;
 use crate::tune::{Plan, PlanOptions, Shard, plan};
 
 use super::fault::Fault;
-use super::options::{ByNameArg, LabelArgs};
+use super::options::LabelArgs;
 use super::say::say;
 use super::scan::{scan_whole, user_labels};
 use super::{exit, registry};
@@ -32,8 +32,8 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
     /// What to do with a label that only kept its operation's name
-    #[arg(long, value_enum, default_value_t = ByNameArg::Few)]
-    pub by_name: ByNameArg,
+    #[arg(long, value_enum, default_value_t = ByName::Few)]
+    pub by_name: ByName,
     #[command(flatten)]
     pub labels: LabelArgs,
 }
@@ -54,31 +54,15 @@ impl PlanArgs {
         if scan.labels.is_empty() {
             return Ok(Err(scan));
         }
-        let registry = registry::open(&self.registry_folder(module)?)?;
+        let registry = registry::open(&registry::folder_for(module, self.registry.as_deref())?)?;
         Ok(Ok(Source { scan, registry, labels: options.user_labels }))
-    }
-
-    /// The registry: the one that is named, else `registry` beside the module.
-    fn registry_folder(&self, module: &Path) -> Result<PathBuf, Fault> {
-        if let Some(folder) = &self.registry {
-            return Ok(folder.clone());
-        }
-        let beside = module.parent().unwrap_or(Path::new("")).join("registry");
-        if beside.is_dir() {
-            return Ok(beside);
-        }
-        let message = format!("no registry: `{}` is not there; name one with `--registry DIR`", beside.display());
-        Err(Fault::new(exit::BAD_INPUT, message))
     }
 
     /// As the library takes it.
     pub(super) fn options(&self) -> PlanOptions {
         PlanOptions {
             match_mode: self.match_mode,
-            by_name: match self.by_name {
-                ByNameArg::Few => ByName::Few,
-                ByNameArg::All => ByName::All,
-            },
+            by_name: self.by_name,
             only: self.only.clone(),
             shard: self.shard,
             ..PlanOptions::default()

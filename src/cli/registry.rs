@@ -43,6 +43,19 @@ pub(super) enum RegistryCommand {
     },
 }
 
+/// The registry of a module: the one that is named, else `registry` beside it.
+pub(super) fn folder_for(module: &Path, named: Option<&Path>) -> Result<PathBuf, Fault> {
+    let beside = module.parent().unwrap_or(Path::new("")).join("registry");
+    match named {
+        Some(folder) => Ok(folder.to_owned()),
+        None if beside.is_dir() => Ok(beside),
+        None => {
+            let message = format!("no registry: `{}` is not there; name one with `--registry DIR`", beside.display());
+            Err(Fault::input(message))
+        }
+    }
+}
+
 /// Opens a registry and says on stderr what was left out.
 pub(super) fn open(path: &Path) -> Result<Registry, Fault> {
     let registry = Registry::open(path).map_err(Fault::input)?;

@@ -13,7 +13,7 @@ use crate::remote::{Address, COPY_FILE, Pushing, Remote, Trust};
 
 use super::fault::Fault;
 use super::options::{CacheArgs, Pin};
-use super::signature::{SignerArgs, public_keys, signer};
+use super::signature::{SignerArgs, public_keys};
 use super::{cache, exit};
 
 #[derive(Debug, Args)]
@@ -72,8 +72,7 @@ pub(super) fn pull(args: &PullArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let address = Address::parse(&args.url)?;
     let keys = public_keys(args.cache.verify_key.as_deref())?;
-    let (key, command) = (args.signer.sign_key.as_deref(), args.signer.sign_command.as_deref());
-    let signer = signer(key, command, keys.as_ref())?;
+    let signer = args.signer.signer(keys.as_ref())?;
     let mut caches = Vec::new();
     if args.snapshots.is_empty() {
         // also of a URL's folder: what a run could not publish

@@ -1,18 +1,18 @@
-//! `--report` and `report`: a run as a page.
+//! `report`: a stored run as a page.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use clap::Args;
 
 use crate::outside_file;
 use crate::remedy::remedy;
 use crate::report::{HtmlReport, write_html};
 use crate::tune::{AutotuningResult, stored_results};
-use crate::whole_file::write_whole;
-use clap::Args;
 
 use super::exit;
 use super::fault::Fault;
+use super::output_file::OutputFile;
 
 /// The largest document that is read.
 const MAX_DOCUMENT_BYTES: u64 = 1 << 28;
@@ -35,7 +35,8 @@ pub(super) fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         let message = format!("`{}` holds no decision: tune a module first", args.from.display());
         return Err(Fault::new(exit::NOTHING_MATCHED, message));
     }
-    ReportFile::at(&args.out)?.write(&args.from.display().to_string(), &results)?;
+    let report = HtmlReport { subject: &args.from.display().to_string(), results: &results };
+    OutputFile::at(&args.out, "report")?.write(|out| write_html(out, &report))?;
     writeln!(out, "{}", args.out.display())?;
     Ok(exit::FINE)
 }
@@ -49,41 +50,4 @@ fn read_document(path: &Path) -> Result<AutotuningResult, Fault> {
         let message = format!("`{}` is no result of a run: {error}; write one with `--format json`", path.display());
         Fault::input(message)
     })
-}
-
-/// A page that will be written: under another name, and under its own when it is whole.
-pub(super) struct ReportFile {
-    path: PathBuf,
-}
-
-/// Fails where a file at a path, here `what`, cannot be written later.
-pub(super) fn check_writable(path: &Path, what: &str) -> Result<(), Fault> {
-    if path.is_dir() {
-        return Err(Fault::input(format!("`{}` is a folder: name the file to write", path.display())));
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let probe = tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder);
-    probe.map(drop).map_err(|error| unwritten(path, what, &error))
-}
-
-fn unwritten(path: &Path, what: &str, error: &io::Error) -> Fault {
-    Fault::input(format!("cannot write the {what} `{}`: {error}{}", path.display(), remedy(error)))
-}
-
-impl ReportFile {
-    /// A page at a path whose folder can be written.
-    pub(super) fn at(path: &Path) -> Result<Self, Fault> {
-        check_writable(path, "report")?;
-        Ok(Self { path: path.to_owned() })
-    }
-
-    /// Writes the page.
-    pub(super) fn write(&self, subject: &str, results: &[AutotuningResult]) -> Result<(), Fault> {
-        let write = |file: &mut File| {
-            let mut out = BufWriter::new(file);
-            write_html(&mut out, &HtmlReport { subject, results })?;
-            out.flush()
-        };
-        write_whole(&self.path, write).map_err(|error| unwritten(&self.path, "report", &error))
-    }
 }

@@ -27,7 +27,7 @@ pub fn main() -> ExitCode {
     // a worker's stderr belongs to the tuner that reads it: no colours, no bars
     let bars = logging::start(cli.verbose, !matches!(cli.command, Some(Command::Worker(_))));
     if let Some(Command::Worker(command)) = &cli.command {
-        return worker::run(command);
+        return worker::run(command).unwrap_or_else(told);
     }
     let done = stdout().and_then(|out| {
         let mut out = io::BufWriter::new(out);
@@ -35,15 +35,15 @@ pub fn main() -> ExitCode {
         out.flush()?;
         Ok(code)
     });
-    match done {
-        Ok(code) => ExitCode::from(code),
-        Err(Fault { code, message, .. }) => {
-            if !message.is_empty() {
-                say(&format!("autotune-lowered: {message}"));
-            }
-            ExitCode::from(code)
-        }
+    done.map_or_else(told, ExitCode::from)
+}
+
+/// Says what is wrong.
+fn told(Fault { code, message }: Fault) -> ExitCode {
+    if !message.is_empty() {
+        say(&format!("autotune-lowered: {message}"));
     }
+    ExitCode::from(code)
 }
 
 fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {

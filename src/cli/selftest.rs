@@ -61,11 +61,11 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
     // held to the end: a tuner beside this would be measured along with it
     let lock = FolderLock::acquire(&folder)?;
     let scratch = scratch()?;
-    let mut timer = start_timer(&args.timer.choice(), &executables::within_bounds(&folder)?)?;
+    let mut timer = start_timer(&args.timer, &executables::within_bounds(&folder)?)?;
     let options = SelftestOptions {
         copies: args.copies as usize,
         rounds: args.rounds,
-        cache_state: args.timer.cache_state.into(),
+        cache_state: args.timer.cache_state.clone(),
     };
     let events = Events::default().and(Progress::new(bars.clone()));
     let mut document = SelftestResult::new(&*timer, &options);
@@ -79,7 +79,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
             .map_err(|error| Fault::device(format!("cannot write to `{}`: {error}", own.display())))?;
         let found = selftest(&mut *timer, program, place, &options, &own, &cancel, &events);
         match found {
-            Ok(figures) => points.push(Point::new(&program.name, program.program.digest(), figures)),
+            Ok(point) => points.push(point),
             Err(SelftestError::Copies(CopiesError::Interrupted)) => {
                 document.interrupted = true;
                 break;

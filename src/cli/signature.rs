@@ -58,17 +58,20 @@ pub(super) struct SignerArgs {
     pub sign_command: Option<OsString>,
 }
 
+impl SignerArgs {
+    /// Who that is, if anybody.
+    pub(super) fn signer(&self, keys: Option<&PublicKeys>) -> Result<Option<Signer>, Fault> {
+        signer(self.sign_key.as_deref(), self.sign_command.as_deref(), keys)
+    }
+}
+
 /// Public keys from a file.
 pub(super) fn public_keys(path: Option<&Path>) -> Result<Option<PublicKeys>, Fault> {
     Ok(path.map(PublicKeys::read).transpose()?)
 }
 
 /// Who signs, if anybody: a key file, or a command with the keys that are believed.
-pub(super) fn signer(
-    key: Option<&Path>,
-    command: Option<&OsStr>,
-    keys: Option<&PublicKeys>,
-) -> Result<Option<Signer>, Fault> {
+fn signer(key: Option<&Path>, command: Option<&OsStr>, keys: Option<&PublicKeys>) -> Result<Option<Signer>, Fault> {
     Ok(match (key, command, keys) {
         (Some(key), ..) => Some(Signer::Key(PrivateKey::read(key)?)),
         (None, Some(command), Some(keys)) => Some(Signer::Command(command.to_owned(), keys.clone())),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::measured_by::Metric;
+use crate::measured_by::{CacheState, Metric};
 use crate::remedy::scratch_remedy;
 use crate::scratch::Scratch;
 use crate::timer::pjrt::{FoundPlugin, HOST_CLOCK, PjrtOptions, PjrtTimer, discover};
@@ -14,7 +14,7 @@ use crate::timer::{ActivePython, AutoTimer, CommandTimer, Limits, ProfileReplay,
 
 use super::exit;
 use super::fault::Fault;
-use super::options::{CacheStateArg, LimitArgs, MetricArg, PluginArgs};
+use super::options::{LimitArgs, PluginArgs, cache_state, metric};
 use super::say::say;
 
 /// What times candidates and cached configs, on which device, and within which limits.
@@ -26,34 +26,15 @@ pub(super) struct TimerArgs {
     #[arg(long, value_name = "TIMER", default_value = "auto")]
     pub timer: String,
     /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
-    #[arg(long, value_enum)]
-    pub metric: Option<MetricArg>,
+    #[arg(long, value_parser = metric())]
+    pub metric: Option<Metric>,
     /// What every timed run finds in the caches of the device
-    #[arg(long, value_enum, default_value_t = CacheStateArg::Warm)]
-    pub cache_state: CacheStateArg,
+    #[arg(long, value_parser = cache_state(), default_value = "warm")]
+    pub cache_state: CacheState,
     #[command(flatten)]
     pub plugin: PluginArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
-}
-
-/// Which timer to start, and how.
-pub(super) struct TimerChoice<'a> {
-    /// As `--timer` has it.
-    pub(super) timer: &'a str,
-    /// The plugin and its device.
-    pub(super) plugin: &'a PluginArgs,
-    /// Limits of its workers.
-    pub(super) limits: &'a LimitArgs,
-    /// As `--metric` has it.
-    pub(super) metric: Option<MetricArg>,
-}
-
-impl TimerArgs {
-    /// As timers are started.
-    pub(super) fn choice(&self) -> TimerChoice<'_> {
-        TimerChoice { timer: &self.timer, plugin: &self.plugin, limits: &self.limits, metric: self.metric }
-    }
 }
 
 /// Starts a timer for each of the devices, which must be of one identity, or one for the device that is named.
@@ -62,7 +43,7 @@ pub(super) fn start_timers(
     devices: Option<&[usize]>,
     executables: &Path,
 ) -> Result<Vec<Box<dyn Timer>>, Fault> {
-    let Some(devices) = devices else { return Ok(vec![start_timer(&args.choice(), executables)?]) };
+    let Some(devices) = devices else { return Ok(vec![start_timer(args, executables)?]) };
     if !["auto", "pjrt", "jax"].contains(&&*args.timer) && !args.timer.starts_with("jax:") {
         let message = format!("`--devices` is for the timers `pjrt` and `jax`; `{}` has one device", args.timer);
         return Err(Fault::new(exit::USAGE, message));
@@ -70,7 +51,7 @@ pub(super) fn start_timers(
     let mut timers: Vec<Box<dyn Timer>> = Vec::new();
     for &device in devices {
         let plugin = PluginArgs { device, ..args.plugin.clone() };
-        let timer = start_timer(&TimerChoice { plugin: &plugin, ..args.choice() }, executables)?;
+        let timer = start_timer(&TimerArgs { plugin, ..args.clone() }, executables)?;
         if let Some(first) = timers.first()
             && first.device().identity != timer.device().identity
         {
@@ -83,27 +64,27 @@ pub(super) fn start_timers(
 }
 
 /// Starts a timer and says what it wants the user to know; kept executables lie in the folder.
-pub(super) fn start_timer(choice: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
-    let timer = start(choice, executables)?;
+pub(super) fn start_timer(args: &TimerArgs, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+    let timer = start(args, executables)?;
     for note in timer.notes() {
         if note.starts_with(HOST_CLOCK) { say(note) } else { tracing::warn!("{note}") }
     }
     Ok(timer)
 }
 
-fn start(choice: &TimerChoice<'_>, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
-    let TimerChoice { timer, plugin, limits, .. } = choice;
+fn start(args: &TimerArgs, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+    let TimerArgs { timer, plugin, limits, .. } = args;
     let options = PjrtOptions {
         executables: executables.to_owned(),
         compile_jobs: limits.compile_jobs.map(usize::from),
-        metric: metric(choice.metric),
-        ..options(plugin, Limits::from(*limits))?
+        metric: args.metric.clone(),
+        ..options(plugin, Limits::from(limits))?
     };
     let given = plugin.plugin.as_deref();
     match timer.split_once(':') {
-        None if *timer == "auto" => start_auto(given, options),
-        None if *timer == "pjrt" => start_plugin(first_plugin(given)?, options),
-        None if *timer == "jax" => start_jax(&active_python()?, options),
+        None if timer == "auto" => start_auto(given, options),
+        None if timer == "pjrt" => start_plugin(first_plugin(given)?, options),
+        None if timer == "jax" => start_jax(&active_python()?, options),
         Some(("jax", python)) => start_jax(Path::new(python), options),
         Some(("command", command)) => {
             let timer = CommandTimer::start(&options.exe, command, options.limits, options.metric);
@@ -206,14 +187,6 @@ fn three_quarters_of_memory() -> Option<u64> {
     #[allow(clippy::useless_conversion)]
     let bytes = u64::from(info.totalram).checked_mul(u64::from(info.mem_unit))?;
     Some(bytes / 4 * 3)
-}
-
-fn metric(metric: Option<MetricArg>) -> Option<Metric> {
-    metric.map(|metric| match metric {
-        MetricArg::Elapsed => Metric::Elapsed,
-        MetricArg::Span => Metric::Span,
-        MetricArg::Busy => Metric::Busy,
-    })
 }
 
 /// The Python of the active environment.

@@ -11,15 +11,15 @@ use crate::analysis::trace::TraceFormat;
 use crate::candidates::Spaces;
 use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
-use crate::report::{RunTrace, result_lines};
+use crate::report::{HtmlReport, RunTrace, result_lines, write_html};
 use crate::timer::events::{Events, Slice};
 use crate::tune::{AutotuningResult, OperationResult, PlanOptions, Session, Status, Stopped, TuneOptions};
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
-use super::profile::trace::{format_of, untold};
+use super::output_file::OutputFile;
+use super::profile::trace::untold;
 use super::progress::Progress;
-use super::report::{ReportFile, check_writable};
 use super::say::say;
 use super::scan::nothing_matched;
 use super::timers::{scratch, start_timers};
@@ -34,6 +34,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let Some(module) = &args.module else {
         return Err(Fault::new(exit::USAGE, "name a module, or see `--help`"));
     };
+    let search = args.search.options()?;
     let reading = events.open(Slice::Step("read the module"));
     let source = match args.plan.read(module)? {
         Ok(source) => source,
@@ -46,7 +47,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     };
     drop(reading);
     // what would fail after the run is known before it
-    let page = args.report.as_deref().map(ReportFile::at).transpose()?;
+    let page = args.report.as_deref().map(|path| OutputFile::at(path, "report")).transpose()?;
     let trace =
         trace.as_ref().zip(args.trace_run.as_deref()).map(|(trace, path)| TraceFile::at(trace, path)).transpose()?;
     let labels = source.labels.as_ref();
@@ -65,7 +66,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     drop(starting);
     let Some(timer) = timers.first() else { return Err(Fault::new(exit::USAGE, "`--devices` names no device")) };
     let (resolution, of_selftest) =
-        selftest::known_resolution(cache.folder.as_deref(), &**timer, args.timer.cache_state.into());
+        selftest::known_resolution(cache.folder.as_deref(), &**timer, args.timer.cache_state.clone());
     let planning = events.open(Slice::Step("plan"));
     let has_step = step.is_some();
     let spaces = match timer.builds_programs() {
@@ -85,10 +86,10 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         budget: args.budget.filter(|_| !has_step),
         stop_at: args.budget.filter(|_| has_step).and_then(|budget| begin.checked_add(budget)),
         force: args.force,
-        cache_state: args.timer.cache_state.into(),
+        cache_state: args.timer.cache_state.clone(),
         one_job_a_call: args.keep.is_to_replay() && !args.dry_run,
         seed: args.search.seed,
-        search: args.search.options(),
+        search,
         ..TuneOptions::default()
     };
     // one for each device: each draws its own bar
@@ -112,7 +113,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let printed = args.format.write(out, &result).and_then(|()| out.flush());
     let paged = page.map_or(Ok(()), |page| {
         let subject = if module == Path::new("-") { "standard input".into() } else { module.to_string_lossy() };
-        page.write(&subject, std::slice::from_ref(&result))
+        let report = HtmlReport { subject: &subject, results: std::slice::from_ref(&result) };
+        page.write(|out| write_html(out, &report))
     });
     // also what a run decided that was stopped
     let published = cache.publish();
@@ -138,14 +140,14 @@ struct TraceFile<'a> {
 
 impl<'a> TraceFile<'a> {
     fn at(trace: &'a Arc<Mutex<RunTrace>>, path: &'a Path) -> Result<Self, Fault> {
-        let format = format_of(path).ok_or_else(|| untold(path, ""))?;
-        check_writable(path, "trace")?;
+        let format = TraceFormat::of(path).ok_or_else(|| untold(path, ""))?;
+        OutputFile::at(path, "trace")?;
         Ok(Self { trace, path, format })
     }
 
     fn write(&self) -> Result<(), Fault> {
         let trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
-        let traced = trace.write(self.path, self.format).map_err(Fault::input)?;
+        let traced = trace.write(self.path, self.format)?;
         for note in traced.notes() {
             tracing::warn!("`{}`: {note}", self.path.display());
         }

@@ -9,8 +9,10 @@ use crate::decision::DecisionRules;
 use crate::search::{Budget, Kind};
 use crate::tune::SearchOptions;
 
+use super::exit;
+use super::fault::Fault;
 use super::kept_profiles::KeepArgs;
-use super::options::{CacheArgs, FormatArg, part, seconds, time};
+use super::options::{CacheArgs, FormatArg, number, part, seconds, time};
 use super::plan::PlanArgs;
 use super::signature::SignerArgs;
 use super::timers::TimerArgs;
@@ -84,8 +86,8 @@ pub(super) struct TuneArgs {
 pub(super) struct SearchArgs {
     /// Who says which config to try next where an operation has more than 64: auto, model, random or exhaustive
     /// (docs/search.md)
-    #[arg(long = "search", value_name = "STRATEGY", default_value = "auto", value_parser = strategy)]
-    pub strategy: Kind,
+    #[arg(long = "search", value_name = "STRATEGY", default_value = "auto")]
+    pub strategy: String,
     /// The most configs of each operation that a search tries; the best of them are raced [default: 128, or any number
     /// with --search-seconds]
     #[arg(long = "search-evaluations", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
@@ -100,11 +102,12 @@ pub(super) struct SearchArgs {
 
 impl SearchArgs {
     /// As the tuner takes it.
-    pub(super) fn options(&self) -> SearchOptions {
+    pub(super) fn options(&self) -> Result<SearchOptions, Fault> {
+        let kind = strategy(&self.strategy).map_err(|wrong| Fault::new(exit::USAGE, format!("`--search`: {wrong}")))?;
         let default = SearchOptions::default();
         let evaluations = self.evaluations.map(|evaluations| evaluations as usize);
         let evaluations = evaluations.or(default.budget.evaluations.filter(|_| self.time.is_none()));
-        SearchOptions { kind: self.strategy, budget: Budget { evaluations, time: self.time }, ..default }
+        Ok(SearchOptions { kind, budget: Budget { evaluations, time: self.time }, ..default })
     }
 }
 
@@ -142,8 +145,5 @@ fn device_list(text: &str) -> Result<DeviceList, String> {
 
 /// A factor of at least one.
 fn times(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value >= 1.0 => Ok(value),
-        _ => Err("expected a number of at least 1, such as 1000".to_owned()),
-    }
+    number(text, 1.0.., "a number of at least 1, such as 1000")
 }

@@ -14,7 +14,6 @@ use crate::timer::pjrt::{PjrtWorkerOptions, worker_main};
 
 use super::exit;
 use super::fault::Fault;
-use super::say::say;
 use super::timers::{scratch, this_program};
 
 #[derive(Debug, Subcommand)]
@@ -63,8 +62,8 @@ pub(super) enum WorkerCommand {
 const CHECK_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a worker command; it owns the process's stdin and stdout.
-pub(super) fn run(command: &WorkerCommand) -> ExitCode {
-    match command {
+pub(super) fn run(command: &WorkerCommand) -> Result<ExitCode, Fault> {
+    Ok(match command {
         WorkerCommand::Pjrt { plugin, device, client_options, no_profiler } => worker_main(&PjrtWorkerOptions {
             plugin: plugin.clone(),
             device: *device,
@@ -79,22 +78,10 @@ pub(super) fn run(command: &WorkerCommand) -> ExitCode {
                 inner_of: *inner_of,
                 command: command.clone(),
             };
-            match this_program() {
-                Ok(exe) => ExitCode::from(exec::run(&options, &exe)),
-                Err(fault) => {
-                    say(&format!("worker exec: {}", fault.message));
-                    ExitCode::from(exit::DEVICE_TROUBLE)
-                }
-            }
+            ExitCode::from(exec::run(&options, &this_program()?))
         }
-        WorkerCommand::Check { command } => match check(command) {
-            Ok(code) => ExitCode::from(code),
-            Err(fault) => {
-                say(&format!("autotune-lowered: {}", fault.message));
-                ExitCode::from(fault.code)
-            }
-        },
-    }
+        WorkerCommand::Check { command } => ExitCode::from(check(command)?),
+    })
 }
 
 /// Prints each step of the conformance check; a step that failed is device trouble.

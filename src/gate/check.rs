@@ -5,6 +5,7 @@ use crate::decision::Round;
 use crate::device::MatchMode;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::Evidence;
+use crate::measured_by::TOOL;
 use crate::registry::NotRunnable;
 use crate::setters::setters;
 use crate::stats::median;
@@ -17,8 +18,6 @@ use super::{CHECK_SCHEMA, CheckResult, OperationCheck, Verdict};
 
 /// Series of rounds, each in a worker process of its own, after which a change that is still in doubt is none.
 const MOST_SERIES: u32 = 4;
-
-const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
 
 /// How a check is made.
 #[derive(Debug, Clone, Copy, PartialEq)]

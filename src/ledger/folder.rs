@@ -229,13 +229,29 @@ impl Ledger {
     /// As [`commit`](Self::commit), or where a tier cannot be read.
     pub fn import(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<usize, LedgerError> {
         let decided_at = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
+        self.commit_where(entries, |known, new| decided_at(known) <= decided_at(new))
+    }
+
+    /// Commits the entries that are not here as they are; how many there were.
+    ///
+    /// # Errors
+    /// As [`import`](Self::import).
+    pub fn commit_changes(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<usize, LedgerError> {
+        self.commit_where(entries, |_, _| true)
+    }
+
+    fn commit_where(
+        &self,
+        entries: &[(CacheKey, Arc<Entry>)],
+        replaces: impl Fn(&Entry, &Entry) -> bool,
+    ) -> Result<usize, LedgerError> {
         let mut taken: BTreeMap<CacheKey, Arc<Entry>> = BTreeMap::new();
         for (key, entry) in entries {
             let known = match taken.get(key) {
                 Some(taken) => Some(Arc::clone(taken)),
                 None => self.cache.entry(key)?.filter(|(_, tier)| *tier != Tier::Seed).map(|(known, _)| known),
             };
-            if known.is_none_or(|known| known != *entry && decided_at(&known) <= decided_at(entry)) {
+            if known.is_none_or(|known| known != *entry && replaces(&known, entry)) {
                 taken.insert(key.clone(), Arc::clone(entry));
             }
         }
@@ -291,21 +307,7 @@ impl Ledger {
         Ok(entries.filter(|(.., tier)| is_own(*tier)).map(|(key, entry, _)| (key, entry)).collect())
     }
 
-    /// Removes an entry, likewise; `false` where there is none that can be removed.
-    ///
-    /// # Errors
-    /// As [`commit`](Self::commit).
-    pub fn remove(&self, key: &CacheKey) -> Result<bool, LedgerError> {
-        let mut log = self.log();
-        if let Some(log) = &mut log {
-            log.remove(&key.to_text())?;
-        }
-        let removed = self.cache.remove(key)?;
-        self.is_behind.fetch_or(removed, Ordering::Release);
-        Ok(removed)
-    }
-
-    /// Removes many entries, likewise; how many were there.
+    /// Removes entries, likewise; how many were there.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).

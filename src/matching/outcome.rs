@@ -1,7 +1,6 @@
 //! What matching found, with every reason.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -11,26 +10,15 @@ use crate::registry::Invocation;
 
 /// Whether a label matched by name alone may stand for many recorded calls: `--by-name`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ByName {
-    /// At most [`MAX_BY_NAME`](super::MAX_BY_NAME); more stop with the list.
+    /// Up to eight recorded invocations are taken; more are listed and left
     #[default]
     Few,
-    /// All of them.
+    /// However many there are
     All,
-}
-
-impl FromStr for ByName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "few" => Ok(Self::Few),
-            "all" => Ok(Self::All),
-            other => Err(format!("`{other}` is none of `few`, `all`")),
-        }
-    }
 }
 
 /// How a label was matched to its invocation.

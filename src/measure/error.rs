@@ -7,14 +7,14 @@ use crate::array::FillError;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::ScanError;
 use crate::profile::KernelsDiffer;
-use crate::remedy::scratch_remedy;
+use crate::remedy::{remedy, scratch_remedy};
 
 /// Why a program could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeasureError {
     /// A file cannot be read: the program, or an input.
-    #[error("`{path}`: cannot be read: {source}", path = path.display())]
+    #[error("`{path}`: cannot be read: {source}{}", remedy(source), path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,

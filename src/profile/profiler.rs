@@ -6,7 +6,7 @@
 //! plane, and after `max_events` nothing more is read. [`Semantics::PerExecution`] takes each module execution as one sample
 //! and says what it leaves out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use regex::bytes::Regex;
 
@@ -120,30 +120,21 @@ pub struct FunctionTime {
     pub n: usize,
 }
 
-/// The samples of each function `jit_autotune_fn_{id}` over several profiles.
-#[derive(Debug, Clone, Default)]
-pub struct FunctionSamples {
-    samples: BTreeMap<u64, Vec<f64>>,
+/// Mean and deviation of each function `jit_autotune_fn_{id}` over several profiles.
+pub fn function_times(profiles: &[Timings]) -> BTreeMap<u64, FunctionTime> {
+    let mut all: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for (id, seconds) in profiles.iter().flat_map(functions) {
+        all.entry(id).or_default().extend(seconds);
+    }
+    all.into_iter().map(|(id, samples)| (id, function_time(samples))).collect()
 }
 
-impl FunctionSamples {
-    /// Takes one profile's samples.
-    pub fn add(&mut self, timings: &Timings) {
-        for (name, seconds) in &timings.samples {
-            let digits = name.strip_prefix("jit_autotune_fn_").map(|rest| {
-                let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-                rest.get(..end).unwrap_or_default()
-            });
-            if let Some(id) = digits.and_then(|digits| digits.parse().ok()) {
-                self.samples.entry(id).or_default().extend(seconds);
-            }
-        }
-    }
-
-    /// Mean and deviation by function id.
-    pub fn functions(&self) -> BTreeMap<u64, FunctionTime> {
-        self.samples.iter().map(|(&id, samples)| (id, function_time(samples.clone()))).collect()
-    }
+fn functions(timings: &Timings) -> impl Iterator<Item = (u64, &Vec<f64>)> {
+    timings.samples.iter().filter_map(|(name, seconds)| {
+        let rest = name.strip_prefix("jit_autotune_fn_")?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).map_or(rest, |end| rest.get(..end).unwrap_or_default());
+        Some((digits.parse().ok()?, seconds))
+    })
 }
 
 fn function_time(mut samples: Vec<f64>) -> FunctionTime {
@@ -160,13 +151,9 @@ fn function_time(mut samples: Vec<f64>) -> FunctionTime {
 
 /// What the samples themselves show to be wrong: functions of which some profile has no sample.
 pub fn missing_functions(profiles: &[Timings]) -> Vec<Finding> {
-    let ids = |timings: &Timings| {
-        let mut one = FunctionSamples::default();
-        one.add(timings);
-        one.samples.into_keys().collect::<std::collections::BTreeSet<_>>()
-    };
-    let all: Vec<_> = profiles.iter().map(ids).collect();
-    let union: std::collections::BTreeSet<u64> = all.iter().flatten().copied().collect();
+    let all: Vec<BTreeSet<u64>> =
+        profiles.iter().map(|timings| functions(timings).map(|(id, _)| id).collect()).collect();
+    let union: BTreeSet<u64> = all.iter().flatten().copied().collect();
     let missing = union.into_iter().filter_map(|id| {
         let without = all.iter().filter(|ids| !ids.contains(&id)).count() as u64;
         (without > 0).then_some(Finding::FunctionMissing { function: id, profiles: without })
@@ -195,10 +182,7 @@ mod tests {
             samples: samples.map(|(name, seconds)| (name.to_owned(), vec![seconds])).into(),
             ..Timings::default()
         };
-        let mut functions = FunctionSamples::default();
-        functions.add(&timings);
-        functions.add(&timings);
-        let found = functions.functions();
+        let found = function_times(&[timings.clone(), timings.clone()]);
         assert_eq!(found.keys().copied().collect::<Vec<_>>(), [3, 12]);
         assert_eq!(found[&12], FunctionTime { mean: 2.0, std: 0.0, n: 2 });
         assert!(missing_functions(&[timings.clone(), timings.clone()]).is_empty());

@@ -191,11 +191,6 @@ impl<'a> Plane<'a> {
         self.number
     }
 
-    /// The id that the profiler gave it.
-    pub fn id(&self) -> i64 {
-        self.index.metadata.id
-    }
-
     /// Such as `/host:CPU`.
     pub fn name(&self) -> Cow<'a, str> {
         text(&self.index.metadata.name)

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::RemoteError;
 use crate::cache::Snapshot;
 use crate::digest::Digest;
+use crate::measured_by::TOOL;
 use crate::printable::printable;
 use crate::signature::Statement;
 
@@ -13,7 +14,6 @@ pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 16;
 /// Largest snapshot that is fetched or published.
 pub(super) const MAX_SNAPSHOT_BYTES: u64 = 4 << 30;
 const SCHEMA: u64 = 1;
-const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
 
 /// What `manifest-v1.json` says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

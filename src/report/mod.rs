@@ -52,7 +52,6 @@ pub use plot::{write_collectives_plot, write_spread_plot};
 pub use resolution::resolution_note;
 pub use run_trace::RunTrace;
 pub use table::result_lines;
-pub use timings::{DeviceSeconds, TimedProfile, TimingsDocument};
 pub use view::{MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view};
 
 pub use cache::{CacheEntries, VerifiedCaches, bytes_by_kind};

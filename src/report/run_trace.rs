@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use crate::analysis::Capture;
-use crate::analysis::trace::{TraceFileError, TraceFormat, TraceOptions, Traced, write_file, write_trace};
+use crate::analysis::trace::{TraceFileError, TraceFormat, TraceOptions, Traced, write_trace_file};
 use crate::failure::Failure;
 use crate::profile::{PlaneWriter, WrittenStat, XSpace};
 use crate::timer::events::{Event, Kind, Sink, Slice, TUNER};
@@ -70,12 +70,9 @@ impl RunTrace {
     pub fn write(&self, path: &Path, format: TraceFormat) -> Result<Traced, TraceFileError> {
         // workers begin in any order
         let bytes = self.plane.to_space_by(|row| (row != TUNER, row.to_owned()));
-        let is_gzip = format == TraceFormat::Chrome && path.extension().is_some_and(|extension| extension == "gz");
-        write_file(path, is_gzip, |out| {
-            let space = XSpace::from_bytes(bytes).map_err(io::Error::other)?;
-            let captures = [Capture::xspace(path, "", space)];
-            write_trace(&captures, TraceOptions { format, with_stats: true }, out)
-        })
+        let space = XSpace::from_bytes(bytes)
+            .map_err(|error| TraceFileError { path: path.to_owned(), source: io::Error::other(error) })?;
+        write_trace_file(&[Capture::xspace(path, "", space)], TraceOptions { format, with_stats: true }, path)
     }
 
     fn row(&mut self, track: &str) -> &mut Row {

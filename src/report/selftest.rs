@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::counted::counted;
 use crate::device::DeviceIdentity;
-use crate::measured_by::{CacheState, Metric, Source};
+use crate::measured_by::{CacheState, Metric, Source, TOOL};
 use crate::selftest::{Point, SelftestOptions, Setting};
 use crate::timer::Timer;
 
@@ -64,7 +64,7 @@ impl SelftestResult {
         let Setting { device, measured_by } = Setting::of(timer, &options.cache_state);
         Self {
             schema: 1,
-            tool: concat!("autotune-lowered ", env!("CARGO_PKG_VERSION")).to_owned(),
+            tool: TOOL.to_owned(),
             device: device.identity,
             timer: measured_by.timer,
             source: measured_by.source,

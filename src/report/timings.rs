@@ -1,68 +1,16 @@
 //! Seconds by name, as ejkernel's profiler counts them.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::profile::{Dropped, Finding, FunctionTime, Semantics};
+use crate::analysis::ProfileTimings;
+use crate::profile::Dropped;
 
 use super::grid::cells;
 use super::{Document, Grid, format_ns, write_lines};
 
-/// Seconds by name.
-#[derive(Serialize)]
-#[non_exhaustive]
-pub struct TimingsDocument {
-    /// Version of the schema.
-    pub schema: u32,
-    /// Whose meaning the numbers have.
-    pub semantics: Semantics,
-    /// Seconds by name.
-    pub timings: BTreeMap<String, f64>,
-    /// Samples by name.
-    pub sample_counts: BTreeMap<String, usize>,
-    /// Mean and deviation by function id.
-    pub functions: BTreeMap<u64, FunctionTime>,
-    /// What was left out.
-    pub dropped: Dropped,
-    /// What was read.
-    pub profiles: Vec<TimedProfile>,
-    /// Samples with the devices apart.
-    pub devices: Vec<DeviceSeconds>,
-    /// What could mislead.
-    pub findings: Vec<Finding>,
-}
-
-/// A profile that was read.
-#[derive(Serialize)]
-#[non_exhaustive]
-pub struct TimedProfile {
-    /// Where it is.
-    pub path: String,
-    /// Its host.
-    pub host: String,
-    /// The planes that were read.
-    pub planes: Vec<String>,
-}
-
-/// The samples of a name on one device.
-#[derive(Serialize)]
-#[non_exhaustive]
-pub struct DeviceSeconds {
-    /// The name.
-    pub name: String,
-    /// Its host.
-    pub host: String,
-    /// The plane.
-    pub plane: String,
-    /// The device, where the plane tells it.
-    pub device: Option<i64>,
-    /// Each sample.
-    pub seconds: Vec<f64>,
-}
-
-impl Document for TimingsDocument {
+impl Document for ProfileTimings {
     fn into_json(self) -> impl Serialize {
         self
     }

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::frame::{self, Damage, MAX_FRAME_BYTES};
 use super::{FailureRecord, JobRecord, LogError, Record, RoundRecord, SCHEMA};
 use crate::digest::{Digest, FieldHasher, SetDigest};
+use crate::measured_by::TOOL;
 use crate::outside_file;
 
 /// What reading a whole log gave. Rounds stay on disk; only where they stand is kept.
@@ -143,7 +144,7 @@ impl SampleLog {
         };
         let mut log = Self { path: path.to_owned(), file, end, needs_line_feed, replay };
         if log.end == 0 {
-            let tool = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION")).to_owned();
+            let tool = TOOL.to_owned();
             log.append(&Record::Log { schema: SCHEMA, tool })?;
             log.sync()?;
         }

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::figures::Figures;
 use super::program::SelftestProgram;
+use super::store::Point;
 use crate::failure::Failure;
 use crate::measure::{MeasureError, job_of_copies};
-use crate::measured_by::CacheState;
+use crate::measured_by::{CacheState, TOOL};
 use crate::timer::Timer;
 use crate::timer::events::{Events, Kind, Slice};
 use crate::tune::{CopiesError, TuneOptions, measure_copies};
@@ -61,7 +63,7 @@ pub fn selftest(
     scratch: &Path,
     cancel: &AtomicBool,
     events: &Events,
-) -> Result<Figures, SelftestError> {
+) -> Result<Point, SelftestError> {
     let _program = events.open(Slice::Operation { name: &program.name, index, of });
     events.tell(Kind::Started { programs: options.copies, rounds_kept: 0 });
     let SelftestOptions { copies, rounds, cache_state } = options.clone();
@@ -72,5 +74,8 @@ pub fn selftest(
     if let Some(failure) = copies.failures.into_values().next() {
         return Err(SelftestError::Copy(failure));
     }
-    Figures::of(&copies.rounds, options.copies).ok_or(SelftestError::NoTimes)
+    let figures = Figures::of(&copies.rounds, options.copies).ok_or(SelftestError::NoTimes)?;
+    let measured_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let digest = program.program.digest();
+    Ok(Point { program: program.name.clone(), digest, measured_at, tool: TOOL.to_owned(), figures })
 }

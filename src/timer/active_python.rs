@@ -16,7 +16,7 @@ const PYTHON_LIMIT: Duration = Duration::from_secs(10);
 pub struct ActivePython {
     /// The interpreter.
     pub python: PathBuf,
-    /// Its `site-packages` folders.
+    /// The folders of its packages, the user's own too where it has them on its path.
     pub site_packages: Vec<PathBuf>,
 }
 
@@ -31,15 +31,30 @@ impl ActivePython {
 
     /// The same with other variables.
     pub(super) fn of(variable: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
+        Self::of_asking(variable, |python| ask(python, PYTHON_LIMIT).unwrap_or_default())
+    }
+
+    fn of_asking(variable: impl Fn(&str) -> Option<OsString>, ask: impl Fn(&Path) -> Vec<PathBuf>) -> Option<Self> {
         for name in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
             let prefix = variable(name).map(PathBuf::from).filter(|prefix| prefix.is_absolute() && prefix.is_dir());
             if let Some(prefix) = prefix {
-                return Some(Self { python: prefix.join("bin/python"), site_packages: site_packages_under(&prefix) });
+                let own = Self { python: prefix.join("bin/python"), site_packages: site_packages_under(&prefix) };
+                return Some(if own.has_jax() { own } else { own.asked(ask) });
             }
         }
         let python = on_path(&variable("PATH")?, "python3")?;
-        let site_packages = ask(&python, PYTHON_LIMIT).unwrap_or_default();
-        Some(Self { python, site_packages })
+        Some(Self { python, site_packages: Vec::new() }.asked(ask))
+    }
+
+    /// With the folders that the interpreter names beside those that are known: the user's own, and those of the
+    /// interpreter that an environment was made with `--system-site-packages` from.
+    fn asked(mut self, ask: impl Fn(&Path) -> Vec<PathBuf>) -> Self {
+        for folder in ask(&self.python) {
+            if !self.site_packages.contains(&folder) {
+                self.site_packages.push(folder);
+            }
+        }
+        self
     }
 
     /// Whether JAX is installed in it.
@@ -73,9 +88,19 @@ pub(super) fn sorted_entries(folder: &Path) -> Vec<PathBuf> {
     entries
 }
 
+/// Prints the folders of packages in the order in which a program's imports look. `-I` keeps the current folder and the
+/// variables of Python out of this process, and with them the user's own folder, which is on a program's path where the
+/// interpreter's own packages are.
+const QUESTION: &str = "
+import os, site, sys
+base = set(site.getsitepackages([sys.base_prefix])) & set(sys.path)
+if not os.environ.get('PYTHONNOUSERSITE') and (base or sys.prefix == sys.base_prefix):
+    print(site.getusersitepackages())
+print(*(folder for folder in sys.path if folder.endswith('-packages')), sep='\\n')
+";
+
 /// Asks a Python for its folders and gives up after `limit`.
 fn ask(python: &Path, limit: Duration) -> io::Result<Vec<PathBuf>> {
-    const QUESTION: &str = "import sysconfig;print(sysconfig.get_path('purelib'));print(sysconfig.get_path('platlib'))";
     let mut child = Command::new(python)
         .args(["-I", "-c", QUESTION])
         .stdin(Stdio::null())
@@ -93,12 +118,15 @@ fn ask(python: &Path, limit: Duration) -> io::Result<Vec<PathBuf>> {
     }
     let mut text = String::new();
     if let Some(stdout) = child.stdout.take() {
-        // two paths fit a pipe's buffer: nothing waited for us to read
+        // a few paths fit a pipe's buffer: nothing waited for us to read
         stdout.take(1 << 16).read_to_string(&mut text)?;
     }
-    let mut folders: Vec<PathBuf> = text.lines().map(PathBuf::from).filter(|path| path.is_dir()).collect();
-    folders.dedup();
-    Ok(folders)
+    Ok(folders(&text))
+}
+
+/// The folders that are there; a relative one would be the current folder's.
+fn folders(text: &str) -> Vec<PathBuf> {
+    text.lines().map(PathBuf::from).filter(|path| path.is_absolute() && path.is_dir()).collect()
 }
 
 #[cfg(test)]
@@ -128,6 +156,26 @@ mod tests {
         assert!(of("both", &["jax", "jaxlib"]).has_jax());
         assert!(!of("half", &["jax"]).has_jax());
         assert!(!of("none", &["numpy"]).has_jax());
+    }
+
+    #[test]
+    fn jax_of_the_users_own_folder_and_of_the_interpreter_below_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let (user, prefix) = (folder.path().join("user"), folder.path().join("venv"));
+        environment(&user, &["jax", "jaxlib"]);
+        environment(&prefix, &["numpy"]);
+        let at = |prefix: &Path| prefix.join("lib/python3.11/site-packages");
+        // of the current folder nothing is believed, whatever an interpreter names
+        let answer = format!("{}\n{}\nsrc\n.\n\n", at(&user).display(), at(&prefix).display());
+        let of = |prefix: &Path, answer: &str| {
+            let variable = |name: &str| (name == "VIRTUAL_ENV").then(|| prefix.into());
+            ActivePython::of_asking(variable, |_| folders(answer)).unwrap()
+        };
+        let found = of(&prefix, &answer);
+        assert!(found.has_jax());
+        assert_eq!(found.site_packages, [at(&prefix), at(&user)]);
+        assert!(!of(&prefix, "").has_jax());
+        assert_eq!(of(&user, &answer).site_packages, [at(&user)], "it is not asked where its own files tell");
     }
 
     #[test]

@@ -5,15 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::cache::{Entry, Provenance};
 use crate::config::Config;
 use crate::decision::{Judgement, Outcome, Round, Standing};
-use crate::measured_by::CacheState;
+use crate::measured_by::{CacheState, TOOL};
 use crate::registry::Invocation;
 use crate::timer::Timer;
 
 use super::job::JobIdentity;
 use super::rounds::JobRounds;
 use super::{CandidateOutcome, CandidateResult, CandidateTimes, ConfigTime, OperationResult, PairedSample, Status};
-
-pub(super) const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
 
 /// The entry of a verdict; `None` while it is undecided.
 pub(super) fn entry_of(

@@ -13,8 +13,7 @@ use crate::timer::{Job, Timer};
 use super::job::JobIdentity;
 use super::measure::{Ended, Measuring};
 use super::rounds::JobRounds;
-use super::spent::{Tally, spent};
-use super::{Spent, TuneError, TuneOptions};
+use super::{TuneError, TuneOptions};
 use crate::ledger::{Ledger, LedgerError};
 
 /// Nobody leaves the race and nothing settles it. The cut-off is finite, since it becomes a time.
@@ -35,8 +34,6 @@ pub struct Copies {
     pub rounds: Vec<Round>,
     /// Copies that are out, and why.
     pub failures: BTreeMap<usize, Failure>,
-    /// Where the time went.
-    pub spent: Spent,
 }
 
 /// Why there are no rounds.
@@ -91,13 +88,12 @@ pub fn measure_copies(
     let ledger = Ledger::in_memory(Vec::new());
     let options = TuneOptions { rules: ALL_ROUNDS, resolution: Default::default(), ..options.clone() };
     let mut rounds = JobRounds::default();
-    let (events, tally) = Tally::of(events);
     Measuring {
         timer,
         ledger: &ledger,
         options: &options,
         cancel,
-        events: &events,
+        events,
         identity: &identity,
         job,
         rounds: &mut rounds,
@@ -107,5 +103,5 @@ pub fn measure_copies(
     }
     .run()?;
     let decided = rounds.to_decision(job.candidates.len(), identity.baseline);
-    Ok(Copies { rounds: decided, failures: rounds.failures, spent: spent(&tally) })
+    Ok(Copies { rounds: decided, failures: rounds.failures })
 }

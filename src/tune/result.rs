@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::BatchAxis;
-use crate::cache::{CacheKey, Entry, OverlayGuard, TieredCache};
+use crate::cache::{CacheKey, Entry};
 use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
@@ -247,10 +247,5 @@ impl AutotuningResult {
         self.interrupted |= operation.as_ref().is_some_and(|operation| operation.status == Status::Interrupted);
         self.operations.extend(operation);
         self.entries.extend(entry);
-    }
-
-    /// Puts the decided configs above every tier of a cache until the guard is dropped.
-    pub fn enter(&self, cache: &TieredCache) -> OverlayGuard {
-        cache.overlay(self.entries.iter().cloned())
     }
 }

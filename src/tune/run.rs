@@ -12,11 +12,12 @@ use crate::device::DeviceFingerprint;
 use crate::failure::FailureKind;
 use crate::hlo::Evidence;
 use crate::ledger::LedgerError;
+use crate::measured_by::TOOL;
 use crate::registry::{Invocation, NotRunnable};
 use crate::samples::Record;
 use crate::timer::events::{Events, Kind, Phase, Slice};
 
-use super::commit::{TOOL, candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
+use super::commit::{candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
 use super::job::{JobIdentity, Workplace, own_programs};
 use super::measure::Ended;
 use super::possible::{count_possible, why_alone};

@@ -8,10 +8,10 @@ use crate::config::Config;
 use crate::decision::{DecisionRules, judge};
 use crate::device::DeviceFingerprint;
 use crate::ledger::{LOG_FILE, StoredError, entries_of, log_findings};
-use crate::measured_by::MeasuredBy;
+use crate::measured_by::{MeasuredBy, TOOL};
 use crate::samples::{JobHistory, LogError, SampleLog};
 
-use super::commit::{TOOL, candidate_results, fill_from_entry};
+use super::commit::{candidate_results, fill_from_entry};
 use super::job::same_programs;
 use super::rounds::JobRounds;
 use super::{AutotuningResult, OperationResult, RESULT_SCHEMA, Status};

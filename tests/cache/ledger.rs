@@ -225,7 +225,7 @@ fn a_removed_entry_stays_removed_after_a_rebuild() {
     let root = tempfile::tempdir().unwrap();
     filled(root.path(), 3);
     let ledger = Ledger::open(root.path(), vec![]).unwrap();
-    assert!(ledger.remove(&key(1)).unwrap());
+    assert_eq!(ledger.remove_all(&[key(1)]).unwrap(), 1);
     drop(ledger);
     drop(Ledger::rebuild(root.path()).unwrap());
     let (configs, _) = read(root.path(), 3);

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::prerequisite::Mount;
+use crate::support::prerequisite::{Mount, python_with};
 use crate::support::program::*;
 use autotune_lowered::cache::{Mapping, Snapshot};
 use autotune_lowered::call::Direction;
@@ -83,6 +83,9 @@ fn command_lines_that_are_wrong() {
     let place = Place::new();
     let module = module();
     expect(&place.run(&[&module, "--timer", "sundial"]), USAGE, &["sundial", "replay:FILE"]);
+    let gone = place.run(&[&module, "--search", "genetic"]);
+    expect(&gone, USAGE, &["--search", "`genetic` is gone", "use `auto`"]);
+    assert_eq!(gone.stderr.lines().count(), 1, "{}", gone.stderr);
     expect(&place.run(&["scan", &module, "--label-regex", "("]), USAGE, &["--label-regex"]);
     expect(&place.run(&["scan", &module, "--label-regex", "a(?P<key>b)"]), USAGE, &["op"]);
     for arguments in [
@@ -95,6 +98,46 @@ fn command_lines_that_are_wrong() {
         let run = place.run(&[&[module.as_str()], arguments].concat());
         assert_eq!(run.code, USAGE, "{arguments:?}: {}", run.stderr);
     }
+}
+
+/// Whatever a file that was named is not, the line says what to do next.
+#[test]
+fn files_that_are_not_what_they_are_named_for() {
+    let place = Place::new();
+    let (module, notes) = (module(), place.file("notes.txt", "notes"));
+    let replay = |file: &str| place.run(&[&module, "--timer", &format!("replay:{file}")]);
+    expect(&replay("missing.json"), BAD_INPUT, &["missing.json", "; check the path"]);
+    expect(&replay(&notes), BAD_INPUT, &["notes.txt", "; give recorded samples", "`--keep-profiles`"]);
+    let listed = place.run(&["cache", "ls", "--cache", &notes]);
+    expect(&listed, CACHE_TROUBLE, &["notes.txt", "it is no snapshot; check the path"]);
+    expect(&place.run(&["measure", "missing.mlir"]), BAD_INPUT, &["missing.mlir", "; check the path"]);
+}
+
+/// A JAX of `pip install --user`: empty, so that the worker fails, but it is the one that is taken.
+#[test]
+fn jax_in_the_users_own_folder_is_the_one_that_is_taken() {
+    let Some(python) = python_with("site") else { return };
+    // that of an environment has no user's own folder
+    let mut asked = Command::new(python);
+    asked.args(["-c", "import sys; print(sys.base_prefix); print(*sys.version_info[:2])"]);
+    let text = String::from_utf8(asked.output().unwrap().stdout).unwrap();
+    let (prefix, version) = text.trim().split_once('\n').unwrap();
+    let place = Place::new();
+    for package in ["jax", "jaxlib"] {
+        let package =
+            place.path("user/lib").join(format!("python{}/site-packages", version.replace(' ', "."))).join(package);
+        fs::create_dir_all(&package).unwrap();
+        fs::write(package.join("__init__.py"), "").unwrap();
+    }
+    let mut command = command(&place.path("cache"));
+    for variable in ["VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONNOUSERSITE", "PJRT_NAMES_AND_LIBRARY_PATHS"] {
+        command.env_remove(variable);
+    }
+    command.env("PATH", Path::new(prefix).join("bin")).env("PYTHONUSERBASE", place.path("user"));
+    let output = command.args([&module(), "--no-persist"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&format!("compiled by the JAX of `{prefix}/bin/python3`")), "{said}");
+    assert_eq!(output.status.code(), Some(DEVICE_TROUBLE), "{said}");
 }
 
 #[test]

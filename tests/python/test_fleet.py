@@ -299,8 +299,10 @@ def test_each_worker_has_a_gpu_of_its_own(place, cluster):
     assert result.is_complete, result
 
 
+# what a shell starts in the background ignores Ctrl-C, and so does what that starts
 DRIVER = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from autotune_lowered import fleet
 module, registry, cache, timer = sys.argv[1:]
 fleet.tune(module, registry, cache=cache, timer=timer, resources={"tuner": 1}, rounds=6, devices=1)

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::io::{self, Write};
+use std::path::Path;
 
 use crate::analysis::Capture;
 use crate::profile::{Event, Line};
@@ -10,6 +11,7 @@ use crate::setters::setters;
 
 use super::arguments::collect;
 use super::chrome::Chrome;
+use super::file::{TraceFileError, write_file};
 use super::lanes::Lanes;
 use super::perfetto::Perfetto;
 use super::plane_names::{Argument, PlaneNames, cut};
@@ -36,6 +38,17 @@ pub enum TraceFormat {
     Perfetto,
     /// Chrome's JSON; compressed where the file's name ends in `.gz`.
     Chrome,
+}
+
+impl TraceFormat {
+    /// What a file of this name holds: Perfetto's where it ends in `.pftrace` or `.perfetto-trace`, Chrome's where it ends in
+    /// `.json` or `.json.gz`.
+    pub fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_string_lossy();
+        let ends = |endings: [&str; 2]| endings.iter().any(|ending| name.ends_with(ending));
+        let is_perfetto = ends([".pftrace", ".perfetto-trace"]);
+        is_perfetto.then_some(Self::Perfetto).or(ends([".json", ".json.gz"]).then_some(Self::Chrome))
+    }
 }
 
 /// How a trace is written.
@@ -111,6 +124,15 @@ pub fn write_trace(captures: &[Capture], options: TraceOptions, out: &mut dyn Wr
         TraceFormat::Perfetto => write::<Perfetto>(captures, options, out),
         TraceFormat::Chrome => write::<Chrome>(captures, options, out),
     }
+}
+
+/// Writes captures as one trace into a file; what had its name before is replaced.
+///
+/// # Errors
+/// Where the file cannot be written; what was there before is there still.
+pub fn write_trace_file(captures: &[Capture], options: TraceOptions, path: &Path) -> Result<Traced, TraceFileError> {
+    let is_gzip = options.format == TraceFormat::Chrome && path.extension().is_some_and(|extension| extension == "gz");
+    write_file(path, is_gzip, |out| write_trace(captures, options, out))
 }
 
 fn write<S: Sink>(captures: &[Capture], options: TraceOptions, out: &mut dyn Write) -> io::Result<Traced> {

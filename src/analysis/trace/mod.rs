@@ -16,5 +16,5 @@ mod plane_names;
 mod sink;
 
 pub(crate) use export::alignment;
-pub use export::{TraceFormat, TraceOptions, Traced, write_trace};
+pub use export::{TraceFormat, TraceOptions, Traced, write_trace, write_trace_file};
 pub use file::{TraceFileError, write_file};

@@ -7,13 +7,13 @@ use clap::Args;
 
 use crate::analysis::HloFiles;
 use crate::analysis::collectives::{Clocks, CollectiveMetrics, Collectives, collective_metrics, straggler_waits};
+use crate::analysis::trace::write_file;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::cli::options::FormatArg;
 use crate::report::{Top, write_collectives_plot};
 
 use super::input::CaptureArgs;
-use super::picture::write_picture;
 use super::summary::CountedArgs;
 
 #[derive(Debug, Args)]
@@ -61,5 +61,5 @@ fn plot(path: &Path, found: &Collectives<'_>, metrics: &CollectiveMetrics) -> Re
         );
         return Err(Fault::new(exit::NOTHING_MATCHED, message));
     }
-    write_picture(path, &svg)
+    Ok(write_file(path, false, |file| file.write_all(&svg))?)
 }

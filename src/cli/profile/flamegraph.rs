@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::analysis::trace::write_file;
 use crate::analysis::{HloFiles, StacksBy, stacks};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
@@ -12,7 +13,6 @@ use crate::cli::say::say;
 use crate::report::{format_ns, write_flame_graph};
 
 use super::input::CaptureArgs;
-use super::picture::write_picture;
 use super::summary::ModulesArgs;
 
 #[derive(Debug, Args)]
@@ -50,6 +50,6 @@ pub(super) fn flamegraph(args: &FlamegraphArgs, out: &mut dyn Write) -> Result<u
         out.write_all(&svg)?;
         return Ok(exit::FINE);
     }
-    write_picture(&args.output, &svg)?;
+    write_file(&args.output, false, |file| file.write_all(&svg))?;
     Ok(exit::FINE)
 }

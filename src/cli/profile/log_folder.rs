@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::analysis::Capture;
-use crate::analysis::trace::{TraceOptions, write_file};
+use crate::analysis::trace::{TraceFormat, TraceOptions, write_file};
 use crate::profile::{CaptureFile, CaptureRun, XSpace, capture_runs};
 
-use super::input::is_nsys;
 use super::trace;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
@@ -45,7 +44,7 @@ pub(in crate::cli) struct ExtractArgs {
 
 /// The runs of a log folder, which a capture of nsys-jax is not.
 fn runs_of(folder: &Path) -> Result<Vec<CaptureRun>, Fault> {
-    if is_nsys(folder) {
+    if Capture::is_of_nsys(folder) {
         let what = "is a capture of nsys-jax and no log folder; `profile trace` and `profile view` take it";
         return Err(Fault::input(format!("`{}`: {what}", folder.display())));
     }
@@ -63,7 +62,7 @@ pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 pub(super) fn extract(args: &ExtractArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let name = args.out.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let is_capture = name.ends_with(".xplane.pb") || name.ends_with(".xplane.pb.gz");
-    let format = trace::format_of(&args.out);
+    let format = TraceFormat::of(&args.out);
     if format.is_none() && !is_capture {
         let message = "what to write cannot be told from its name: end it in .xplane.pb, .xplane.pb.gz, .pftrace, .json or .json.gz";
         return Err(Fault::new(exit::USAGE, format!("`{}`: {message}", args.out.display())));
@@ -82,7 +81,7 @@ pub(super) fn extract(args: &ExtractArgs, out: &mut dyn Write) -> Result<u8, Fau
     };
     // read whole and looked at first: what comes out is a capture, decompressed or not
     let space = open(file)?;
-    write_file(&args.out, name.ends_with(".gz"), |file| file.write_all(space.as_bytes())).map_err(Fault::input)?;
+    write_file(&args.out, name.ends_with(".gz"), |file| file.write_all(space.as_bytes()))?;
     writeln!(out, "{}", args.out.display())?;
     Ok(exit::FINE)
 }

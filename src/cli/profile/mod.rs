@@ -7,7 +7,6 @@ mod flamegraph;
 mod input;
 mod log_folder;
 mod mosaic;
-mod picture;
 mod run;
 mod summary;
 mod timings;

@@ -11,7 +11,7 @@ use crate::report::MosaicSizes;
 
 use crate::cli::exit;
 use crate::cli::fault::Fault;
-use crate::cli::options::FormatArg;
+use crate::cli::options::{FormatArg, number};
 
 /// How a kernel was launched.
 #[derive(Debug, Clone, Copy, Args)]
@@ -73,10 +73,7 @@ fn extent(text: &str) -> Result<Extent, String> {
 }
 
 fn megahertz(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value.is_finite() && (1.0..=100_000.0).contains(&value) => Ok(value),
-        _ => Err("expected megahertz, such as 1755".to_owned()),
-    }
+    number(text, 1.0..=100_000.0, "megahertz, such as 1755")
 }
 
 /// Draws a dump; without any event that is exit code 3.
@@ -91,7 +88,7 @@ pub(super) fn mosaic(args: &MosaicArgs, out: &mut dyn Write) -> Result<u8, Fault
         None => draw(&dump, &names, clock, out)?,
         Some(path) => {
             let is_gzip = path.extension().is_some_and(|extension| extension == "gz");
-            let drawn = write_file(path, is_gzip, |file| draw(&dump, &names, clock, file)).map_err(Fault::input)?;
+            let drawn = write_file(path, is_gzip, |file| draw(&dump, &names, clock, file))?;
             writeln!(out, "{}", path.display())?;
             drawn
         }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::analysis::trace::write_file;
 use crate::analysis::{Counting, HloFiles, Summary, SummaryOptions, summarize};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
@@ -13,7 +14,6 @@ use crate::cli::scan::user_labels;
 use crate::report::{Top, write_spread_plot};
 
 use super::input::CaptureArgs;
-use super::picture::write_picture;
 
 #[derive(Debug, Args)]
 pub(crate) struct SummaryArgs {
@@ -85,5 +85,5 @@ fn plot(path: &Path, summary: &Summary) -> Result<(), Fault> {
             format!("nothing to plot into `{}`: no compute operation ran in two executions that count", path.display());
         return Err(Fault::new(exit::NOTHING_MATCHED, message));
     }
-    write_picture(path, &svg)
+    Ok(write_file(path, false, |file| file.write_all(&svg))?)
 }

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::analysis::trace::{TraceFormat, TraceOptions, write_file, write_trace};
+use crate::analysis::trace::{TraceFormat, TraceOptions, write_trace_file};
 use crate::analysis::{Capture, HloFiles};
 
-use super::input::read_any;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 
@@ -33,9 +32,9 @@ pub(in crate::cli) struct TraceArgs {
 pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let format = match args.format {
         Some(format) => format,
-        None => format_of(&args.out).ok_or_else(|| untold(&args.out, ", or say --format"))?,
+        None => TraceFormat::of(&args.out).ok_or_else(|| untold(&args.out, ", or say --format"))?,
     };
-    let captures = read_any(&args.files, &HloFiles::default())?;
+    let captures = Capture::read(&args.files, &HloFiles::default())?;
     write(&captures, &args.out, TraceOptions { format, with_stats: args.stats }, out)
 }
 
@@ -45,19 +44,6 @@ pub(in crate::cli) fn untold(path: &Path, or: &str) -> Fault {
     Fault::new(exit::USAGE, format!("`{}`: {message}{or}", path.display()))
 }
 
-/// What a file of this name holds.
-pub(in crate::cli) fn format_of(path: &Path) -> Option<TraceFormat> {
-    let name = path.file_name()?.to_string_lossy();
-    let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
-    if ends(&[".pftrace", ".perfetto-trace"]) {
-        Some(TraceFormat::Perfetto)
-    } else if ends(&[".json", ".json.gz"]) {
-        Some(TraceFormat::Chrome)
-    } else {
-        None
-    }
-}
-
 /// Writes captures as one trace; without any event that is exit code 3.
 pub(super) fn write(
     captures: &[Capture],
@@ -65,8 +51,7 @@ pub(super) fn write(
     options: TraceOptions,
     out: &mut dyn Write,
 ) -> Result<u8, Fault> {
-    let is_gzip = options.format == TraceFormat::Chrome && path.extension().is_some_and(|extension| extension == "gz");
-    let traced = write_file(path, is_gzip, |file| write_trace(captures, options, file)).map_err(Fault::input)?;
+    let traced = write_trace_file(captures, options, path)?;
     writeln!(out, "{}", path.display())?;
     tracing::info!("{} slices of {} threads in {} processes", traced.slices, traced.threads, traced.processes);
     for finding in captures.iter().flat_map(Capture::import_findings) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::analysis::trace::write_file;
-use crate::analysis::{HloFiles, StacksBy, SummaryOptions, stacks_by, summarize};
+use crate::analysis::{Capture, HloFiles, StacksBy, SummaryOptions, stacks_by, summarize};
 use crate::cli::fault::Fault;
 use crate::cli::options::LabelArgs;
 use crate::cli::say::say;
@@ -14,7 +14,6 @@ use crate::cli::scan::user_labels;
 use crate::cli::{ending, exit};
 use crate::report::{MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view};
 
-use super::input::read_any;
 use super::summary::ModulesArgs;
 
 #[derive(Debug, Args)]
@@ -46,7 +45,7 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         None => Some(Server::bind(args.port).map_err(|error| unserved(args.port, &error))?),
         Some(_) => None,
     };
-    let captures = read_any(&args.files, &files)?;
+    let captures = Capture::read(&args.files, &files)?;
     let timeline = Timeline::new(&captures, MAX_EVENTS);
     if timeline.drawn == 0 {
         return Err(Fault::new(
@@ -69,7 +68,7 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     match (&args.output, server) {
         (Some(path), _) if path == Path::new("-") => write_view(out, &page)?,
         (Some(path), _) => {
-            write_file(path, false, |file| write_view(file, &page)).map_err(Fault::input)?;
+            write_file(path, false, |file| write_view(file, &page))?;
             writeln!(out, "{}", path.display())?;
         }
         (None, Some(server)) => {

@@ -241,7 +241,8 @@ impl ProfileIndex {
             );
             return Err(wrong(folder, message));
         }
-        let index: Self = json_file::read(&path, "list of profiles", MAX_FILE_BYTES)?;
+        let index: Self =
+            json_file::read(&path, "list of profiles", "docs/profiles.md has an example", MAX_FILE_BYTES)?;
         if index.schema != SCHEMA {
             return Err(wrong(&path, format!("schema {}, {SCHEMA} is needed", index.schema)));
         }

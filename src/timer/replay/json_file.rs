@@ -7,15 +7,16 @@ use serde::de::DeserializeOwned;
 
 use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
+use crate::remedy::remedy;
 
 /// An error at a file.
 pub(super) fn wrong(path: &Path, what: impl Display) -> Failure {
     Failure::new(FailureKind::Device, format!("{}: {what}", path.display()))
 }
 
-/// Reads a file that is called a `what` in errors.
-pub(super) fn read<T: DeserializeOwned>(path: &Path, what: &str, most_bytes: u64) -> Result<T, Failure> {
-    let unreadable = |error| wrong(path, format!("the {what} cannot be read: {error}"));
+/// Reads a file that is called a `what` in errors; where it is none, `next` says what to do.
+pub(super) fn read<T: DeserializeOwned>(path: &Path, what: &str, next: &str, most_bytes: u64) -> Result<T, Failure> {
+    let unreadable = |error| wrong(path, format!("the {what} cannot be read: {error}{}", remedy(&error)));
     let text = outside_file::text(path, most_bytes).map_err(unreadable)?;
-    serde_json::from_str(&text).map_err(|error| wrong(path, format!("not a {what}: {error}")))
+    serde_json::from_str(&text).map_err(|error| wrong(path, format!("not a {what}: {error}; {next}")))
 }

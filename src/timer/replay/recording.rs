@@ -54,6 +54,9 @@ const SCHEMA: u32 = 1;
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
+/// What to do about a file that is no recording.
+const NEXT: &str = "give recorded samples, or a folder of profiles that `--keep-profiles` made";
+
 /// A file of recorded samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -139,7 +142,7 @@ impl ReplayTimer {
     ///
     /// A file that cannot be read or holds no recording.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let recording = json_file::read(path, "recording of samples", MAX_FILE_BYTES)?;
+        let recording = json_file::read(path, "recording of samples", NEXT, MAX_FILE_BYTES)?;
         let mut timer = Self::new(recording).map_err(|failure| json_file::wrong(path, failure.message))?;
         timer.name = format!("replay:{}", path.display());
         Ok(timer)
@@ -152,7 +155,7 @@ impl ReplayTimer {
     /// A recording of another schema.
     pub fn new(recording: Recording) -> Result<Self, Failure> {
         if recording.schema != SCHEMA {
-            let message = format!("a recording of schema {}, {SCHEMA} is needed", recording.schema);
+            let message = format!("a recording of schema {}, {SCHEMA} is needed; {NEXT}", recording.schema);
             return Err(Failure::new(FailureKind::Device, message));
         }
         Ok(Self {

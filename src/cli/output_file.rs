@@ -1,0 +1,54 @@
+//! Files that are written when a run is over, and known to be writable before it.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use crate::remedy::remedy;
+use crate::whole_file::write_whole;
+
+use super::fault::Fault;
+
+/// A file that will be written: under another name, and under its own when it is whole.
+pub(super) struct OutputFile<'a> {
+    path: &'a Path,
+    what: &'static str,
+}
+
+impl<'a> OutputFile<'a> {
+    /// Fails where a file at a path, here `what`, cannot be written later.
+    pub(super) fn at(path: &'a Path, what: &'static str) -> Result<Self, Fault> {
+        let file = Self { path, what };
+        if path.is_dir() {
+            return Err(file.unwritten(&io::Error::new(io::ErrorKind::IsADirectory, "it is a folder")));
+        }
+        let probe = tempfile::Builder::new().prefix(".tmp-").tempfile_in(file.folder());
+        probe.map_err(|error| file.unwritten(&error))?;
+        Ok(file)
+    }
+
+    /// The same for a file whose folder is made where there is none.
+    pub(super) fn in_new_folder(path: &'a Path, what: &'static str) -> Result<Self, Fault> {
+        let file = Self { path, what };
+        fs::create_dir_all(file.folder()).map_err(|error| file.unwritten(&error))?;
+        Self::at(path, what)
+    }
+
+    /// Writes it.
+    pub(super) fn write(&self, write: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>) -> Result<(), Fault> {
+        let written = write_whole(self.path, |file| {
+            let mut out = BufWriter::new(file);
+            write(&mut out)?;
+            out.flush()
+        });
+        written.map_err(|error| self.unwritten(&error))
+    }
+
+    fn folder(&self) -> &'a Path {
+        self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
+
+    fn unwritten(&self, error: &io::Error) -> Fault {
+        Fault::input(format!("cannot write the {} `{}`: {error}{}", self.what, self.path.display(), remedy(error)))
+    }
+}
