@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
+use std::sync::OnceLock;
 
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
@@ -177,6 +178,27 @@ fn a_program_loads_the_best_config_at_run_time() {
     assert!(load("0000000000000000").contains("not for `0000000000000000`"));
 }
 
+/// The example tuned on the real plugin, once for all tests here, and the cache folder that this left.
+fn tuned_example(plugin: &Path) -> &'static (Run, PathBuf) {
+    static TUNED: OnceLock<(Run, PathBuf)> = OnceLock::new();
+    TUNED.get_or_init(|| {
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tuned-example");
+        if cache.exists() {
+            fs::remove_dir_all(&cache).unwrap();
+        }
+        let arguments = [&module(), "--rounds", "8", "--plugin", plugin.to_str().unwrap(), "--format", "json"];
+        (run(&cache, &arguments), cache)
+    })
+}
+
+/// A cache folder that holds the example's executables and nothing else: to compile them is half of a run.
+fn compiled_example(folder: &Path, plugin: &Path) -> PathBuf {
+    let cache = folder.join("cache");
+    let executables = "executables-v2";
+    copy_folder(&tuned_example(plugin).1.join(executables), &cache.join(executables));
+    cache
+}
+
 /// The call that is being measured when a run of the next tests is ended, second of the four.
 const SECOND: &str = "[2/4] blocked_matmul@v1:97c0056ebd3eafab: ";
 
@@ -207,7 +229,7 @@ fn rounds_in(cache: &Path) -> u64 {
 fn a_killed_run_loses_no_written_round_and_goes_on() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let cache = folder.path().join("cache");
+    let cache = compiled_example(folder.path(), &plugin);
     let (_, said) = ended(&cache, &plugin, |child| child.kill().unwrap());
     // every second one has a line
     let rounds = said.iter().filter_map(|line| line.split_once(SECOND)?.1.strip_prefix("round "));
@@ -240,7 +262,7 @@ fn a_killed_run_loses_no_written_round_and_goes_on() {
 fn ctrl_c_ends_with_what_is_decided() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let cache = folder.path().join("cache");
+    let cache = compiled_example(folder.path(), &plugin);
     let (output, _) = ended(&cache, &plugin, |child| {
         rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::INT).unwrap();
     });
@@ -256,9 +278,7 @@ fn ctrl_c_ends_with_what_is_decided() {
 #[test]
 fn the_real_runtime_tunes_the_example() {
     let Some(plugin) = plugin() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let arguments = [&module(), "--rounds", "8", "--plugin", plugin.to_str().unwrap(), "--format", "json"];
-    let run = run(&folder.path().join("cache"), &arguments);
+    let (run, _) = tuned_example(&plugin);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let result = run.json();
     assert_eq!(result["source"], "host-wall");
