@@ -6,6 +6,7 @@ use crate::open_enum::open_enum;
 use crate::setters::setters;
 
 /// Program and version that measured, as what it writes has it.
+#[cfg(feature = "tuner")]
 pub(crate) const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
 
 open_enum! {

@@ -2,8 +2,11 @@
 
 use crate::setters::setters;
 
-use super::element::{Element, decode};
+use super::element::{Element, decode, for_each, for_each_pair};
 use super::{ArraySpec, DType};
+
+/// Elements that are passed over at once where their bytes are equal.
+const BLOCK: usize = 1024;
 
 /// How far an element may be off: `|a - b| <= absolute + relative * min(|a|, |b|) + of_rms * rms(b)`.
 ///
@@ -78,38 +81,76 @@ pub struct Comparison {
     pub first: Option<u64>,
 }
 
-/// Compares two dense host arrays of one spec; a wrong byte count is a mismatch of every element.
-///
-/// A NaN or an infinity equals only its like: a candidate that gives NaN where the reference is a number does not
-/// match, whatever the tolerance.
-pub fn compare_bytes(spec: &ArraySpec, ours: &[u8], reference: &[u8], tolerance: Tolerance) -> Comparison {
-    let elements = spec.elements().unwrap_or(u64::MAX);
-    let whole = |bytes: &[u8]| spec.host_bytes() == Some(bytes.len() as u64);
-    if !whole(ours) || !whole(reference) {
-        return Comparison { matches: false, mismatches: elements, max_absolute: 0.0, first: Some(0) };
+/// A dense host array that others are compared with; what does not depend on them is computed once.
+#[derive(Debug, Clone)]
+pub struct Reference {
+    spec: ArraySpec,
+    bytes: Vec<u8>,
+    finiteness: Option<Finiteness>,
+    relative: f64,
+    slack: f64,
+}
+
+impl Reference {
+    /// Looks at the array. Its bytes may be of any length; where that is not the spec's, nothing matches.
+    pub fn new(spec: ArraySpec, bytes: Vec<u8>, tolerance: Tolerance) -> Self {
+        let Tolerance { absolute, relative, of_rms } = tolerance;
+        let fractions = spec.dtype.has_fractions();
+        let found = (fractions || of_rms != 0.0).then(|| Finiteness::of(spec.dtype, &bytes));
+        let slack = absolute + of_rms * found.map_or(0.0, |found| found.rms);
+        let finiteness = found.filter(|found| fractions && found.elements > 0);
+        Self { spec, bytes, finiteness, relative, slack }
     }
-    let width = spec.dtype.host_bytes();
-    let rms = if tolerance.of_rms == 0.0 { 0.0 } else { rms(spec.dtype, reference) };
-    let slack = tolerance.absolute + tolerance.of_rms * rms;
-    let mut found = Comparison { matches: true, mismatches: 0, max_absolute: 0.0, first: None };
-    for (index, (a, b)) in ours.chunks_exact(width).zip(reference.chunks_exact(width)).enumerate() {
-        let within = match (decode(spec.dtype, a), decode(spec.dtype, b)) {
-            (Some(a), Some(b)) => {
+
+    /// Its element type and shape.
+    pub fn spec(&self) -> &ArraySpec {
+        &self.spec
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What its elements are like; nothing of an empty array, and of one whose type has only finite values.
+    pub fn finiteness(&self) -> Option<Finiteness> {
+        self.finiteness
+    }
+
+    /// Compares a dense host array of the same spec; a wrong byte count is a mismatch of every element.
+    ///
+    /// A NaN or an infinity equals only its like: a candidate that gives NaN where the reference is a number does not
+    /// match, whatever the tolerance.
+    pub fn compare(&self, ours: &[u8]) -> Comparison {
+        let dtype = self.spec.dtype;
+        let whole = |bytes: &[u8]| self.spec.host_bytes() == Some(bytes.len() as u64);
+        if !whole(ours) || !whole(&self.bytes) {
+            let mismatches = self.spec.elements().unwrap_or(u64::MAX);
+            return Comparison { matches: false, mismatches, max_absolute: 0.0, first: Some(0) };
+        }
+        let mut found = Comparison { matches: true, mismatches: 0, max_absolute: 0.0, first: None };
+        let block = BLOCK * dtype.host_bytes();
+        for (start, (ours, reference)) in (0..).step_by(BLOCK).zip(ours.chunks(block).zip(self.bytes.chunks(block))) {
+            // what is the same bit for bit differs nowhere, whatever it is
+            if ours == reference {
+                continue;
+            }
+            let mut index = start;
+            for_each_pair(dtype, ours, reference, |a, b| {
                 let difference = difference(a, b);
                 if difference.is_finite() {
                     found.max_absolute = found.max_absolute.max(difference);
                 }
-                difference == 0.0 || difference <= slack + tolerance.relative * magnitude(a).min(magnitude(b))
-            }
-            _ => false,
-        };
-        if !within {
-            found.matches = false;
-            found.mismatches += 1;
-            found.first.get_or_insert(index as u64);
+                if !(difference == 0.0 || difference <= self.slack + self.relative * magnitude(a).min(magnitude(b))) {
+                    found.matches = false;
+                    found.mismatches += 1;
+                    found.first.get_or_insert(index);
+                }
+                index += 1;
+            });
         }
+        found
     }
-    found
 }
 
 /// What the real or complex elements of an array are like.
@@ -127,22 +168,32 @@ pub struct Finiteness {
 }
 
 impl Finiteness {
-    /// Looks at a dense host array; nothing of an empty one, and of one whose type has only finite values.
-    pub fn of(spec: &ArraySpec, bytes: &[u8]) -> Option<Self> {
-        let width = spec.dtype.host_bytes();
+    fn of(dtype: DType, bytes: &[u8]) -> Self {
         let mut found = Self { elements: 0, finite: 0, nan: 0, rms: 0.0 };
-        for element in bytes.chunks_exact(width).filter_map(|element| decode(spec.dtype, element)) {
+        let (mut sized, mut largest) = (0_u64, 0.0_f64);
+        for_each(dtype, bytes, |element| {
             let (re, im) = match element {
-                Element::Integer(_) => return None,
+                Element::Integer(_) => (0.0, 0.0),
                 Element::Real(value) => (value, 0.0),
                 Element::Complex(re, im) => (re, im),
             };
             found.elements += 1;
             found.finite += u64::from(re.is_finite() && im.is_finite());
             found.nan += u64::from(re.is_nan() || im.is_nan());
+            if let Some(size) = finite_magnitude(element) {
+                sized += 1;
+                largest = largest.max(size);
+            }
+        });
+        if largest > 0.0 {
+            // divided by the largest first: squares of f64 elements may overflow
+            let mut sum = 0.0;
+            for_each(dtype, bytes, |element| {
+                sum += finite_magnitude(element).map_or(0.0, |size| (size / largest).powi(2));
+            });
+            found.rms = largest * (sum / sized as f64).sqrt();
         }
-        found.rms = rms(spec.dtype, bytes);
-        (found.elements > 0).then_some(found)
+        found
     }
 }
 
@@ -194,21 +245,6 @@ fn finite_magnitude(element: Element) -> Option<f64> {
     size.is_finite().then_some(size)
 }
 
-/// Root mean square of the elements that are finite.
-fn rms(dtype: DType, bytes: &[u8]) -> f64 {
-    let sizes = || {
-        let elements = bytes.chunks_exact(dtype.host_bytes()).filter_map(|bytes| decode(dtype, bytes));
-        elements.filter_map(finite_magnitude)
-    };
-    // divided by the largest first: squares of f64 elements may overflow
-    let largest = sizes().fold(0.0, f64::max);
-    if largest == 0.0 {
-        return 0.0;
-    }
-    let (sum, count) = sizes().fold((0.0, 0_u64), |(sum, count), size| (sum + (size / largest).powi(2), count + 1));
-    largest * (sum / count as f64).sqrt()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,7 +255,7 @@ mod tests {
 
     fn compare(dtype: DType, ours: &[u8], reference: &[u8]) -> Comparison {
         let spec = ArraySpec::new(dtype, [(ours.len() / dtype.host_bytes()) as u64]);
-        compare_bytes(&spec, ours, reference, Tolerance::for_dtype(dtype))
+        Reference::new(spec, reference.to_vec(), Tolerance::for_dtype(dtype)).compare(ours)
     }
 
     #[test]
@@ -243,7 +279,7 @@ mod tests {
             assert_eq!((found.matches, found.first), (false, Some(index as u64)), "{value}");
             let loose = Tolerance { absolute: f64::INFINITY, relative: 1e9, of_rms: 0.0 };
             let spec = ArraySpec::new(DType::F32, [4]);
-            assert!(!compare_bytes(&spec, &f32s(&ours), &f32s(&reference), loose).matches, "{value}");
+            assert!(!Reference::new(spec, f32s(&reference), loose).compare(&f32s(&ours)).matches, "{value}");
         }
         assert!(!compare(DType::C64, &f32s(&[1.0, f32::NAN]), &f32s(&[1.0, 0.0])).matches);
     }
@@ -251,7 +287,8 @@ mod tests {
     #[test]
     fn what_is_finite_is_counted_and_sized() {
         let look = |dtype: DType, bytes: &[u8]| {
-            Finiteness::of(&ArraySpec::new(dtype, [(bytes.len() / dtype.host_bytes()) as u64]), bytes)
+            let spec = ArraySpec::new(dtype, [(bytes.len() / dtype.host_bytes()) as u64]);
+            Reference::new(spec, bytes.to_vec(), Tolerance::for_dtype(dtype)).finiteness()
         };
         let mixed = look(DType::F32, &f32s(&[3.0, f32::NAN, -4.0, f32::INFINITY, f32::NAN])).unwrap();
         assert_eq!((mixed.elements, mixed.finite, mixed.nan), (5, 2, 2));
@@ -309,9 +346,66 @@ mod tests {
     #[test]
     fn a_wrong_byte_count_is_a_mismatch_of_everything() {
         let spec = ArraySpec::new(DType::F32, [3]);
-        let found = compare_bytes(&spec, &[0; 8], &[0; 12], Tolerance::for_dtype(DType::F32));
+        let found = Reference::new(spec, vec![0; 12], Tolerance::for_dtype(DType::F32)).compare(&[0; 8]);
         assert_eq!((found.matches, found.mismatches, found.first), (false, 3, Some(0)));
-        let none = compare_bytes(&ArraySpec::new(DType::F32, [0]), &[], &[], Tolerance::EXACT);
+        let none = Reference::new(ArraySpec::new(DType::F32, [0]), Vec::new(), Tolerance::EXACT).compare(&[]);
         assert!(none.matches);
+    }
+
+    /// What [`Reference::compare`] finds, element by element.
+    fn one_by_one(dtype: DType, ours: &[u8], reference: &[u8], tolerance: Tolerance) -> Comparison {
+        let elements = |bytes: &[u8]| -> Vec<Element> {
+            bytes.chunks_exact(dtype.host_bytes()).map(|bytes| decode(dtype, bytes).unwrap()).collect()
+        };
+        let (ours, reference) = (elements(ours), elements(reference));
+        let sizes: Vec<f64> = reference.iter().filter_map(|&element| finite_magnitude(element)).collect();
+        let largest = sizes.iter().copied().fold(0.0, f64::max);
+        let sum = sizes.iter().fold(0.0, |sum, size| sum + (size / largest).powi(2));
+        let rms = if largest == 0.0 { 0.0 } else { largest * (sum / sizes.len() as f64).sqrt() };
+        let slack = tolerance.absolute + tolerance.of_rms * rms;
+        let off: Vec<f64> = ours.iter().zip(&reference).map(|(&a, &b)| difference(a, b)).collect();
+        let beyond: Vec<usize> = (0..off.len())
+            .filter(|&at| {
+                let size = magnitude(ours[at]).min(magnitude(reference[at]));
+                off[at] != 0.0 && (off[at].is_nan() || off[at] > slack + tolerance.relative * size)
+            })
+            .collect();
+        Comparison {
+            matches: beyond.is_empty(),
+            mismatches: beyond.len() as u64,
+            max_absolute: off.iter().copied().filter(|off| off.is_finite()).fold(0.0, f64::max),
+            first: beyond.first().map(|&at| at as u64),
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn arrays_compare_as_their_elements_do(
+            dtype in proptest::sample::select(DType::ALL),
+            words in proptest::collection::vec(proptest::prelude::any::<u64>(), 1..300),
+            changes in proptest::collection::vec(proptest::prelude::any::<(usize, u8)>(), 0..4),
+            repeats in 1_usize..40,
+            (absolute, relative, of_rms) in (0_usize..4, 0_usize..4, 0_usize..4),
+            steps in proptest::prelude::any::<bool>(),
+        ) {
+            // random bits, and among them what is special in some type
+            let special = [0, u64::MAX, 1 << 63, 0x7ff0 << 48, 0x7f80_0000_ff80_0000, 0x7fc0_8000_7c00_3f80];
+            let word = |word: &u64| special.get((word % 16) as usize).copied().unwrap_or(*word).to_le_bytes();
+            let mut reference = words.iter().flat_map(word).collect::<Vec<u8>>().repeat(repeats);
+            reference.truncate(reference.len() / 16 * 16);
+            let mut ours = reference.clone();
+            if steps {
+                ours.iter_mut().step_by(dtype.host_bytes()).for_each(|byte| *byte ^= 1);
+            }
+            for (at, byte) in changes {
+                let at = at % ours.len().max(1);
+                ours.iter_mut().skip(at).take(1).for_each(|ours| *ours = byte);
+            }
+            let part = |index: usize| [0.0, 1e-3, 0.5, f64::MAX][index];
+            let tolerance = Tolerance { absolute: part(absolute), relative: part(relative), of_rms: part(of_rms) };
+            let spec = ArraySpec::new(dtype, [(reference.len() / dtype.host_bytes()) as u64]);
+            let expected = one_by_one(dtype, &ours, &reference, tolerance);
+            proptest::prop_assert_eq!(Reference::new(spec, reference, tolerance).compare(&ours), expected);
+        }
     }
 }

@@ -228,8 +228,8 @@ pub(super) enum Element {
 /// Reads one element from exactly [`DType::host_bytes`] bytes; `None` for another length.
 pub(super) fn decode(dtype: DType, bytes: &[u8]) -> Option<Element> {
     Some(match dtype {
-        DType::F64 => Element::Real(f64::from_le_bytes(bytes.try_into().ok()?)),
-        DType::F32 => Element::Real(f64::from(f32::from_le_bytes(bytes.try_into().ok()?))),
+        DType::F64 => double(bytes.try_into().ok()?),
+        DType::F32 => single(bytes.try_into().ok()?),
         DType::C64 => {
             let (re, im) = bytes.split_at_checked(4)?;
             let part = |part: &[u8]| Some(f64::from(f32::from_le_bytes(part.try_into().ok()?)));
@@ -252,6 +252,39 @@ pub(super) fn decode(dtype: DType, bytes: &[u8]) -> Option<Element> {
             }
         },
     })
+}
+
+/// Hands out the elements of an array in order; what most outputs are made of is read without a question at each.
+pub(super) fn for_each(dtype: DType, bytes: &[u8], mut each: impl FnMut(Element)) {
+    match dtype {
+        DType::F32 => bytes.as_chunks().0.iter().for_each(|&bits| each(single(bits))),
+        DType::F64 => bytes.as_chunks().0.iter().for_each(|&bits| each(double(bits))),
+        _ => bytes.chunks_exact(dtype.host_bytes()).filter_map(|bytes| decode(dtype, bytes)).for_each(each),
+    }
+}
+
+/// The same of two arrays at once.
+pub(super) fn for_each_pair(dtype: DType, a: &[u8], b: &[u8], mut each: impl FnMut(Element, Element)) {
+    match dtype {
+        DType::F32 => a.as_chunks().0.iter().zip(b.as_chunks().0).for_each(|(&a, &b)| each(single(a), single(b))),
+        DType::F64 => a.as_chunks().0.iter().zip(b.as_chunks().0).for_each(|(&a, &b)| each(double(a), double(b))),
+        _ => {
+            let width = dtype.host_bytes();
+            for (a, b) in a.chunks_exact(width).zip(b.chunks_exact(width)) {
+                if let (Some(a), Some(b)) = (decode(dtype, a), decode(dtype, b)) {
+                    each(a, b);
+                }
+            }
+        }
+    }
+}
+
+fn single(bits: [u8; 4]) -> Element {
+    Element::Real(f64::from(f32::from_le_bytes(bits)))
+}
+
+fn double(bits: [u8; 8]) -> Element {
+    Element::Real(f64::from_le_bytes(bits))
 }
 
 fn little_endian(bytes: &[u8], dtype: DType) -> Option<u64> {

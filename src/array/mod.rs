@@ -7,7 +7,7 @@ mod element;
 mod fill;
 mod spec;
 
-pub use compare::{Comparison, Finiteness, Tolerance, compare_bytes, element_text};
+pub use compare::{Comparison, Finiteness, Reference, Tolerance, element_text};
 pub use dtype::{DType, UnknownDType};
 pub use fill::{Fill, FillError, MAX_ARRAY_BYTES, argument_seed, generate};
 pub use spec::{ArraySpec, SpecError};

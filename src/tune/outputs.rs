@@ -1,6 +1,6 @@
 //! Candidates that compute something else are out.
 
-use crate::array::{ArraySpec, Finiteness, Tolerance, compare_bytes, element_text};
+use crate::array::{ArraySpec, Finiteness, Reference, Tolerance, element_text};
 use crate::failure::{Failure, FailureKind};
 use crate::remedy::remedy;
 use crate::timer::OutputArray;
@@ -22,9 +22,12 @@ impl Measuring<'_> {
             None => return Err(self.baseline_failed()),
         };
         // where the baseline's files had room a candidate's have it too: none is blamed for a full disk
-        let reference: Vec<(ArraySpec, Vec<u8>)> = reference
+        let reference: Vec<Reference> = reference
             .into_iter()
-            .map(|output| output.read().map(|bytes| (output.spec, bytes)))
+            .map(|output| {
+                let tolerance = Tolerance::for_dtype(output.spec.dtype);
+                output.read().map(|bytes| Reference::new(output.spec, bytes, tolerance))
+            })
             .collect::<Result<_, _>>()
             .map_err(|error| {
                 let message = format!("the baseline's outputs cannot be read: {error}{}", remedy(&error));
@@ -58,11 +61,11 @@ impl Measuring<'_> {
     }
 
     /// Notes what makes the baseline's outputs weak evidence, and ends where they are none.
-    fn look_at(&mut self, reference: &[(ArraySpec, Vec<u8>)]) -> Result<(), Ended> {
+    fn look_at(&mut self, reference: &[Reference]) -> Result<(), Ended> {
         let seen: Vec<(usize, &ArraySpec, Finiteness)> = reference
             .iter()
             .enumerate()
-            .filter_map(|(index, (spec, bytes))| Some((index, spec, Finiteness::of(spec, bytes)?)))
+            .filter_map(|(index, output)| Some((index, output.spec(), output.finiteness()?)))
             .collect();
         if self.compares_programs()
             && let Some((index, spec, found)) = seen.iter().find(|(.., found)| found.finite == 0)
@@ -111,11 +114,12 @@ fn weakness(index: usize, found: &Finiteness) -> Option<String> {
 }
 
 /// What the first differing output is, in one phrase.
-fn first_difference(outputs: &[OutputArray], reference: &[(ArraySpec, Vec<u8>)]) -> Option<String> {
+fn first_difference(outputs: &[OutputArray], reference: &[Reference]) -> Option<String> {
     if outputs.len() != reference.len() {
         return Some(format!("{} outputs, the baseline has {}", outputs.len(), reference.len()));
     }
-    outputs.iter().zip(reference).enumerate().find_map(|(index, (output, (expected, reference)))| {
+    outputs.iter().zip(reference).enumerate().find_map(|(index, (output, reference))| {
+        let expected = reference.spec();
         if output.spec != *expected {
             return Some(format!("output {index} is `{}`, the baseline's is `{expected}`", output.spec));
         }
@@ -123,11 +127,15 @@ fn first_difference(outputs: &[OutputArray], reference: &[(ArraySpec, Vec<u8>)])
             Ok(bytes) => bytes,
             Err(error) => return Some(format!("output {index} cannot be read: {error}")),
         };
-        let found = compare_bytes(&output.spec, &bytes, reference, Tolerance::for_dtype(output.spec.dtype));
+        let found = reference.compare(&bytes);
         (!found.matches).then(|| {
             let text = |bytes: &[u8], at| element_text(&output.spec, bytes, at).unwrap_or_else(|| "nothing".to_owned());
             let first = found.first.map_or_else(String::new, |at| {
-                format!(", first at element {at}: {}, the baseline's is {}", text(&bytes, at), text(reference, at))
+                format!(
+                    ", first at element {at}: {}, the baseline's is {}",
+                    text(&bytes, at),
+                    text(reference.bytes(), at)
+                )
             });
             // nothing finite differs where one of the two is no number
             let most = match found.max_absolute {

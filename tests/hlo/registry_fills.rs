@@ -1,7 +1,7 @@
 //! Fills: the same bytes as an independent derivation, and what each kind promises of its values.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-use autotune_lowered::array::{ArraySpec, DType, Fill, argument_seed, generate};
+use autotune_lowered::array::{ArraySpec, DType, Fill, Reference, Tolerance, argument_seed, generate};
 use proptest::prelude::*;
 
 fn bytes(spec: &str, fill: &Fill) -> Vec<u8> {
@@ -102,12 +102,8 @@ fn every_fill_makes_or_refuses_every_type_and_never_a_value_that_is_not_finite()
                     assert!(bytes.iter().all(|byte| byte >> dtype.bits() == 0), "{spec} {fill:?}");
                 }
                 // what is not finite matches nothing but its like: any other array of the type shows it
-                let exact = autotune_lowered::array::compare_bytes(
-                    &spec,
-                    &bytes,
-                    &vec![0; bytes.len()],
-                    autotune_lowered::array::Tolerance::EXACT.absolute(f64::MAX).relative(f64::MAX),
-                );
+                let loose = Tolerance::EXACT.absolute(f64::MAX).relative(f64::MAX);
+                let exact = Reference::new(spec.clone(), vec![0; bytes.len()], loose).compare(&bytes);
                 assert!(exact.matches, "{spec} {fill:?}");
             }
         }
