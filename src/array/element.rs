@@ -259,6 +259,7 @@ pub(super) fn for_each(dtype: DType, bytes: &[u8], mut each: impl FnMut(Element)
     match dtype {
         DType::F32 => bytes.as_chunks().0.iter().for_each(|&bits| each(single(bits))),
         DType::F64 => bytes.as_chunks().0.iter().for_each(|&bits| each(double(bits))),
+        DType::Bf16 => bytes.as_chunks().0.iter().for_each(|&bits| each(brain(bits))),
         _ => bytes.chunks_exact(dtype.host_bytes()).filter_map(|bytes| decode(dtype, bytes)).for_each(each),
     }
 }
@@ -268,6 +269,7 @@ pub(super) fn for_each_pair(dtype: DType, a: &[u8], b: &[u8], mut each: impl FnM
     match dtype {
         DType::F32 => a.as_chunks().0.iter().zip(b.as_chunks().0).for_each(|(&a, &b)| each(single(a), single(b))),
         DType::F64 => a.as_chunks().0.iter().zip(b.as_chunks().0).for_each(|(&a, &b)| each(double(a), double(b))),
+        DType::Bf16 => a.as_chunks().0.iter().zip(b.as_chunks().0).for_each(|(&a, &b)| each(brain(a), brain(b))),
         _ => {
             let width = dtype.host_bytes();
             for (a, b) in a.chunks_exact(width).zip(b.chunks_exact(width)) {
@@ -285,6 +287,11 @@ fn single(bits: [u8; 4]) -> Element {
 
 fn double(bits: [u8; 8]) -> Element {
     Element::Real(f64::from_le_bytes(bits))
+}
+
+/// The upper half of an `f32`.
+fn brain([low, high]: [u8; 2]) -> Element {
+    single([0, 0, low, high])
 }
 
 fn little_endian(bytes: &[u8], dtype: DType) -> Option<u64> {
