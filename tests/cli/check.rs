@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
+use crate::tune::compiled_example;
 use autotune_lowered::cache::FolderLock;
 use autotune_lowered::cli::exit;
 use autotune_lowered::gate::{CheckResult, Verdict, write_annotations, write_junit};
@@ -319,7 +320,7 @@ fn the_real_runtime_is_asked_in_two_processes() {
         provenance["interval"] = json!({"low": 0.009, "high": 0.011, "confidence": 0.95});
     }
     fs::write(&file, entries.to_string()).unwrap();
-    let cache = place.path("promised");
+    let cache = compiled_example(&place.path("promised"), &plugin);
     assert_eq!(run(&cache, &["cache", "import", "--format", "json", file.to_str().unwrap()]).code, 0);
     let module = module();
     let arguments = ["check", &module, "--only", only, "--plugin", plugin.to_str().unwrap(), "--format", "json"];

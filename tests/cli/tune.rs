@@ -192,7 +192,7 @@ fn tuned_example(plugin: &Path) -> &'static (Run, PathBuf) {
 }
 
 /// A cache folder that holds the example's executables and nothing else: to compile them is half of a run.
-fn compiled_example(folder: &Path, plugin: &Path) -> PathBuf {
+pub(super) fn compiled_example(folder: &Path, plugin: &Path) -> PathBuf {
     let cache = folder.join("cache");
     let executables = "executables-v2";
     copy_folder(&tuned_example(plugin).1.join(executables), &cache.join(executables));
@@ -300,7 +300,7 @@ fn the_real_runtime_tunes_the_example() {
 fn operations_are_shared_among_devices() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let cache = folder.path().join("cache");
+    let cache = compiled_example(folder.path(), &plugin);
     let module = module();
     let plugin = plugin.display().to_string();
     let two = ["--client-option", "cpu_device_count=2", "--rounds", "6", "--format", "json"];
