@@ -38,7 +38,7 @@ pub(crate) fn run(options: &Options, programs: &Programs, mut done: impl FnMut(R
         return;
     }
     let kept = tool::fresh_folder(options);
-    tool::tune(options, &programs.aa, kept.path(), &[]);
+    tool::tune(options, &programs.aa, kept.path(), &tool::thorough(options));
     done(under(options, programs, kept.path(), 0));
     if options.load > 0 {
         done(under(options, programs, kept.path(), options.load));

@@ -1,7 +1,9 @@
 //! Decisions: is the winner right, is it the same on every run, and what does a decision cost.
 //!
-//! `cargo bench --bench decisions -- --peer PYTHON` tunes 32 blocked matrix products of each of three sizes, again and again,
-//! each time with a fresh cache folder, and holds every run against a reference that is measured before and after them.
+//! `cargo bench --bench decisions -- --peer PYTHON` tunes six cases with 32 to 36 configs each, again and again, each time
+//! with a fresh cache folder, and holds every run against a reference that is measured before and after them. The cases are
+//! blocked matrix products of three sizes, and a causal attention, a masked softmax with a matrix product and a convolution,
+//! whose best config lies in no corner of its space.
 //! `--help` lists the parts and their flags. It needs a Python with JAX for the programs (`--python`, else that of the
 //! active environment) and a PJRT plugin for CPUs (`--plugin`, else the one that is found).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr, clippy::panic)]
@@ -16,6 +18,7 @@ mod repeats;
 mod summary;
 mod tables;
 mod tool;
+mod turns;
 mod wall;
 
 use std::path::Path;
@@ -37,8 +40,10 @@ struct Report {
     parts: Vec<(String, f64, f64)>,
     reference: Vec<reference::Row>,
     repeats: Vec<repeats::Row>,
-    wall: Option<wall::Wall>,
-    peer: Option<peer::Peer>,
+    /// Without load, then beside it.
+    wall: Vec<wall::Wall>,
+    /// As `wall`.
+    peer: Vec<peer::Peer>,
     aa: Vec<aa::Row>,
 }
 
@@ -86,16 +91,14 @@ fn main() {
         runs = repeats::run(&options, &programs);
         report.ended("repeats", began);
     }
-    let walls = options.has(Part::Wall).then(|| {
-        let walls = wall::run(&options, &programs);
-        report.ended("wall time", began);
-        walls
-    });
-    let peers = options.peer.as_deref().filter(|_| options.has(Part::Peer)).map(|python| {
-        let peers = peer::run(&options, python);
-        report.ended("peer", began);
-        peers
-    });
+    let mut turns = Vec::new();
+    if options.has(Part::Wall) || options.has(Part::Peer) {
+        let loads = if options.load > 0 { vec![0, options.load] } else { vec![0] };
+        for load in loads {
+            turns.push(turns::run(&options, &programs, load));
+            report.ended(&format!("wall and peer beside {load} busy processes"), began);
+        }
+    }
     if let Some(first) = first {
         let second = Half::measure(&options, &programs, 1);
         report.ended("second half of the reference", began);
@@ -103,8 +106,12 @@ fn main() {
         report.repeats = repeats::judge(&programs, &references, &runs);
         report.reference = reference::rows(&programs, &references, &report.repeats);
         let sample_ns = references.iter().map(|reference| reference.pooled.ns.iter().sum::<f64>()).sum::<f64>();
-        report.wall = walls.map(|walls| walls.judge(&programs, sample_ns));
-        report.peer = peers.map(|peers| peers.judge(&programs, &references));
+        if let Some(quiet) = turns.first().and_then(|turns| turns.peers.as_ref()) {
+            let peers = turns.iter().filter_map(|turns| Some((turns.load, turns.peers.as_ref()?)));
+            report.peer = peers.map(|(load, peers)| peers.judge(load, quiet, &programs, &references)).collect();
+        }
+        let walls = turns.into_iter().filter_map(|turns| Some((turns.load, turns.walls?)));
+        report.wall = walls.map(|(load, walls)| walls.judge(load, &programs, sample_ns)).collect();
         report.save(&saved);
     }
     if options.has(Part::Aa) {

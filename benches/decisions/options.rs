@@ -11,7 +11,7 @@ const HELP: &str = "cargo bench --bench decisions -- [FLAG]…
   --python PYTHON     makes the programs: has JAX [that of the active environment]
   --peer PYTHON       has ejkernel; without it the peer is left out
   --plugin FILE       PJRT plugin [the one that is found]
-  --sizes LIST        rows and columns [64,256,512]
+  --cases LIST        what is tuned [matmul-64,matmul-256,matmul-512,attention,softmax-matmul,convolution]
   --repeats N         full runs of each minimum improvement [20]
   --keep-executables  a repeat takes over compiled executables, so that it only measures
   --rounds N          interleaved rounds of each half of the reference [40]
@@ -19,7 +19,7 @@ const HELP: &str = "cargo bench --bench decisions -- [FLAG]…
   --wall N            fresh runs whose wall time is taken [3]
   --peer-repeats N    runs of the peer's tuner, each in a process of its own [3]
   --aa N              runs of one kernel against itself [40]
-  --load K            busy processes beside another N such runs [0: no such runs]
+  --load K            wall, peer and aa once more, beside K busy processes [0: not again]
   --format FORMAT     markdown or json, on stdout [markdown]
   --tune FLAG         one more argument for every run of the tool; may be given again";
 
@@ -41,6 +41,9 @@ const PARTS: [(&str, Part); 5] = [
     ("aa", Part::Aa),
 ];
 
+/// All that `cases.py` has.
+const CASES: [&str; 6] = ["matmul-64", "matmul-256", "matmul-512", "attention", "softmax-matmul", "convolution"];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Markdown,
@@ -56,7 +59,7 @@ pub(crate) struct Options {
     pub(crate) python: PathBuf,
     pub(crate) peer: Option<PathBuf>,
     parts: Vec<Part>,
-    pub(crate) sizes: Vec<u64>,
+    pub(crate) cases: Vec<String>,
     pub(crate) repeats: usize,
     pub(crate) keep_executables: bool,
     pub(crate) rounds: usize,
@@ -87,7 +90,7 @@ impl Options {
                 "--python" => options.python = PathBuf::from(value()),
                 "--peer" => options.peer = Some(PathBuf::from(value())),
                 "--plugin" => plugin = Some(PathBuf::from(value())),
-                "--sizes" => options.sizes = list(&value(), |size| number(size) as u64),
+                "--cases" => options.cases = list(&value(), case),
                 "--repeats" => options.repeats = number(&value()),
                 "--keep-executables" => options.keep_executables = true,
                 "--rounds" => options.rounds = number(&value()),
@@ -107,7 +110,6 @@ impl Options {
                 other => panic!("`{other}` is no flag\n\n{HELP}"),
             }
         }
-        assert!(options.sizes.iter().all(|size| size % 8 == 0 && *size > 0), "sizes are multiples of 8");
         std::fs::create_dir_all(&options.work).unwrap();
         // the tool runs in other folders
         options.work = options.work.canonicalize().unwrap();
@@ -125,7 +127,7 @@ impl Options {
             python: environment.unwrap_or_else(|| "python3".into()),
             peer: None,
             parts: PARTS.iter().map(|(_, part)| *part).collect(),
-            sizes: vec![64, 256, 512],
+            cases: CASES.map(str::to_owned).to_vec(),
             repeats: 20,
             keep_executables: false,
             rounds: 40,
@@ -151,6 +153,11 @@ fn list<T>(text: &str, item: impl Fn(&str) -> T) -> Vec<T> {
 fn part(name: &str) -> Part {
     let found = PARTS.iter().find(|(known, _)| *known == name);
     found.unwrap_or_else(|| panic!("`{name}` is no part\n\n{HELP}")).1
+}
+
+fn case(name: &str) -> String {
+    assert!(CASES.contains(&name), "`{name}` is no case\n\n{HELP}");
+    name.to_owned()
 }
 
 fn number(text: &str) -> usize {

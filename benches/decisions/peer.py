@@ -1,6 +1,6 @@
-"""ejkernel's own tuner on the same functions: `python benches/decisions/peer.py ROUNDS SIZE…` (JAX, ejkernel 0.0.80).
+"""ejkernel's own tuner on the same functions: `python benches/decisions/peer.py ROUNDS CASE…` (JAX, ejkernel 0.0.80).
 
-Prints a JSON object a line. First the versions. For each size the tuner's seconds at its defaults and its winner. With
+Prints a JSON object a line. First the versions. For each case the tuner's seconds at its defaults and its winner. With
 ROUNDS above zero also times of all candidates in this process, in interleaved and shuffled rounds, the baseline first: the
 tuner chose for this process's runtime, so its winner is also held against that.
 """
@@ -13,8 +13,8 @@ import sys
 import time
 
 import jax
-import matmul
 import numpy as np
+from cases import CASES
 from ejkernel.ops.config.selection import Tuner
 
 # the shortest sample of a round, and the fewest runs in one
@@ -22,27 +22,29 @@ SAMPLE_SECONDS, LEAST_RUNS = 2e-3, 3
 WARM_UP_ROUNDS = 3
 
 
-def arrays(size):
-    random_numbers = np.random.default_rng(size)
-    factors = random_numbers.standard_normal((2, size, size), dtype=np.float32)
-    return jax.device_put(factors[0]), jax.device_put(factors[1] * np.float32(matmul.SCALE(size)))
+def arrays(name):
+    # a seed of its own for each case
+    random_numbers = np.random.default_rng(list(name.encode()))
+    case = CASES[name]
+    of_spec = lambda spec, scale: random_numbers.standard_normal(spec.shape, dtype=np.float32) * np.float32(scale)
+    return [jax.device_put(of_spec(spec, case.scales[argument])) for argument, spec in case.specs.items()]
 
 
-def tune(size):
-    arguments = arrays(size)
+def tune(name):
+    arguments, case = arrays(name), CASES[name]
     start = time.perf_counter()
     # as ejkernel's selector chain calls it
-    winner = Tuner().autotune(matmul.function, arguments, {}, matmul.configs(size))
-    return {"size": size, "seconds": time.perf_counter() - start, "winner": winner}
+    winner = Tuner().autotune(case.function, arguments, {}, case.configs)
+    return {"case": name, "seconds": time.perf_counter() - start, "winner": winner}
 
 
-def reference(size, rounds):
-    arguments = arrays(size)
-    configs = matmul.configs(size)
-    compiled = [jax.jit(matmul.function(config)).lower(*arguments).compile() for config in configs]
-    first = configs.index(matmul.baseline(size))
+def reference(name, rounds):
+    arguments, case = arrays(name), CASES[name]
+    configs = case.configs
+    compiled = [jax.jit(case.function(config)).lower(*arguments).compile() for config in configs]
+    first = configs.index(case.baseline)
     order = [index for index in range(len(configs)) if index != first]
-    shuffle = random.Random(size).shuffle
+    shuffle = random.Random(name).shuffle
 
     def nanoseconds(run):
         start = time.perf_counter_ns()
@@ -56,19 +58,19 @@ def reference(size, rounds):
 
     warm = [one_round(LEAST_RUNS) for _ in range(WARM_UP_ROUNDS)]
     runs = max(LEAST_RUNS, round(SAMPLE_SECONDS * 1e9 / min(warm[-1])))
-    return {"size": size, "runs": runs, "rounds": [one_round(runs) for _ in range(rounds)]}
+    return {"case": name, "runs": runs, "rounds": [one_round(runs) for _ in range(rounds)]}
 
 
 def main():
     jax.config.update("jax_platforms", "cpu")
-    rounds, sizes = int(sys.argv[1]), [int(word) for word in sys.argv[2:]]
+    rounds, names = int(sys.argv[1]), sys.argv[2:]
     say = lambda line: print(json.dumps(line), flush=True)
     say({name: importlib.metadata.version(name) for name in ("ejkernel", "jax")})
     jax.block_until_ready(jax.numpy.zeros(1))  # the device is open before a clock runs
-    for size in sizes:
-        say(tune(size))
-    for size in sizes if rounds else []:
-        say(reference(size, rounds))
+    for name in names:
+        say(tune(name))
+    for name in names if rounds else []:
+        say(reference(name, rounds))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Makes what `decisions` tunes: `python benches/decisions/programs.py FOLDER SIZE…` (JAX 0.10).
+"""Makes what `decisions` tunes: `python benches/decisions/programs.py FOLDER CASE…` (JAX 0.10).
 
-`FOLDER/matmul` gets a labelled module and the registry of its operations, one a size with 32 candidates each;
+`FOLDER/cases` gets a labelled module that calls each case once, and the registry of their candidates;
 `FOLDER/aa` a module of one operation whose eight candidates are one kernel under eight names.
 """
 
@@ -13,8 +13,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples/transformer"))
 
 import jax
-import matmul
 import numpy as np
+from cases import CASES, Case
 from jax._src.interpreters import mlir as jax_mlir
 from jax._src.lib import xla_client
 from jaxlib import _hlo
@@ -25,64 +25,67 @@ from registry_writer import RegistryWriter
 
 TARGET = "cpu"
 NAMES_OF_ONE_KERNEL = 8
-AA_SIZE = 64
+AA_CASE = "one-kernel"
 
 
-def call_key(op, size):
-    return hashlib.sha256(f"{op} f32 {size}".encode()).hexdigest()[:16]
+def call_key(name):
+    return hashlib.sha256(f"{name} f32".encode()).hexdigest()[:16]
 
 
-def stamped(op, size, function):
+def stamped(name, case, function):
     """The function under the label of its operation, as a kernel library would stamp it."""
 
     def call(*arrays):
         # a point instead of `@`: HLO cuts names at the first `@`
-        with jax.named_scope(f"ejkernel_ops#{op}.v1:{call_key(op, size)}"):
+        with jax.named_scope(f"ejkernel_ops#{case.op}.v1:{call_key(name)}"):
             return function(*arrays)
 
     return call
 
 
-def write_module(path, calls):
-    """A module that calls each operation once: `calls` are op, size, and the function in use without tuning."""
+def write_module(path, cases):
+    """A module that calls each case once, with the config in use without tuning."""
 
     def all_calls(arrays):
-        pairs = zip(calls, arrays, strict=True)
-        return [stamped(op, size, function)(*pair) for (op, size, function), pair in pairs]
+        functions = [stamped(name, case, case.function(case.baseline)) for name, case in cases.items()]
+        return [function(*own) for function, own in zip(functions, arrays, strict=True)]
 
-    lowered = jax.jit(all_calls).lower([matmul.specs(size) for _, size, _ in calls])
+    lowered = jax.jit(all_calls).lower([list(case.specs.values()) for case in cases.values()])
     path.write_text(lowered.as_text(debug_info=True))
 
 
-def invocation(op, size, baseline, candidates):
-    fills = {"x": 1.0, "w": matmul.SCALE(size)}
-    fill = lambda scale: {"kind": "normal", "scale": scale}
+def argument(name, spec, scale):
+    shape = ",".join(map(str, spec.shape))
+    return {"name": name, "spec": f"f32[{shape}]", "fill": {"kind": "normal", "scale": scale}}
+
+
+def invocation(name, case, candidates):
     return {
         "target": {"platform": TARGET},
-        "op_id": f"{op}@v1",
-        "call_key": call_key(op, size),
+        "op_id": f"{case.op}@v1",
+        "call_key": call_key(name),
         "direction": "forward",
-        "arguments": [{"name": n, "spec": f"f32[{size},{size}]", "fill": fill(s)} for n, s in fills.items()],
-        "static_arguments": {"size": size},
-        "baseline": baseline,
+        "arguments": [argument(name, spec, case.scales[name]) for name, spec in case.specs.items()],
+        # the parameters in the order in which configs are read: objects have none
+        "static_arguments": {"case": name, "parameters": list(case.baseline)},
+        "baseline": case.baseline,
         "candidates": candidates,
         "recorded_at": 0,
         "recorder": f"benches/decisions/programs.py, jax {importlib.metadata.version('jax')}",
     }
 
 
-def write_matmul(folder, sizes):
+def write_cases(folder, cases):
     writer = RegistryWriter(folder / "registry")
-    for size in sizes:
+    for name, case in cases.items():
         candidates, seen = [], set()
-        for config in matmul.configs(size):
-            artifact, semantic, calls, _ = lower(matmul.function(config), matmul.specs(size), TARGET)
+        for config in case.configs:
+            artifact, semantic, calls, _ = lower(case.function(config), list(case.specs.values()), TARGET)
             candidates.append({"config": config, "program": writer.put_program(artifact, semantic, calls)})
             seen.add(semantic)
-        assert len(seen) == len(candidates), f"{size}: two configs are one program"
-        writer.add(invocation(matmul.OP, size, matmul.baseline(size), candidates))
-    calls = [(matmul.OP, size, matmul.function(matmul.baseline(size))) for size in sizes]
-    write_module(folder / "module.mlir", calls)
+        assert len(seen) == len(candidates), f"{name}: two configs are one program"
+        writer.add(invocation(name, case, candidates))
+    write_module(folder / "module.mlir", cases)
 
 
 def renamed(artifact, name):
@@ -109,11 +112,10 @@ def optimized(artifact):
 
 def write_aa(folder):
     writer = RegistryWriter(folder / "registry")
-    op = "one_kernel"
+    product = CASES["matmul-64"]
     # small blocks: enough work for one run to be no mere launch, little enough for 200 runs
-    block = AA_SIZE // 2
-    function = matmul.function({"block_m": block, "block_n": block, "block_k": block})
-    artifact, _, _, _ = lower(function, matmul.specs(AA_SIZE), TARGET)
+    function = product.function({"block_m": 32, "block_n": 32, "block_k": 32})
+    artifact, _, _, _ = lower(function, list(product.specs.values()), TARGET)
     candidates, texts = [], set()
     for name in range(NAMES_OF_ONE_KERNEL):
         content, semantic = renamed(artifact, name)
@@ -121,18 +123,20 @@ def write_aa(folder):
         texts.add(optimized(content))
     assert len({candidate["program"]["semantic_digest"] for candidate in candidates}) == NAMES_OF_ONE_KERNEL
     assert len(texts) == 1, "the eight names are not one kernel after optimization"
-    writer.add(invocation(op, AA_SIZE, {"name": 0}, candidates))
-    write_module(folder / "module.mlir", [(op, AA_SIZE, function)])
+    configs = [candidate["config"] for candidate in candidates]
+    case = Case("one_kernel", lambda config: function, configs, configs[0], product.specs, product.scales)
+    writer.add(invocation(AA_CASE, case, candidates))
+    write_module(folder / "module.mlir", {AA_CASE: case})
 
 
 def main():
     jax.config.update("jax_platforms", TARGET)
-    folder, sizes = pathlib.Path(sys.argv[1]), [int(word) for word in sys.argv[2:]]
-    write_matmul(folder / "matmul", sizes)
+    folder, names = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    write_cases(folder / "cases", {name: CASES[name] for name in names})
     write_aa(folder / "aa")
     # last: without it the folder is made anew
     versions = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib")}
-    (folder / "made.json").write_text(json.dumps({"sizes": sizes, "versions": versions}) + "\n")
+    (folder / "made.json").write_text(json.dumps({"cases": names, "versions": versions}) + "\n")
 
 
 if __name__ == "__main__":

@@ -15,52 +15,56 @@ use crate::options::Options;
 pub(crate) struct Module {
     pub(crate) folder: PathBuf,
     pub(crate) registry: Registry,
-    /// In the order of their sizes.
+    /// In the order in which they were asked for.
     pub(crate) operations: Vec<Operation>,
 }
 
 /// One recorded call.
 pub(crate) struct Operation {
-    pub(crate) size: u64,
+    /// As in `cases.py`.
+    pub(crate) name: String,
+    /// Names of its parameters, in the order in which a config is read.
+    parameters: Vec<String>,
     pub(crate) baseline: usize,
     pub(crate) invocation: Arc<Invocation>,
 }
 
 /// Both modules.
 pub(crate) struct Programs {
-    pub(crate) matmul: Module,
+    pub(crate) cases: Module,
     pub(crate) aa: Module,
 }
 
 impl Programs {
-    /// Makes them where they are not there yet, or of other sizes.
+    /// Makes them where they are not there yet, or of other cases.
     pub(crate) fn make(options: &Options) -> Self {
-        let sizes: Vec<String> = options.sizes.iter().map(u64::to_string).collect();
-        let folder = options.work.join(format!("programs-{}", sizes.join("-")));
+        let names = &options.cases;
+        let folder = options.work.join(format!("programs-{}", names.join("+")));
         if !folder.join("made.json").exists() {
             eprintln!("making programs in `{}`", folder.display());
             let _ = std::fs::remove_dir_all(&folder);
             std::fs::create_dir_all(&folder).unwrap();
             let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/decisions/programs.py");
-            let made = Command::new(&options.python).arg(script).arg(&folder).args(&sizes).status();
+            let made = Command::new(&options.python).arg(script).arg(&folder).args(names).status();
             let made = made.unwrap_or_else(|error| panic!("cannot run `{}`: {error}", options.python.display()));
             assert!(made.success(), "no programs: `{}` needs JAX 0.10", options.python.display());
         }
-        Self { matmul: Module::open(folder.join("matmul")), aa: Module::open(folder.join("aa")) }
+        Self { cases: Module::open(folder.join("cases"), names), aa: Module::open(folder.join("aa"), &[]) }
     }
 }
 
 impl Module {
-    fn open(folder: PathBuf) -> Self {
+    fn open(folder: PathBuf, order: &[String]) -> Self {
         let registry = Registry::open(folder.join("registry")).unwrap();
         assert!(registry.problems().is_empty(), "{:?}", registry.problems());
         let operation = |invocation: &Arc<Invocation>| Operation {
-            size: invocation.static_arguments["size"].as_u64().unwrap(),
+            name: serde_json::from_value(invocation.static_arguments["case"].clone()).unwrap(),
+            parameters: serde_json::from_value(invocation.static_arguments["parameters"].clone()).unwrap(),
             baseline: position(invocation, &invocation.baseline).unwrap(),
             invocation: Arc::clone(invocation),
         };
         let mut operations: Vec<Operation> = registry.invocations().iter().map(operation).collect();
-        operations.sort_by_key(|operation| operation.size);
+        operations.sort_by_key(|operation| order.iter().position(|name| *name == operation.name));
         Self { folder, registry, operations }
     }
 
@@ -79,18 +83,22 @@ impl Operation {
         position(&self.invocation, &serde_json::from_value(config.clone()).ok()?)
     }
 
+    /// Seed of its random numbers: digits of a digest.
+    pub(crate) fn seed(&self) -> u64 {
+        u64::from_str_radix(&self.invocation.call.call_key, 16).unwrap()
+    }
+
     /// A config in a few characters.
     pub(crate) fn brief(&self, candidate: usize) -> String {
         let config = self.invocation.candidates[candidate].config.as_map();
-        let block = |name: &str| config.get(name).map_or_else(String::new, Value::to_string);
-        ["block_m", "block_n", "block_k"].map(block).join("×")
+        self.parameters.iter().map(|name| config[name].to_string()).collect::<Vec<_>>().join("×")
     }
 
     /// The call as a timer takes it.
     pub(crate) fn job(&self, registry: &Registry, scratch: &Path) -> Job {
         let invocation = &self.invocation;
         let inputs = invocation.arguments.iter().enumerate().map(|(index, argument)| {
-            let path = scratch.join(format!("input-{}-{index}.bin", self.size));
+            let path = scratch.join(format!("input-{}-{index}.bin", self.name));
             std::fs::write(&path, registry.argument_bytes(invocation, index).unwrap()).unwrap();
             InputArray::new(&argument.name, argument.spec.clone(), path).donated(argument.donated)
         });

@@ -1,6 +1,6 @@
 //! What the times of all candidates really are, as well as this machine can tell.
 //!
-//! All candidates of a size are loaded in one worker and run in interleaved rounds, the baseline first and the others in a
+//! All candidates of a case are loaded in one worker and run in interleaved rounds, the baseline first and the others in a
 //! shuffled order; a sample is the median of a round's runs, as many for each candidate. A candidate's reference time is the
 //! baseline's median times the median of its paired ratios to the baseline. It is measured twice, before and after what is
 //! judged, by other workers; the two halves together judge, and how far they differ bounds any judgement.
@@ -25,12 +25,12 @@ const CONFIDENCE: f64 = 0.95;
 /// For each round the time of each candidate, nanoseconds.
 pub(crate) type Rounds = Vec<Vec<f64>>;
 
-/// The rounds of each size, by one worker.
+/// The rounds of each case, by one worker.
 pub(crate) struct Half(Vec<Rounds>);
 
 impl Half {
     pub(crate) fn measure(options: &Options, programs: &Programs, half: u64) -> Self {
-        let module = &programs.matmul;
+        let module = &programs.cases;
         let scratch = tool::fresh_folder(options);
         let mut rounds = vec![Rounds::new(); module.operations.len()];
         for worker in 0..options.workers {
@@ -51,7 +51,7 @@ impl Half {
 }
 
 fn measure(timer: &mut dyn Timer, operation: &Operation, rounds: usize, seed: u64) -> Rounds {
-    let mut random = ChaCha8Rng::seed_from_u64(operation.size << 48 | seed);
+    let mut random = ChaCha8Rng::seed_from_u64(operation.seed() ^ seed);
     let mut order: Vec<usize> = (0..operation.len()).filter(|&index| index != operation.baseline).collect();
     let mut one_round = |runs: u32| {
         for last in (1..order.len()).rev() {
@@ -106,7 +106,7 @@ impl Judged {
     }
 }
 
-/// Both halves of one size, and the two together.
+/// Both halves of one case, and the two together.
 pub(crate) struct Reference {
     pub(crate) halves: [Judged; 2],
     pub(crate) pooled: Judged,
@@ -118,14 +118,14 @@ impl Reference {
             let judged = |rounds: &[&Rounds]| Judged::of(rounds, operation.len(), operation.baseline);
             Self { halves: [judged(&[first]), judged(&[second])], pooled: judged(&[first, second]) }
         };
-        programs.matmul.operations.iter().zip(first.0.iter().zip(&second.0)).map(of_one).collect()
+        programs.cases.operations.iter().zip(first.0.iter().zip(&second.0)).map(of_one).collect()
     }
 }
 
-/// The reference of one size as it is reported.
+/// The reference of one case as it is reported.
 #[derive(Serialize)]
 pub(crate) struct Row {
-    pub(crate) size: u64,
+    pub(crate) case: String,
     pub(crate) best: String,
     pub(crate) best_ns: f64,
     pub(crate) baseline: String,
@@ -149,7 +149,7 @@ pub(crate) struct Row {
 pub(crate) fn rows(programs: &Programs, references: &[Reference], repeats: &[repeats::Row]) -> Vec<Row> {
     let row = |(operation, reference): (&Operation, &Reference)| {
         let Reference { halves: [first, second], pooled } = reference;
-        let said = repeats.iter().find(|row| row.size == operation.size).map(|row| row.resolution.median);
+        let said = repeats.iter().find(|row| row.case == operation.name).map(|row| row.resolution.median);
         let resolution = said.filter(|said| said.is_finite()).unwrap_or(repeats::ASSUMED_RESOLUTION);
         let mut regrets: Vec<f64> = (0..operation.len()).map(|index| pooled.regret(index)).collect();
         regrets.sort_by(f64::total_cmp);
@@ -157,7 +157,7 @@ pub(crate) fn rows(programs: &Programs, references: &[Reference], repeats: &[rep
         let differ = |index| (to_best(first, index) / to_best(second, index) - 1.0).abs();
         let named = |index| (operation.brief(index), pooled.ns[index]);
         Row {
-            size: operation.size,
+            case: operation.name.clone(),
             best: operation.brief(pooled.best),
             best_ns: pooled.ns[pooled.best],
             baseline: operation.brief(operation.baseline),
@@ -173,7 +173,7 @@ pub(crate) fn rows(programs: &Programs, references: &[Reference], repeats: &[rep
             candidates: (0..operation.len()).map(named).collect(),
         }
     };
-    programs.matmul.operations.iter().zip(references).map(row).collect()
+    programs.cases.operations.iter().zip(references).map(row).collect()
 }
 
 /// The narrowest pair of order statistics that covers the median with at least `confidence`, from the binomial

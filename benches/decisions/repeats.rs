@@ -23,10 +23,10 @@ pub(crate) struct Repeat {
 }
 
 pub(crate) fn run(options: &Options, programs: &Programs) -> Vec<Repeat> {
-    let module = &programs.matmul;
+    let module = &programs.cases;
     let kept = options.keep_executables.then(|| {
         let folder = tool::fresh_folder(options);
-        tool::tune(options, module, folder.path(), &[]);
+        tool::tune(options, module, folder.path(), &tool::thorough(options));
         folder
     });
     let mut runs = Vec::new();
@@ -51,10 +51,10 @@ fn name(mode: Option<&str>) -> String {
     mode.map_or("the default".to_owned(), str::to_owned)
 }
 
-/// All runs of one size and minimum improvement.
+/// All runs of one case and minimum improvement.
 #[derive(Serialize)]
 pub(crate) struct Row {
-    pub(crate) size: u64,
+    pub(crate) case: String,
     pub(crate) min_improvement: String,
     pub(crate) n: usize,
     /// Runs that decided nothing; they count in no column.
@@ -78,7 +78,7 @@ pub(crate) struct Row {
 }
 
 pub(crate) fn judge(programs: &Programs, references: &[Reference], runs: &[Repeat]) -> Vec<Row> {
-    let operations = || programs.matmul.operations.iter().zip(references);
+    let operations = || programs.cases.operations.iter().zip(references);
     let of_mode = |mode: Option<&'static str>| {
         let runs: Vec<&Repeat> = runs.iter().filter(|run| run.mode == mode).collect();
         operations().map(move |(operation, reference)| row(operation, reference, mode, &runs))
@@ -117,7 +117,7 @@ fn row(operation: &Operation, reference: &Reference, mode: Option<&str>, runs: &
     let sets: Vec<Vec<usize>> = decisions.iter().map(|decision| decision.ties.clone()).collect();
     let minimum = mode.map_or(ASSUMED_RESOLUTION, |_| 0.0);
     Row {
-        size: operation.size,
+        case: operation.name.clone(),
         min_improvement: name(mode),
         n: decisions.len(),
         undecided: runs.len() - decisions.len(),

@@ -67,7 +67,7 @@ fn counted(names: &[String]) -> String {
 fn references(report: &Report) -> Option<String> {
     let rows = report.reference.iter().map(|row| {
         [
-            format!("{}²", row.size),
+            row.case.clone(),
             format!("{}, {:.1} µs", row.best, row.best_ns / 1e3),
             percent(row.second_regret),
             percent(row.slowest_regret),
@@ -81,7 +81,7 @@ fn references(report: &Report) -> Option<String> {
     table(
         "The reference, and how far its two halves differ:",
         [
-            "size",
+            "case",
             "best",
             "second slower by",
             "slowest by",
@@ -98,7 +98,7 @@ fn references(report: &Report) -> Option<String> {
 fn repeats(report: &Report) -> Option<String> {
     let regrets = report.repeats.iter().map(|row| {
         [
-            format!("{}²", row.size),
+            row.case.clone(),
             row.min_improvement.clone(),
             row.n.to_string(),
             median_p95_most(&row.regret),
@@ -110,7 +110,7 @@ fn repeats(report: &Report) -> Option<String> {
     });
     let sets = report.repeats.iter().map(|row| {
         [
-            format!("{}²", row.size),
+            row.case.clone(),
             row.min_improvement.clone(),
             spread(&row.resolution, percent),
             part(row.runs_with_slower, row.n),
@@ -125,7 +125,7 @@ fn repeats(report: &Report) -> Option<String> {
     let regrets = table(
         "Winners:",
         [
-            "size",
+            "case",
             "minimum improvement",
             "n",
             "regret: median / 95th percentile / worst",
@@ -139,7 +139,7 @@ fn repeats(report: &Report) -> Option<String> {
     let sets = table(
         "Tie sets:",
         [
-            "size",
+            "case",
             "minimum improvement",
             "resolution",
             "runs that tie one slower by over twice that",
@@ -147,7 +147,7 @@ fn repeats(report: &Report) -> Option<String> {
             "mean Jaccard index",
             "ties",
             "rounds",
-            "seconds of the run, all sizes",
+            "seconds of the run, all cases",
             "undecided",
         ],
         sets.collect(),
@@ -156,34 +156,43 @@ fn repeats(report: &Report) -> Option<String> {
 }
 
 fn wall(report: &Report) -> Option<String> {
-    let wall = report.wall.as_ref()?;
-    let Wall { first, bound, .. } = wall;
-    let over = |value: f64, what: f64| format!("{:.2}", value / what);
-    let timed = |what: &str, summary: &Summary| {
-        let (to_bound, to_first) = (over(summary.median, *bound), over(summary.median, first.median));
-        [what.to_owned(), seconds(summary), summary.n.to_string(), to_bound, to_first]
+    let rows = report.wall.iter().flat_map(|wall| wall_rows(report, wall));
+    let head = ["busy processes", "what", "median (quartiles)", "n", "over the bound", "over the first run"];
+    table("Wall time, seconds:", head, rows.collect())
+}
+
+/// What was taken beside one load.
+fn wall_rows(report: &Report, wall: &Wall) -> Vec<[String; 6]> {
+    let Wall { first, bound, measuring_share, .. } = wall;
+    let row = |what: &str, shown: String, n: String, value: f64| {
+        let over = |what: f64| format!("{:.2}", value / what);
+        [wall.load.to_string(), what.to_owned(), shown, n, over(*bound), over(first.median)]
     };
-    let plain = |what: String, value: f64| {
-        [what, format!("{value:.2}"), String::new(), over(value, *bound), over(value, first.median)]
-    };
-    let mut rows = vec![timed(&format!("first run, {} programs compiled", wall.programs), first)];
+    let timed = |what: &str, summary: &Summary| row(what, seconds(summary), summary.n.to_string(), summary.median);
+    let plain = |what: &str, value: f64| row(what, format!("{value:.2}"), String::new(), value);
+    let mut rows = vec![timed(&format!("first run, {} programs", wall.programs), first)];
+    if wall.thorough.n > 0 {
+        rows.push(timed("first run, `--thorough`", &wall.thorough));
+    }
     rows.push(timed("nothing new", &wall.nothing_new));
     rows.push(timed("`--force`, executables kept", &wall.force));
-    if let Some(peer) = &report.peer {
+    if let Some(peer) = report.peer.iter().find(|peer| peer.load == wall.load) {
         rows.push(timed(&format!("{}, `Tuner`", peer.version), &peer.seconds));
     }
     rows.push(timed("processor time of compiling, one at a time", &wall.compile_cpu));
-    rows.push(plain("one run of each candidate at its reference time".to_owned(), wall.one_run_of_each));
-    rows.push(plain(format!("compile processor time ÷ {} cores + 20 runs of each", report.cores), *bound));
+    rows.push(plain("one run of each candidate at its reference time", wall.one_run_of_each));
+    rows.push(plain(&format!("compile processor time ÷ {} cores + 20 runs of each", report.cores), *bound));
     rows.extend(wall.spent.iter().map(|(name, spent)| timed(&format!("first run: {name}"), spent)));
-    table("Wall time, seconds:", ["what", "median (quartiles)", "n", "over the bound", "over the first run"], rows)
+    let (load, share, n) = (wall.load.to_string(), spread(measuring_share, percent), measuring_share.n.to_string());
+    rows.push([load, "measuring over the whole first run".to_owned(), share, n, String::new(), String::new()]);
+    rows
 }
 
 fn peer(report: &Report) -> Option<String> {
-    let peer = report.peer.as_ref()?;
-    let rows = peer.rows.iter().map(|row| {
+    let rows = report.peer.iter().flat_map(|peer| peer.rows.iter().map(|row| (peer.load, row))).map(|(load, row)| {
         [
-            format!("{}²", row.size),
+            load.to_string(),
+            row.case.clone(),
             row.seconds.n.to_string(),
             seconds(&row.seconds),
             median_p95_most(&row.regret),
@@ -193,9 +202,10 @@ fn peer(report: &Report) -> Option<String> {
         ]
     });
     table(
-        &format!("{}, `Tuner` at its defaults:", peer.version),
+        &format!("{}, `Tuner` at its defaults:", report.peer.first()?.version),
         [
-            "size",
+            "busy processes",
+            "case",
             "n",
             "seconds",
             "regret here: median / 95th percentile / worst",

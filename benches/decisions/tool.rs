@@ -24,6 +24,13 @@ pub(crate) fn version(options: &Options) -> String {
     String::from_utf8_lossy(&said.stdout).trim().to_owned()
 }
 
+/// The flag that has every candidate compiled and measured; none for a tool that knows no such flag: it always does.
+pub(crate) fn thorough(options: &Options) -> Vec<&'static str> {
+    const FLAG: &str = "--thorough";
+    let help = Command::new(&options.exe).arg("--help").output().unwrap();
+    if String::from_utf8_lossy(&help.stdout).contains(FLAG) { vec![FLAG] } else { vec![] }
+}
+
 /// A folder of its own, on the disk where the work is.
 pub(crate) fn fresh_folder(options: &Options) -> TempDir {
     tempfile::Builder::new().prefix("run-").tempdir_in(&options.work).unwrap()

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use autotune_lowered::timer::Timer;
 use serde::Serialize;
+use tempfile::TempDir;
 
 use crate::options::Options;
 use crate::programs::Programs;
 use crate::summary::Summary;
-use crate::tool;
+use crate::tool::{self, Run};
 
 /// Runs of each candidate in the bound.
 const RUNS: f64 = 20.0;
@@ -17,36 +18,16 @@ const RUNS: f64 = 20.0;
 /// Ticks a second of the times in `/proc`, whatever the kernel's own.
 const USER_HZ: f64 = 100.0;
 
-/// What was taken, without the reference that the bound needs.
+/// What was taken, without the reference that the bound needs; seconds.
+#[derive(Default)]
 pub(crate) struct Walls {
     first: Vec<f64>,
     nothing_new: Vec<f64>,
     force: Vec<f64>,
+    thorough: Vec<f64>,
     compile_cpu: Vec<f64>,
+    measuring_share: Vec<f64>,
     spent: BTreeMap<String, Vec<f64>>,
-}
-
-pub(crate) fn run(options: &Options, programs: &Programs) -> Walls {
-    let mut walls = Walls {
-        first: Vec::new(),
-        nothing_new: Vec::new(),
-        force: Vec::new(),
-        compile_cpu: Vec::new(),
-        spent: BTreeMap::new(),
-    };
-    for turn in 0..options.wall {
-        let cache = tool::fresh_folder(options);
-        let tune = |more: &[&str]| tool::tune(options, &programs.matmul, cache.path(), more);
-        let first = tune(&[]);
-        walls.first.push(first.seconds);
-        walls.nothing_new.push(tune(&[]).seconds);
-        walls.force.push(tune(&["--force"]).seconds);
-        walls.take_spent(&first.result);
-        // between the runs: what the machine does meanwhile meets both
-        walls.compile_cpu.push(compile_cpu(options, programs));
-        eprintln!("wall time {} of {}: {:.1} s", turn + 1, options.wall, first.seconds);
-    }
-    walls
 }
 
 /// Processor seconds of compiling each program once, one at a time: those of workers that compile and load them, less those
@@ -65,8 +46,8 @@ fn compile_cpu(options: &Options, programs: &Programs) -> f64 {
 
 fn prepare_all(options: &Options, programs: &Programs, executables: &Path, scratch: &Path) {
     let mut timer = tool::timer(options, executables);
-    for operation in &programs.matmul.operations {
-        timer.begin(&operation.job(&programs.matmul.registry, scratch)).unwrap();
+    for operation in &programs.cases.operations {
+        timer.begin(&operation.job(&programs.cases.registry, scratch)).unwrap();
         for candidate in 0..operation.len() {
             timer.prepare(candidate).unwrap();
         }
@@ -86,45 +67,73 @@ fn cpu_of_children() -> f64 {
 /// The wall times as they are reported; seconds.
 #[derive(Serialize)]
 pub(crate) struct Wall {
+    /// Busy processes beside the runs.
+    pub(crate) load: usize,
     pub(crate) programs: usize,
     pub(crate) first: Summary,
     pub(crate) nothing_new: Summary,
     pub(crate) force: Summary,
+    /// A first run that compiles and measures everything; empty where the tool knows no such run.
+    pub(crate) thorough: Summary,
     pub(crate) compile_cpu: Summary,
     /// Sum of all candidates' reference times, one run of each.
     pub(crate) one_run_of_each: f64,
     /// Compile processor time over the cores, and twenty runs of each candidate.
     pub(crate) bound: f64,
+    /// Run by run: measuring over the whole first run.
+    pub(crate) measuring_share: Summary,
     /// Where the tool says that its time went, over all operations.
     pub(crate) spent: BTreeMap<String, Summary>,
 }
 
 impl Walls {
-    fn take_spent(&mut self, result: &serde_json::Value) {
+    /// One run of each kind, the first in a cache folder of its own; the seconds of that.
+    pub(crate) fn take(&mut self, options: &Options, programs: &Programs) -> f64 {
+        let cache = tool::fresh_folder(options);
+        let tune = |cache: &TempDir, more: &[&str]| tool::tune(options, &programs.cases, cache.path(), more);
+        let first = tune(&cache, &[]);
+        self.first.push(first.seconds);
+        self.nothing_new.push(tune(&cache, &[]).seconds);
+        self.force.push(tune(&cache, &["--force"]).seconds);
+        let thorough = tool::thorough(options);
+        if !thorough.is_empty() {
+            self.thorough.push(tune(&tool::fresh_folder(options), &thorough).seconds);
+        }
+        self.take_spent(&first);
+        // between the runs: what the machine does meanwhile meets both
+        self.compile_cpu.push(compile_cpu(options, programs));
+        first.seconds
+    }
+
+    fn take_spent(&mut self, run: &Run) {
         let mut sums: BTreeMap<String, f64> = BTreeMap::new();
-        for operation in result["operations"].as_array().unwrap() {
+        for operation in run.result["operations"].as_array().unwrap() {
             for (name, ns) in operation["spent"].as_object().into_iter().flatten() {
                 *sums.entry(name.trim_end_matches("_ns").to_owned()).or_default() += ns.as_f64().unwrap_or(0.0) / 1e9;
             }
         }
+        self.measuring_share.extend(sums.get("measuring").map(|measuring| measuring / run.seconds));
         for (name, seconds) in sums {
             self.spent.entry(name).or_default().push(seconds);
         }
     }
 
     /// With the sum of all reference times.
-    pub(crate) fn judge(self, programs: &Programs, sample_ns: f64) -> Wall {
+    pub(crate) fn judge(self, load: usize, programs: &Programs, sample_ns: f64) -> Wall {
         let compile_cpu = Summary::of(self.compile_cpu);
         let cores = std::thread::available_parallelism().unwrap().get() as f64;
         let one_run_of_each = sample_ns / 1e9;
         Wall {
-            programs: programs.matmul.operations.iter().map(|operation| operation.len()).sum(),
+            load,
+            programs: programs.cases.operations.iter().map(|operation| operation.len()).sum(),
             bound: compile_cpu.median / cores + RUNS * one_run_of_each,
             first: Summary::of(self.first),
             nothing_new: Summary::of(self.nothing_new),
             force: Summary::of(self.force),
+            thorough: Summary::of(self.thorough),
             compile_cpu,
             one_run_of_each,
+            measuring_share: Summary::of(self.measuring_share),
             spent: self.spent.into_iter().map(|(name, seconds)| (name, Summary::of(seconds))).collect(),
         }
     }
