@@ -1,4 +1,7 @@
-"""Causal attention by chunks with a running softmax: 36 configs. The best takes middle chunks: large ones compute what is masked."""
+"""Causal attention by chunks with a running softmax: 36 configs.
+
+The best takes middle chunks: small ones are many, large ones compute what is masked.
+"""
 
 import itertools
 
@@ -24,7 +27,7 @@ def baseline(shape):
 
 
 def function(config):
-    """`softmax(q @ k.T / sqrt(width)) @ v` with no later keys: a loop over chunks of queries, inside it one over chunks of keys."""
+    """`softmax(q @ k.T / sqrt(width)) @ v` without later keys: a loop over chunks of queries, in it one over keys."""
     rows, columns = config["chunk_q"], config["chunk_k"]
 
     def attention(q, k, v):

@@ -1,4 +1,7 @@
-"""A convolution of one image by tiles: 36 configs. The best takes middle tiles: small ones are many, large ones mostly zeros."""
+"""A convolution of one image by tiles: 36 configs.
+
+The best takes middle tiles: small ones are many, of large ones the band matrix is mostly zeros.
+"""
 
 import itertools
 

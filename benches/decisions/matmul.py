@@ -1,4 +1,4 @@
-"""A matrix product by blocks at three sizes, with 32 configs each. The best is the whole matrix, or near it."""
+"""A matrix product by blocks at three sizes, with 32 configs each. The best is the whole matrix or near it."""
 
 import itertools
 

@@ -1,4 +1,7 @@
-"""A masked softmax, then a matrix product, by blocks: 36 configs. The best takes middle blocks: large ones compute what is masked."""
+"""A masked softmax and a matrix product by blocks: 36 configs.
+
+The best takes middle blocks: small ones are many, large ones compute what is masked.
+"""
 
 import itertools
 
@@ -24,7 +27,7 @@ def baseline(shape):
 
 
 def function(config):
-    """`softmax(x) @ w` of the lower triangle of `x`: a loop over blocks of rows, inside it two over blocks up to the diagonal."""
+    """`softmax(x) @ w` of the lower triangle of `x`: a loop over blocks of rows, inside it two up to the diagonal."""
     m, k = config["block_m"], config["block_k"]
 
     def softmax_product(x, w):
