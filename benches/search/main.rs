@@ -10,6 +10,7 @@ mod peer;
 mod recorded;
 mod score;
 mod simulate;
+mod waves;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -17,7 +18,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use autotune_lowered::report::{Grid, write_json};
-use autotune_lowered::search::{Kind, Outcome, Plan, start};
+use autotune_lowered::search::{Kind, Outcome, Plan, WaveRules, start};
 use clap::Parser;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -112,6 +113,15 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn W
         .map_err(|error| Fault { code: u8::try_from(error.exit_code()).unwrap_or(2), message: error.to_string() })?;
     let args = &args;
     let benches = benches(args)?;
+    if let Some(parts) = args.waves {
+        let rules = WaveRules::new(4);
+        let rows: Vec<_> =
+            benches.iter().map(|bench| waves::row(&bench.name, &bench.recorded, parts, &rules)).collect();
+        return match args.format {
+            Format::Json => Ok(write_json(out, &rows)?),
+            Format::Table => Ok(waves::table(&rows, out)?),
+        };
+    }
     let mut strategies = Vec::new();
     let kinds = if args.strategies.is_empty() { &Kind::ALL[..] } else { &args.strategies };
     for &kind in kinds {

@@ -2,7 +2,8 @@
 //!
 //! A [`Space`] numbers the valid configs. A [`SearchStrategy`], started from a [`Plan`] by [`start`], names a point and is
 //! told the [`Outcome`]; it sees neither a timer nor a store, so that the tuner, a simulation or a test can drive it.
-//! Everything it asks follows from the plan and from what it was told: telling a history again resumes a search.
+//! Everything it asks follows from the plan and from what it was told: telling a history again resumes a search. Where all
+//! configs of a call could be compiled, a [`Surface`] says which need not be.
 //!
 //! `benches/search` runs strategies on recorded spaces and scores them; `docs/search.md` has methods and figures.
 
@@ -14,6 +15,7 @@ mod history;
 mod kind;
 mod large;
 mod model;
+mod outlook;
 mod priors;
 mod random;
 mod space;
@@ -23,6 +25,7 @@ mod strategy;
 pub use budget::{Budget, NoBudget};
 pub use kind::Kind;
 pub use large::{MAX_STEPS, SAMPLE};
+pub use outlook::{Expected, Outlook, Surface, WaveRules};
 pub use space::{MAX_POINTS, NoSpace, Parameter, Space};
 pub use start::start;
 pub use strategy::{MAX_PRIORS, Outcome, Plan, SearchStrategy};

@@ -24,7 +24,7 @@ struct Feature {
 /// What the model sees of each parameter that varies: the place of its value among the others, on a scale of logarithms
 /// where all are above zero, since from 16 to 32 is as far for hardware as from 128 to 256; for whole numbers also the power of two that divides it, since hardware cares whether 96 is a multiple of 32; and, weighed later, whether it is the same.
 #[derive(Debug, Clone)]
-pub(super) struct Features {
+pub(in crate::search) struct Features {
     features: Vec<Feature>,
     /// For each feature whether there is a distance between its numbers.
     ordered: Vec<bool>,
@@ -33,7 +33,7 @@ pub(super) struct Features {
 }
 
 impl Features {
-    pub(super) fn of(space: &Space) -> Self {
+    pub(in crate::search) fn of(space: &Space) -> Self {
         let mut new = Self { features: Vec::new(), ordered: Vec::new(), weights: Vec::new(), early: Vec::new() };
         for &at in space.varying() {
             let Some(parameter) = space.parameters().get(at) else { continue };
@@ -59,22 +59,22 @@ impl Features {
     }
 
     /// Each feature's weight before any fit.
-    pub(super) fn weights(&self) -> &[f32] {
+    pub(in crate::search) fn weights(&self) -> &[f32] {
         &self.weights
     }
 
     /// For each feature whether it has a weight from the first outcomes on.
-    pub(super) fn early(&self) -> impl Iterator<Item = bool> {
+    pub(in crate::search) fn early(&self) -> impl Iterator<Item = bool> {
         self.early.iter().copied()
     }
 
     /// For each feature whether there is a distance between its numbers.
-    pub(super) fn ordered(&self) -> &[bool] {
+    pub(in crate::search) fn ordered(&self) -> &[bool] {
         &self.ordered
     }
 
     /// A point's numbers.
-    pub(super) fn row(&self, space: &Space, point: usize) -> Vec<f32> {
+    pub(in crate::search) fn row(&self, space: &Space, point: usize) -> Vec<f32> {
         let levels = space.levels(point);
         let number = |feature: &Feature| {
             let level = levels.get(feature.parameter).copied().unwrap_or_default();
@@ -84,7 +84,7 @@ impl Features {
     }
 
     /// The numbers of many points.
-    pub(super) fn rows(&self, space: &Space, points: &[usize]) -> Coordinates {
+    pub(in crate::search) fn rows(&self, space: &Space, points: &[usize]) -> Coordinates {
         let mut coordinates = Coordinates::new(&self.ordered);
         for &point in points {
             coordinates.push(&self.row(space, point));

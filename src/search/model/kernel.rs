@@ -5,40 +5,40 @@
 /// Rational quadratic with exponent 2 (Rasmussen and Williams, Gaussian Processes for Machine Learning, equation 4.19):
 /// a mixture of squared exponentials of many lengths, which suits times that have both a trend and steps.
 #[inline]
-pub(super) fn covariance(distance: f32) -> f32 {
+pub(in crate::search) fn covariance(distance: f32) -> f32 {
     let root = 1.0 / (1.0 + 0.25 * distance);
     root * root
 }
 
 /// Points as numbers in `[0, 1]`, parameter by parameter, then the next point's.
 #[derive(Debug, Clone)]
-pub(super) struct Coordinates {
-    pub(super) width: usize,
-    pub(super) numbers: Vec<f32>,
+pub(in crate::search) struct Coordinates {
+    pub(in crate::search) width: usize,
+    pub(in crate::search) numbers: Vec<f32>,
     /// For each parameter whether there is a distance between its values; else they are the same or not.
-    pub(super) ordered: Vec<bool>,
+    pub(in crate::search) ordered: Vec<bool>,
 }
 
 impl Coordinates {
-    pub(super) fn new(ordered: &[bool]) -> Self {
+    pub(in crate::search) fn new(ordered: &[bool]) -> Self {
         Self { width: ordered.len(), numbers: Vec::new(), ordered: ordered.to_vec() }
     }
 
-    pub(super) fn row(&self, at: usize) -> &[f32] {
+    pub(in crate::search) fn row(&self, at: usize) -> &[f32] {
         self.numbers.get(at * self.width..(at + 1) * self.width).unwrap_or_default()
     }
 
-    pub(super) fn push(&mut self, row: &[f32]) {
+    pub(in crate::search) fn push(&mut self, row: &[f32]) {
         self.numbers.extend_from_slice(row);
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::search) fn count(&self) -> usize {
         self.numbers.len().checked_div(self.width).unwrap_or(0)
     }
 
     /// The weighted squared distance of two rows.
     #[inline]
-    pub(super) fn distance(&self, weights: &[f32], a: &[f32], b: &[f32]) -> f32 {
+    pub(in crate::search) fn distance(&self, weights: &[f32], a: &[f32], b: &[f32]) -> f32 {
         let mut sum = 0.0;
         for (((&weight, &a), &b), &ordered) in weights.iter().zip(a).zip(b).zip(&self.ordered) {
             let apart = a - b;

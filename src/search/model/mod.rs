@@ -9,4 +9,6 @@ mod neighbour;
 mod process;
 mod target;
 
+pub(super) use features::Features;
 pub(super) use guided::Guided;
+pub(super) use kernel::{Coordinates, covariance};

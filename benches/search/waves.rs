@@ -1,0 +1,157 @@
+//! Compiling in waves, on parts of recorded spaces: how much is compiled, and how often something better is left.
+//!
+//! A part has 24 to 64 configs: two to four parameters vary and the others stay as a config by chance has them. Its
+//! baseline is by chance one of the slower two thirds. What is told is the recorded time with noise of one per cent.
+
+use autotune_lowered::report::Grid;
+use autotune_lowered::search::{Outcome, Space, Surface, WaveRules};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::recorded::Recorded;
+
+const LEAST: usize = 24;
+const MOST: usize = 64;
+/// Choices of parameters before a space is taken to have no part of that size.
+const TRIES: usize = 20_000;
+/// Standard deviation of a look, as a logarithm.
+const NOISE: f64 = 0.01;
+
+/// What came of the parts of one space.
+#[derive(Debug, Serialize)]
+pub(crate) struct WavesRow {
+    space: String,
+    parts: usize,
+    /// Mean share of the configs that was compiled.
+    compiled: f64,
+    /// Mean number of waves.
+    waves: f64,
+    /// Share of the parts where a config that was left is better by the minimum improvement.
+    missed: f64,
+    /// Mean of what the rule said of that probability when it left them.
+    said: f64,
+    /// How much slower than the best the best compiled is: mean and 95th percentile.
+    regret: f64,
+    regret_95: f64,
+}
+
+/// Some configs of a call with their times.
+struct Part {
+    space: Space,
+    times: Vec<Option<f64>>,
+    baseline: usize,
+}
+
+struct Ran {
+    compiled: f64,
+    waves: usize,
+    missed: bool,
+    said: f64,
+    regret: f64,
+}
+
+pub(crate) fn row(name: &str, recorded: &Recorded, parts: usize, rules: &WaveRules) -> WavesRow {
+    let mut random = ChaCha8Rng::seed_from_u64(parts as u64);
+    let parts: Vec<Part> = (0..TRIES).filter_map(|_| part(recorded, &mut random)).take(parts).collect();
+    let runs: Vec<Ran> = parts.par_iter().enumerate().map(|(seed, part)| run(part, seed as u64, rules)).collect();
+    let mean = |of: &dyn Fn(&Ran) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+    let mut regrets: Vec<f64> = runs.iter().map(|run| run.regret).collect();
+    regrets.sort_by(f64::total_cmp);
+    WavesRow {
+        space: name.to_owned(),
+        parts: runs.len(),
+        compiled: mean(&|run| run.compiled),
+        waves: mean(&|run| run.waves as f64),
+        missed: mean(&|run| f64::from(u8::from(run.missed))),
+        said: mean(&|run| run.said),
+        regret: mean(&|run| run.regret),
+        regret_95: regrets.get(regrets.len() * 95 / 100).copied().unwrap_or(f64::NAN),
+    }
+}
+
+fn part(recorded: &Recorded, random: &mut ChaCha8Rng) -> Option<Part> {
+    let mut below = |bound: usize| (random.next_u64() % bound.max(1) as u64) as usize;
+    let space = &recorded.space;
+    let mut free: Vec<usize> = space.varying().to_vec();
+    let kept = 2 + below(3);
+    while free.len() > kept {
+        free.swap_remove(below(free.len()));
+    }
+    let like = below(space.count());
+    let is_like = |point: &usize| {
+        let pairs = space.levels(*point).iter().zip(space.levels(like)).enumerate();
+        pairs.into_iter().all(|(at, (own, other))| own == other || free.contains(&at))
+    };
+    let mut points: Vec<usize> = (0..space.count()).filter(is_like).collect();
+    let most = LEAST + below(MOST - LEAST + 1);
+    while points.len() > most {
+        points.swap_remove(below(points.len()));
+    }
+    let time = |&point: &usize| match recorded.outcome(point) {
+        Outcome::Time(time) => Some(time),
+        Outcome::Failed => None,
+    };
+    let times: Vec<Option<f64>> = points.iter().map(time).collect();
+    let mut ran: Vec<(f64, usize)> = times.iter().enumerate().filter_map(|(at, time)| Some(((*time)?, at))).collect();
+    if points.len() < LEAST || ran.len() < LEAST / 2 {
+        return None;
+    }
+    ran.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let slower = ran.len() / 3;
+    let (_, baseline) = ran[slower + below(ran.len() - slower)];
+    Some(Part { space: Space::new(points.iter().map(|&point| space.config(point))).ok()?, times, baseline })
+}
+
+fn run(part: &Part, seed: u64, rules: &WaveRules) -> Ran {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    // the sum of twelve uniform numbers
+    let mut normal = || (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0;
+    let looks: Vec<Option<f64>> = part.times.iter().map(|time| time.map(|time| time.ln() + NOISE * normal())).collect();
+    let mut surface = Surface::new(seed);
+    surface.begin(&part.space, part.baseline);
+    let (mut waves, mut compiled) = (0, vec![false; part.times.len()]);
+    let said = loop {
+        let outlook = surface.outlook(&[], rules);
+        if outlook.next.is_empty() {
+            break outlook.chance;
+        }
+        waves += 1;
+        for point in outlook.next {
+            compiled[point] = true;
+            surface.tell(point, looks[point].map(|look| (look, NOISE)));
+        }
+    };
+    let best_of = |of: bool| {
+        let times = part.times.iter().zip(&compiled).filter(|(_, compiled)| of == **compiled);
+        times.filter_map(|(time, _)| *time).fold(f64::INFINITY, f64::min)
+    };
+    let (found, left) = (best_of(true), best_of(false));
+    Ran {
+        compiled: compiled.iter().filter(|compiled| **compiled).count() as f64 / compiled.len() as f64,
+        waves,
+        missed: left < found * (1.0 - rules.least_gain),
+        said,
+        regret: (found / left - 1.0).max(0.0),
+    }
+}
+
+pub(crate) fn table(rows: &[WavesRow], out: &mut dyn std::io::Write) -> std::io::Result<()> {
+    let columns = ["space", ">parts", ">compiled", ">waves", ">better left", ">said", ">regret", ">95th percentile"];
+    let mut grid = Grid::new(&columns);
+    for row in rows {
+        let share = |share: f64| format!("{:.1} %", 100.0 * share);
+        grid.row([
+            row.space.clone(),
+            row.parts.to_string(),
+            share(row.compiled),
+            format!("{:.1}", row.waves),
+            share(row.missed),
+            share(row.said),
+            share(row.regret),
+            share(row.regret_95),
+        ]);
+    }
+    grid.write(out)
+}

@@ -1,0 +1,103 @@
+//! What the outcomes say of the configs that are left: joint draws over all shapes.
+
+use rayon::prelude::*;
+
+use super::draws::Normals;
+use super::linear::Lower;
+use super::shape::Shape;
+use crate::search::draw::Draw;
+use crate::search::model::{Coordinates, covariance};
+
+/// Joint draws of the configs that are left.
+pub(super) const DRAWS: usize = 2000;
+/// Variance of each call's mean, over that of the process: nothing is known of it.
+const OF_MEAN: f64 = 4.0;
+/// What the process's standard deviation is taken for before any outcome, as a logarithm of time, and as how many outcomes that
+/// counts.
+const SCALE: f64 = 0.5;
+const SCALE_COUNTS: usize = 3;
+
+/// A config of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) call: usize,
+    /// Its row in the call's coordinates.
+    pub(super) row: usize,
+}
+
+/// An outcome: the logarithm of a time, and its standard deviation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) place: Place,
+    pub(super) value: f64,
+    pub(super) deviation: f64,
+}
+
+/// What one shape makes of the outcomes.
+struct OfShape {
+    log_weight: f64,
+    mean: Vec<f64>,
+    factor: Lower,
+    /// Sum of squares that the scale is drawn by.
+    squares: f64,
+}
+
+/// Draws of the values at `left`, each draw one row.
+pub(super) fn joint(
+    rows: &[Coordinates],
+    shapes: &[Shape],
+    seen: &[Seen],
+    left: &[Place],
+    (seed, stream): (u64, u64),
+) -> Vec<Vec<f64>> {
+    let of_shapes: Vec<OfShape> = shapes.par_iter().map(|shape| of_shape(rows, shape, seen, left)).collect();
+    let most = of_shapes.iter().map(|one| one.log_weight).fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = of_shapes.iter().map(|one| (one.log_weight - most).exp()).collect();
+    let all: f64 = weights.iter().sum();
+    let mut normals = Normals::new(Draw::new(seed, stream));
+    let degrees = SCALE_COUNTS + seen.len();
+    // systematic resampling: as many draws of each shape as its weight says, to the next whole number
+    let (mut reached, mut taken) = (normals.uniform(), 0);
+    let mut draws = Vec::with_capacity(DRAWS);
+    for (one, weight) in of_shapes.iter().zip(weights) {
+        reached += weight / all * DRAWS as f64;
+        while taken < DRAWS && (taken as f64) < reached - 0.5 {
+            let scale = (one.squares / normals.chi_squared(degrees)).sqrt();
+            let apart = one.factor.times(&normals.take(left.len()));
+            draws.push(one.mean.iter().zip(apart).map(|(mean, apart)| mean + scale * apart).collect());
+            taken += 1;
+        }
+    }
+    draws
+}
+
+fn of_shape(rows: &[Coordinates], shape: &Shape, seen: &[Seen], left: &[Place]) -> OfShape {
+    let between = |a: Place, b: Place| {
+        let (Some(first), Some(second)) = (rows.get(a.call), rows.get(b.call)) else { return 0.0 };
+        let alike = f64::from(covariance(first.distance(&shape.weights, first.row(a.row), second.row(b.row))));
+        let own = if a == b { shape.own } else { 0.0 };
+        if a.call == b.call { alike + own + OF_MEAN } else { alike * shape.common }
+    };
+    let at = |index: usize| seen.get(index).map(|seen| seen.place);
+    let lower = Lower::factor(seen.len(), |row, column| match (at(row), at(column)) {
+        (Some(a), Some(b)) => {
+            let noise = seen.get(row).filter(|_| row == column).map_or(0.0, |seen| (seen.deviation / SCALE).powi(2));
+            between(a, b) + noise
+        }
+        _ => 0.0,
+    });
+    let solved = lower.solve(seen.iter().map(|seen| seen.value).collect());
+    let crossed: Vec<Vec<f64>> =
+        left.iter().map(|&place| lower.solve(seen.iter().map(|seen| between(seen.place, place)).collect())).collect();
+    let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
+    let mean = crossed.iter().map(|row| dot(row, &solved)).collect();
+    let factor = Lower::factor(left.len(), |row, column| {
+        match (left.get(row), left.get(column), crossed.get(row), crossed.get(column)) {
+            (Some(&a), Some(&b), Some(of_a), Some(of_b)) => between(a, b) - dot(of_a, of_b),
+            _ => 0.0,
+        }
+    });
+    let squares = SCALE_COUNTS as f64 * SCALE * SCALE + dot(&solved, &solved);
+    let degrees = (SCALE_COUNTS + seen.len()) as f64;
+    OfShape { log_weight: -lower.half_log_determinant() - 0.5 * degrees * squares.ln(), mean, factor, squares }
+}

@@ -1,0 +1,34 @@
+//! How smooth the times are over the configs, drawn from what is known before any outcome.
+
+use super::draws::Normals;
+use crate::search::draw::Draw;
+
+/// How many shapes are averaged over.
+pub(super) const SHAPES: usize = 64;
+/// Deviation of the logarithm of each weight, and of the own part's, from their usual value.
+const DEVIATION: f64 = 1.5;
+/// The usual variance that a config has for itself, over that of the process.
+const OWN: f64 = 0.06;
+
+/// One way in which times may depend on configs.
+#[derive(Debug, Clone)]
+pub(super) struct Shape {
+    /// For each feature the inverse squared length.
+    pub(super) weights: Vec<f32>,
+    /// Variance that each config has for itself, over that of the process.
+    pub(super) own: f64,
+    /// Correlation of the same config in two calls.
+    pub(super) common: f64,
+}
+
+/// The shapes for features of these usual weights; the same for the same seed.
+pub(super) fn shapes(seed: u64, stream: u64, usual: &[f32]) -> Vec<Shape> {
+    let mut normals = Normals::new(Draw::new(seed, stream));
+    let shape = |_| Shape {
+        weights: usual.iter().map(|&usual| usual * (DEVIATION * normals.next()).exp() as f32).collect(),
+        own: OWN * (DEVIATION * normals.next()).exp(),
+        // the distribution Beta(2, 1): two calls of an operation have more in common than not
+        common: normals.uniform().sqrt(),
+    };
+    (0..SHAPES).map(shape).collect()
+}

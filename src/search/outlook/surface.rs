@@ -1,0 +1,251 @@
+//! An operation's times over its configs, call after call.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::posterior::{DRAWS, Place, Seen, joint};
+use super::shape::shapes;
+use crate::search::model::{Coordinates, Features};
+use crate::search::space::Space;
+use crate::setters::setters;
+use crate::stats::quantile;
+
+/// Values further than this above the best count as this far: how slow a slow config is must not bend the surface.
+const CEILING: f64 = 1.4;
+/// A config that failed counts as one at that ceiling with this standard deviation: it says little of its neighbours' times.
+const FAILED: f64 = 0.7;
+/// Calls before the one at hand that it learns from, and how many outcomes of each, the fastest half and others.
+const CALLS_BEFORE: usize = 2;
+const OUTCOMES_BEFORE: usize = 32;
+/// How often something better was left, over how often the draws say so, on the recorded spaces of `benches/search`.
+const SURPRISES: f64 = 5.0 / 3.0;
+/// What lies between these shares of the draws is what is expected of a config.
+const EXPECTED: [f64; 3] = [0.05, 0.5, 0.95];
+
+const SHAPES_STREAM: u64 = 5 << 60;
+const DRAWS_STREAM: u64 = 6 << 60;
+
+/// When configs may be left.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct WaveRules {
+    /// Part of the best config's time that a better one must save to matter.
+    pub least_gain: f64,
+    /// All that is left together may be better with this probability.
+    pub chance: f64,
+    /// Configs of the first wave, the baseline included.
+    pub first: usize,
+    /// Configs of each later one.
+    pub wave: usize,
+}
+
+setters!(WaveRules { least_gain: f64, chance: f64, first: usize, wave: usize });
+
+impl WaveRules {
+    /// Waves of so many configs, the first half as large again; what is left may gain 2% with a probability of 5%.
+    pub fn new(wave: usize) -> Self {
+        let wave = wave.max(1);
+        Self { least_gain: 0.02, chance: 0.05, first: wave + wave / 2, wave }
+    }
+}
+
+/// What is expected of a config's time over another one's: by [`Surface::outlook`] over that of the best that was told.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Expected {
+    /// As probable to be more as to be less.
+    pub ratio: f64,
+    /// It is less with a probability of 5%,
+    pub low: f64,
+    /// and more with one of 5%. Times above four times the best's are not told apart.
+    pub high: f64,
+}
+
+/// What is known of the configs of a call that nothing was told of.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Outlook {
+    /// Probability that any of them is better than the best by what matters.
+    pub chance: f64,
+    /// Each with what is expected of it.
+    pub left: Vec<(usize, Expected)>,
+    /// Which to compile and look at next, the likeliest first; none where all can be left.
+    pub next: Vec<usize>,
+}
+
+/// Times of one operation's configs, as far as they were told. The same outcomes give the same answers.
+#[derive(Debug, Clone)]
+pub struct Surface {
+    seed: u64,
+    /// The calls before and, last, the one at hand.
+    calls: Vec<Call>,
+    /// What the rows of all calls mean.
+    parameters: Vec<(String, bool)>,
+    /// For each feature the usual weight.
+    usual: Vec<f32>,
+}
+
+#[derive(Debug, Clone)]
+struct Call {
+    rows: Coordinates,
+    baseline: usize,
+    /// By point the logarithm of a time and its standard deviation; `None` for a config that failed.
+    told: BTreeMap<usize, Option<(f64, f64)>>,
+}
+
+impl Surface {
+    /// A surface of which nothing is known.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, calls: Vec::new(), parameters: Vec::new(), usual: Vec::new() }
+    }
+
+    /// Begins another call, whose configs and baseline these are. Calls before it are its neighbours where they have the same
+    /// parameters; each parameter's value counts by its place between the least and the greatest of its own call.
+    pub fn begin(&mut self, space: &Space, baseline: usize) {
+        let features = Features::of(space);
+        let varying = space.varying().iter().filter_map(|&at| space.parameters().get(at));
+        let mut parameters: Vec<(String, bool)> = varying.map(|one| (one.name(), one.is_ordered())).collect();
+        // a parameter may be seen in one way more in one call than in another
+        parameters.extend(features.ordered().iter().map(|&ordered| (String::new(), ordered)));
+        if parameters != self.parameters {
+            self.calls.clear();
+        }
+        self.calls.retain(|call| !call.told.is_empty());
+        self.calls.drain(..self.calls.len().saturating_sub(CALLS_BEFORE));
+        self.parameters = parameters;
+        self.usual = features.weights().to_vec();
+        let points: Vec<usize> = (0..space.count()).collect();
+        self.calls.push(Call { rows: features.rows(space, &points), baseline, told: BTreeMap::new() });
+    }
+
+    /// Says what a config of the call at hand was measured at: the logarithm of its time, in any unit, and the standard
+    /// deviation of that; `None` where it failed. What was said of it before is forgotten.
+    pub fn tell(&mut self, point: usize, outcome: Option<(f64, f64)>) {
+        if let Some(call) = self.calls.last_mut().filter(|call| point < call.rows.count()) {
+            call.told.insert(point, outcome.filter(|(value, deviation)| value.is_finite() && deviation.is_finite()));
+        }
+    }
+
+    /// What is known of the rest of the call at hand. Configs that are known to be good elsewhere belong to the first wave.
+    ///
+    /// While nothing is faster than the baseline by what matters, nothing is left: a config that helps may be alone.
+    pub fn outlook(&self, known: &[usize], rules: &WaveRules) -> Outlook {
+        let Some(call) = self.calls.last() else { return Outlook::default() };
+        let left: Vec<usize> = (0..call.rows.count()).filter(|point| !call.told.contains_key(point)).collect();
+        if left.is_empty() {
+            return Outlook::default();
+        }
+        if call.told.is_empty() {
+            return Outlook { chance: 1.0, left: Vec::new(), next: self.first(call, known, rules) };
+        }
+        let draws = self.draws(call, &left);
+        let least = (1.0 - rules.least_gain).ln();
+        let is_better = |draw: &&Vec<f64>| draw.iter().any(|value| *value < least);
+        let chance = (draws.iter().filter(is_better).count() as f64 / DRAWS as f64 * SURPRISES).min(1.0);
+        let is_enough = chance <= rules.chance && call.gain() >= -least;
+        let next = if is_enough { Vec::new() } else { likeliest(&draws, &left, least, rules.wave) };
+        let expected = |at: usize| {
+            let values: Vec<f64> = draws.iter().filter_map(|draw| draw.get(at).copied()).collect();
+            let [low, ratio, high] = EXPECTED.map(|share| quantile(&values, share).map_or(f64::NAN, f64::exp));
+            Expected { ratio, low, high }
+        };
+        let left = left.iter().enumerate().map(|(at, &point)| (point, expected(at))).collect();
+        Outlook { chance, left, next }
+    }
+
+    /// The baseline, what is known to be good, and what the calls before let expect most of, or what lies far apart.
+    fn first(&self, call: &Call, known: &[usize], rules: &WaveRules) -> Vec<usize> {
+        let mut wave = vec![call.baseline];
+        for &point in known.iter().filter(|&&point| point < call.rows.count()) {
+            if !wave.contains(&point) && wave.len() < rules.first.div_ceil(2) {
+                wave.push(point);
+            }
+        }
+        if self.calls.len() > 1 {
+            let left: Vec<usize> = (0..call.rows.count()).filter(|point| !wave.contains(point)).collect();
+            let draws = self.draws(call, &left);
+            let more = rules.wave.saturating_sub(wave.len()).max(1);
+            wave.extend(likeliest(&draws, &left, f64::INFINITY, more));
+            return wave;
+        }
+        while wave.len() < rules.first.min(call.rows.count()) {
+            let distance = |point: usize| {
+                let to = |&other: &usize| call.rows.distance(&self.usual, call.rows.row(point), call.rows.row(other));
+                wave.iter().map(to).fold(f32::INFINITY, f32::min)
+            };
+            let others = (0..call.rows.count()).filter(|point| !wave.contains(point));
+            // of those as far apart the first
+            let farthest =
+                others.map(|point| (distance(point), point)).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+            let Some((_, point)) = farthest else { break };
+            wave.push(point);
+        }
+        wave
+    }
+
+    /// Joint draws of the values of configs that are left, the best told at 0.
+    fn draws(&self, call: &Call, left: &[usize]) -> Vec<Vec<f64>> {
+        let at_hand = self.calls.len() - 1;
+        let mut seen = Vec::new();
+        for (number, other) in self.calls.iter().enumerate() {
+            let most = if number == at_hand { usize::MAX } else { OUTCOMES_BEFORE };
+            seen.extend(other.outcomes(number, most));
+        }
+        let left: Vec<Place> = left.iter().map(|&row| Place { call: at_hand, row }).collect();
+        let rows: Vec<Coordinates> = self.calls.iter().map(|call| call.rows.clone()).collect();
+        let shapes = shapes(self.seed, SHAPES_STREAM, &self.usual);
+        joint(&rows, &shapes, &seen, &left, (self.seed, DRAWS_STREAM | call.told.len() as u64))
+    }
+}
+
+impl Call {
+    fn best(&self) -> Option<f64> {
+        self.told.values().flatten().map(|(value, _)| *value).min_by(f64::total_cmp)
+    }
+
+    /// How much faster than the baseline the best is, as a logarithm.
+    fn gain(&self) -> f64 {
+        let of_baseline = self.told.get(&self.baseline).copied().flatten();
+        of_baseline.zip(self.best()).map_or(0.0, |((baseline, _), best)| baseline - best)
+    }
+
+    /// The outcomes as the posterior takes them; of more than `most` the fastest half and others evenly from the rest.
+    fn outcomes(&self, number: usize, most: usize) -> Vec<Seen> {
+        let best = self.best().unwrap_or(0.0);
+        let mut seen: Vec<Seen> = self
+            .told
+            .iter()
+            .map(|(&row, outcome)| {
+                let (value, deviation) = outcome.unwrap_or((f64::INFINITY, FAILED));
+                Seen { place: Place { call: number, row }, value: (value - best).min(CEILING), deviation }
+            })
+            .collect();
+        if seen.len() > most {
+            seen.sort_by(|a, b| a.value.total_cmp(&b.value).then(a.place.row.cmp(&b.place.row)));
+            let slower = seen.split_off(most / 2);
+            let step = slower.len().div_ceil(most - most / 2);
+            seen.extend(slower.into_iter().step_by(step));
+        }
+        seen
+    }
+}
+
+/// The configs that are most often the best of all where any is better than `least`, and among those that never are, those
+/// which are most often better.
+fn likeliest(draws: &[Vec<f64>], left: &[usize], least: f64, count: usize) -> Vec<usize> {
+    let mut scores = vec![0.0; left.len()];
+    for draw in draws {
+        let best = draw.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).filter(|(_, value)| **value < least);
+        if let Some(score) = best.and_then(|(at, _)| scores.get_mut(at)) {
+            *score += 1.0;
+        }
+        for (score, value) in scores.iter_mut().zip(draw) {
+            // below any count of the best
+            *score += if *value < least { 1.0 / draws.len() as f64 } else { 0.0 };
+        }
+    }
+    let mut order: Vec<(f64, usize)> = scores.into_iter().zip(left.iter().copied()).collect();
+    order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    order.into_iter().take(count).map(|(_, point)| point).collect()
+}
