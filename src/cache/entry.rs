@@ -114,10 +114,22 @@ pub struct Provenance {
     /// all configs were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
+    /// Candidates that were not compiled, since others let expect too little of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left: u32,
+    /// Probability that one of those is better by the minimum improvement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chance_left: Option<f64>,
     /// Program and version that decided.
     pub tool: String,
     /// When, seconds since 1970.
     pub decided_at: u64,
+}
+
+// serde hands over a reference
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Entry {

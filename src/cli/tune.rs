@@ -86,6 +86,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         budget: args.budget.filter(|_| !has_step),
         stop_at: args.budget.filter(|_| has_step).and_then(|budget| begin.checked_add(budget)),
         force: args.force,
+        thorough: args.thorough,
         cache_state: args.timer.cache_state.clone(),
         one_job_a_call: args.keep.is_to_replay() && !args.dry_run,
         seed: args.search.seed,

@@ -67,6 +67,9 @@ pub(super) struct TuneArgs {
     /// Measure again what is already known
     #[arg(long)]
     pub force: bool,
+    /// Compile and race every candidate; else those of which too little is expected are left (docs/decisions.md)
+    #[arg(long)]
+    pub thorough: bool,
     /// Say what would be tuned, and measure nothing
     #[arg(long)]
     pub dry_run: bool,

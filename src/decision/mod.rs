@@ -11,6 +11,7 @@
 mod evidence;
 mod field;
 mod judge;
+mod look;
 mod noise;
 mod paired;
 mod race;
@@ -21,6 +22,7 @@ mod warm_up;
 
 pub use evidence::{anytime_interval, slower};
 pub use judge::{CandidateVerdict, Judgement, Outcome, judge};
+pub use look::{Look, first_looks};
 pub use noise::Noise;
 pub use paired::{Round, log_ratios, paired_ratios};
 pub use race::{DropReason, Dropped, Settled, Standing, is_look, race};

@@ -1,5 +1,7 @@
 //! Figures with three significant digits and their unit.
 
+use crate::search::Expected;
+
 /// Nanoseconds as a reader wants them: `812 ns`, `31.2 µs`, `4.05 ms`, `1.20 s`.
 pub fn format_ns(ns: f64) -> String {
     let (value, unit) = match ns {
@@ -20,6 +22,11 @@ pub(super) fn signed_ns(ns: f64, plus: &str) -> String {
 /// A ratio such as a speed-up: `1.57×`.
 pub fn format_ratio(ratio: f64) -> String {
     if ratio.is_finite() { format!("{ratio:.2}×") } else { "—".to_owned() }
+}
+
+/// What is expected of a time over the baseline's: `expected 1.80×, 1.40–2.30`.
+pub(super) fn expected_text(Expected { ratio, low, high }: Expected) -> String {
+    format!("expected {}, {low:.2}–{high:.2}", format_ratio(ratio))
 }
 
 /// A part of one as per cent: `1.3 %`.

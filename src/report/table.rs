@@ -12,6 +12,7 @@ use crate::hlo::Evidence;
 use crate::tune::{AutotuningResult, CandidateResult, ConfigTime, OperationResult, ProfiledStep, Searched, Status};
 
 use super::differences::differences;
+use super::figures::expected_text;
 use super::grid::dash;
 use super::time::time_line;
 use super::{Document, Grid, format_ns, format_part, format_ratio, write_line};
@@ -95,6 +96,20 @@ fn failures(operation: &OperationResult) -> impl Iterator<Item = String> {
     )
 }
 
+/// How many configs were left, and of which of them most is expected.
+fn not_compiled(operation: &OperationResult) -> Option<String> {
+    let left = || operation.candidates.iter().filter_map(|candidate| Some((candidate, candidate.expected()?)));
+    let (likeliest, expected) = left().min_by(|(_, a), (_, b)| a.low.total_cmp(&b.low))?;
+    let (count, all) = (left().count(), counted(operation.candidates.len(), "config"));
+    let (changed, _) = differences(&likeliest.config, &operation.baseline.config);
+    let chance = format_part(operation.chance_left?);
+    let expected = expected_text(expected);
+    Some(format!(
+        "not compiled: {count} of {all}, the likeliest {changed}: {expected} of the baseline's time; one is better with a \
+         probability of {chance} (`--thorough` compiles all)"
+    ))
+}
+
 fn details(operation: &OperationResult) -> Vec<String> {
     let mut lines = Vec::new();
     if operation.evidence != Evidence::Exact {
@@ -115,6 +130,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
         }
     }
     lines.extend(operation.search.as_ref().map(Searched::to_line));
+    lines.extend(not_compiled(operation));
     match operation.rounds_set_aside {
         0 => {}
         1 => lines.push("one disturbed round was measured again".to_owned()),

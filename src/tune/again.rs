@@ -12,7 +12,7 @@ use super::copies::{ALL_ROUNDS, CopiesError};
 use super::job::{JobIdentity, Workplace};
 use super::rounds::JobRounds;
 use super::spent::{Tally, spent};
-use super::tuner::Autotuner;
+use super::tuner::{Autotuner, Extent};
 use super::{Spent, TuneOptions};
 
 /// Candidates of the job: the baseline, and what is measured beside it.
@@ -75,7 +75,7 @@ impl Autotuner<'_> {
         let measured = self.measure_at(
             &events,
             &again.workplace,
-            (&options, true),
+            (&options, Extent::Exact),
             (&again.invocation, &again.identity),
             &mut again.rounds,
         );

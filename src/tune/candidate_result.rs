@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 use crate::decision::DropReason;
 use crate::failure::Failure;
+use crate::search::Expected;
 use crate::stats::Interval;
 
 /// How a candidate ended.
@@ -20,6 +21,8 @@ pub enum CandidateStatus {
     Failed,
     /// It has too few samples.
     NotMeasured,
+    /// It was left: others let expect too little of it.
+    NotCompiled,
 }
 
 /// The same with what belongs to it.
@@ -34,6 +37,8 @@ pub enum CandidateOutcome {
     Failed(Failure),
     /// It has too few samples.
     NotMeasured,
+    /// It was left; this is what is expected of its time over the baseline's.
+    NotCompiled(Expected),
 }
 
 /// What the rounds of a candidate say.
@@ -98,6 +103,7 @@ impl CandidateResult {
             CandidateOutcome::SameProgram(_) => CandidateStatus::SameProgram,
             CandidateOutcome::Failed(_) => CandidateStatus::Failed,
             CandidateOutcome::NotMeasured => CandidateStatus::NotMeasured,
+            CandidateOutcome::NotCompiled(_) => CandidateStatus::NotCompiled,
         }
     }
 
@@ -106,7 +112,15 @@ impl CandidateResult {
         match &self.outcome {
             CandidateOutcome::Measured(times) => Some(times),
             CandidateOutcome::SameProgram(times) => times.as_ref(),
-            CandidateOutcome::Failed(_) | CandidateOutcome::NotMeasured => None,
+            CandidateOutcome::Failed(_) | CandidateOutcome::NotMeasured | CandidateOutcome::NotCompiled(_) => None,
+        }
+    }
+
+    /// What is expected of its time over the baseline's, where it was left.
+    pub fn expected(&self) -> Option<Expected> {
+        match self.outcome {
+            CandidateOutcome::NotCompiled(expected) => Some(expected),
+            _ => None,
         }
     }
 
@@ -136,12 +150,14 @@ struct Row {
     dropped: Option<DropReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<Failure>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expected: Option<Expected>,
 }
 
 impl From<CandidateResult> for Row {
     fn from(candidate: CandidateResult) -> Self {
         let (status, times) = (candidate.status(), candidate.times().copied());
-        let failure = candidate.failure().cloned();
+        let (failure, expected) = (candidate.failure().cloned(), candidate.expected());
         let CandidateResult { config, tied_with_best, dropped, .. } = candidate;
         Self {
             config,
@@ -153,6 +169,7 @@ impl From<CandidateResult> for Row {
             tied_with_best,
             dropped,
             failure,
+            expected,
         }
     }
 }
@@ -161,10 +178,15 @@ impl TryFrom<Row> for CandidateResult {
     type Error = String;
 
     fn try_from(row: Row) -> Result<Self, String> {
-        let Row { config, status, rounds, median_ns, ratio, interval, tied_with_best, dropped, failure } = row;
+        let Row { config, status, rounds, median_ns, ratio, interval, tied_with_best, dropped, failure, expected } =
+            row;
         let times = median_ns.zip(ratio).zip(interval);
         let times = times.map(|((median_ns, ratio), interval)| CandidateTimes { rounds, median_ns, ratio, interval });
         let outcome = match (status, times, failure) {
+            (CandidateStatus::NotCompiled, ..) => {
+                let lacks = || format!("the candidate {config} is `not-compiled` and lacks what is expected of it");
+                CandidateOutcome::NotCompiled(expected.ok_or_else(lacks)?)
+            }
             (CandidateStatus::Measured, Some(times), _) => CandidateOutcome::Measured(times),
             (CandidateStatus::SameProgram, times, _) => CandidateOutcome::SameProgram(times),
             (CandidateStatus::Failed, _, Some(failure)) => CandidateOutcome::Failed(failure),
@@ -196,12 +218,18 @@ mod tests {
             format!(r#""same-program",{none}}}"#),
             format!(r#""failed",{none},{failure}}}"#),
             format!(r#""not-measured",{none},"dropped":"no-time"}}"#),
+            format!(r#""not-compiled",{none},"expected":{{"ratio":1.8,"low":1.4,"high":2.3}}}}"#),
         ] {
             let text = format!(r#"{{"config":{{"block":1}},"status":{rest}"#);
             let candidate: CandidateResult = serde_json::from_str(&text).unwrap();
             assert_eq!(serde_json::to_string(&candidate).unwrap(), text);
         }
-        for (rest, said) in [("measured", "lacks a time"), ("failed", "lacks a failure"), ("unheard-of", "variant")] {
+        for (rest, said) in [
+            ("measured", "lacks a time"),
+            ("failed", "lacks a failure"),
+            ("not-compiled", "lacks what is expected"),
+            ("unheard-of", "variant"),
+        ] {
             let text = format!(r#"{{"config":{{"block":1}},"status":"{rest}",{none}}}"#);
             let error = serde_json::from_str::<CandidateResult>(&text).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");

@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::decision::{Judgement, Outcome, Round, Standing};
 use crate::measured_by::{CacheState, TOOL};
 use crate::registry::Invocation;
+use crate::search::{Expected, Outlook};
 use crate::timer::Timer;
 
 use super::job::JobIdentity;
@@ -19,9 +20,9 @@ pub(super) fn entry_of(
     identity: &JobIdentity,
     judgement: &Judgement,
     rounds: &JobRounds,
-    timer: &dyn Timer,
-    cache_state: &CacheState,
+    (timer, cache_state): (&dyn Timer, &CacheState),
     search: Option<String>,
+    outlook: &Outlook,
 ) -> Option<Entry> {
     if matches!(judgement.outcome, Outcome::NotBelieved | Outcome::Undecided) {
         return None;
@@ -54,6 +55,8 @@ pub(super) fn entry_of(
             semantic_digest: semantic(judgement.winner),
             baseline_semantic_digest: semantic(identity.baseline),
             search,
+            left: outlook.left.len() as u32,
+            chance_left: (!outlook.left.is_empty()).then_some(outlook.chance),
             tool: TOOL.to_owned(),
             decided_at: now,
         }),
@@ -104,7 +107,15 @@ pub(super) fn candidate_results(
     baseline: usize,
     judgement: &Judgement,
     rounds: &JobRounds,
+    left: &[(usize, Expected)],
 ) -> Vec<CandidateResult> {
+    // what is expected over the best, over the baseline
+    let ratios = judgement.candidates.iter().flatten().map(|verdict| verdict.ratio);
+    let best = ratios.min_by(f64::total_cmp).unwrap_or(1.0);
+    let expected = |candidate: usize| {
+        let (_, Expected { ratio, low, high }) = *left.iter().find(|(other, _)| *other == candidate)?;
+        Some(Expected { ratio: ratio * best, low: low * best, high: high * best })
+    };
     let decided = rounds.to_decision(configs.len(), baseline);
     let set_aside = &judgement.standing.disturbance.set_aside;
     let rows = configs.iter().enumerate().map(|(index, config)| {
@@ -128,7 +139,9 @@ pub(super) fn candidate_results(
                 (Some(failure), ..) => CandidateOutcome::Failed(failure),
                 (None, times, Some(_)) => CandidateOutcome::SameProgram(times),
                 (None, Some(times), None) => CandidateOutcome::Measured(times),
-                (None, None, None) => CandidateOutcome::NotMeasured,
+                (None, None, None) => {
+                    expected(index).map_or(CandidateOutcome::NotMeasured, CandidateOutcome::NotCompiled)
+                }
             },
             tied_with_best: verdict.is_some_and(|verdict| verdict.tied_with_best),
             dropped: judgement.standing.dropped.get(&own).map(|dropped| dropped.reason),

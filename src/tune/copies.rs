@@ -100,6 +100,10 @@ pub fn measure_copies(
         forgiven: Default::default(),
         round_forgiven: false,
         is_exact: false,
+        waves: None,
+        tried: 0,
+        epochs: (0, 0),
+        in_rounds: Default::default(),
     }
     .run()?;
     let decided = rounds.to_decision(job.candidates.len(), identity.baseline);

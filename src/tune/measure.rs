@@ -17,6 +17,7 @@ use crate::timer::{Job, Prepared, Timer};
 use super::job::JobIdentity;
 use super::possible::count_possible;
 use super::rounds::JobRounds;
+use super::waves::Waves;
 use super::{TuneError, TuneOptions};
 use crate::ledger::Ledger;
 
@@ -62,6 +63,15 @@ fn longest_run(best_ns: u64) -> Duration {
     Duration::from_nanos(best_ns.saturating_mul(FAR_SLOWER)).max(LEAST_AWAITED)
 }
 
+/// What the first runs of the candidates told.
+#[derive(Debug, Default)]
+struct WarmUp {
+    /// Of each candidate the fastest, nanoseconds.
+    fastest: Vec<Option<u64>>,
+    /// The fastest of all.
+    best: Option<u64>,
+}
+
 /// Why measuring ended before its last round.
 #[derive(Debug)]
 pub(super) enum Ended {
@@ -101,6 +111,14 @@ pub(super) struct Measuring<'a> {
     pub(super) round_forgiven: bool,
     /// Whether there are as many rounds as asked for and no more, whatever is settled.
     pub(super) is_exact: bool,
+    /// Which candidates are compiled when; all at once where there is none.
+    pub(super) waves: Option<&'a mut Waves>,
+    /// Programs that were to be compiled so far.
+    pub(super) tried: usize,
+    /// The first epoch of this run in the log, and of the timer.
+    pub(super) epochs: (u32, u32),
+    /// Time in rounds so far.
+    pub(super) in_rounds: Duration,
 }
 
 impl Measuring<'_> {
@@ -116,12 +134,69 @@ impl Measuring<'_> {
     }
 
     fn run_begun(&mut self) -> Result<u32, Ended> {
-        self.in_phase(Phase::Compile, Self::prepare_all)?;
-        // the baseline's time comes first: it bounds how long one waits for the others
-        let of_baseline = self.in_phase(Phase::WarmUp, Self::warm_up_baseline)?;
-        self.in_phase(Phase::CompareOutputs, Self::compare_outputs)?;
-        let launches = self.in_phase(Phase::WarmUp, |this| this.warm_up(of_baseline))?;
-        self.in_phase(Phase::Measure, |this| this.measure_rounds(&launches))
+        self.epochs = (self.rounds.next_epoch(), self.timer.epoch());
+        let mut warm = WarmUp { fastest: vec![None; self.job.candidates.len()], ..WarmUp::default() };
+        let mut reference = None;
+        let (mut measured, mut raced) = (0, false);
+        // whoever competes from before is loaded with the first wave
+        let mut wave = self.active();
+        loop {
+            wave.extend(self.next_wave());
+            if wave.is_empty() {
+                if raced {
+                    return Ok(measured);
+                }
+                let sampling = self.samplings(&warm);
+                measured += self.in_phase(Phase::Measure, |this| this.measure_rounds(&sampling))?;
+                if self.waves.is_none() {
+                    return Ok(measured);
+                }
+                // what the race found out may bring in one that was left
+                raced = true;
+                continue;
+            }
+            raced = false;
+            self.in_phase(Phase::Compile, |this| this.prepare_all(&mut wave))?;
+            if reference.is_none() {
+                // the baseline's time comes first: it bounds how long one waits for the others
+                self.in_phase(Phase::WarmUp, |this| this.warm_up_baseline(&mut warm))?;
+            }
+            self.in_phase(Phase::CompareOutputs, |this| {
+                let reference = match &reference {
+                    Some(reference) => reference,
+                    None => reference.insert(this.reference_outputs()?),
+                };
+                this.compare_outputs(&wave, reference)
+            })?;
+            self.in_phase(Phase::WarmUp, |this| this.warm_up(&wave, &mut warm))?;
+            wave.clear();
+            if self.waves.is_some() {
+                measured += self.in_phase(Phase::Measure, |this| this.look(&warm))?;
+            }
+        }
+    }
+
+    /// Whether the time for the rounds is used up, so much of it since `begin`.
+    fn is_late(&self, begin: Instant) -> bool {
+        self.options.budget.is_some_and(|budget| self.in_rounds + begin.elapsed() >= budget)
+    }
+
+    /// Candidates to compile and look at next, which compete from now on; none where the rest is left.
+    fn next_wave(&mut self) -> Vec<usize> {
+        let is_late = self.is_late(Instant::now());
+        let Some(waves) = self.waves.as_mut().filter(|_| !is_late) else { return Vec::new() };
+        let mut wave = waves.outlook(self.rounds, self.identity).next;
+        wave.retain(|&candidate| self.rounds.is_left(candidate));
+        self.rounds.admit(&wave);
+        wave
+    }
+
+    /// One round of all that compete: what to compile next hangs on it.
+    fn look(&mut self, warm: &WarmUp) -> Result<u32, Ended> {
+        let (active, sampling, begin) = (self.active(), self.samplings(warm), Instant::now());
+        let round = self.add_round(&active, &sampling).map(|(is_whole, _)| u32::from(is_whole));
+        self.in_rounds += begin.elapsed();
+        round
     }
 
     /// Does a part of the work.
@@ -132,8 +207,6 @@ impl Measuring<'_> {
 
     fn measure_rounds(&mut self, sampling: &[Sampling]) -> Result<u32, Ended> {
         let begin = Instant::now();
-        let base_epoch = self.rounds.next_epoch();
-        let first_epoch = self.timer.epoch();
         let mut measured = 0;
         // every restart takes at least one candidate out or uses up its second chance; disturbed rounds are measured again
         let is_short = self.is_exact || self.timer.measures_rounds();
@@ -157,7 +230,6 @@ impl Measuring<'_> {
             // where no other config can run here, the baseline is measured for its time; a search learns nothing from that
             let possible = count_possible(self.identity, self.rounds);
             let lone = active.len() < 2 && (possible > 1 || (self.is_exact && self.identity.distinct().len() > 1));
-            let late = self.options.budget.is_some_and(|budget| begin.elapsed() >= budget);
             let time = if standing.is_in_doubt {
                 asked.saturating_mul(IN_DOUBT).max(IN_DOUBT_LEAST * LEAST_TIME_NS)
             } else {
@@ -169,35 +241,45 @@ impl Measuring<'_> {
                 Some(Settled::Tied) => is_short || is_over || !self.is_coarse(&standing),
                 settled => settled.is_some(),
             } && !self.is_exact;
-            if is_settled || enough || lone || late || attempts == 0 {
+            if is_settled || enough || lone || self.is_late(begin) || attempts == 0 {
+                self.in_rounds += begin.elapsed();
                 return Ok(measured);
             }
             attempts -= 1;
-            let epoch = base_epoch.saturating_add(self.timer.epoch().saturating_sub(first_epoch));
-            let round = self.rounds.next_round();
-            let slice = self.events.open(Slice::Round { number: u64::from(round) + 1, contenders: active.len() });
-            let (samples, fault) = self.one_round(&active, sampling, round)?;
-            drop(slice);
-            if !samples.is_empty() {
-                let source = self.timer.source();
-                let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
-                running_ns = running_ns.saturating_add(took);
-                let record = RoundRecord { job: self.identity.digest, epoch, round, source, samples };
-                self.ledger.append(&Record::Round(record.clone()))?;
-                self.rounds.push(record);
-                self.events.tell(Kind::Sampled { running_ns: took });
-            }
-            match fault {
-                None => {
-                    self.round_forgiven = false;
-                    measured += 1;
-                    let done = self.rounds.count();
-                    self.events.tell(Kind::Round { done, of: self.options.rounds, contenders: active.len() });
-                }
-                Some(Fault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
-                Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,
-            }
+            let (is_whole, took) = self.add_round(&active, sampling)?;
+            running_ns = running_ns.saturating_add(took);
+            measured += u32::from(is_whole);
         }
+    }
+
+    /// Measures a round and notes it in the log. Returns whether nothing failed in it, and for how long programs ran,
+    /// nanoseconds.
+    fn add_round(&mut self, active: &[usize], sampling: &[Sampling]) -> Result<(bool, u64), Ended> {
+        let (base_epoch, first_epoch) = self.epochs;
+        let epoch = base_epoch.saturating_add(self.timer.epoch().saturating_sub(first_epoch));
+        let round = self.rounds.next_round();
+        let slice = self.events.open(Slice::Round { number: u64::from(round) + 1, contenders: active.len() });
+        let (samples, fault) = self.one_round(active, sampling, round)?;
+        drop(slice);
+        let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
+        if !samples.is_empty() {
+            let source = self.timer.source();
+            let record = RoundRecord { job: self.identity.digest, epoch, round, source, samples };
+            self.ledger.append(&Record::Round(record.clone()))?;
+            self.rounds.push(record);
+            self.events.tell(Kind::Sampled { running_ns: took });
+        }
+        let is_whole = fault.is_none();
+        match fault {
+            None => {
+                self.round_forgiven = false;
+                let done = self.rounds.count();
+                self.events.tell(Kind::Round { done, of: self.options.rounds, contenders: active.len() });
+            }
+            Some(Fault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
+            Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,
+        }
+        Ok((is_whole, took))
     }
 
     /// Whether configs are left that are told apart only roughly.
@@ -222,16 +304,17 @@ impl Measuring<'_> {
         if self.cancel.load(Ordering::Relaxed) { Err(Ended::Interrupted) } else { Ok(()) }
     }
 
-    fn prepare_all(&mut self) -> Result<(), Ended> {
-        let mut order = self.active();
+    fn prepare_all(&mut self, order: &mut [usize]) -> Result<(), Ended> {
         // the baseline first: without it nothing can be decided
         order.sort_by_key(|&candidate| candidate != self.identity.baseline);
-        let of = order.len();
-        if let Err(failure) = self.timer.expect(&order) {
+        if let Err(failure) = self.timer.expect(order) {
             // nobody knows which of them broke it: from here on they are loaded one by one
             self.restart(failure)?;
         }
-        for (done, candidate) in order.into_iter().enumerate() {
+        let before = self.tried;
+        self.tried += order.len();
+        let of = self.tried;
+        for (done, &mut candidate) in order.iter_mut().enumerate() {
             self.check_cancelled()?;
             let _slice = self.slice_of(candidate);
             let mut outcome = self.prepare(candidate);
@@ -243,7 +326,7 @@ impl Measuring<'_> {
                 outcome = self.prepare(candidate);
             }
             match outcome {
-                Ok(cost) => self.events.tell(Kind::Prepared { cost, done: done + 1, of }),
+                Ok(cost) => self.events.tell(Kind::Prepared { cost, done: before + done + 1, of }),
                 // one candidate's missing handler is every candidate's: the worker is the wrong one
                 Err(failure) if failure.kind == FailureKind::CustomCall => return Err(Ended::Failed(failure)),
                 // no device, no room for files: nothing has run yet that could be to blame
@@ -262,31 +345,38 @@ impl Measuring<'_> {
     }
 
     /// The baseline's time, its first runs left behind.
-    fn warm_up_baseline(&mut self) -> Result<Option<u64>, Ended> {
+    fn warm_up_baseline(&mut self, warm: &mut WarmUp) -> Result<(), Ended> {
         let times = self.warm(self.identity.baseline, None)?;
-        let own = times.into_iter().filter(|&ns| ns > 0).min();
-        self.timer.cut_off(own.map(longest_run));
-        Ok(own)
+        warm.best = times.into_iter().filter(|&ns| ns > 0).min();
+        if let Some(place) = warm.fastest.get_mut(self.identity.baseline) {
+            *place = warm.best;
+        }
+        self.timer.cut_off(warm.best.map(longest_run));
+        Ok(())
     }
 
-    /// Runs every other candidate until its first runs are over, and returns how each is sampled.
-    fn warm_up(&mut self, of_baseline: Option<u64>) -> Result<Vec<Sampling>, Ended> {
-        let mut fastest: Vec<Option<u64>> = vec![None; self.job.candidates.len()];
-        let mut best = of_baseline;
-        for candidate in self.active() {
-            let own = if candidate == self.identity.baseline {
-                of_baseline
-            } else {
-                self.warm(candidate, best)?.into_iter().filter(|&ns| ns > 0).min()
-            };
-            best = [best, own].into_iter().flatten().min();
-            if let Some(place) = fastest.get_mut(candidate) {
+    /// Runs every other candidate of a wave that is still in it until its first runs are over.
+    fn warm_up(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<(), Ended> {
+        let active = self.active();
+        for &candidate in wave.iter().filter(|&&candidate| candidate != self.identity.baseline) {
+            if !active.contains(&candidate) {
+                continue;
+            }
+            let own = self.warm(candidate, warm.best)?.into_iter().filter(|&ns| ns > 0).min();
+            warm.best = [warm.best, own].into_iter().flatten().min();
+            if let Some(place) = warm.fastest.get_mut(candidate) {
                 *place = own;
             }
         }
-        self.timer.cut_off(best.map(longest_run));
+        self.timer.cut_off(warm.best.map(longest_run));
+        Ok(())
+    }
+
+    /// How each candidate is sampled.
+    fn samplings(&self, warm: &WarmUp) -> Vec<Sampling> {
         let is_baseline = |candidate| candidate == self.identity.baseline;
-        Ok(fastest.into_iter().enumerate().map(|(index, own)| self.sampling(own, best, is_baseline(index))).collect())
+        let fastest = warm.fastest.iter().enumerate();
+        fastest.map(|(index, own)| self.sampling(*own, warm.best, is_baseline(index))).collect()
     }
 
     /// The first runs of one candidate; one far slower than the best so far is as warm as it need be.

@@ -34,6 +34,7 @@ mod spent;
 mod step;
 mod stored_results;
 mod tuner;
+mod waves;
 
 pub use again::Again;
 pub use candidate_result::{CandidateOutcome, CandidateResult, CandidateStatus, CandidateTimes, PairedSample};

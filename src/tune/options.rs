@@ -36,6 +36,11 @@ pub struct TuneOptions {
     pub cache_state: CacheState,
     /// Whether each call can have one job only, since its profiles are kept by calls: no other is begun to search for configs.
     pub one_job_a_call: bool,
+    /// Whether every candidate is compiled and raced, however little is to be expected of it.
+    pub thorough: bool,
+    /// Programs that are compiled before the next look, where they are compiled in waves: enough to keep the cores busy. The first
+    /// wave is half as large again.
+    pub wave: usize,
     /// How to search where there are too many configs to race them all.
     pub search: SearchOptions,
 }
@@ -52,6 +57,8 @@ setters!(TuneOptions {
     max_runs: u32,
     cache_state: CacheState,
     one_job_a_call: bool,
+    thorough: bool,
+    wave: usize,
     search: SearchOptions,
 });
 
@@ -93,6 +100,9 @@ impl Default for TuneOptions {
             max_runs: 50,
             cache_state: CacheState::Warm,
             one_job_a_call: false,
+            thorough: false,
+            // two a core, so that fewer wait for the longest of them
+            wave: std::thread::available_parallelism().map_or(4, |cores| (2 * cores.get()).clamp(4, 16)),
             search: SearchOptions::default(),
         }
     }

@@ -13,16 +13,15 @@ use super::measure::{Ended, Measuring};
 const HUGE_RMS: f64 = 1e8;
 
 impl Measuring<'_> {
-    /// Takes candidates out whose outputs are not the baseline's.
-    pub(super) fn compare_outputs(&mut self) -> Result<(), Ended> {
-        let baseline = self.identity.baseline;
-        let reading = self.slice_of(baseline);
-        let reference = match self.outputs(baseline)? {
+    /// The baseline's outputs, which all others are compared with.
+    pub(super) fn reference_outputs(&mut self) -> Result<Vec<Reference>, Ended> {
+        let _reading = self.slice_of(self.identity.baseline);
+        let outputs = match self.outputs(self.identity.baseline)? {
             Some(outputs) => outputs,
             None => return Err(self.baseline_failed()),
         };
         // where the baseline's files had room a candidate's have it too: none is blamed for a full disk
-        let reference: Vec<Reference> = reference
+        let reference: Vec<Reference> = outputs
             .into_iter()
             .map(|output| {
                 let tolerance = Tolerance::for_dtype(output.spec.dtype);
@@ -33,16 +32,21 @@ impl Measuring<'_> {
                 let message = format!("the baseline's outputs cannot be read: {error}{}", remedy(&error));
                 Ended::Failed(Failure::new(FailureKind::Device, message))
             })?;
-        drop(reading);
         self.look_at(&reference)?;
-        for candidate in self.active() {
-            if candidate == baseline {
+        Ok(reference)
+    }
+
+    /// Takes candidates of a wave out whose outputs are not the baseline's.
+    pub(super) fn compare_outputs(&mut self, wave: &[usize], reference: &[Reference]) -> Result<(), Ended> {
+        let active = self.active();
+        for &candidate in wave.iter().filter(|&&candidate| candidate != self.identity.baseline) {
+            if !active.contains(&candidate) {
                 continue;
             }
             self.check_cancelled()?;
             let _slice = self.slice_of(candidate);
             let Some(outputs) = self.outputs(candidate)? else { continue };
-            if let Some(difference) = first_difference(&outputs, &reference) {
+            if let Some(difference) = first_difference(&outputs, reference) {
                 self.fail(candidate, Failure::new(FailureKind::WrongOutput, difference))?;
             }
         }

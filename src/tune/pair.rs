@@ -12,7 +12,7 @@ use super::TuneOptions;
 use super::job::{JobIdentity, Workplace};
 use super::measure::Ended;
 use super::rounds::JobRounds;
-use super::tuner::Autotuner;
+use super::tuner::{Autotuner, Extent};
 
 /// What a config of a job of two did.
 pub(super) struct Tried {
@@ -51,7 +51,7 @@ impl Autotuner<'_> {
             if !is_known {
                 self.ledger.append(&Record::Job(Box::new(self.job_record(invocation, &identity))))?;
             }
-            self.measure_at(events, workplace, (&options, true), (invocation, &identity), &mut rounds)?;
+            self.measure_at(events, workplace, (&options, Extent::Exact), (invocation, &identity), &mut rounds)?;
         }
         let told = told(&rounds, &identity, &rules, wanted as usize).map_err(Ended::Failed)?;
         Ok(Tried { is_new, ..told })

@@ -124,6 +124,9 @@ pub struct OperationResult {
     /// How the candidates were found, where there were too many configs to race them all and they were searched in this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
+    /// Probability that a candidate which was not compiled is better than the best by the minimum improvement, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chance_left: Option<f64>,
     /// Every candidate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<CandidateResult>,
@@ -166,6 +169,7 @@ impl OperationResult {
             speed_up_interval: None,
             tie_set: Vec::new(),
             search: None,
+            chance_left: None,
             candidates: Vec::new(),
             rounds_measured: 0,
             rounds_kept: 0,

@@ -1,6 +1,6 @@
 //! The rounds of one job: what the log held, what this run adds, as `decision` wants them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decision::Round;
 use crate::failure::{Failure, FailureKind};
@@ -16,6 +16,8 @@ pub(super) struct JobRounds {
     pub(super) failures: BTreeMap<usize, Failure>,
     /// What is to be known of the baseline's outputs, as they were compared here.
     pub(super) notes: Vec<String>,
+    /// Candidates that are not compiled, or not yet.
+    left: BTreeSet<usize>,
 }
 
 impl JobRounds {
@@ -32,7 +34,7 @@ impl JobRounds {
         let believed = |failure: &FailureRecord| !is_one_kill(&failure.failure) || is_missing(failure.candidate);
         let failures = history.failures.into_iter().filter(believed).map(|record| (record.candidate, record.failure));
         let failures = failures.collect();
-        Self { rounds, failures, notes: Vec::new() }
+        Self { rounds, failures, notes: Vec::new(), left: BTreeSet::new() }
     }
 
     /// Whether nothing was measured yet.
@@ -55,9 +57,28 @@ impl JobRounds {
         self.rounds.iter().map(|round| round.epoch.saturating_add(1)).max().unwrap_or(0)
     }
 
-    /// Candidates with programs of their own that did not fail.
+    /// Candidates with programs of their own that did not fail and are not left.
     pub(super) fn competing(&self, identity: &JobIdentity) -> Vec<usize> {
-        identity.distinct().into_iter().filter(|candidate| !self.failures.contains_key(candidate)).collect()
+        let is_out = |candidate: &usize| self.failures.contains_key(candidate) || self.left.contains(candidate);
+        identity.distinct().into_iter().filter(|candidate| !is_out(candidate)).collect()
+    }
+
+    /// Leaves every candidate that no round holds, but for the baseline, until it is [admitted](Self::admit).
+    pub(super) fn leave_unseen(&mut self, identity: &JobIdentity) {
+        let seen: BTreeSet<usize> =
+            self.rounds.iter().flat_map(|round| &round.samples).map(|sample| sample.candidate).collect();
+        let is_left = |candidate: &usize| *candidate != identity.baseline && !seen.contains(candidate);
+        self.left = self.competing(identity).into_iter().filter(is_left).collect();
+    }
+
+    /// Lets candidates compete.
+    pub(super) fn admit(&mut self, candidates: &[usize]) {
+        self.left.retain(|candidate| !candidates.contains(candidate));
+    }
+
+    /// Whether a candidate is not compiled, or not yet.
+    pub(super) fn is_left(&self, candidate: usize) -> bool {
+        self.left.contains(&candidate)
     }
 
     /// How many there are.

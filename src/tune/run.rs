@@ -15,6 +15,7 @@ use crate::ledger::LedgerError;
 use crate::measured_by::TOOL;
 use crate::registry::{Invocation, NotRunnable};
 use crate::samples::Record;
+use crate::search::{Expected, Surface};
 use crate::timer::events::{Events, Kind, Phase, Slice};
 
 use super::commit::{candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
@@ -24,7 +25,8 @@ use super::possible::{count_possible, why_alone};
 use super::rounds::JobRounds;
 use super::searching::{Course, Race};
 use super::spent::{Tally, spent};
-use super::tuner::{Autotuner, Decided, known_before, timed_otherwise};
+use super::tuner::{Autotuner, Decided, Extent, known_before, timed_otherwise};
+use super::waves::Waves;
 use super::{
     AutotuningResult, CandidateResult, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status, TuneError,
 };
@@ -164,20 +166,56 @@ impl Autotuner<'_> {
                 return Ok(None);
             }
         };
+        let operation = (invocation.call.op_id.clone(), invocation.direction);
+        let surface = self.surfaces.remove(&operation).unwrap_or_else(|| Surface::new(self.options.seed));
+        let known = self.priors(&identity.key)?;
+        // what a search found is compiled already
+        let is_whole = race.search.is_some() || self.timer.has_one_job_a_call();
+        let waves = match is_whole {
+            true => Err(surface),
+            false => Waves::begin(surface, invocation, &identity, &known, self.options),
+        };
+        let (decided, surface) = match waves {
+            Ok(mut waves) => {
+                let decided = self.tune_waves(events, (race, identity), Some(&mut waves), result);
+                (decided, waves.into_surface())
+            }
+            Err(surface) => (self.tune_waves(events, (race, identity), None, result), surface),
+        };
+        self.surfaces.insert(operation, surface);
+        decided
+    }
+
+    /// The same, in waves or all at once.
+    fn tune_waves(
+        &mut self,
+        events: &Events,
+        (race, identity): (&Race, JobIdentity),
+        mut waves: Option<&mut Waves>,
+        result: &mut OperationResult,
+    ) -> Result<Decided, TuneError> {
+        let invocation = &*race.invocation;
         let cached = self.cached(&identity.key)?;
         let history = if self.options.force { Default::default() } else { self.ledger.history(identity.digest)? };
         let known_job = history.job.is_some();
         let mut rounds = JobRounds::from_history(history);
         let distinct = identity.distinct();
         let wanted = rounds.competing(&identity);
+        if waves.is_some() {
+            rounds.leave_unseen(&identity);
+        }
         result.rounds_kept = rounds.count();
         // a shipped entry is a look-up's last resort; who tunes wants to see it measured here
         let own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Seed);
         let cached = cached.map(|(entry, _)| entry);
         let same_job = |entry: &Entry| own && entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
+        // whoever asks for all wants what was left
+        let is_whole = |entry: &Entry| {
+            !self.options.thorough || entry.provenance.as_ref().is_none_or(|provenance| provenance.left == 0)
+        };
         if rounds.is_empty()
             && !self.options.force
-            && let Some(entry) = cached.as_ref().filter(|entry| same_job(entry))
+            && let Some(entry) = cached.as_ref().filter(|entry| same_job(entry) && is_whole(entry))
         {
             // decided elsewhere, or its samples are gone: the entry is all there is
             return Ok(Some(known_before(result, identity.key, entry)));
@@ -198,14 +236,17 @@ impl Autotuner<'_> {
         let enough = |rounds: &JobRounds| count_possible(&identity, rounds).min(2);
         let comparable = wanted.len() >= enough(&rounds) && wanted.contains(&identity.baseline);
         let standing = self.judge(&identity, &rounds, None).standing;
-        let wants_more = standing.settled.is_none() && standing.rounds < self.options.rounds as usize;
+        let is_decided = !self.options.force && cached.as_ref().is_some_and(|entry| same_job(entry));
+        let leaves = waves.as_mut().is_none_or(|waves| waves.outlook(&rounds, &identity).next.is_empty());
+        let wants_more =
+            (standing.settled.is_none() && standing.rounds < self.options.rounds as usize) || !(leaves || is_decided);
         if wants_more && comparable {
             events.tell(Kind::Started { programs: distinct.len(), rounds_kept: result.rounds_kept });
             if !known_job {
                 self.ledger.append(&Record::Job(Box::new(self.job_record(invocation, &identity))))?;
             }
             let before = rounds.next_round();
-            let measured = self.measure(events, invocation, &identity, &mut rounds);
+            let measured = self.measure(events, (invocation, &identity), waves.as_deref_mut(), &mut rounds);
             result.rounds_measured = rounds.next_round().saturating_sub(before);
             result.flags.append(&mut rounds.notes);
             match measured {
@@ -215,7 +256,7 @@ impl Autotuner<'_> {
                     result.reason = failure.to_string();
                     result.failure = Some(failure);
                     let judgement = self.judge(&identity, &rounds, None);
-                    result.candidates = rows(invocation, &identity, &judgement, &rounds);
+                    result.candidates = rows(invocation, &identity, &judgement, &rounds, &[]);
                     return Ok(None);
                 }
                 Err(Ended::Interrupted) => {
@@ -230,7 +271,9 @@ impl Autotuner<'_> {
             .and_then(|entry| invocation.candidates.iter().position(|candidate| candidate.config == entry.config));
         let deciding = events.open(Slice::Step("decide"));
         let judgement = self.judge(&identity, &rounds, incumbent);
-        result.candidates = rows(invocation, &identity, &judgement, &rounds);
+        let outlook = waves.as_mut().map(|waves| waves.outlook(&rounds, &identity)).unwrap_or_default();
+        result.candidates = rows(invocation, &identity, &judgement, &rounds, &outlook.left);
+        result.chance_left = (!outlook.left.is_empty()).then_some(outlook.chance);
         fill_from_judgement(result, &judgement);
         drop(deciding);
         if judgement.outcome == Outcome::NotBelieved {
@@ -256,8 +299,8 @@ impl Autotuner<'_> {
         {
             result.reason = reason;
         }
-        let (cache_state, search) = (&self.options.cache_state, race.search.clone());
-        let entry = entry_of(invocation, &identity, &judgement, &rounds, &*self.timer, cache_state, search);
+        let by = (&*self.timer, &self.options.cache_state);
+        let entry = entry_of(invocation, &identity, &judgement, &rounds, by, race.search.clone(), &outlook);
         let Some(entry) = entry else { return Ok(None) };
         let is_same = |old: &Entry| old.config == entry.config && old.search() == entry.search();
         if let Some(old) = cached.filter(|old| same_job(old) && is_same(old) && result.rounds_measured == 0) {
@@ -275,14 +318,14 @@ impl Autotuner<'_> {
     fn measure(
         &mut self,
         events: &Events,
-        invocation: &Invocation,
-        identity: &JobIdentity,
+        (invocation, identity): (&Invocation, &JobIdentity),
+        waves: Option<&mut Waves>,
         rounds: &mut JobRounds,
     ) -> Result<u32, Ended> {
         let making = events.open(Slice::Phase(Phase::MakeInputs));
         let workplace = Workplace::new(invocation, self.registry)?.map_err(Ended::Failed)?;
         drop(making);
-        self.measure_at(events, &workplace, (self.options, false), (invocation, identity), rounds)
+        self.measure_at(events, &workplace, (self.options, Extent::Race(waves)), (invocation, identity), rounds)
     }
 
     fn judge(&self, identity: &JobIdentity, rounds: &JobRounds, incumbent: Option<usize>) -> Judgement {
@@ -312,9 +355,10 @@ fn rows(
     identity: &JobIdentity,
     judgement: &Judgement,
     rounds: &JobRounds,
+    left: &[(usize, Expected)],
 ) -> Vec<CandidateResult> {
     let configs: Vec<Config> = invocation.candidates.iter().map(|candidate| candidate.config.clone()).collect();
-    candidate_results(&configs, &identity.same_as, identity.baseline, judgement, rounds)
+    candidate_results(&configs, &identity.same_as, identity.baseline, judgement, rounds, left)
 }
 
 /// Says that the recorder's JAX brings another compiler than the one that programs are timed with. On a CPU alone, where JAX

@@ -287,7 +287,7 @@ impl Autotuner<'_> {
 
     /// What is cached of the same operation, whatever the call, the device and the direction: the nearest first, and
     /// the entries themselves before what is tied with them.
-    fn priors(&self, key: &CacheKey) -> Result<Vec<Config>, TuneError> {
+    pub(super) fn priors(&self, key: &CacheKey) -> Result<Vec<Config>, TuneError> {
         let mut entries = self.ledger.cache().entries()?;
         entries.retain(|(other, ..)| other.call.op_id == key.call.op_id);
         entries.sort_by_key(|(other, ..)| {

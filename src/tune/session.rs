@@ -178,6 +178,14 @@ impl Device<'_> {
         options: &'s TuneOptions,
         cancel: &'s AtomicBool,
     ) -> Autotuner<'s> {
-        Autotuner { registry, timer: &mut *self.timer, ledger, options, cancel, events: self.events.clone() }
+        Autotuner {
+            registry,
+            timer: &mut *self.timer,
+            ledger,
+            options,
+            cancel,
+            events: self.events.clone(),
+            surfaces: Default::default(),
+        }
     }
 }

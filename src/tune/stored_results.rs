@@ -101,7 +101,7 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
     let competing: Vec<usize> =
         (0..configs.len()).filter(is_own).filter(|index| !rounds.failures.contains_key(index)).collect();
     let judgement = judge(&decided, configs.len(), &competing, job.baseline, None, &DecisionRules::default());
-    operation.candidates = candidate_results(&configs, &same_as, job.baseline, &judgement, &rounds);
+    operation.candidates = candidate_results(&configs, &same_as, job.baseline, &judgement, &rounds, &[]);
     for candidate in &mut operation.candidates {
         // ties depend on what the machine could tell then, which the entry knows
         candidate.tied_with_best = operation.tie_set.contains(&candidate.config);

@@ -1,15 +1,18 @@
 //! One device that tunes: its timer, where samples go, and what both make of an invocation.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::cache::{CacheKey, Entry, Tier};
+use crate::call::Direction;
 use crate::device::DeviceFingerprint;
 use crate::failure::Failure;
 use crate::ledger::Ledger;
 use crate::measured_by::Source;
 use crate::registry::{Invocation, Registry};
 use crate::samples::{CandidateRecord, JobRecord};
+use crate::search::Surface;
 use crate::timer::events::{Events, Kind};
 use crate::timer::{JobCandidate, Timer};
 
@@ -17,6 +20,7 @@ use super::commit::fill_from_entry;
 use super::job::{JobIdentity, Materialized, Workplace, materialize};
 use super::measure::{Ended, Measuring};
 use super::rounds::JobRounds;
+use super::waves::Waves;
 use super::{OperationResult, Status, TuneError, TuneOptions};
 
 /// Tunes planned invocations on one timer's device.
@@ -33,6 +37,16 @@ pub(super) struct Autotuner<'a> {
     pub(super) cancel: &'a AtomicBool,
     /// Where it tells what happens.
     pub(super) events: Events,
+    /// For each operation what its calls told so far.
+    pub(super) surfaces: BTreeMap<(String, Direction), Surface>,
+}
+
+/// How much of a job is measured.
+pub(super) enum Extent<'w> {
+    /// Until the race is settled; all candidates at once, or in waves.
+    Race(Option<&'w mut Waves>),
+    /// As many rounds as asked for.
+    Exact,
 }
 
 /// An entry that is in force, and its key.
@@ -44,7 +58,7 @@ impl Autotuner<'_> {
         &mut self,
         events: &Events,
         workplace: &Workplace,
-        (options, is_exact): (&TuneOptions, bool),
+        (options, extent): (&TuneOptions, Extent<'_>),
         (invocation, identity): (&Invocation, &JobIdentity),
         rounds: &mut JobRounds,
     ) -> Result<u32, Ended> {
@@ -71,7 +85,14 @@ impl Autotuner<'_> {
             rounds,
             forgiven: Default::default(),
             round_forgiven: false,
-            is_exact,
+            is_exact: matches!(extent, Extent::Exact),
+            waves: match extent {
+                Extent::Race(waves) => waves,
+                Extent::Exact => None,
+            },
+            tried: 0,
+            epochs: (0, 0),
+            in_rounds: Default::default(),
         }
         .run()
     }

@@ -14,3 +14,4 @@ mod selftest;
 mod step;
 mod strategies;
 mod trace;
+mod waves;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use crate::decision::DropReason;
 use crate::report::differences::differences;
+use crate::report::figures::expected_text;
 use crate::report::{format_ns, format_ratio};
 use crate::tune::{CandidateResult, CandidateStatus, OperationResult};
 
@@ -34,9 +35,12 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
                 CandidateStatus::Measured => 0,
                 CandidateStatus::SameProgram => 1,
                 CandidateStatus::NotMeasured => 2,
-                _ => 3,
+                CandidateStatus::NotCompiled => 3,
+                _ => 4,
             };
-            (group, candidate.times().map_or(f64::INFINITY, |times| times.ratio))
+            let ratio = candidate.times().map(|times| times.ratio);
+            let expected = candidate.expected().map(|expected| expected.ratio);
+            (group, ratio.or(expected).unwrap_or(f64::INFINITY))
         };
         let (a, b) = (key(a), key(b));
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
@@ -144,7 +148,11 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: S
     match candidate.status() {
         CandidateStatus::SameProgram => words.push(twin_of(operation, candidate)),
         CandidateStatus::Failed => words.push("failed".to_owned()),
+        CandidateStatus::NotMeasured if candidate.samples.is_empty() => words.push("not measured".to_owned()),
         CandidateStatus::NotMeasured => words.push("too few samples".to_owned()),
+        CandidateStatus::NotCompiled => {
+            words.extend(candidate.expected().map(|expected| format!("not compiled: {}", expected_text(expected))));
+        }
         _ => {}
     }
     match candidate.dropped {

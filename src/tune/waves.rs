@@ -1,0 +1,73 @@
+//! Compiling in waves: which candidates of a job are compiled next, and which are left.
+
+use crate::config::Config;
+use crate::decision::first_looks;
+use crate::registry::Invocation;
+use crate::search::{Outlook, Space, Surface, WaveRules};
+
+use super::TuneOptions;
+use super::job::JobIdentity;
+use super::rounds::JobRounds;
+
+/// So few programs are compiled at once: what could be left is not worth a second wave.
+const FEW: usize = 8;
+
+/// The waves of one job.
+pub(super) struct Waves {
+    surface: Surface,
+    /// For each point of the surface's space the candidate.
+    candidates: Vec<usize>,
+    /// Points that are known to be good elsewhere.
+    known: Vec<usize>,
+    rules: WaveRules,
+}
+
+impl Waves {
+    /// The waves of a job on its operation's surface; the surface alone where all of it is compiled at once.
+    pub(super) fn begin(
+        mut surface: Surface,
+        invocation: &Invocation,
+        identity: &JobIdentity,
+        known: &[Config],
+        options: &TuneOptions,
+    ) -> Result<Self, Surface> {
+        let candidates = identity.distinct();
+        if options.thorough || options.one_job_a_call || candidates.len() <= FEW {
+            return Err(surface);
+        }
+        let config = |candidate: &usize| Some(invocation.candidates.get(*candidate)?.config.clone());
+        let space = Space::new(candidates.iter().filter_map(config));
+        let baseline = candidates.iter().position(|&candidate| candidate == identity.baseline);
+        let (Ok(space), Some(baseline)) = (space, baseline) else { return Err(surface) };
+        surface.begin(&space, baseline);
+        let known = known.iter().filter_map(|config| space.nearest(config)).collect();
+        let rules = WaveRules::new(options.wave).least_gain(options.rules.min_improvement);
+        Ok(Self { surface, candidates, known, rules })
+    }
+
+    /// The surface, for the operation's next call.
+    pub(super) fn into_surface(self) -> Surface {
+        self.surface
+    }
+
+    /// What is known of the candidates that are left, after so much was measured.
+    pub(super) fn outlook(&mut self, rounds: &JobRounds, identity: &JobIdentity) -> Outlook {
+        let decided = rounds.to_decision(identity.same_as.len(), identity.baseline);
+        let looks = first_looks(&decided, identity.same_as.len(), identity.baseline);
+        for (point, &candidate) in self.candidates.iter().enumerate() {
+            if rounds.is_left(candidate) || rounds.is_empty() {
+                continue;
+            }
+            // what was compiled and has no time is as good as one that failed
+            let look = looks.get(candidate).copied().flatten().filter(|_| !rounds.failures.contains_key(&candidate));
+            self.surface.tell(point, look.map(|look| (look.difference, look.deviation)));
+        }
+        let Outlook { chance, left, next } = self.surface.outlook(&self.known, &self.rules);
+        let candidate = |point: usize| self.candidates.get(point).copied();
+        Outlook {
+            chance,
+            left: left.into_iter().filter_map(|(point, expected)| Some((candidate(point)?, expected))).collect(),
+            next: next.into_iter().filter_map(candidate).collect(),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Compiling in waves: what is left, what is never lost, and what a later run makes of it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use autotune_lowered::config::Config;
+use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::ledger::Ledger;
+use autotune_lowered::registry::Candidate;
+use autotune_lowered::search::{Space, Surface, WaveRules};
+use autotune_lowered::tune::{CandidateStatus, OperationResult, PlannedInvocation, Status, TuneOptions};
+use serde_json::json;
+
+use crate::support::formula::{FormulaTimer, tune_one, tune_with};
+use crate::support::scripted::invocation;
+
+/// The first wave has six configs.
+const WAVE: usize = 4;
+
+fn config(a: u64, b: u64) -> Config {
+    serde_json::from_value(json!({"a": a, "b": b})).unwrap()
+}
+
+/// Eight values of each of two parameters.
+fn grid() -> Vec<Config> {
+    let values = || (0..8).map(|power| 4_u64 << power);
+    values().flat_map(|a| values().map(move |b| config(a, b))).collect()
+}
+
+/// Powers of two above four.
+fn powers(config: &Config) -> (f64, f64) {
+    let power = |name: &str| (config.as_map()[name].as_f64().unwrap() / 4.0).log2();
+    (power("a"), power("b"))
+}
+
+/// A bowl with its least time at 2⁷ and 2⁵, as a real space has one: the surface lets most of it be left.
+fn bowl(config: &Config) -> f64 {
+    let (a, b) = powers(config);
+    1e6 * (1.0 + 0.1 * ((a - 5.0).powi(2) + (b - 3.0).powi(2)))
+}
+
+/// Follows a surface's questions until it leaves the rest: the points that were compiled, in order, and how many waves.
+fn follow(surface: &mut Surface, time: impl Fn(usize) -> Option<f64>) -> (Vec<usize>, usize) {
+    let (mut compiled, mut waves) = (Vec::new(), 0);
+    loop {
+        let next = surface.outlook(&[], &WaveRules::new(WAVE)).next;
+        if next.is_empty() {
+            return (compiled, waves);
+        }
+        waves += 1;
+        for point in next {
+            assert!(!compiled.contains(&point), "{point} is compiled once");
+            compiled.push(point);
+            surface.tell(point, time(point).map(|time| (time.ln(), 0.01)));
+        }
+    }
+}
+
+fn on(configs: &[Config], baseline: usize, seed: u64) -> Surface {
+    let mut surface = Surface::new(seed);
+    surface.begin(&Space::new(configs.iter().cloned()).unwrap(), baseline);
+    surface
+}
+
+/// Numbers between one and two that have nothing to do with their neighbours.
+fn scattered(seed: u64, point: usize) -> f64 {
+    let mixed =
+        (point as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    1.0 + (mixed >> 40) as f64 / (1 << 24) as f64
+}
+
+#[test]
+fn a_smooth_space_is_left_for_the_most_part_and_its_best_is_found() {
+    let configs = grid();
+    for seed in 0..4 {
+        let (compiled, _) = follow(&mut on(&configs, 0, seed), |point| Some(bowl(&configs[point])));
+        let best = (0..configs.len()).min_by(|&a, &b| bowl(&configs[a]).total_cmp(&bowl(&configs[b]))).unwrap();
+        let found = compiled.iter().map(|&point| bowl(&configs[point])).fold(f64::INFINITY, f64::min);
+        assert!(found <= bowl(&configs[best]) / 0.98, "seed {seed}");
+        assert!(compiled.len() <= 40, "seed {seed}: {} of 64", compiled.len());
+        assert_eq!(compiled[0], 0, "the baseline is looked at first");
+    }
+}
+
+#[test]
+fn where_neighbours_tell_nothing_nearly_all_is_compiled() {
+    let configs = grid();
+    let mut lost = 0;
+    for seed in 0..8 {
+        let (compiled, _) = follow(&mut on(&configs, 1, seed), |point| Some(scattered(seed, point)));
+        let best =
+            |points: &mut dyn Iterator<Item = usize>| points.map(|point| scattered(seed, point)).fold(9.0, f64::min);
+        let (found, all) = (best(&mut compiled.iter().copied()), best(&mut (0..64)));
+        lost += usize::from(all < 0.98 * found);
+    }
+    assert!(lost <= 2, "{lost} of 8 at a chance of 5 %");
+}
+
+#[test]
+fn nothing_is_left_while_nothing_helps() {
+    let configs = grid();
+    // one good config among sixty-four that are alike, and a baseline that is best
+    for needle in [5, 30, 63] {
+        let (compiled, _) = follow(&mut on(&configs, 0, 1), |point| Some(if point == needle { 0.5 } else { 1.0 }));
+        assert!(compiled.contains(&needle), "{needle}");
+    }
+    let (compiled, _) = follow(&mut on(&configs, 9, 1), |point| Some(if point == 9 { 1.0 } else { 1.5 }));
+    assert_eq!(compiled.len(), 64);
+}
+
+#[test]
+fn configs_that_fail_are_passed_and_a_first_wave_that_fails_is_not_the_end() {
+    let configs = grid();
+    let first = on(&configs, 0, 3).outlook(&[], &WaveRules::new(WAVE)).next;
+    let fails = |point: usize| point != 0 && first.contains(&point);
+    let (compiled, _) = follow(&mut on(&configs, 0, 3), |point| (!fails(point)).then(|| bowl(&configs[point])));
+    let found = compiled.iter().filter(|&&point| !fails(point)).map(|&point| bowl(&configs[point]));
+    let best = (0..64).filter(|&point| !fails(point)).map(|point| bowl(&configs[point]));
+    let (found, best) = (found.fold(f64::INFINITY, f64::min), best.fold(f64::INFINITY, f64::min));
+    assert!(found <= best / 0.98, "{found} of {best}, {} compiled", compiled.len());
+}
+
+#[test]
+fn a_second_call_compiles_less_and_one_that_is_the_opposite_loses_nothing() {
+    let configs = grid();
+    let space = Space::new(configs.iter().cloned()).unwrap();
+    let (mut alone, mut after) = (0, 0);
+    for seed in 0..3 {
+        let mut surface = on(&configs, 0, seed);
+        alone += follow(&mut surface, |point| Some(bowl(&configs[point]))).0.len();
+        surface.begin(&space, 0);
+        // four times as long, and a little different
+        let like = |point: usize| 4.0 * bowl(&configs[point]) * (1.0 + 0.02 * scattered(seed, point));
+        after += follow(&mut surface, |point| Some(like(point))).0.len();
+        surface.begin(&space, 9);
+        let unlike = |point: usize| 1e14 / bowl(&configs[point]).powi(2);
+        let (compiled, _) = follow(&mut surface, |point| Some(unlike(point)));
+        let found = compiled.iter().map(|&point| unlike(point)).fold(f64::INFINITY, f64::min);
+        let best = (0..64).map(unlike).fold(f64::INFINITY, f64::min);
+        assert!(found <= best / 0.98, "seed {seed}");
+    }
+    assert!(2 * after < alone + after, "{after} after a call like it, {alone} alone");
+}
+
+fn call(key: &str) -> PlannedInvocation {
+    let configs = grid();
+    let candidates = configs.iter().map(|config| Candidate::new(config.clone())).collect();
+    PlannedInvocation::new(Arc::new(invocation(key, configs[0].clone(), candidates)))
+}
+
+fn ns(config: &Config) -> u64 {
+    bowl(config) as u64
+}
+
+/// A timer that says which configs it compiled.
+fn timer() -> (FormulaTimer, Arc<Mutex<Vec<Config>>>) {
+    let compiled = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&compiled);
+    let timer = FormulaTimer::new(ns).behaving(move |config, method| {
+        if method == "prepare" {
+            told.lock().unwrap().push(config.clone());
+        }
+        Ok(())
+    });
+    (timer, compiled)
+}
+
+fn count(operation: &OperationResult, status: CandidateStatus) -> usize {
+    operation.candidates.iter().filter(|candidate| candidate.status() == status).count()
+}
+
+#[test]
+fn what_is_left_is_said_and_a_thorough_run_compiles_just_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(folder.path(), Vec::new()).unwrap();
+    let options = TuneOptions::default().wave(WAVE);
+    let (mut first, compiled) = timer();
+    let operation = tune_one(&call("aa00"), &mut first, &ledger, &options);
+    assert_eq!(operation.status, Status::Tuned, "{}", operation.reason);
+    assert_eq!(operation.best.as_ref().unwrap().config, config(128, 32));
+    let left = count(&operation, CandidateStatus::NotCompiled);
+    assert!(left >= 24, "{left} are left");
+    assert_eq!(compiled.lock().unwrap().len() + left, 64);
+    assert!(operation.chance_left.unwrap() <= 0.05);
+    let best = operation.candidates.iter().filter_map(|one| Some(one.times()?.ratio)).fold(f64::INFINITY, f64::min);
+    let mut inside = 0;
+    for candidate in &operation.candidates {
+        let Some(expected) = candidate.expected() else { continue };
+        assert!(expected.low <= expected.ratio && expected.ratio <= expected.high);
+        // what counts as one beyond four times the best is not told apart
+        let truth = (bowl(&candidate.config) / bowl(&config(4, 4))).min(best * 4.0);
+        inside += usize::from(expected.low <= truth * 1.02 && truth <= expected.high * 1.02);
+    }
+    assert!(inside * 10 >= left * 8, "{inside} of {left} are where they were expected, of nine in ten");
+
+    // the same again measures nothing
+    let (mut again, none) = timer();
+    let same = tune_one(&call("aa00"), &mut again, &ledger, &options);
+    assert_eq!((same.status, same.rounds_measured), (Status::Cached, 0));
+    assert!(none.lock().unwrap().is_empty());
+
+    let (mut whole, more) = timer();
+    let thorough = tune_one(&call("aa00"), &mut whole, &ledger, &options.clone().thorough(true));
+    assert_eq!(count(&thorough, CandidateStatus::NotCompiled), 0);
+    assert_eq!(thorough.chance_left, None);
+    assert!(thorough.rounds_kept > 0, "samples of the run before count");
+    let (before, after) = (compiled.lock().unwrap(), more.lock().unwrap());
+    let unseen = after.iter().filter(|config| !before.contains(config)).count();
+    assert_eq!(unseen, left, "whatever was left is compiled");
+}
+
+#[test]
+fn a_run_that_is_ended_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(folder.path(), Vec::new()).unwrap();
+    let options = TuneOptions::default().wave(WAVE);
+    let (mut whole, all) = timer();
+    let expected = tune_one(&call("aa00"), &mut whole, &Ledger::in_memory(Vec::new()), &options);
+    // the worker is gone for good in the second wave
+    let mut prepared = 0;
+    let mut broken = FormulaTimer::new(ns).behaving(move |_, method| {
+        prepared += usize::from(method == "prepare");
+        if prepared > 8 { Err(Failure::new(FailureKind::Device, "no device")) } else { Ok(()) }
+    });
+    let failed = tune_one(&call("aa00"), &mut broken, &ledger, &options);
+    assert_eq!(failed.status, Status::Failed);
+    let (mut second, rest) = timer();
+    let done = tune_one(&call("aa00"), &mut second, &ledger, &options);
+    assert_eq!(done.best.unwrap().config, expected.best.unwrap().config);
+    let rest: BTreeSet<Config> = rest.lock().unwrap().iter().cloned().collect();
+    let all: BTreeSet<Config> = all.lock().unwrap().iter().cloned().collect();
+    assert_eq!(rest, all, "the first look counts: the waves after it are the same");
+}
+
+#[test]
+fn a_candidate_that_hangs_is_out_and_the_waves_go_on() {
+    let mut timer = FormulaTimer::new(ns).behaving(|config, method| match method {
+        "measure" if *config == config_of_the_corner() => Err(Failure::new(FailureKind::Timeout, "no end")),
+        _ => Ok(()),
+    });
+    let ledger = Ledger::in_memory(Vec::new());
+    let operation = tune_one(&call("aa00"), &mut timer, &ledger, &TuneOptions::default().wave(WAVE));
+    assert_eq!(operation.best.as_ref().unwrap().config, config(128, 32));
+    assert_eq!(count(&operation, CandidateStatus::Failed), 1);
+}
+
+fn config_of_the_corner() -> Config {
+    config(512, 512)
+}
+
+#[test]
+fn the_calls_of_a_run_learn_from_each_other() {
+    let compiled = |keys: &[&str]| {
+        let (mut timer, compiled) = timer();
+        let plan: Vec<PlannedInvocation> = keys.iter().map(|key| call(key)).collect();
+        let options = TuneOptions::default().wave(WAVE);
+        let result = tune_with(&plan, &mut timer, &Ledger::in_memory(Vec::new()), &options, |_, _| {});
+        assert!(result.operations.iter().all(|one| one.best.as_ref().unwrap().config == config(128, 32)));
+        compiled.lock().unwrap().drain(..).count()
+    };
+    let (one, two) = (compiled(&["aa00"]), compiled(&["aa00", "bb00"]));
+    assert!(two < 2 * one, "{two} programs for two calls, {one} for one");
+}
