@@ -138,7 +138,8 @@ fn killer(place: &Place) -> PathBuf {
 #[test]
 fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
     let Some(plugin) = plugin() else { return };
-    let plugin = ["--plugin", plugin.to_str().unwrap()];
+    // all of them, whatever those before let expect
+    let plugin = ["--plugin", plugin.to_str().unwrap(), "--thorough"];
     let place = Place::new();
     let names = [
         "steps",
