@@ -167,6 +167,7 @@ def test_the_program_tunes_what_only_the_worker_can_build(registries, tmp_path):
         "6",
         "--cache",
         tmp_path / "cache",
+        "--thorough",
     ]
     done = subprocess.run(
         [program(), tmp_path / "module.mlir", *options, "--format", "json"], capture_output=True, text=True, timeout=400
