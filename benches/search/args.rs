@@ -32,8 +32,9 @@ pub(crate) struct SearchArgs {
         value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) peer_seconds: u32,
     /// Instead of scores: how compiling in waves does on N parts of each space, of 24 to 64 configs
-    #[arg(long, value_name = "N", conflicts_with_all = ["strategies", "peer"])]
-    pub(super) waves: Option<usize>,
+    #[arg(long, value_name = "N", conflicts_with_all = ["strategies", "peer"],
+        value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) waves: Option<u32>,
     /// How the figures are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,

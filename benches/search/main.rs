@@ -115,8 +115,12 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn W
     let benches = benches(args)?;
     if let Some(parts) = args.waves {
         let rules = WaveRules::new(4);
-        let rows: Vec<_> =
-            benches.iter().map(|bench| waves::row(&bench.name, &bench.recorded, parts, &rules)).collect();
+        let row = |bench: &Bench| {
+            let none =
+                || Fault::input(format!("`{}` has no part of 24 to 64 configs; name a larger space", bench.name));
+            waves::row(&bench.name, &bench.recorded, parts, &rules).ok_or_else(none)
+        };
+        let rows = benches.iter().map(row).collect::<Result<Vec<_>, _>>()?;
         return match args.format {
             Format::Json => Ok(write_json(out, &rows)?),
             Format::Table => Ok(waves::table(&rows, out)?),

@@ -52,14 +52,19 @@ struct Ran {
     regret: f64,
 }
 
-pub(crate) fn row(name: &str, recorded: &Recorded, parts: usize, rules: &WaveRules) -> WavesRow {
-    let mut random = ChaCha8Rng::seed_from_u64(parts as u64);
-    let parts: Vec<Part> = (0..TRIES).filter_map(|_| part(recorded, &mut random)).take(parts).collect();
+/// What came of so many parts; `None` of a space that has none.
+pub(crate) fn row(name: &str, recorded: &Recorded, parts: u32, rules: &WaveRules) -> Option<WavesRow> {
+    let mut random = ChaCha8Rng::seed_from_u64(u64::from(parts));
+    let parts = (0..TRIES).filter_map(|_| part(recorded, &mut random)).take(parts as usize);
+    let parts: Vec<Part> = parts.collect();
+    if parts.is_empty() {
+        return None;
+    }
     let runs: Vec<Ran> = parts.par_iter().enumerate().map(|(seed, part)| run(part, seed as u64, rules)).collect();
     let mean = |of: &dyn Fn(&Ran) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
     let mut regrets: Vec<f64> = runs.iter().map(|run| run.regret).collect();
     regrets.sort_by(f64::total_cmp);
-    WavesRow {
+    Some(WavesRow {
         space: name.to_owned(),
         parts: runs.len(),
         compiled: mean(&|run| run.compiled),
@@ -68,7 +73,7 @@ pub(crate) fn row(name: &str, recorded: &Recorded, parts: usize, rules: &WaveRul
         said: mean(&|run| run.said),
         regret: mean(&|run| run.regret),
         regret_95: regrets.get(regrets.len() * 95 / 100).copied().unwrap_or(f64::NAN),
-    }
+    })
 }
 
 fn part(recorded: &Recorded, random: &mut ChaCha8Rng) -> Option<Part> {

@@ -168,12 +168,11 @@ impl Autotuner<'_> {
         };
         let operation = (invocation.call.op_id.clone(), invocation.direction);
         let surface = self.surfaces.remove(&operation).unwrap_or_else(|| Surface::new(self.options.seed));
-        let known = self.priors(&identity.key)?;
         // what a search found is compiled already
         let is_whole = race.search.is_some() || self.timer.has_one_job_a_call();
         let waves = match is_whole {
             true => Err(surface),
-            false => Waves::begin(surface, invocation, &identity, &known, self.options),
+            false => Waves::begin(surface, invocation, &identity, self.options),
         };
         let (decided, surface) = match waves {
             Ok(mut waves) => {
@@ -201,8 +200,12 @@ impl Autotuner<'_> {
         let mut rounds = JobRounds::from_history(history);
         let distinct = identity.distinct();
         let wanted = rounds.competing(&identity);
-        if waves.is_some() {
+        if let Some(waves) = &mut waves {
             rounds.leave_unseen(&identity);
+            // the whole cache is read for it: only where there is a first wave
+            if rounds.is_empty() {
+                waves.know(&self.priors(&identity.key)?);
+            }
         }
         result.rounds_kept = rounds.count();
         // a shipped entry is a look-up's last resort; who tunes wants to see it measured here
@@ -236,10 +239,15 @@ impl Autotuner<'_> {
         let enough = |rounds: &JobRounds| count_possible(&identity, rounds).min(2);
         let comparable = wanted.len() >= enough(&rounds) && wanted.contains(&identity.baseline);
         let standing = self.judge(&identity, &rounds, None).standing;
-        let is_decided = !self.options.force && cached.as_ref().is_some_and(|entry| same_job(entry));
-        let leaves = waves.as_mut().is_none_or(|waves| waves.outlook(&rounds, &identity).next.is_empty());
-        let wants_more =
-            (standing.settled.is_none() && standing.rounds < self.options.rounds as usize) || !(leaves || is_decided);
+        // a race that a budget ended early goes on where there is more time
+        let left_enough = |entry: &Entry| {
+            let chance = entry.provenance.as_ref().and_then(|provenance| provenance.chance_left);
+            chance.is_none_or(|chance| waves.as_ref().is_none_or(|waves| waves.is_enough(chance)))
+        };
+        let is_decided =
+            !self.options.force && cached.as_ref().is_some_and(|entry| same_job(entry) && left_enough(entry));
+        let leaves = is_decided || waves.as_mut().is_none_or(|waves| waves.outlook(&rounds, &identity).next.is_empty());
+        let wants_more = (standing.settled.is_none() && standing.rounds < self.options.rounds as usize) || !leaves;
         if wants_more && comparable {
             events.tell(Kind::Started { programs: distinct.len(), rounds_kept: result.rounds_kept });
             if !known_job {
@@ -284,6 +292,12 @@ impl Autotuner<'_> {
         if let (Outcome::Undecided, Some(budget)) = (judgement.outcome, self.options.budget) {
             let (done, needed) = (judgement.standing.rounds, self.options.rules.min_rounds);
             result.reason = format!("{done} rounds in the budget of {budget:?}, {needed} are needed: allow more time");
+        }
+        if judgement.outcome == Outcome::BaselineKept && !is_decided && !outlook.next.is_empty() {
+            // what was not compiled may be faster
+            let (left, all) = (outlook.left.len(), counted(identity.same_as.len(), "config"));
+            result.reason = format!("{left} of {all} were not compiled when the time was used up: allow more time");
+            return Ok(None);
         }
         let survivors = distinct.iter().filter(|candidate| !rounds.failures.contains_key(candidate)).count();
         if rounds.failures.contains_key(&identity.baseline) || survivors < enough(&rounds) {

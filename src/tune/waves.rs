@@ -15,6 +15,7 @@ const FEW: usize = 8;
 /// The waves of one job.
 pub(super) struct Waves {
     surface: Surface,
+    space: Space,
     /// For each point of the surface's space the candidate.
     candidates: Vec<usize>,
     /// Points that are known to be good elsewhere.
@@ -28,7 +29,6 @@ impl Waves {
         mut surface: Surface,
         invocation: &Invocation,
         identity: &JobIdentity,
-        known: &[Config],
         options: &TuneOptions,
     ) -> Result<Self, Surface> {
         let candidates = identity.distinct();
@@ -40,9 +40,18 @@ impl Waves {
         let baseline = candidates.iter().position(|&candidate| candidate == identity.baseline);
         let (Ok(space), Some(baseline)) = (space, baseline) else { return Err(surface) };
         surface.begin(&space, baseline);
-        let known = known.iter().filter_map(|config| space.nearest(config)).collect();
         let rules = WaveRules::new(options.wave).least_gain(options.rules.min_improvement);
-        Ok(Self { surface, candidates, known, rules })
+        Ok(Self { surface, space, candidates, known: Vec::new(), rules })
+    }
+
+    /// Lets what is good elsewhere, the best first, be part of the first wave.
+    pub(super) fn know(&mut self, configs: &[Config]) {
+        self.known = configs.iter().filter_map(|config| self.space.nearest(config)).collect();
+    }
+
+    /// Whether so little is to be expected of what was left that it is no reason to measure again.
+    pub(super) fn is_enough(&self, chance_left: f64) -> bool {
+        chance_left <= self.rules.chance
     }
 
     /// The surface, for the operation's next call.
@@ -54,10 +63,9 @@ impl Waves {
     pub(super) fn outlook(&mut self, rounds: &JobRounds, identity: &JobIdentity) -> Outlook {
         let decided = rounds.to_decision(identity.same_as.len(), identity.baseline);
         let looks = first_looks(&decided, identity.same_as.len(), identity.baseline);
-        for (point, &candidate) in self.candidates.iter().enumerate() {
-            if rounds.is_left(candidate) || rounds.is_empty() {
-                continue;
-            }
+        let is_told = |candidate: usize| !rounds.is_empty() && !rounds.is_left(candidate);
+        let told = self.candidates.iter().enumerate().filter(|(_, candidate)| is_told(**candidate));
+        for (point, &candidate) in told {
             // what was compiled and has no time is as good as one that failed
             let look = looks.get(candidate).copied().flatten().filter(|_| !rounds.failures.contains_key(&candidate));
             self.surface.tell(point, look.map(|look| (look.difference, look.deviation)));

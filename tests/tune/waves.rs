@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use autotune_lowered::config::Config;
 use autotune_lowered::failure::{Failure, FailureKind};
@@ -232,6 +233,21 @@ fn a_run_that_is_ended_goes_on_where_it_was() {
     let rest: BTreeSet<Config> = rest.lock().unwrap().iter().cloned().collect();
     let all: BTreeSet<Config> = all.lock().unwrap().iter().cloned().collect();
     assert_eq!(rest, all, "the first look counts: the waves after it are the same");
+}
+
+#[test]
+fn a_budget_that_is_used_up_decides_nothing_and_more_time_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(folder.path(), Vec::new()).unwrap();
+    let options = TuneOptions::default().wave(WAVE);
+    let (mut short, _) = timer();
+    let none = tune_one(&call("aa00"), &mut short, &ledger, &options.clone().budget(Some(Duration::ZERO)));
+    assert_eq!(none.status, Status::Failed, "what was not compiled may be faster");
+    assert!(none.reason.contains("63 of 64 configs were not compiled"), "{}", none.reason);
+    assert_eq!(none.best, None);
+    let (mut long, _) = timer();
+    let done = tune_one(&call("aa00"), &mut long, &ledger, &options);
+    assert_eq!((done.status, done.best.unwrap().config), (Status::Tuned, config(128, 32)));
 }
 
 #[test]

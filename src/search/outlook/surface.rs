@@ -18,7 +18,7 @@ const FAILED: f64 = 0.7;
 /// Calls before the one at hand that it learns from, and how many outcomes of each, the fastest half and others.
 const CALLS_BEFORE: usize = 2;
 const OUTCOMES_BEFORE: usize = 32;
-/// How often something better was left, over how often the draws say so, on the recorded spaces of `benches/search`.
+/// Something better is left at most so many times as often as the draws say, on parts of recorded spaces (`benches/search`).
 const SURPRISES: f64 = 5.0 / 3.0;
 /// What lies between these shares of the draws is what is expected of a config.
 const EXPECTED: [f64; 3] = [0.05, 0.5, 0.95];
@@ -54,11 +54,11 @@ impl WaveRules {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Expected {
-    /// As probable to be more as to be less.
+    /// The median.
     pub ratio: f64,
-    /// It is less with a probability of 5%,
+    /// The ratio is below this with a probability of 5%.
     pub low: f64,
-    /// and more with one of 5%. Times above four times the best's are not told apart.
+    /// The ratio is above this with a probability of 5%. Times above four times the best's are not told apart.
     pub high: f64,
 }
 
