@@ -95,7 +95,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
         selftest::known_resolution(cache::folder(&args.cache).ok().as_deref(), &*timer, args.timer.cache_state.clone());
     let plan = source.plan(&timer.device().identity, &args.plan.options())?;
     let options = TuneOptions {
-        rounds: args.rounds,
+        rounds: Some(args.rounds),
         rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
         resolution,
         budget: args.budget,

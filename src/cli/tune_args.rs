@@ -42,9 +42,10 @@ pub(super) struct TuneArgs {
     /// Folder of search spaces that go before those shipped; they feed workers that build programs themselves
     #[arg(long, value_name = "DIR")]
     pub candidates: Option<PathBuf>,
-    /// The most interleaved rounds of each operation, six at least; what is settled before takes fewer
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
-    pub rounds: u32,
+    /// Interleaved rounds of each operation, six at least; what is settled before takes fewer. Unless it is given, an operation
+    /// is measured in proportion to what compiling it took
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=100_000))]
+    pub rounds: Option<u32>,
     /// Time for the rounds of each operation; what is not settled by then is decided by what was measured. With --profile,
     /// time for the whole run: no operation is begun afterwards. Seconds, or such as `30m` and `2h`
     #[arg(long, value_name = "TIME", value_parser = time)]

@@ -18,6 +18,7 @@ mod race;
 mod resolution;
 mod rules;
 mod sentinel;
+mod turns;
 mod warm_up;
 
 pub use evidence::{anytime_interval, slower};
@@ -28,5 +29,5 @@ pub use paired::{Round, log_ratios, paired_ratios};
 pub use race::{DropReason, Dropped, Settled, Standing, is_look, race};
 pub use resolution::Resolution;
 pub use rules::DecisionRules;
-pub use sentinel::{Disturbance, disturbance};
+pub use sentinel::{Disturbance, disturbance, wants_bracket};
 pub use warm_up::is_stationary;

@@ -5,6 +5,13 @@ use crate::stats::median;
 
 /// Shares of differences that a threshold leaves above it.
 const SHARES: [f64; 4] = [0.2, 0.1, 0.05, 0.02];
+/// Multiples of the largest change that are thresholds too. How rarely they are exceeded nobody has seen: it is taken to fall
+/// with the square of the multiple, slower than any noise that has a variance.
+const BEYOND: [f64; 4] = [2.0, 4.0, 8.0, 16.0];
+/// Changes without which nothing is said of what lies beyond the largest of them.
+const MIN_FOR_TAIL: usize = 16;
+/// The largest change is taken for this at least: a quiet moment is no quiet machine.
+const LEAST_LARGEST: f64 = 0.02;
 /// From a median of absolute differences of two rounds to the standard deviation of one: 1.4826 / sqrt(2).
 const TO_DEVIATION: f64 = 1.048_4;
 
@@ -41,22 +48,35 @@ impl Noise {
         median(&self.changes).unwrap_or(0.0) * TO_DEVIATION
     }
 
+    /// The largest change, where enough are known to say that another one is hardly ever far larger.
+    pub(super) fn largest(&self) -> Option<f64> {
+        let largest = self.changes.first().filter(|_| self.changes.len() >= MIN_FOR_TAIL)?;
+        Some(largest.max(LEAST_LARGEST))
+    }
+
     /// Thresholds, and for each the share of differences around zero that lie above it at most. A candidate that
     /// scatters more than the others is judged by its own scatter.
     pub(super) fn thresholds(&self, differences: &[f64]) -> Vec<(f64, f64)> {
         let own = changes_of(differences);
+        let own_above =
+            |above: f64| own.iter().filter(|change| **change > above).count() as f64 / own.len().max(1) as f64;
+        // one more than was seen, so that the least share is that of a value beyond all of them
+        let known = (self.changes.len() + 1) as f64;
         let mut thresholds = vec![(0.0, 0.5)];
         for share in SHARES {
-            // one more than was seen, so that the least share is that of a value beyond all of them
-            let known = (self.changes.len() + 1) as f64;
             let rank = (share * known).floor();
             if rank < 1.0 {
                 break;
             }
             let Some(&above) = self.changes.get(rank as usize - 1) else { break };
-            let of_own = own.iter().filter(|change| **change > above).count() as f64 / own.len().max(1) as f64;
-            thresholds.push((above, (rank / known).max(of_own)));
+            thresholds.push((above, (rank / known).max(own_above(above))));
         }
+        thresholds.extend(
+            self.largest()
+                .into_iter()
+                .flat_map(|largest| BEYOND.map(|times| (largest * times, times)))
+                .map(|(above, times)| (above, (1.0 / (known * times * times)).max(own_above(above)))),
+        );
         thresholds
     }
 }

@@ -10,12 +10,15 @@ use super::noise::Noise;
 use super::paired::Round;
 use super::rules::DecisionRules;
 use super::sentinel::{Disturbance, disturbance};
+use super::turns::turns;
 
 /// Rounds without a usable time after which a candidate is out.
 const MAX_WITHOUT_TIME: usize = 3;
 
-/// Rounds that cut a candidate off; in fewer ones it must be slower by a power of the multiple.
+/// Rounds that cut a candidate off; in fewer ones it must be slower by a power of the multiple, or by so many times the
+/// largest change that was seen, of one round and of two.
 const CUT_OFF_ROUNDS: usize = 3;
+const FAR: [f64; 2] = [4.0, 2.0];
 
 /// What another process's turn on a core may add to a sample, in nanoseconds: below, one round cuts nobody off.
 const TURN_NS: f64 = 20e6;
@@ -61,14 +64,18 @@ pub enum Settled {
 pub struct Standing {
     /// Candidates that are still measured, the baseline included.
     pub contenders: Vec<usize>,
+    /// Those of them whose turn it is in the next round, the baseline included.
+    pub next: Vec<usize>,
     /// The fastest of them so far.
     pub leader: Option<usize>,
     /// Candidates that are out.
     pub dropped: BTreeMap<usize, Dropped>,
     /// Why no further round is needed, if so.
     pub settled: Option<Settled>,
-    /// Whether the leader seems to beat the baseline but not beyond doubt: more rounds would tell.
+    /// Whether the leader seems better than the baseline by the minimum improvement, but not beyond doubt: more rounds would tell.
     pub is_in_doubt: bool,
+    /// Rounds that count of the leader.
+    pub leader_rounds: usize,
     /// Rounds that count of the contender that has the fewest.
     pub rounds: usize,
     /// What the baseline's repetitions tell.
@@ -123,8 +130,22 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
     let settled = leader.and_then(|leader| settled(&field, &contenders, leader, [&noise, &contest], resolution));
     let rounds = contenders.iter().map(|&candidate| field.differences(candidate, baseline).len()).min().unwrap_or(0);
     let is_in_doubt =
-        leader.is_some_and(|leader| field.seems_better(leader, resolution) && !field.beats(leader, &noise, resolution));
-    Standing { contenders, leader, dropped, settled, is_in_doubt, rounds, disturbance, resolution, noise }
+        leader.is_some_and(|leader| field.seems_better(leader, 0.0) && !field.beats(leader, &noise, resolution));
+    let next = turns(&field, &contenders, leader);
+    let leader_rounds = of_leader;
+    Standing {
+        contenders,
+        next,
+        leader,
+        dropped,
+        settled,
+        is_in_doubt,
+        leader_rounds,
+        rounds,
+        disturbance,
+        resolution,
+        noise,
+    }
 }
 
 fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Option<DropReason> {
@@ -140,7 +161,10 @@ fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Opt
         let mut times = field.seen.iter().filter_map(|round| round.sample_ns(candidate));
         differences.len() == 1 && times.all(|ns| ns < TURN_NS)
     };
-    if differences.iter().all(|difference| *difference > limit) && !may_be_a_turn() {
+    let least = differences.iter().copied().fold(f64::INFINITY, f64::min);
+    let is_far =
+        |largest: f64| FAR.get(differences.len() - 1).is_some_and(|times| least > cut_off.max(times * largest));
+    if (least > limit && !may_be_a_turn()) || noise.largest().is_some_and(is_far) {
         return Some(DropReason::CutOff);
     }
     let others = field.competing.saturating_sub(1).max(1) as f64;

@@ -12,6 +12,18 @@ const TIMES: f64 = 5.0;
 /// Rounds at either end of the run whose levels are compared for its drift.
 const MIN_FOR_DRIFT: usize = 6;
 
+/// Once enough is known, a round in so many has the baseline at its ends.
+const EVERY: usize = 4;
+
+/// Whether the next round wants the baseline at both ends: always until it is known what is usual, and then once in a
+/// while, but for as long as the machine changes inside of rounds.
+pub fn wants_bracket(rounds: &[Round]) -> bool {
+    let swings = || rounds.iter().rev().map(Round::swing);
+    let known: Vec<f64> = swings().flatten().map(f64::abs).collect();
+    let is_restless = known.first().is_some_and(|last| *last > LEAST);
+    known.len() <= MIN_BEFORE || is_restless || swings().take(EVERY - 1).all(|swing| swing.is_none())
+}
+
 /// What the baseline's repetitions tell of the machine.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
@@ -82,6 +94,19 @@ mod tests {
         assert!(disturbance(&rounds).set_aside.len() <= 10);
         let noisy: Vec<Round> = (0..30).map(|n| round(100.0, 100.0 + f64::from(n * 7 % 30))).collect();
         assert_eq!(disturbance(&noisy).set_aside, [] as [usize; 0]);
+    }
+
+    #[test]
+    fn a_quiet_machine_is_asked_less_often() {
+        let mut rounds = Vec::new();
+        let mut bracketed = Vec::new();
+        for n in 0..24 {
+            bracketed.push(wants_bracket(&rounds));
+            let swing = if (12..16).contains(&n) { 1.3 } else { 1.0 };
+            rounds.push(if bracketed[n] { round(100.0, 100.0 * swing) } else { Round::default() });
+        }
+        let asked = |range: std::ops::Range<usize>| bracketed[range].iter().filter(|asked| **asked).count();
+        assert_eq!((asked(0..8), asked(8..12), asked(12..24)), (5, 1, 6), "{bracketed:?}");
     }
 
     #[test]

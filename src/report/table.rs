@@ -126,7 +126,8 @@ fn details(operation: &OperationResult) -> Vec<String> {
         if others > 0 {
             let within =
                 operation.resolution.map_or_else(String::new, |part| format!(", within {}", format_part(part)));
-            lines.push(format!("tied with {others} other config{}{within}", if others == 1 { "" } else { "s" }));
+            let more = operation.more_time.map_or_else(String::new, |more| format!(": {more}"));
+            lines.push(format!("tied with {others} other config{}{within}{more}", if others == 1 { "" } else { "s" }));
         }
     }
     lines.extend(operation.search.as_ref().map(Searched::to_line));

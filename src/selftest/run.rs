@@ -69,7 +69,7 @@ pub fn selftest(
     let SelftestOptions { copies, rounds, cache_state } = options.clone();
     let parameters = program.parameters.as_deref();
     let job = job_of_copies(timer, &program.program, parameters, copies, cache_state.clone(), scratch)?;
-    let tune = TuneOptions { rounds, cache_state, ..TuneOptions::default() };
+    let tune = TuneOptions { rounds: Some(rounds), cache_state, ..TuneOptions::default() };
     let copies = measure_copies(timer, &job, &tune, cancel, events)?;
     if let Some(failure) = copies.failures.into_values().next() {
         return Err(SelftestError::Copy(failure));

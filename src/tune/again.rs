@@ -69,7 +69,7 @@ impl Autotuner<'_> {
             self.timer.restart(&[]).map_err(CopiesError::Failed)?;
         }
         again.series += 1;
-        let rounds = self.options.rounds.saturating_mul(again.series);
+        let rounds = Some(self.options.usual_rounds().saturating_mul(again.series));
         let options = TuneOptions { rounds, rules: ALL_ROUNDS, resolution: Default::default(), ..self.options.clone() };
         let (events, tally) = Tally::of(&self.events);
         let measured = self.measure_at(

@@ -104,6 +104,8 @@ pub fn measure_copies(
         tried: 0,
         epochs: (0, 0),
         in_rounds: Default::default(),
+        running: Default::default(),
+        compiling: Default::default(),
     }
     .run()?;
     let decided = rounds.to_decision(job.candidates.len(), identity.baseline);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::decision::{Settled, Standing, is_look, is_stationary, race};
+use crate::decision::{Standing, is_look, race, wants_bracket};
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, Record, RoundRecord};
 use crate::timer::events::{Events, Kind, Phase, Slice};
@@ -17,60 +17,19 @@ use crate::timer::{Job, Prepared, Timer};
 use super::job::JobIdentity;
 use super::possible::count_possible;
 use super::rounds::JobRounds;
+use super::sampling::{ONE_RUN, Sampling, WarmUp};
 use super::waves::Waves;
 use super::{TuneError, TuneOptions};
 use crate::ledger::Ledger;
 
-/// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
-const RUNS: u32 = 3;
-/// Time that a race may take in any case, of the programs' own: it costs nothing beside their compilation.
-const LEAST_TIME_NS: u64 = 150_000_000;
-/// How many times that time where ties are coarse: it tells configs apart that would be called equal one day and not the
-/// next.
-const COARSE_TIMES: u64 = 8;
-/// Ties are coarse where the resolution is above this and the minimum improvement.
-const COARSE: f64 = 0.05;
-/// How many times the time of the rounds asked for where a winner is in sight but in doubt, and how many times the least.
-const IN_DOUBT: u64 = 4;
-const IN_DOUBT_LEAST: u64 = 10;
-/// How many times the rounds asked for there may be, where a race that is not settled has time left.
+/// Time that a race may take in any case, of the programs' own.
+const LEAST_TIME: Duration = Duration::from_millis(150);
+/// Else it may take this part of the time that compiling its programs took: who waits for the one hardly notices the other.
+const OF_COMPILING: f64 = 0.2;
+/// How many times that time where a winner is in sight but in doubt.
+const IN_DOUBT: u32 = 4;
+/// How many times the usual rounds there may be, where a race that is not settled has time left.
 const MOST_ROUNDS: usize = 20;
-/// Runs of a candidate before the first round, where one profile holds them all.
-const PROFILED_WARM_UP: u32 = 3;
-/// A program that ran for so long is warm.
-const WARM_NS: u64 = 1_000_000_000;
-
-/// A sample is this many times what the clock can tell, at least.
-const CLOCK_PARTS: u64 = 100;
-/// The most runs of one batch: a clock so coarse is none.
-const MAX_BATCH: u64 = 200;
-/// A run that takes this many times the best one's, and a second, is not awaited.
-const FAR_SLOWER: u64 = 50;
-const LEAST_AWAITED: Duration = Duration::from_secs(1);
-
-/// How a candidate is sampled in a round: so many durations, each of a batch of runs timed together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Sampling {
-    runs: u32,
-    batch: u32,
-    /// Time of one run in the warm-up; 0 for one that cannot win.
-    run_ns: u64,
-}
-
-const ONE_RUN: Sampling = Sampling { runs: 1, batch: 1, run_ns: 0 };
-
-fn longest_run(best_ns: u64) -> Duration {
-    Duration::from_nanos(best_ns.saturating_mul(FAR_SLOWER)).max(LEAST_AWAITED)
-}
-
-/// What the first runs of the candidates told.
-#[derive(Debug, Default)]
-struct WarmUp {
-    /// Of each candidate the fastest, nanoseconds.
-    fastest: Vec<Option<u64>>,
-    /// The fastest of all.
-    best: Option<u64>,
-}
 
 /// Why measuring ended before its last round.
 #[derive(Debug)]
@@ -117,8 +76,11 @@ pub(super) struct Measuring<'a> {
     pub(super) tried: usize,
     /// The first epoch of this run in the log, and of the timer.
     pub(super) epochs: (u32, u32),
-    /// Time in rounds so far.
+    /// Time in rounds so far, and what of that programs ran.
     pub(super) in_rounds: Duration,
+    pub(super) running: Duration,
+    /// Time that compiling took so far.
+    pub(super) compiling: Duration,
 }
 
 impl Measuring<'_> {
@@ -135,7 +97,7 @@ impl Measuring<'_> {
 
     fn run_begun(&mut self) -> Result<u32, Ended> {
         self.epochs = (self.rounds.next_epoch(), self.timer.epoch());
-        let mut warm = WarmUp { fastest: vec![None; self.job.candidates.len()], ..WarmUp::default() };
+        let mut warm = WarmUp::of(self.job.candidates.len());
         let mut reference = None;
         let (mut measured, mut raced) = (0, false);
         // whoever competes from before is loaded with the first wave
@@ -146,8 +108,7 @@ impl Measuring<'_> {
                 if raced {
                     return Ok(measured);
                 }
-                let sampling = self.samplings(&warm);
-                measured += self.in_phase(Phase::Measure, |this| this.measure_rounds(&sampling))?;
+                measured += self.in_phase(Phase::Measure, |this| this.measure_rounds(&warm))?;
                 if self.waves.is_none() {
                     return Ok(measured);
                 }
@@ -156,7 +117,9 @@ impl Measuring<'_> {
                 continue;
             }
             raced = false;
+            let begin = Instant::now();
             self.in_phase(Phase::Compile, |this| this.prepare_all(&mut wave))?;
+            self.compiling += begin.elapsed();
             if reference.is_none() {
                 // the baseline's time comes first: it bounds how long one waits for the others
                 self.in_phase(Phase::WarmUp, |this| this.warm_up_baseline(&mut warm))?;
@@ -169,10 +132,10 @@ impl Measuring<'_> {
                 this.compare_outputs(&wave, reference)
             })?;
             self.in_phase(Phase::WarmUp, |this| this.warm_up(&wave, &mut warm))?;
-            wave.clear();
             if self.waves.is_some() {
-                measured += self.in_phase(Phase::Measure, |this| this.look(&warm))?;
+                measured += self.in_phase(Phase::Measure, |this| this.look(&wave, &warm))?;
             }
+            wave.clear();
         }
     }
 
@@ -191,12 +154,15 @@ impl Measuring<'_> {
         wave
     }
 
-    /// One round of all that compete: what to compile next hangs on it.
-    fn look(&mut self, warm: &WarmUp) -> Result<u32, Ended> {
-        let (active, sampling, begin) = (self.active(), self.samplings(warm), Instant::now());
-        let round = self.add_round(&active, &sampling).map(|(is_whole, _)| u32::from(is_whole));
+    /// One round of a wave, beside the baseline and the fastest so far: what to compile next hangs on it.
+    fn look(&mut self, wave: &[usize], warm: &WarmUp) -> Result<u32, Ended> {
+        let (standing, begin) = (self.standing(), Instant::now());
+        let is_beside = |candidate| candidate == self.identity.baseline || Some(candidate) == standing.leader;
+        let mut contenders = standing.contenders.clone();
+        contenders.retain(|&candidate| is_beside(candidate) || wave.contains(&candidate));
+        let is_whole = self.add_round(&contenders, warm)?;
         self.in_rounds += begin.elapsed();
-        round
+        Ok(u32::from(is_whole))
     }
 
     /// Does a part of the work.
@@ -205,63 +171,66 @@ impl Measuring<'_> {
         work(self)
     }
 
-    fn measure_rounds(&mut self, sampling: &[Sampling]) -> Result<u32, Ended> {
+    fn measure_rounds(&mut self, warm: &WarmUp) -> Result<u32, Ended> {
         let begin = Instant::now();
         let mut measured = 0;
         // every restart takes at least one candidate out or uses up its second chance; disturbed rounds are measured again
         let is_short = self.is_exact || self.timer.measures_rounds();
-        let most = self.options.rounds as usize * if is_short { 1 } else { MOST_ROUNDS };
+        let usual = self.options.usual_rounds();
+        let most = usual as usize * if is_short { 1 } else { MOST_ROUNDS };
         let mut attempts = most * 3 / 2 + 2 * self.job.candidates.len();
-        let one_run_each = sampling.iter().fold(0, |sum: u64, sampling| sum.saturating_add(sampling.run_ns));
-        let asked = u64::from(self.options.rounds).saturating_mul(one_run_each);
-        let mut running_ns: u64 = 0;
         let (mut standing, mut failures) = (self.standing(), self.rounds.failures.len());
         loop {
             // in between the looks nobody leaves the race but who fails
             let count = self.rounds.count();
-            if self.is_exact
-                || is_look(count as usize)
-                || count == self.options.rounds
-                || failures != self.rounds.failures.len()
-            {
+            if self.is_exact || is_look(count as usize) || count == usual || failures != self.rounds.failures.len() {
                 (standing, failures) = (self.standing(), self.rounds.failures.len());
             }
-            let active = standing.contenders.clone();
+            // whoever asks for rounds asks for as many of each
+            let takes_turns = self.options.rounds.is_none() && !self.is_exact;
+            let active = if takes_turns { standing.next.clone() } else { standing.contenders.clone() };
             // where no other config can run here, the baseline is measured for its time; a search learns nothing from that
             let possible = count_possible(self.identity, self.rounds);
             let lone = active.len() < 2 && (possible > 1 || (self.is_exact && self.identity.distinct().len() > 1));
-            let time = if standing.is_in_doubt {
-                asked.saturating_mul(IN_DOUBT).max(IN_DOUBT_LEAST * LEAST_TIME_NS)
-            } else {
-                asked.max(if self.is_coarse(&standing) { COARSE_TIMES } else { 1 } * LEAST_TIME_NS)
-            };
-            let is_over = standing.rounds >= most || running_ns >= time;
-            let enough = standing.rounds >= self.options.rounds as usize && is_over;
-            let is_settled = match standing.settled {
-                Some(Settled::Tied) => is_short || is_over || !self.is_coarse(&standing),
-                settled => settled.is_some(),
-            } && !self.is_exact;
-            if is_settled || enough || lone || self.is_late(begin) || attempts == 0 {
+            let is_settled = standing.settled.is_some() && !self.is_exact;
+            if is_settled || lone || self.is_enough(&standing, most, warm) || self.is_late(begin) || attempts == 0 {
                 self.in_rounds += begin.elapsed();
                 return Ok(measured);
             }
             attempts -= 1;
-            let (is_whole, took) = self.add_round(&active, sampling)?;
-            running_ns = running_ns.saturating_add(took);
-            measured += u32::from(is_whole);
+            measured += u32::from(self.add_round(&active, warm)?);
         }
     }
 
-    /// Measures a round and notes it in the log. Returns whether nothing failed in it, and for how long programs ran,
-    /// nanoseconds.
-    fn add_round(&mut self, active: &[usize], sampling: &[Sampling]) -> Result<(bool, u64), Ended> {
+    /// Whether a race that is not settled was given its time.
+    fn is_enough(&self, standing: &Standing, most: usize, warm: &WarmUp) -> bool {
+        let (rounds, least) = match self.options.rounds {
+            Some(rounds) => (standing.rounds, rounds as usize),
+            // a replay of its profiles asks for the same ones, however fast it compiles
+            None if self.timer.measures_rounds() => (standing.leader_rounds, most),
+            None => (standing.leader_rounds, self.options.rules.min_rounds),
+        };
+        let one_run_each: u64 =
+            self.samplings(warm).iter().map(|sampling| sampling.run_ns).fold(0, u64::saturating_add);
+        let asked = self
+            .options
+            .rounds
+            .map_or(Duration::ZERO, |rounds| Duration::from_nanos(one_run_each.saturating_mul(u64::from(rounds))));
+        let time = LEAST_TIME.max(self.compiling.mul_f64(OF_COMPILING)).max(asked);
+        let time = if standing.is_in_doubt { time.saturating_mul(IN_DOUBT) } else { time };
+        rounds >= least.min(most) && (rounds >= most || self.running >= time)
+    }
+
+    /// Measures a round and notes it in the log. Returns whether nothing failed in it.
+    fn add_round(&mut self, active: &[usize], warm: &WarmUp) -> Result<bool, Ended> {
         let (base_epoch, first_epoch) = self.epochs;
         let epoch = base_epoch.saturating_add(self.timer.epoch().saturating_sub(first_epoch));
         let round = self.rounds.next_round();
         let slice = self.events.open(Slice::Round { number: u64::from(round) + 1, contenders: active.len() });
-        let (samples, fault) = self.one_round(active, sampling, round)?;
+        let (samples, fault) = self.one_round(active, &self.samplings(warm), round)?;
         drop(slice);
         let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
+        self.running = self.running.saturating_add(Duration::from_nanos(took));
         if !samples.is_empty() {
             let source = self.timer.source();
             let record = RoundRecord { job: self.identity.digest, epoch, round, source, samples };
@@ -274,18 +243,12 @@ impl Measuring<'_> {
             None => {
                 self.round_forgiven = false;
                 let done = self.rounds.count();
-                self.events.tell(Kind::Round { done, of: self.options.rounds, contenders: active.len() });
+                self.events.tell(Kind::Round { done, of: self.options.usual_rounds(), contenders: active.len() });
             }
             Some(Fault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
             Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,
         }
-        Ok((is_whole, took))
-    }
-
-    /// Whether configs are left that are told apart only roughly.
-    fn is_coarse(&self, standing: &Standing) -> bool {
-        let others = standing.contenders.iter().filter(|&&candidate| candidate != self.identity.baseline);
-        others.count() > 1 && standing.resolution > self.options.rules.min_improvement.max(COARSE)
+        Ok(is_whole)
     }
 
     /// Where the race stands after all rounds, those of earlier runs included.
@@ -344,82 +307,7 @@ impl Measuring<'_> {
         prepared
     }
 
-    /// The baseline's time, its first runs left behind.
-    fn warm_up_baseline(&mut self, warm: &mut WarmUp) -> Result<(), Ended> {
-        let times = self.warm(self.identity.baseline, None)?;
-        warm.best = times.into_iter().filter(|&ns| ns > 0).min();
-        if let Some(place) = warm.fastest.get_mut(self.identity.baseline) {
-            *place = warm.best;
-        }
-        self.timer.cut_off(warm.best.map(longest_run));
-        Ok(())
-    }
-
-    /// Runs every other candidate of a wave that is still in it until its first runs are over.
-    fn warm_up(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<(), Ended> {
-        let active = self.active();
-        for &candidate in wave.iter().filter(|&&candidate| candidate != self.identity.baseline) {
-            if !active.contains(&candidate) {
-                continue;
-            }
-            let own = self.warm(candidate, warm.best)?.into_iter().filter(|&ns| ns > 0).min();
-            warm.best = [warm.best, own].into_iter().flatten().min();
-            if let Some(place) = warm.fastest.get_mut(candidate) {
-                *place = own;
-            }
-        }
-        self.timer.cut_off(warm.best.map(longest_run));
-        Ok(())
-    }
-
-    /// How each candidate is sampled.
-    fn samplings(&self, warm: &WarmUp) -> Vec<Sampling> {
-        let is_baseline = |candidate| candidate == self.identity.baseline;
-        let fastest = warm.fastest.iter().enumerate();
-        fastest.map(|(index, own)| self.sampling(*own, warm.best, is_baseline(index))).collect()
-    }
-
-    /// The first runs of one candidate; one far slower than the best so far is as warm as it need be.
-    fn warm(&mut self, candidate: usize, best: Option<u64>) -> Result<Vec<u64>, Ended> {
-        let whole = self.timer.measures_rounds();
-        let count = if whole { PROFILED_WARM_UP } else { 1 };
-        let mut times: Vec<u64> = Vec::new();
-        let _slice = self.slice_of(candidate);
-        loop {
-            self.check_cancelled()?;
-            let Some(more) = self.try_twice(candidate, |timer| timer.measure(candidate, count))? else { break };
-            let none = more.is_empty();
-            times.extend(more);
-            let took = times.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
-            let is_slow = |best| times.iter().all(|&ns| ns as f64 > self.options.rules.cut_off * best as f64);
-            if none || whole || took > WARM_NS || best.is_some_and(is_slow) || is_stationary(&times) {
-                break;
-            }
-        }
-        Ok(times)
-    }
-
-    /// The same for all that can win, since the fastest of more runs is faster.
-    fn sampling(&self, own: Option<u64>, best: Option<u64>, is_baseline: bool) -> Sampling {
-        let (Some(own), Some(best)) = (own, best) else { return ONE_RUN };
-        // every run with cold caches costs a flush, and a batch would warm them
-        let is_cold = !self.options.cache_state.is_warm();
-        let clock = self.timer.clock_resolution_ns().filter(|_| !is_cold).unwrap_or(0);
-        let batch = clock.saturating_mul(CLOCK_PARTS).div_ceil(best).clamp(1, MAX_BATCH);
-        // the machine may have been slower in the one's warm-up than in the other's
-        if !is_baseline && own as f64 > self.options.rules.cut_off.powi(3) * best as f64 {
-            return Sampling { runs: 1, batch: batch as u32, run_ns: 0 };
-        }
-        let runs = if self.timer.measures_rounds() && !is_cold {
-            // what a profile costs does not grow with the runs in it
-            self.options.sample_ns.div_ceil(best).clamp(u64::from(RUNS), u64::from(self.options.max_runs.max(RUNS)))
-        } else {
-            u64::from(RUNS)
-        };
-        Sampling { runs: runs as u32, batch: batch as u32, run_ns: own }
-    }
-
-    /// Measures each candidate once, in an order of its own for every round, between two samples of the baseline.
+    /// Measures each candidate once, in an order of its own for every round, where it is time between two samples of the baseline.
     fn one_round(
         &mut self,
         active: &[usize],
@@ -429,8 +317,10 @@ impl Measuring<'_> {
         let mut order = active.to_vec();
         shuffle(&mut order, self.options.seed, round);
         let baseline = self.identity.baseline;
-        order.insert(0, baseline);
-        order.push(baseline);
+        if self.is_exact || wants_bracket(&self.rounds.to_decision(self.job.candidates.len(), baseline)) {
+            order.insert(0, baseline);
+            order.push(baseline);
+        }
         let launches: Vec<(usize, Sampling)> =
             order.iter().map(|&candidate| (candidate, sampling.get(candidate).copied().unwrap_or(ONE_RUN))).collect();
         if self.timer.measures_rounds() {

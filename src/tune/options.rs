@@ -12,9 +12,10 @@ use crate::stats::median;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TuneOptions {
-    /// Interleaved rounds of one invocation that count. A race that is settled ends before; one that is not goes on for as
-    /// long as so many runs of every candidate would take, since those that were dropped left time.
-    pub rounds: u32,
+    /// Interleaved rounds of one invocation that count, where so many are asked for. A race that is settled ends before; one that
+    /// is not goes on for as long as so many runs of every candidate would take, since those that were dropped left time.
+    /// Else it is measured in proportion to what compiling took.
+    pub rounds: Option<u32>,
     /// Time for the rounds of one invocation, if there is a limit.
     pub budget: Option<Duration>,
     /// When the run ends: no invocation is begun afterwards, and the one that is under way is finished.
@@ -46,7 +47,7 @@ pub struct TuneOptions {
 }
 
 setters!(TuneOptions {
-    rounds: u32,
+    rounds: Option<u32>,
     budget: Option<Duration>,
     stop_at: Option<Instant>,
     rules: DecisionRules,
@@ -89,7 +90,7 @@ setters!(SearchOptions { kind: Kind, budget: Budget, rounds: u32, finalists: usi
 impl Default for TuneOptions {
     fn default() -> Self {
         Self {
-            rounds: 20,
+            rounds: None,
             budget: None,
             stop_at: None,
             rules: DecisionRules::default(),
@@ -108,7 +109,15 @@ impl Default for TuneOptions {
     }
 }
 
+/// Rounds where nobody asks for a number of them and there has to be one: under a profiler, and in a series of a check.
+const ROUNDS: u32 = 20;
+
 impl TuneOptions {
+    /// The rounds that are asked for, or the usual number of them.
+    pub(super) fn usual_rounds(&self) -> u32 {
+        self.rounds.unwrap_or(ROUNDS)
+    }
+
     /// The rules for one invocation, with the resolution that is known of programs of its baseline's duration.
     pub(super) fn rules_for(&self, rounds: &[Round], baseline: usize) -> DecisionRules {
         let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(baseline)).collect();

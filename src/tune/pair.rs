@@ -41,7 +41,7 @@ impl Autotuner<'_> {
         // a race drops what is slower; here each config has as many rounds as any other, but for those that take a multiple of
         // the baseline's time
         let rules = DecisionRules { confidence: 1.0, ..self.options.rules };
-        let options = TuneOptions { rounds: wanted, budget: None, rules, ..self.options.clone() };
+        let options = TuneOptions { rounds: Some(wanted), budget: None, rules, ..self.options.clone() };
         let history = if self.options.force { Default::default() } else { self.ledger.history(identity.digest)? };
         let is_known = history.job.is_some();
         let mut rounds = JobRounds::from_history(history);

@@ -14,7 +14,7 @@ use crate::hlo::{Evidence, Label};
 use crate::measured_by::MeasuredBy;
 use crate::stats::Interval;
 
-use super::{CandidateResult, Searched, Spent};
+use super::{CandidateResult, MoreTime, Searched, Spent};
 
 /// Version of the results' JSON.
 pub const RESULT_SCHEMA: u32 = 1;
@@ -140,6 +140,9 @@ pub struct OperationResult {
     /// The least relative difference that the rounds can tell: 0.01 is one per cent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<f64>,
+    /// What it would take to tell the configs of the tie set apart, where that is a matter of time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more_time: Option<MoreTime>,
     /// How much slower the baseline was in the last rounds than in the first: 0.1 is ten per cent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<f64>,
@@ -175,6 +178,7 @@ impl OperationResult {
             rounds_kept: 0,
             rounds_set_aside: 0,
             resolution: None,
+            more_time: None,
             drift: None,
             spent: Spent::default(),
         }

@@ -5,8 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::decision::Round;
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, FailureRecord, JobHistory, RoundRecord};
+use crate::stats::median;
 
 use super::job::JobIdentity;
+
+/// Samples without which nothing is said of their first runs.
+const MIN_TO_SHORTEN: usize = 8;
 
 /// Rounds and failures of one job, over all runs.
 #[derive(Debug, Default)]
@@ -84,6 +88,30 @@ impl JobRounds {
     /// How many there are.
     pub(super) fn count(&self) -> u32 {
         self.rounds.len() as u32
+    }
+
+    /// The fastest run of a candidate, nanoseconds.
+    pub(super) fn fastest_run(&self, candidate: usize) -> Option<u64> {
+        let samples = self.rounds.iter().flat_map(|round| &round.samples);
+        samples.filter(|sample| sample.candidate == candidate).flat_map(|sample| &sample.ns).copied().min()
+    }
+
+    /// The sum of the last round's samples, nanoseconds.
+    pub(super) fn last_round_ns(&self) -> Option<u64> {
+        let samples = self.rounds.last()?.samples.iter().flat_map(|sample| &sample.ns);
+        Some(samples.fold(0, |sum: u64, ns| sum.saturating_add(*ns)))
+    }
+
+    /// Whether samples of so many runs tell no more than their first runs do: in most of them it is no slower than the fastest
+    /// by more than this part.
+    pub(super) fn is_first_run_as_good(&self, runs: u32, within: f64) -> bool {
+        let samples = self.rounds.iter().flat_map(|round| &round.samples);
+        let excess = samples.filter(|sample| sample.ns.len() == runs as usize).filter_map(|sample| {
+            let fastest = fastest(sample).filter(|ns| *ns > 0.0)?;
+            Some(*sample.ns.first()? as f64 / fastest - 1.0)
+        });
+        let excess: Vec<f64> = excess.collect();
+        excess.len() >= MIN_TO_SHORTEN && median(&excess).is_some_and(|excess| excess <= within)
     }
 
     /// One sample a candidate and round: the fastest of its runs, since what comes between only ever adds time. Candidates

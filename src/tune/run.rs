@@ -28,7 +28,8 @@ use super::spent::{Tally, spent};
 use super::tuner::{Autotuner, Decided, Extent, known_before, timed_otherwise};
 use super::waves::Waves;
 use super::{
-    AutotuningResult, CandidateResult, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status, TuneError,
+    AutotuningResult, CandidateResult, MAX_RACED, MoreTime, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status,
+    TuneError,
 };
 
 /// What came of one planned invocation.
@@ -247,7 +248,13 @@ impl Autotuner<'_> {
         let is_decided =
             !self.options.force && cached.as_ref().is_some_and(|entry| same_job(entry) && left_enough(entry));
         let leaves = is_decided || waves.as_mut().is_none_or(|waves| waves.outlook(&rounds, &identity).next.is_empty());
-        let wants_more = (standing.settled.is_none() && standing.rounds < self.options.rounds as usize) || !leaves;
+        // what was decided once is measured further where more rounds are asked for
+        let is_short = match self.options.rounds {
+            Some(rounds) => standing.rounds < rounds as usize,
+            // of one that is new here nothing is known
+            None => !is_decided || standing.rounds == 0,
+        };
+        let wants_more = (standing.settled.is_none() && is_short) || !leaves;
         if wants_more && comparable {
             events.tell(Kind::Started { programs: distinct.len(), rounds_kept: result.rounds_kept });
             if !known_job {
@@ -283,6 +290,8 @@ impl Autotuner<'_> {
         result.candidates = rows(invocation, &identity, &judgement, &rounds, &outlook.left);
         result.chance_left = (!outlook.left.is_empty()).then_some(outlook.chance);
         fill_from_judgement(result, &judgement);
+        let decided = rounds.to_decision(identity.same_as.len(), identity.baseline);
+        result.more_time = MoreTime::of(&judgement, &rounds, &self.options.rules_for(&decided, identity.baseline));
         drop(deciding);
         if judgement.outcome == Outcome::NotBelieved {
             result.status = Status::NotBelieved;

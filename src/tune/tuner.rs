@@ -93,6 +93,8 @@ impl Autotuner<'_> {
             tried: 0,
             epochs: (0, 0),
             in_rounds: Default::default(),
+            running: Default::default(),
+            compiling: Default::default(),
         }
         .run()
     }

@@ -132,7 +132,7 @@ fn the_span_decides_and_not_what_the_seed_would_say() {
     let (registry, invocation) = registry(&folder.path().join("registry"), 6, &distinct_program);
     let mut timer = ProfileReplay::open(folder.path(), None).unwrap();
     // ten rounds take each of the five executions twice
-    let options = TuneOptions::default().rounds(10);
+    let options = TuneOptions::default().rounds(Some(10));
     let ledger = Ledger::in_memory(vec![]);
     let mut session = Session::new(&registry, &ledger, &mut timer).options(options);
     let result = session.run(&planned([&invocation])).unwrap();

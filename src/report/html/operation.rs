@@ -138,6 +138,7 @@ fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut d
         .count();
     if others > 0 {
         facts.push(format!("Tied with {others} other config{}.", if others == 1 { "" } else { "s" }));
+        facts.extend(operation.more_time.map(|more| format!("{more}.")));
     }
     if let Some(drift) = operation.drift {
         let how = if drift >= 0.0 { "slower" } else { "faster" };

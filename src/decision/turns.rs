@@ -1,0 +1,30 @@
+//! Who is measured in the next round: most of the time goes to those who may still be the best.
+
+use super::field::Field;
+
+/// So many of the fastest are measured in every round.
+const ALWAYS: usize = 3;
+
+/// Of the contenders those whose turn it is, the baseline and the leader included: a candidate of rank r has about N/r samples
+/// where N compete. So every one is measured twice, and the rest of the time goes to the fastest. Nobody is out by it: who
+/// rests comes back as those before it fall behind.
+pub(super) fn turns(field: &Field<'_>, contenders: &[usize], leader: Option<usize>) -> Vec<usize> {
+    let count = |candidate: usize| field.differences(candidate, field.baseline).len();
+    let is_other = |candidate: &&usize| **candidate != field.baseline && Some(**candidate) != leader;
+    // those without a time come first: nothing is known of them
+    let mut ranked: Vec<(f64, usize)> = contenders
+        .iter()
+        .filter(is_other)
+        .map(|&candidate| (field.difference(candidate, field.baseline).unwrap_or(f64::NEG_INFINITY), candidate))
+        .collect();
+    ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // the leader is the first
+    let is_next = |&(place, &(_, candidate)): &(usize, &(f64, usize))| {
+        let (rank, samples) = (place + 2, count(candidate));
+        rank <= ALWAYS || samples < 2 || rank * samples <= field.competing
+    };
+    let next: Vec<usize> = ranked.iter().enumerate().filter(is_next).map(|(_, &(_, candidate))| candidate).collect();
+    let is_in =
+        |candidate: &usize| *candidate == field.baseline || Some(*candidate) == leader || next.contains(candidate);
+    contenders.iter().copied().filter(is_in).collect()
+}

@@ -1,0 +1,48 @@
+//! What more rounds would tell of a race that was given no more time.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::decision::{DecisionRules, Judgement};
+
+use super::rounds::JobRounds;
+
+/// More rounds than this are no advice.
+const MOST: f64 = 100_000.0;
+
+/// What it would take to tell the configs of a tie set apart by the minimum improvement.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MoreTime {
+    /// Rounds in all.
+    pub rounds: u32,
+    /// Time for those that are missing, as long as the last one each, nanoseconds.
+    pub time_ns: u64,
+    /// The relative difference that they would tell: 0.01 is one per cent.
+    pub resolution: f64,
+}
+
+impl MoreTime {
+    /// What is missing, where a race that is not settled left a tie set. The scatter of a median over n rounds falls with √n.
+    pub(super) fn of(judgement: &Judgement, rounds: &JobRounds, rules: &DecisionRules) -> Option<Self> {
+        let standing = &judgement.standing;
+        let wanted = rules.min_improvement.max(rules.resolution);
+        let is_open = standing.settled.is_none() && judgement.tie_set().len() > 1;
+        if !is_open || wanted <= 0.0 || standing.resolution <= wanted {
+            return None;
+        }
+        let needed = (standing.rounds as f64 * (standing.resolution / wanted).powi(2)).ceil();
+        let missing = needed - standing.rounds as f64;
+        let time_ns = (missing * rounds.last_round_ns()? as f64) as u64;
+        (needed <= MOST && missing >= 1.0).then_some(Self { rounds: needed as u32, time_ns, resolution: wanted })
+    }
+}
+
+impl fmt::Display for MoreTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rounds, time_ns, resolution } = *self;
+        let (seconds, percent) = (time_ns as f64 / 1e9, 100.0 * resolution);
+        write!(f, "`--rounds {rounds}`, about {seconds:.1} s more, would tell {percent:.1}% apart")
+    }
+}

@@ -1,0 +1,28 @@
+//! What a sample is made of, and what the first runs told.
+
+/// How a candidate is sampled in a round: so many durations, each of a batch of runs timed together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sampling {
+    pub(super) runs: u32,
+    pub(super) batch: u32,
+    /// Time of one run; 0 for one that cannot win.
+    pub(super) run_ns: u64,
+}
+
+pub(super) const ONE_RUN: Sampling = Sampling { runs: 1, batch: 1, run_ns: 0 };
+
+/// What the first runs of the candidates told.
+#[derive(Debug, Default)]
+pub(super) struct WarmUp {
+    /// Of each candidate the fastest, nanoseconds.
+    pub(super) fastest: Vec<Option<u64>>,
+    /// The fastest of all.
+    pub(super) best: Option<u64>,
+}
+
+impl WarmUp {
+    /// Nothing is known of so many candidates.
+    pub(super) fn of(candidates: usize) -> Self {
+        Self { fastest: vec![None; candidates], best: None }
+    }
+}

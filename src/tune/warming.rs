@@ -1,0 +1,111 @@
+//! First runs, and from them how each candidate is sampled.
+
+use std::time::Duration;
+
+use crate::decision::is_stationary;
+
+use super::measure::{Ended, Measuring};
+use super::sampling::{ONE_RUN, Sampling, WarmUp};
+
+/// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
+const RUNS: u32 = 3;
+/// Runs of a candidate before the first round, where one profile holds them all.
+const PROFILED_WARM_UP: u32 = 3;
+/// A program that ran for so long is warm.
+const WARM_NS: u64 = 1_000_000_000;
+
+/// A sample is this many times what the clock can tell, at least.
+const CLOCK_PARTS: u64 = 100;
+/// The most runs of one batch: a clock so coarse is none.
+const MAX_BATCH: u64 = 200;
+/// A run that takes this many times the best one's, and a second, is not awaited.
+const FAR_SLOWER: u64 = 50;
+const LEAST_AWAITED: Duration = Duration::from_secs(1);
+
+fn longest_run(best_ns: u64) -> Duration {
+    Duration::from_nanos(best_ns.saturating_mul(FAR_SLOWER)).max(LEAST_AWAITED)
+}
+
+impl Measuring<'_> {
+    /// The baseline's time, its first runs left behind.
+    pub(super) fn warm_up_baseline(&mut self, warm: &mut WarmUp) -> Result<(), Ended> {
+        let times = self.warm(self.identity.baseline, None)?;
+        warm.best = times.into_iter().filter(|&ns| ns > 0).min();
+        if let Some(place) = warm.fastest.get_mut(self.identity.baseline) {
+            *place = warm.best;
+        }
+        self.timer.cut_off(warm.best.map(longest_run));
+        Ok(())
+    }
+
+    /// Runs every other candidate of a wave that is still in it until its first runs are over.
+    pub(super) fn warm_up(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<(), Ended> {
+        let active = self.active();
+        for &candidate in wave.iter().filter(|&&candidate| candidate != self.identity.baseline) {
+            if !active.contains(&candidate) {
+                continue;
+            }
+            let own = self.warm(candidate, warm.best)?.into_iter().filter(|&ns| ns > 0).min();
+            warm.best = [warm.best, own].into_iter().flatten().min();
+            if let Some(place) = warm.fastest.get_mut(candidate) {
+                *place = own;
+            }
+        }
+        self.timer.cut_off(warm.best.map(longest_run));
+        Ok(())
+    }
+
+    /// How each candidate is sampled.
+    pub(super) fn samplings(&self, warm: &WarmUp) -> Vec<Sampling> {
+        let as_good = self.options.rules.min_improvement / 4.0;
+        let most = if self.rounds.is_first_run_as_good(RUNS, as_good) { 1 } else { RUNS };
+        let sampling = |(candidate, own): (usize, &Option<u64>)| {
+            // the machine may have been slower in the one's warm-up than in the other's
+            let own = own.map(|own| self.rounds.fastest_run(candidate).map_or(own, |seen| seen.min(own)));
+            self.sampling(own, warm.best, candidate == self.identity.baseline, most)
+        };
+        warm.fastest.iter().enumerate().map(sampling).collect()
+    }
+
+    /// The first runs of one candidate; one far slower than the best so far is as warm as it need be.
+    fn warm(&mut self, candidate: usize, best: Option<u64>) -> Result<Vec<u64>, Ended> {
+        let whole = self.timer.measures_rounds();
+        let count = if whole { PROFILED_WARM_UP } else { 1 };
+        let mut times: Vec<u64> = Vec::new();
+        let _slice = self.slice_of(candidate);
+        loop {
+            self.check_cancelled()?;
+            let Some(more) = self.try_twice(candidate, |timer| timer.measure(candidate, count))? else { break };
+            let none = more.is_empty();
+            times.extend(more);
+            let took = times.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
+            let is_slow = |best| times.iter().all(|&ns| ns as f64 > self.options.rules.cut_off * best as f64);
+            if none || whole || took > WARM_NS || best.is_some_and(is_slow) || is_stationary(&times) {
+                break;
+            }
+        }
+        Ok(times)
+    }
+
+    /// At most so many runs of those that can win, the same number for all: the fastest of more runs is faster.
+    fn sampling(&self, own: Option<u64>, best: Option<u64>, is_baseline: bool, most: u32) -> Sampling {
+        let (Some(own), Some(best)) = (own, best) else { return ONE_RUN };
+        // every run with cold caches costs a flush, and a batch would warm them
+        let is_cold = !self.options.cache_state.is_warm();
+        let clock = self.timer.clock_resolution_ns().filter(|_| !is_cold).unwrap_or(0);
+        let batch = clock.saturating_mul(CLOCK_PARTS).div_ceil(best).clamp(1, MAX_BATCH) as u32;
+        let is_slower = |times: f64| !is_baseline && own as f64 > times * best as f64;
+        let cut_off = self.options.rules.cut_off;
+        let run_ns = if is_slower(cut_off.powi(3)) { 0 } else { own };
+        let runs = match () {
+            () if is_slower(cut_off) => 1,
+            // what a profile costs does not grow with the runs in it
+            () if self.timer.measures_rounds() && !is_cold => {
+                let runs = self.options.sample_ns.div_ceil(best);
+                runs.clamp(u64::from(RUNS), u64::from(self.options.max_runs.max(RUNS))) as u32
+            }
+            () => most,
+        };
+        Sampling { runs, batch, run_ns }
+    }
+}
