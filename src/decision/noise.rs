@@ -38,6 +38,11 @@ impl Noise {
         Self::sorted(changes_between(rounds, candidates, leader).collect())
     }
 
+    /// The noise of one candidate's differences alone.
+    pub(super) fn of_one(differences: &[f64]) -> Self {
+        Self::sorted(changes_of(differences))
+    }
+
     fn sorted(mut changes: Vec<f64>) -> Self {
         changes.sort_unstable_by(|a, b| b.total_cmp(a));
         Self { changes }

@@ -185,7 +185,9 @@ fn settled(
         let differences = field.differences(candidate, to);
         let enough = differences.len() >= rules.min_rounds.max(1);
         let middle = crate::stats::median(&differences).filter(|_| enough)?;
-        Some(middle - field.half_width(contest, differences.len()))
+        // one that scatters more than the others is judged by its own scatter
+        let widest = [contest, &Noise::of_one(&differences)].map(|noise| field.half_width(noise, differences.len()));
+        Some(middle - widest.into_iter().fold(0.0, f64::max))
     };
     let cannot_be_faster = |candidate: usize, to: usize| {
         least(candidate, to).is_some_and(|least| least >= (1.0 - rules.min_improvement).ln())

@@ -26,8 +26,9 @@ use crate::ledger::Ledger;
 const LEAST_TIME: Duration = Duration::from_millis(150);
 /// Else it may take this part of the time that compiling its programs took: who waits for the one hardly notices the other.
 const OF_COMPILING: f64 = 0.2;
-/// How many times that time where a winner is in sight but in doubt.
+/// How many times that time where a winner is in sight but in doubt, and how many times the least.
 const IN_DOUBT: u32 = 4;
+const IN_DOUBT_LEAST: u32 = 10;
 /// How many times the usual rounds there may be, where a race that is not settled has time left.
 const MOST_ROUNDS: usize = 20;
 
@@ -217,7 +218,10 @@ impl Measuring<'_> {
             .rounds
             .map_or(Duration::ZERO, |rounds| Duration::from_nanos(one_run_each.saturating_mul(u64::from(rounds))));
         let time = LEAST_TIME.max(self.compiling.mul_f64(OF_COMPILING)).max(asked);
-        let time = if standing.is_in_doubt { time.saturating_mul(IN_DOUBT) } else { time };
+        let time = match standing.is_in_doubt {
+            true => time.saturating_mul(IN_DOUBT).max(LEAST_TIME * IN_DOUBT_LEAST),
+            false => time,
+        };
         rounds >= least.min(most) && (rounds >= most || self.running >= time)
     }
 

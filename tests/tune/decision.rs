@@ -231,6 +231,25 @@ fn what_is_far_behind_takes_one_sample_where_the_machine_is_quiet() {
 }
 
 #[test]
+fn most_rounds_go_to_those_that_may_be_the_best() {
+    // a baseline, and eleven of which each is a little slower than the one before
+    let mut times = vec![1.0];
+    times.extend((0..11).map(|i| 0.6 + 0.0002 * f64::from(i)));
+    let competing: Vec<usize> = (0..12).collect();
+    let next = |n| race(&rounds(n, &times, 0.0), &competing, BASELINE, &DecisionRules::default()).next;
+    assert_eq!(next(1), competing, "each is measured twice");
+    // the baseline, and of twelve those up to the rank of twelve over the samples that each has
+    assert_eq!((next(2).len(), next(3).len()), (7, 5), "{:?} {:?}", next(2), next(3));
+    assert!(next(3).contains(&BASELINE) && next(3).contains(&1));
+    // who was measured less comes back where those before it are slower than they seemed
+    let mut late = rounds(4, &times, 0.0);
+    late[2..].iter_mut().for_each(|round| round.samples_ns[5..].fill(None));
+    late[2..].iter_mut().for_each(|round| round.samples_ns[2..5].iter_mut().flatten().for_each(|ns| *ns *= 1.1));
+    let back = race(&late, &competing, BASELINE, &DecisionRules::default()).next;
+    assert!(back.contains(&5) && back.contains(&6), "{back:?}");
+}
+
+#[test]
 fn the_resolution_is_what_can_be_told() {
     for machine in [QUIET, BUSY] {
         let beyond = (0..100).filter(|&seed| {
