@@ -4,10 +4,12 @@ use super::field::Field;
 
 /// So many of the fastest are measured in every round.
 const ALWAYS: usize = 3;
+/// Everyone has one sample for so many of the leader's: a race of short programs settles, and its tie set is known.
+const EIGHTH: usize = 8;
 
 /// Of the contenders those whose turn it is, the baseline and the leader included: a candidate of rank r has about N/r samples
-/// where N compete. So every one is measured twice, and the rest of the time goes to the fastest. Nobody is out by it: who
-/// rests comes back as those before it fall behind.
+/// where N compete. So every one is measured twice, and now and then later, and the rest of the time goes to the fastest. Nobody
+/// is out by it: who rests comes back as those before it fall behind.
 pub(super) fn turns(field: &Field<'_>, contenders: &[usize], leader: Option<usize>) -> Vec<usize> {
     let count = |candidate: usize| field.differences(candidate, field.baseline).len();
     let is_other = |candidate: &&usize| **candidate != field.baseline && Some(**candidate) != leader;
@@ -18,10 +20,11 @@ pub(super) fn turns(field: &Field<'_>, contenders: &[usize], leader: Option<usiz
         .map(|&candidate| (field.difference(candidate, field.baseline).unwrap_or(f64::NEG_INFINITY), candidate))
         .collect();
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let of_leader = leader.map_or(0, count);
     // the leader is the first
     let is_next = |&(place, &(_, candidate)): &(usize, &(f64, usize))| {
         let (rank, samples) = (place + 2, count(candidate));
-        rank <= ALWAYS || samples < 2 || rank * samples <= field.competing
+        rank <= ALWAYS || samples < 2 || rank * samples <= field.competing || samples * EIGHTH < of_leader
     };
     let next: Vec<usize> = ranked.iter().enumerate().filter(is_next).map(|(_, &(_, candidate))| candidate).collect();
     let is_in =
