@@ -187,8 +187,8 @@ impl Measuring<'_> {
             if self.is_exact || is_look(count as usize) || count == usual || failures != self.rounds.failures.len() {
                 (standing, failures) = (self.standing(), self.rounds.failures.len());
             }
-            // whoever asks for rounds asks for as many of each
-            let takes_turns = self.options.rounds.is_none() && !self.is_exact;
+            // whoever asks for rounds asks for as many of each; what a profile costs hardly grows with the programs in it
+            let takes_turns = self.options.rounds.is_none() && !is_short;
             let active = if takes_turns { standing.next.clone() } else { standing.contenders.clone() };
             // where no other config can run here, the baseline is measured for its time; a search learns nothing from that
             let possible = count_possible(self.identity, self.rounds);

@@ -209,12 +209,12 @@ fn the_fastest_stays_on_machines_that_are_out_of_order() {
     // twenty-eight, some close behind the best and most far behind, the best among the last
     let times: Vec<f64> = (0..28).map(|i| if i == 25 { 0.6 } else { 0.606 * 1.07_f64.powi((i * 11) % 28) }).collect();
     for machine in WILD.into_iter().chain([QUIET, BUSY]) {
-        let dropped = (0..100).filter(|&seed| {
+        let dropped = (0..50).filter(|&seed| {
             let mut simulated = Simulated::new(seed, machine, &times);
             simulated.race_in_waves(20, &eager()).dropped.contains_key(&25)
         });
         let dropped = dropped.count();
-        assert!(dropped <= 5, "{dropped} of 100 on {machine:?}");
+        assert!(dropped <= 2, "{dropped} of 50 on {machine:?}");
     }
 }
 
