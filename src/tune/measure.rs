@@ -31,6 +31,8 @@ const IN_DOUBT: u32 = 4;
 const IN_DOUBT_LEAST: u32 = 10;
 /// How many times the usual rounds there may be, where a race that is not settled has time left.
 const MOST_ROUNDS: usize = 20;
+/// Rounds that say whether the next one has the baseline at its ends.
+const RECENT: usize = 32;
 
 /// Why measuring ended before its last round.
 #[derive(Debug)]
@@ -161,7 +163,7 @@ impl Measuring<'_> {
         let is_beside = |candidate| candidate == self.identity.baseline || Some(candidate) == standing.leader;
         let mut contenders = standing.contenders.clone();
         contenders.retain(|&candidate| is_beside(candidate) || wave.contains(&candidate));
-        let is_whole = self.add_round(&contenders, warm)?;
+        let is_whole = self.add_round(&contenders, &self.samplings(warm))?;
         self.in_rounds += begin.elapsed();
         Ok(u32::from(is_whole))
     }
@@ -181,11 +183,13 @@ impl Measuring<'_> {
         let most = usual as usize * if is_short { 1 } else { MOST_ROUNDS };
         let mut attempts = most * 3 / 2 + 2 * self.job.candidates.len();
         let (mut standing, mut failures) = (self.standing(), self.rounds.failures.len());
+        let mut sampling = self.samplings(warm);
         loop {
             // in between the looks nobody leaves the race but who fails
             let count = self.rounds.count();
             if self.is_exact || is_look(count as usize) || count == usual || failures != self.rounds.failures.len() {
                 (standing, failures) = (self.standing(), self.rounds.failures.len());
+                sampling = self.samplings(warm);
             }
             // whoever asks for rounds asks for as many of each; what a profile costs hardly grows with the programs in it
             let takes_turns = self.options.rounds.is_none() && !is_short;
@@ -194,29 +198,27 @@ impl Measuring<'_> {
             let possible = count_possible(self.identity, self.rounds);
             let lone = active.len() < 2 && (possible > 1 || (self.is_exact && self.identity.distinct().len() > 1));
             let is_settled = standing.settled.is_some() && !self.is_exact;
-            if is_settled || lone || self.is_enough(&standing, most, warm) || self.is_late(begin) || attempts == 0 {
+            if is_settled || lone || self.is_enough(&standing, most, &sampling) || self.is_late(begin) || attempts == 0
+            {
                 self.in_rounds += begin.elapsed();
                 return Ok(measured);
             }
             attempts -= 1;
-            measured += u32::from(self.add_round(&active, warm)?);
+            measured += u32::from(self.add_round(&active, &sampling)?);
         }
     }
 
     /// Whether a race that is not settled was given its time.
-    fn is_enough(&self, standing: &Standing, most: usize, warm: &WarmUp) -> bool {
+    fn is_enough(&self, standing: &Standing, most: usize, sampling: &[Sampling]) -> bool {
         let (rounds, least) = match self.options.rounds {
             Some(rounds) => (standing.rounds, rounds as usize),
             // a replay of its profiles asks for the same ones, however fast it compiles
             None if self.timer.measures_rounds() => (standing.leader_rounds, most),
             None => (standing.leader_rounds, self.options.rules.min_rounds),
         };
-        let one_run_each: u64 =
-            self.samplings(warm).iter().map(|sampling| sampling.run_ns).fold(0, u64::saturating_add);
-        let asked = self
-            .options
-            .rounds
-            .map_or(Duration::ZERO, |rounds| Duration::from_nanos(one_run_each.saturating_mul(u64::from(rounds))));
+        let one_run_each = sampling.iter().map(|sampling| sampling.run_ns).fold(0, u64::saturating_add);
+        let of_asked = |rounds: u32| Duration::from_nanos(one_run_each.saturating_mul(u64::from(rounds)));
+        let asked = self.options.rounds.map_or(Duration::ZERO, of_asked);
         let time = LEAST_TIME.max(self.compiling.mul_f64(OF_COMPILING)).max(asked);
         let time = match standing.is_in_doubt {
             true => time.saturating_mul(IN_DOUBT).max(LEAST_TIME * IN_DOUBT_LEAST),
@@ -226,12 +228,12 @@ impl Measuring<'_> {
     }
 
     /// Measures a round and notes it in the log. Returns whether nothing failed in it.
-    fn add_round(&mut self, active: &[usize], warm: &WarmUp) -> Result<bool, Ended> {
+    fn add_round(&mut self, active: &[usize], sampling: &[Sampling]) -> Result<bool, Ended> {
         let (base_epoch, first_epoch) = self.epochs;
         let epoch = base_epoch.saturating_add(self.timer.epoch().saturating_sub(first_epoch));
         let round = self.rounds.next_round();
         let slice = self.events.open(Slice::Round { number: u64::from(round) + 1, contenders: active.len() });
-        let (samples, fault) = self.one_round(active, &self.samplings(warm), round)?;
+        let (samples, fault) = self.one_round(active, sampling, round)?;
         drop(slice);
         let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
         self.running = self.running.saturating_add(Duration::from_nanos(took));
@@ -321,7 +323,8 @@ impl Measuring<'_> {
         let mut order = active.to_vec();
         shuffle(&mut order, self.options.seed, round);
         let baseline = self.identity.baseline;
-        if self.is_exact || wants_bracket(&self.rounds.to_decision(self.job.candidates.len(), baseline)) {
+        let recent = self.rounds.last_to_decision(RECENT, self.job.candidates.len(), baseline);
+        if self.is_exact || wants_bracket(&recent) {
             order.insert(0, baseline);
             order.push(baseline);
         }

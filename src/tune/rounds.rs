@@ -117,6 +117,11 @@ impl JobRounds {
     /// One sample a candidate and round: the fastest of its runs, since what comes between only ever adds time. Candidates
     /// that are out have none. The baseline at both ends of a round is its sentinel.
     pub(super) fn to_decision(&self, candidates: usize, baseline: usize) -> Vec<Round> {
+        self.last_to_decision(self.rounds.len(), candidates, baseline)
+    }
+
+    /// The same of the last rounds alone.
+    pub(super) fn last_to_decision(&self, last: usize, candidates: usize, baseline: usize) -> Vec<Round> {
         let to_round = |round: &RoundRecord| {
             let (inner, sentinel_ns) = match round.samples.as_slice() {
                 [begin, inner @ .., end]
@@ -141,7 +146,7 @@ impl JobRounds {
             }
             Round { epoch: round.epoch, samples_ns, sentinel_ns }
         };
-        self.rounds.iter().map(to_round).collect()
+        self.rounds.iter().skip(self.rounds.len().saturating_sub(last)).map(to_round).collect()
     }
 }
 

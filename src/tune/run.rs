@@ -299,7 +299,7 @@ impl Autotuner<'_> {
             return Ok(None);
         }
         if let (Outcome::Undecided, Some(budget)) = (judgement.outcome, self.options.budget) {
-            let (done, needed) = (judgement.standing.rounds, self.options.rules.min_rounds);
+            let (done, needed) = (judgement.standing.leader_rounds, self.options.rules.min_rounds);
             result.reason = format!("{done} rounds in the budget of {budget:?}, {needed} are needed: allow more time");
         }
         if judgement.outcome == Outcome::BaselineKept && !is_decided && !outlook.next.is_empty() {
