@@ -15,7 +15,16 @@ pub fn median(values: &[f64]) -> Option<f64> {
 ///
 /// `None` for an empty slice, one with a NaN, or a `q` outside `[0, 1]`.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
-    let sorted = sorted(values)?;
+    between(&sorted(values)?, q)
+}
+
+/// Several [`quantile`]s of the same values.
+pub fn quantiles<const N: usize>(values: &[f64], shares: [f64; N]) -> [Option<f64>; N] {
+    let sorted = sorted(values);
+    shares.map(|q| between(sorted.as_deref()?, q))
+}
+
+fn between(sorted: &[f64], q: f64) -> Option<f64> {
     if !(0.0..=1.0).contains(&q) {
         return None;
     }

@@ -11,4 +11,4 @@ mod target;
 
 pub(super) use features::Features;
 pub(super) use guided::Guided;
-pub(super) use kernel::{Coordinates, covariance};
+pub(super) use kernel::{Coordinates, covariance, dot};

@@ -4,7 +4,7 @@
 //! row. For a fixed pool of points the solved cross-covariances are kept too, so that an observation costs one pass
 //! over them: number of observations times size of the pool.
 
-use super::kernel::{Coordinates, covariance};
+use super::kernel::{Coordinates, covariance, dot};
 
 /// What the covariance is shaped by.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,14 +44,12 @@ impl Factor {
         for other in 0..count {
             let covered = f64::from(covariance(self.seen.distance(&self.shape.weights, point, self.seen.row(other))));
             let known = self.row(other);
-            let dot: f64 = row.iter().zip(known).map(|(a, b)| a * b).sum();
             let pivot = known.last().copied().unwrap_or(1.0);
-            row.push((covered - dot) / pivot);
+            row.push((covered - dot(&row, known)) / pivot);
         }
-        let dot: f64 = row.iter().map(|a| a * a).sum();
         // the noise keeps it above zero; rounding of single precision must not bring it below
-        let pivot = (1.0 + f64::from(self.shape.noise) - dot).max(1e-6).sqrt();
-        let known: f64 = row.iter().zip(&self.solved).map(|(a, b)| a * b).sum();
+        let pivot = (1.0 + f64::from(self.shape.noise) - dot(&row, &row)).max(1e-6).sqrt();
+        let known = dot(&row, &self.solved);
         row.push(pivot);
         self.lower.extend_from_slice(&row);
         self.solved.push((value - known) / pivot);
@@ -91,13 +89,13 @@ impl Factor {
     /// Logarithm of the observations' likelihood, the function's variance at its best, without constant terms.
     pub(super) fn likelihood(&self) -> f64 {
         let count = self.solved.len() as f64;
-        let sum: f64 = self.solved.iter().map(|a| a * a).sum();
+        let sum = dot(&self.solved, &self.solved);
         -0.5 * count * (sum / count.max(1.0)).max(1e-12).ln() - self.logarithm
     }
 
     /// The function's variance that the observations speak for.
     pub(super) fn variance(&self) -> f64 {
-        let sum: f64 = self.solved.iter().map(|a| a * a).sum();
+        let sum = dot(&self.solved, &self.solved);
         (sum / self.solved.len().max(1) as f64).max(1e-12)
     }
 }

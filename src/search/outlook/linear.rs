@@ -1,5 +1,7 @@
 //! Cholesky factors of small matrices, and what is solved by them.
 
+use crate::search::model::dot;
+
 /// A lower triangle, row after row.
 #[derive(Debug, Clone)]
 pub(super) struct Lower(Vec<f64>);
@@ -14,8 +16,7 @@ impl Lower {
             for column in 0..=row {
                 let (before, own) = lower.split_at(start);
                 let other = if column == row { own } else { part(before, column) };
-                let dot: f64 = own.iter().zip(other).take(column).map(|(a, b)| a * b).sum();
-                let left = entry(row, column) - dot;
+                let left = entry(row, column) - dot(own, other.get(..column).unwrap_or_default());
                 let value = match other.get(column) {
                     Some(pivot) if column < row => left / pivot,
                     _ => left.max(LEAST_PIVOT).sqrt(),
@@ -40,9 +41,8 @@ impl Lower {
         for at in 0..values.len().min(self.size()) {
             let row = self.row(at);
             let (before, rest) = values.split_at_mut(at);
-            let dot: f64 = row.iter().zip(before.iter()).map(|(a, b)| a * b).sum();
             if let (Some(value), Some(pivot)) = (rest.first_mut(), row.last()) {
-                *value = (*value - dot) / pivot;
+                *value = (*value - dot(row, before)) / pivot;
             }
         }
         values
@@ -50,7 +50,7 @@ impl Lower {
 
     /// L z.
     pub(super) fn times(&self, values: &[f64]) -> Vec<f64> {
-        (0..self.size()).map(|at| self.row(at).iter().zip(values).map(|(a, b)| a * b).sum()).collect()
+        (0..self.size()).map(|at| dot(self.row(at), values)).collect()
     }
 
     /// Half the logarithm of the matrix's determinant.

@@ -6,7 +6,7 @@ use super::draws::Normals;
 use super::linear::Lower;
 use super::shape::Shape;
 use crate::search::draw::Draw;
-use crate::search::model::{Coordinates, covariance};
+use crate::search::model::{Coordinates, covariance, dot};
 
 /// Joint draws of the configs that are left.
 pub(super) const DRAWS: usize = 2000;
@@ -89,7 +89,6 @@ fn of_shape(rows: &[Coordinates], shape: &Shape, seen: &[Seen], left: &[Place]) 
     let solved = lower.solve(seen.iter().map(|seen| seen.value).collect());
     let crossed: Vec<Vec<f64>> =
         left.iter().map(|&place| lower.solve(seen.iter().map(|seen| between(seen.place, place)).collect())).collect();
-    let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
     let mean = crossed.iter().map(|row| dot(row, &solved)).collect();
     let factor = Lower::factor(left.len(), |row, column| {
         match (left.get(row), left.get(column), crossed.get(row), crossed.get(column)) {

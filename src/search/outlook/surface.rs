@@ -9,7 +9,7 @@ use super::shape::shapes;
 use crate::search::model::{Coordinates, Features};
 use crate::search::space::Space;
 use crate::setters::setters;
-use crate::stats::quantile;
+use crate::stats::quantiles;
 
 /// Values further than this above the best count as this far: how slow a slow config is must not bend the surface.
 const CEILING: f64 = 1.4;
@@ -147,7 +147,7 @@ impl Surface {
         let next = if is_enough { Vec::new() } else { likeliest(&draws, &left, least, rules.wave) };
         let expected = |at: usize| {
             let values: Vec<f64> = draws.iter().filter_map(|draw| draw.get(at).copied()).collect();
-            let [low, ratio, high] = EXPECTED.map(|share| quantile(&values, share).map_or(f64::NAN, f64::exp));
+            let [low, ratio, high] = quantiles(&values, EXPECTED).map(|value| value.map_or(f64::NAN, f64::exp));
             Expected { ratio, low, high }
         };
         let left = left.iter().enumerate().map(|(at, &point)| (point, expected(at))).collect();
