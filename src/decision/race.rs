@@ -131,7 +131,7 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
     let rounds = contenders.iter().map(|&candidate| field.differences(candidate, baseline).len()).min().unwrap_or(0);
     let is_in_doubt =
         leader.is_some_and(|leader| field.seems_better(leader, 0.0) && !field.beats(leader, &noise, resolution));
-    let next = turns(&field, &contenders, leader);
+    let next = turns(&field, &contenders, leader, is_in_doubt);
     let leader_rounds = of_leader;
     Standing {
         contenders,
@@ -151,8 +151,10 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
 fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Option<DropReason> {
     let differences = field.differences(candidate, leader);
     if differences.is_empty() {
+        // it may have had its turns without the leader, and then has times
+        let is_timed = field.seen.iter().any(|round| round.sample_ns(candidate).is_some());
         let tried = field.seen.iter().filter(|round| round.samples_ns.get(candidate).is_some_and(Option::is_some));
-        return (tried.count() >= MAX_WITHOUT_TIME).then_some(DropReason::NoTime);
+        return (!is_timed && tried.count() >= MAX_WITHOUT_TIME).then_some(DropReason::NoTime);
     }
     let cut_off = field.rules.cut_off.max(1.0).ln();
     // one or two rounds may have been disturbed, but not by so much

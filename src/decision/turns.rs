@@ -7,10 +7,14 @@ const ALWAYS: usize = 3;
 /// Everyone has one sample for so many of the leader's: a race of short programs settles, and its tie set is known.
 const EIGHTH: usize = 8;
 
+/// After so many rounds of a leader that is better than the baseline, but not beyond doubt, those alone are measured that are in
+/// every round: what is missing is proof, and what the proof is of matters less.
+const PROOF: usize = 12;
+
 /// Of the contenders those whose turn it is, the baseline and the leader included: a candidate of rank r has about N/r samples
 /// where N compete. So every one is measured twice, and now and then later, and the rest of the time goes to the fastest. Nobody
 /// is out by it: who rests comes back as those before it fall behind.
-pub(super) fn turns(field: &Field<'_>, contenders: &[usize], leader: Option<usize>) -> Vec<usize> {
+pub(super) fn turns(field: &Field<'_>, contenders: &[usize], leader: Option<usize>, is_in_doubt: bool) -> Vec<usize> {
     let count = |candidate: usize| field.differences(candidate, field.baseline).len();
     let is_other = |candidate: &&usize| **candidate != field.baseline && Some(**candidate) != leader;
     // those without a time come first: nothing is known of them
@@ -21,10 +25,12 @@ pub(super) fn turns(field: &Field<'_>, contenders: &[usize], leader: Option<usiz
         .collect();
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
     let of_leader = leader.map_or(0, count);
+    let wants_proof = is_in_doubt && of_leader >= PROOF;
     // the leader is the first
     let is_next = |&(place, &(_, candidate)): &(usize, &(f64, usize))| {
         let (rank, samples) = (place + 2, count(candidate));
-        rank <= ALWAYS || samples < 2 || rank * samples <= field.competing || samples * EIGHTH < of_leader
+        let is_due = || samples < 2 || rank * samples <= field.competing || samples * EIGHTH < of_leader;
+        rank <= ALWAYS || (!wants_proof && is_due())
     };
     let next: Vec<usize> = ranked.iter().enumerate().filter(is_next).map(|(_, &(_, candidate))| candidate).collect();
     let is_in =

@@ -1,5 +1,6 @@
 //! Measuring one job: compile, compare outputs, warm up, then interleaved rounds until the race is settled.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -25,10 +26,11 @@ use crate::ledger::Ledger;
 /// Time that a race may take in any case, of the programs' own.
 const LEAST_TIME: Duration = Duration::from_millis(150);
 /// Else it may take this part of the time that compiling its programs took: who waits for the one hardly notices the other.
-const OF_COMPILING: f64 = 0.2;
-/// How many times that time where a winner is in sight but in doubt, and how many times the least.
+const OF_COMPILING: f64 = 0.15;
+/// How many times that time where a winner is in sight but in doubt, and how many times the least: to keep a baseline that is
+/// slower costs every run that comes.
 const IN_DOUBT: u32 = 4;
-const IN_DOUBT_LEAST: u32 = 10;
+const IN_DOUBT_LEAST: u32 = 20;
 /// How many times the usual rounds there may be, where a race that is not settled has time left.
 const MOST_ROUNDS: usize = 20;
 /// Rounds that say whether the next one has the baseline at its ends.
@@ -163,7 +165,7 @@ impl Measuring<'_> {
         let is_beside = |candidate| candidate == self.identity.baseline || Some(candidate) == standing.leader;
         let mut contenders = standing.contenders.clone();
         contenders.retain(|&candidate| is_beside(candidate) || wave.contains(&candidate));
-        let is_whole = self.add_round(&contenders, &self.samplings(warm))?;
+        let is_whole = self.add_round(&contenders, &self.samplings(warm, standing.resolution))?;
         self.in_rounds += begin.elapsed();
         Ok(u32::from(is_whole))
     }
@@ -175,7 +177,7 @@ impl Measuring<'_> {
     }
 
     fn measure_rounds(&mut self, warm: &WarmUp) -> Result<u32, Ended> {
-        let begin = Instant::now();
+        let (begin, looked) = (Instant::now(), self.running);
         let mut measured = 0;
         // every restart takes at least one candidate out or uses up its second chance; disturbed rounds are measured again
         let is_short = self.is_exact || self.timer.measures_rounds();
@@ -183,13 +185,13 @@ impl Measuring<'_> {
         let most = usual as usize * if is_short { 1 } else { MOST_ROUNDS };
         let mut attempts = most * 3 / 2 + 2 * self.job.candidates.len();
         let (mut standing, mut failures) = (self.standing(), self.rounds.failures.len());
-        let mut sampling = self.samplings(warm);
+        let mut sampling = self.samplings(warm, standing.resolution);
         loop {
             // in between the looks nobody leaves the race but who fails
             let count = self.rounds.count();
             if self.is_exact || is_look(count as usize) || count == usual || failures != self.rounds.failures.len() {
                 (standing, failures) = (self.standing(), self.rounds.failures.len());
-                sampling = self.samplings(warm);
+                sampling = self.samplings(warm, standing.resolution);
             }
             // whoever asks for rounds asks for as many of each; what a profile costs hardly grows with the programs in it
             let takes_turns = self.options.rounds.is_none() && !is_short;
@@ -198,8 +200,8 @@ impl Measuring<'_> {
             let possible = count_possible(self.identity, self.rounds);
             let lone = active.len() < 2 && (possible > 1 || (self.is_exact && self.identity.distinct().len() > 1));
             let is_settled = standing.settled.is_some() && !self.is_exact;
-            if is_settled || lone || self.is_enough(&standing, most, &sampling) || self.is_late(begin) || attempts == 0
-            {
+            let is_enough = self.is_enough(&standing, most, &sampling, looked);
+            if is_settled || lone || is_enough || self.is_late(begin) || attempts == 0 {
                 self.in_rounds += begin.elapsed();
                 return Ok(measured);
             }
@@ -208,12 +210,13 @@ impl Measuring<'_> {
         }
     }
 
-    /// Whether a race that is not settled was given its time.
-    fn is_enough(&self, standing: &Standing, most: usize, sampling: &[Sampling]) -> bool {
+    /// Whether a race that is not settled was given its time; so much of it went to looks at new candidates.
+    fn is_enough(&self, standing: &Standing, most: usize, sampling: &[Sampling], looked: Duration) -> bool {
         let (rounds, least) = match self.options.rounds {
             Some(rounds) => (standing.rounds, rounds as usize),
             // a replay of its profiles asks for the same ones, however fast it compiles
             None if self.timer.measures_rounds() => (standing.leader_rounds, most),
+            None if standing.is_in_doubt => (standing.leader_rounds, self.options.usual_rounds() as usize),
             None => (standing.leader_rounds, self.options.rules.min_rounds),
         };
         let one_run_each = sampling.iter().map(|sampling| sampling.run_ns).fold(0, u64::saturating_add);
@@ -221,7 +224,8 @@ impl Measuring<'_> {
         let asked = self.options.rounds.map_or(Duration::ZERO, of_asked);
         let time = LEAST_TIME.max(self.compiling.mul_f64(OF_COMPILING)).max(asked);
         let time = match standing.is_in_doubt {
-            true => time.saturating_mul(IN_DOUBT).max(LEAST_TIME * IN_DOUBT_LEAST),
+            // the looks were no proof
+            true => looked + time.saturating_mul(IN_DOUBT).max(LEAST_TIME * IN_DOUBT_LEAST),
             false => time,
         };
         rounds >= least.min(most) && (rounds >= most || self.running >= time)
@@ -274,8 +278,10 @@ impl Measuring<'_> {
     }
 
     fn prepare_all(&mut self, order: &mut [usize]) -> Result<(), Ended> {
-        // the baseline first: without it nothing can be decided
-        order.sort_by_key(|&candidate| candidate != self.identity.baseline);
+        // the baseline first: without it nothing can be decided; then long programs, so that no core waits for a late one
+        order.sort_by_cached_key(|&candidate| {
+            (candidate != self.identity.baseline, Reverse(self.program_bytes(candidate)))
+        });
         if let Err(failure) = self.timer.expect(order) {
             // nobody knows which of them broke it: from here on they are loaded one by one
             self.restart(failure)?;
@@ -304,6 +310,12 @@ impl Measuring<'_> {
             }
         }
         Ok(())
+    }
+
+    /// How long a candidate's program is, which says roughly how long it compiles; 0 where the worker builds it.
+    fn program_bytes(&self, candidate: usize) -> u64 {
+        let program = self.job.candidates.get(candidate).and_then(|candidate| candidate.program.as_ref());
+        program.and_then(|program| program.path.metadata().ok()).map_or(0, |metadata| metadata.len())
     }
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {

@@ -102,13 +102,14 @@ impl JobRounds {
         Some(samples.fold(0, |sum: u64, ns| sum.saturating_add(*ns)))
     }
 
-    /// Whether samples of so many runs tell no more than their first runs do: in most of them it is no slower than the fastest
-    /// by more than this part.
+    /// Whether the first of so many runs, which finds the caches as another program left them, is no slower than the others by
+    /// more than this part.
     pub(super) fn is_first_run_as_good(&self, runs: u32, within: f64) -> bool {
         let samples = self.rounds.iter().flat_map(|round| &round.samples);
         let excess = samples.filter(|sample| sample.ns.len() == runs as usize).filter_map(|sample| {
-            let fastest = fastest(sample).filter(|ns| *ns > 0.0)?;
-            Some(*sample.ns.first()? as f64 / fastest - 1.0)
+            let (first, others) = sample.ns.split_first()?;
+            let others: Vec<f64> = others.iter().map(|&ns| ns as f64).collect();
+            Some(*first as f64 / median(&others).filter(|ns| *ns > 0.0)? - 1.0)
         });
         let excess: Vec<f64> = excess.collect();
         excess.len() >= MIN_TO_SHORTEN && median(&excess).is_some_and(|excess| excess <= within)

@@ -55,10 +55,12 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// How each candidate is sampled.
-    pub(super) fn samplings(&self, warm: &WarmUp) -> Vec<Sampling> {
-        let as_good = self.options.rules.min_improvement / 4.0;
-        let most = if self.rounds.is_first_run_as_good(RUNS, as_good) { 1 } else { RUNS };
+    /// How each candidate is sampled, where so much can be told apart: what is lost in the noise is not worth three runs. Who
+    /// asks for rounds, or checks what was decided, wants it known as well as can be.
+    pub(super) fn samplings(&self, warm: &WarmUp, resolution: f64) -> Vec<Sampling> {
+        let as_good = self.options.rules.min_improvement.max(resolution) / 4.0;
+        let may_shorten = !self.is_exact && self.options.rounds.is_none();
+        let most = if may_shorten && self.rounds.is_first_run_as_good(RUNS, as_good) { 1 } else { RUNS };
         let sampling = |(candidate, own): (usize, &Option<u64>)| {
             // the machine may have been slower in the one's warm-up than in the other's
             let own = own.map(|own| self.rounds.fastest_run(candidate).map_or(own, |seen| seen.min(own)));

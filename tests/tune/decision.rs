@@ -395,6 +395,16 @@ fn disturbed_rounds_do_not_count() {
     assert_eq!(judgement.candidates[1].as_ref().unwrap().rounds, 11);
 }
 
+/// Who had its turns while another one led has times, though none beside the one that leads now.
+#[test]
+fn turns_without_the_leader_are_turns_all_the_same() {
+    let round = |of_leader: Option<f64>, of_other: Option<f64>| Round::new(0, vec![Some(1.0), of_leader, of_other]);
+    let mut rounds = vec![round(None, Some(0.7)); 4];
+    rounds.extend(vec![round(Some(0.6), None); 4]);
+    let standing = race(&rounds, &[0, 1, 2], BASELINE, &DecisionRules::default());
+    assert_eq!((standing.leader, standing.dropped.len()), (Some(1), 0), "{standing:?}");
+}
+
 #[test]
 fn unusable_samples_decide_nothing() {
     let rules = DecisionRules::default();

@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
+use crate::noisy::{BUSY, MS, Machine, Noisy, QUIET};
 use crate::support::scripted;
 use crate::support::scripted::*;
 use autotune_lowered::cache::{CacheKey, SNAPSHOT_FILE};
-use autotune_lowered::config::Config;
 use autotune_lowered::decision::{Resolution, Round};
 use autotune_lowered::device::{DeviceFingerprint, MatchMode};
 use autotune_lowered::failure::{Failure, FailureKind};
@@ -19,105 +19,6 @@ use autotune_lowered::registry::Registry;
 use autotune_lowered::stats::Interval;
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
 use autotune_lowered::tune::{Session, Shard, Status, TuneOptions};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
-
-const MS: u64 = 1_000_000;
-
-/// A machine: relative deviation of a run, how often something doubles its time or more, and how much a process's memory
-/// changes a program for as long as it lives.
-#[derive(Clone, Copy)]
-struct Machine {
-    deviation: f64,
-    disturbed: f64,
-    placement: f64,
-}
-
-const QUIET: Machine = Machine { deviation: 0.01, disturbed: 0.01, placement: 0.0 };
-const BUSY: Machine = Machine { deviation: 0.05, disturbed: 0.15, placement: 0.0 };
-
-/// Candidate `i` takes `times[i]` of a millisecond, on such a machine.
-struct Noisy {
-    timer: ScriptedTimer,
-    random: ChaCha8Rng,
-    machine: Machine,
-    times: Vec<f64>,
-    configs: Vec<Config>,
-    placed: Vec<f64>,
-}
-
-impl Noisy {
-    /// Times of `config(0)`, `config(1)`, …
-    fn new(seed: u64, machine: Machine, times: &[f64]) -> Self {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let placed = times.iter().map(|_| (machine.placement * normal(&mut random)).exp()).collect();
-        let timer = ScriptedTimer::new(&vec![MS; times.len()]);
-        Self { timer, random, machine, times: times.to_vec(), configs: Vec::new(), placed }
-    }
-}
-
-fn uniform(random: &mut ChaCha8Rng) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-/// Twelve uniform numbers make a normal one.
-fn normal(random: &mut ChaCha8Rng) -> f64 {
-    (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0
-}
-
-impl Timer for Noisy {
-    fn name(&self) -> &str {
-        "noisy"
-    }
-
-    fn source(&self) -> Source {
-        self.timer.source()
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        &self.timer.device
-    }
-
-    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
-        self.configs = job.candidates.iter().map(|candidate| candidate.config.clone()).collect();
-        self.timer.begin(job)
-    }
-
-    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        self.timer.prepare(candidate)
-    }
-
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        let number = (0..self.times.len()).find(|&n| config(n as u64) == self.configs[candidate]).unwrap();
-        let level = 1e6 * self.times[number] * self.placed[number];
-        // what disturbs one run of a sample disturbs all of it, or the fastest would be undisturbed nearly always
-        let beside = if uniform(&mut self.random) < self.machine.disturbed {
-            1.0 + 2.0 * uniform(&mut self.random)
-        } else {
-            1.0
-        };
-        let mut run = || (level * beside * (self.machine.deviation * normal(&mut self.random)).exp()) as u64;
-        Ok((0..runs).map(|_| run()).collect())
-    }
-
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        self.timer.outputs(candidate)
-    }
-
-    fn epoch(&self) -> u32 {
-        self.timer.epoch()
-    }
-
-    fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
-        let (random, deviation) = (&mut self.random, self.machine.placement);
-        self.placed.iter_mut().for_each(|placed| *placed = (deviation * normal(random)).exp());
-        self.timer.restart(without)
-    }
-
-    fn end(&mut self) {
-        self.timer.end();
-    }
-}
 
 /// What a check is asked.
 struct Asked {

@@ -8,6 +8,7 @@ mod decision;
 mod devices;
 mod fleet_shards;
 mod gate;
+mod noisy;
 mod run;
 mod search;
 mod selftest;

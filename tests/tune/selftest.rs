@@ -145,9 +145,8 @@ fn all_rounds_are_measured_and_every_copy_is_in_them() {
     timer.wobble = 0;
     let figures = run(&mut timer, u32::MAX).unwrap();
     assert_eq!((figures.rounds, figures.resolution, figures.false_wins.at_zero), (20, 0.0, 0), "{figures:?}");
-    // three runs of each copy before; ten samples of three runs in the first round, whose first run is as good as the others;
-    // then one run each, and in seven rounds the baseline's two more
-    assert_eq!(timer.measured, 8 * 3 + 10 * 3 + 19 * 8 + 7 * 2);
+    // three runs of each copy before; then three of each in twenty rounds, and in eight of them the baseline's two more
+    assert_eq!(timer.measured, 8 * 3 + 20 * 8 * 3 + 8 * 2 * 3);
     // twice as slow as the leader, and still measured to the end
     timer.ns[3] = 2 * MS;
     let figures = run(&mut timer, u32::MAX).unwrap();

@@ -175,7 +175,6 @@ impl Plugin {
         }
     }
 
-    /// Waits for an event and frees it; null is an event that has happened.
     /// Looks at an event until it is there or the time is over: whoever sleeps is woken late. Not every plugin lets one look.
     pub(super) fn watch_event(&self, event: *mut RawEvent, most: Duration) {
         if event.is_null() || self.api.event_is_ready.is_none() {
@@ -193,6 +192,7 @@ impl Plugin {
         }
     }
 
+    /// Waits for an event and frees it; null is an event that has happened.
     pub(super) fn await_event(&self, event: *mut RawEvent) -> Result<(), PjrtError> {
         if event.is_null() {
             return Ok(());
