@@ -214,11 +214,13 @@ impl Measuring<'_> {
     fn is_enough(&self, standing: &Standing, most: usize, sampling: &[Sampling], looked: Duration) -> bool {
         let (rounds, least) = match self.options.rounds {
             Some(rounds) => (standing.rounds, rounds as usize),
-            // a replay of its profiles asks for the same ones, however fast it compiles
-            None if self.timer.measures_rounds() => (standing.leader_rounds, most),
             None if standing.is_in_doubt => (standing.leader_rounds, self.options.usual_rounds() as usize),
             None => (standing.leader_rounds, self.options.rules.min_rounds),
         };
+        if self.timer.measures_rounds() {
+            // a profile costs far more than the programs in it; and a replay asks for the same ones, however fast it compiles
+            return rounds >= least.min(most);
+        }
         let one_run_each = sampling.iter().map(|sampling| sampling.run_ns).fold(0, u64::saturating_add);
         let of_asked = |rounds: u32| Duration::from_nanos(one_run_each.saturating_mul(u64::from(rounds)));
         let asked = self.options.rounds.map_or(Duration::ZERO, of_asked);
