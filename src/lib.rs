@@ -130,6 +130,8 @@ pub mod measure;
 pub mod tune;
 
 #[cfg(feature = "tuner")]
+pub mod compile;
+#[cfg(feature = "tuner")]
 pub mod gate;
 #[cfg(feature = "tuner")]
 pub mod report;

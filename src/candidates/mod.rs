@@ -29,9 +29,11 @@ mod descent;
 mod file;
 mod locate;
 mod space;
+mod target;
 mod walk;
 
 pub use built_in::Spaces;
 pub use descent::{Descent, Descents};
 pub use space::{CandidateSpace, SpaceError};
+pub use target::{Target, TargetError};
 pub use walk::Configs;

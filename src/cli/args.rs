@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use super::cache_commands::CacheCommand;
 use super::candidates::CandidatesCommand;
 use super::check::CheckArgs;
+use super::compile::CompileArgs;
 use super::device::DeviceArgs;
 use super::exit;
 use super::measure::MeasureArgs;
@@ -65,6 +66,8 @@ pub(super) enum Command {
     Profile(ProfileCommand),
     /// Draw a stored run as a page, one HTML file with everything in it (docs/report.md)
     Report(ReportArgs),
+    /// Compile for devices that need not be here: which configs each takes, and with what memory (docs/targets.md)
+    Compile(CompileArgs),
     /// Measure cached configs again and fail where one regressed: a gate for CI (docs/fleet.md)
     Check(CheckArgs),
     /// Time one program's kernels under a profiler (docs/profiles.md)

@@ -6,6 +6,7 @@ mod cache_commands;
 mod cache_get;
 mod candidates;
 mod check;
+mod compile;
 mod coverage;
 mod device;
 mod ending;

@@ -29,6 +29,12 @@ pub(super) enum WorkerCommand {
         /// Option for the plugin's client [default: what suits its platform]
         #[arg(long = "client-option", value_name = "NAME=VALUE")]
         client_options: Vec<String>,
+        /// Compile for the devices of this topology, which need not be here, and run nothing
+        #[arg(long, value_name = "NAME")]
+        topology: Option<String>,
+        /// Option for that topology
+        #[arg(long = "topology-option", value_name = "NAME=VALUE", requires = "topology")]
+        topology_options: Vec<String>,
         /// Time by the host clock, also where the plugin has a profiler
         #[arg(long)]
         no_profiler: bool,
@@ -64,12 +70,16 @@ const CHECK_LIMIT: Duration = Duration::from_secs(60);
 /// Runs a worker command; it owns the process's stdin and stdout.
 pub(super) fn run(command: &WorkerCommand) -> Result<ExitCode, Fault> {
     Ok(match command {
-        WorkerCommand::Pjrt { plugin, device, client_options, no_profiler } => worker_main(&PjrtWorkerOptions {
-            plugin: plugin.clone(),
-            device: *device,
-            client_options: client_options.clone(),
-            no_profiler: *no_profiler,
-        }),
+        WorkerCommand::Pjrt { plugin, device, client_options, topology, topology_options, no_profiler } => {
+            worker_main(&PjrtWorkerOptions {
+                plugin: plugin.clone(),
+                device: *device,
+                client_options: client_options.clone(),
+                topology: topology.clone(),
+                topology_options: topology_options.clone(),
+                no_profiler: *no_profiler,
+            })
+        }
         WorkerCommand::Exec { memory_bytes, cpu_seconds, grace_ms, inner_of, command } => {
             let options = ExecOptions {
                 memory_bytes: *memory_bytes,

@@ -61,7 +61,10 @@ impl MeasuredProgram {
     }
 
     /// Writes it where a worker reads it.
-    pub(super) fn write(&self, folder: &Path, name: &str) -> Result<ProgramFile, MeasureError> {
+    ///
+    /// # Errors
+    /// Where the file is there already, or cannot be written.
+    pub fn write(&self, folder: &Path, name: &str) -> Result<ProgramFile, MeasureError> {
         let path = folder.join(format!("{name}.{}", self.format.extension()));
         write_file(&path, &self.bytes)?;
         let digest = self.digest();

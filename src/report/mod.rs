@@ -36,6 +36,7 @@ mod scan;
 mod selftest;
 mod summary;
 mod table;
+mod targets;
 mod time;
 mod timings;
 mod view;

@@ -1,5 +1,6 @@
 //! The worker protocol's messages: one JSON object a line. `docs/worker-protocol.md` is the specification.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
 
@@ -218,6 +219,9 @@ pub struct CompileParams {
     pub program: ProgramRef,
     /// File to write the serialized executable to.
     pub executable: PathBuf,
+    /// Options of the compiler for this program alone, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub overrides: BTreeMap<String, String>,
 }
 
 /// Parameters of `load`.
@@ -342,16 +346,49 @@ pub struct Compiled {
     /// What the program takes, where the worker can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
+    /// What a run takes of the device's memory, where the worker can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryStats>,
 }
 
 impl Compiled {
     /// An executable that was written to the file after so long.
     pub fn new(compile_ns: u64) -> Self {
-        Self { compile_ns, cpu_ns: 0, serialized: true, signature: None }
+        Self { compile_ns, cpu_ns: 0, serialized: true, signature: None, memory: None }
     }
 }
 
-setters!(Compiled { cpu_ns: u64, serialized: bool, signature: Option<Signature> });
+setters!(Compiled { cpu_ns: u64, serialized: bool, signature: Option<Signature>, memory: Option<MemoryStats> });
+
+/// What a program takes of a device's memory, as its compiler says (`PJRT_Executable_GetCompiledMemoryStats`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Bytes of the arguments.
+    pub argument_bytes: u64,
+    /// Bytes of the outputs.
+    pub output_bytes: u64,
+    /// Bytes of what is neither, at their most.
+    pub temporary_bytes: u64,
+    /// Bytes of arguments that outputs take over.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub alias_bytes: u64,
+    /// Bytes of machine code; zero where the compiler does not tell.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub code_bytes: u64,
+    /// The most bytes that are in use at one time; zero where the compiler does not tell.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub peak_bytes: u64,
+}
+
+impl MemoryStats {
+    /// A program with so many bytes of arguments, outputs and temporary arrays.
+    pub fn new(argument_bytes: u64, output_bytes: u64, temporary_bytes: u64) -> Self {
+        Self { argument_bytes, output_bytes, temporary_bytes, ..Self::default() }
+    }
+}
+
+setters!(MemoryStats { alias_bytes: u64, code_bytes: u64, peak_bytes: u64 });
 
 fn yes() -> bool {
     true

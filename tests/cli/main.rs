@@ -8,6 +8,7 @@ mod bench;
 mod cache;
 mod candidates;
 mod check;
+mod compile;
 mod golden;
 mod log_folder;
 mod measure;

@@ -49,6 +49,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("timer", 4),
     ("measure", 5),
     ("tune", 5),
+    ("compile", 6),
     ("gate", 6),
     ("selftest", 6),
     ("report", 7),

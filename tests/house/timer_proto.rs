@@ -11,7 +11,7 @@ fn committed_code_is_the_generated_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let schema = protox::compile([root.join("proto/compile_options.proto")], [root.join("proto")]).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    prost_build::Config::new().out_dir(folder.path()).compile_fds(schema).unwrap();
+    prost_build::Config::new().btree_map(["."]).out_dir(folder.path()).compile_fds(schema).unwrap();
     let made = std::fs::read_to_string(folder.path().join("autotune_lowered.compile_options.rs")).unwrap();
     let committed = root.join("src/timer/pjrt/compile_options.rs");
     if std::env::var_os("BLESS").is_some() {

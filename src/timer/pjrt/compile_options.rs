@@ -5,6 +5,36 @@ pub struct CompileOptions {
     /// How the executable is built. Without replica and partition counts plugins abort the process.
     #[prost(message, optional, tag = "3")]
     pub executable_build_options: ::core::option::Option<ExecutableBuildOptions>,
+    /// Options of the compiler for this compilation alone, by name. A plugin refuses a name that it does not know.
+    #[prost(btree_map = "string, message", tag = "7")]
+    pub env_option_overrides: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        OptionOverride,
+    >,
+}
+/// The value of an option of the compiler.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OptionOverride {
+    #[prost(oneof = "option_override::Value", tags = "1, 2, 3, 4")]
+    pub value: ::core::option::Option<option_override::Value>,
+}
+/// Nested message and enum types in `OptionOverride`.
+pub mod option_override {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Value {
+        /// A text, or an enum's value by its name.
+        #[prost(string, tag = "1")]
+        Text(::prost::alloc::string::String),
+        /// A switch.
+        #[prost(bool, tag = "2")]
+        Switch(bool),
+        /// A whole number.
+        #[prost(int64, tag = "3")]
+        Integer(i64),
+        /// A real number.
+        #[prost(double, tag = "4")]
+        Real(f64),
+    }
 }
 /// How an executable is built.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -1,11 +1,13 @@
 //! A worker process that compiles programs, and what is kept of them.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use rustix::process::Signal;
 
 use super::compilers::{Compiler, Stop};
-use super::store::{ExecutableKey, ExecutableStore, Kept, MAX_EXECUTABLE_BYTES};
+use super::job::nanoseconds;
+use super::store::{ExecutableKey, ExecutableStore, Kept, MAX_EXECUTABLE_BYTES, Note};
 use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
 use crate::timer::answers::AnswerFolder;
@@ -71,22 +73,33 @@ impl Compiler for CompileWorker {
     fn compile(&mut self, task: &CompileTask) -> Result<CompiledTask, Failure> {
         let events = task.own_track();
         let CompileTask { candidate, operation, config, program, key, scratch, .. } = task.clone();
+        let overrides = key.overrides.clone();
         let folder = AnswerFolder::make(&scratch).map_err(|error| {
             let message = format!("cannot make a folder in `{}`: {error}", scratch.display());
             Failure::new(FailureKind::Device, message)
         })?;
         let path = folder.path().join("executable");
         let _compiling = events.open(Slice::Compile { candidate, operation: &operation, config: &config });
-        let call = Method::Compile(CompileParams { candidate, program, executable: path.clone() });
-        let compiled: Compiled = self.client.request(call, self.limits.compile)?;
-        let Compiled { compile_ns, cpu_ns, serialized, signature } = compiled;
+        let call = Method::Compile(CompileParams { candidate, program, executable: path.clone(), overrides });
+        let begin = Instant::now();
+        let compiled: Compiled = self.client.request(call, self.limits.compile).inspect_err(|failure| {
+            // a device decides anew what it can compile; where none is there the compiler's word is all there is
+            if failure.kind == FailureKind::Compile && key.target.is_some() {
+                let (compile_ns, refused) = (nanoseconds(begin.elapsed()), Some(failure.message.clone()));
+                if let Err(error) = self.store.refuse(&key, Note { compile_ns, refused, ..Note::default() }) {
+                    tracing::warn!("that candidate {candidate} was refused is not remembered: {error}");
+                }
+            }
+        })?;
+        let Compiled { compile_ns, cpu_ns, serialized, signature, memory } = compiled;
         if !serialized {
             return Ok(CompiledTask { kept: None, compile_ns, cpu_ns });
         }
+        let note = Note { compile_ns, cpu_ns, memory, refused: None };
         let payload = folder.open(&path, MAX_EXECUTABLE_BYTES).map_err(|error| {
             Failure::new(FailureKind::Protocol, format!("the compile worker's `{}`: {error}", path.display()))
         })?;
-        let kept = match self.store.keep(&key, payload, signature.clone()) {
+        let kept = match self.store.keep(&key, payload, signature.clone(), note) {
             Ok(kept) => kept,
             Err(error) => {
                 // a full or missing folder costs the next run a compilation, and this one nothing

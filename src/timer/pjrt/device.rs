@@ -5,33 +5,44 @@ use std::fs;
 use std::path::Path;
 
 use super::plugin::{Client, DeviceDescription, PjrtError};
+use super::topology::Topology;
 use crate::device::{DeviceFingerprint, DeviceIdentity, Environment, xla_autotuning};
 use crate::outside_file;
 
 /// The fingerprint of every device of a client. The plugin's digest is left to who started the worker.
 pub(super) fn fingerprints(client: &Client, plugin: &Path) -> Result<Vec<DeviceFingerprint>, PjrtError> {
     let platform = client.platform_name()?.to_lowercase();
+    let driver = driver_version(&platform);
+    let environment =
+        environment(&platform, client.platform_version()?, plugin, client.plugin.version()).driver(driver);
+    (0..client.device_count()).map(|index| Ok(fingerprint(&platform, client.describe(index)?, &environment))).collect()
+}
+
+/// The same of every device of a topology, none of which need be here: no driver is known.
+pub(super) fn fingerprints_of_target(topology: &Topology, plugin: &Path) -> Result<Vec<DeviceFingerprint>, PjrtError> {
+    let platform = topology.platform_name()?.to_lowercase();
+    let environment = environment(&platform, topology.platform_version()?, plugin, topology.plugin.version());
+    let devices = topology.devices()?.into_iter();
+    Ok(devices.map(|description| fingerprint(&platform, description, &environment)).collect())
+}
+
+fn environment(platform: &str, version: String, plugin: &Path, api: &str) -> Environment {
     let xla_flags = xla_flags();
-    let environment = Environment {
-        platform_version: as_jax_has_it(&platform, client.platform_version()?),
-        driver: driver_version(&platform),
-        plugin: plugin.file_name().map(|name| name.to_string_lossy().into_owned()),
-        plugin_digest: None,
-        plugin_api: Some(client.plugin.version().to_owned()),
-        xla_autotuning: xla_autotuning(&platform, &xla_flags),
-        xla_flags,
+    Environment::default()
+        .platform_version(as_jax_has_it(platform, version))
+        .plugin(plugin.file_name().map(|name| name.to_string_lossy().into_owned()))
+        .plugin_api(Some(api.to_owned()))
+        .xla_autotuning(xla_autotuning(platform, &xla_flags))
+        .xla_flags(xla_flags)
+}
+
+fn fingerprint(platform: &str, description: DeviceDescription, environment: &Environment) -> DeviceFingerprint {
+    let identity = DeviceIdentity {
+        platform: platform.to_owned(),
+        hardware: hardware(platform, &description),
+        device_kind: description.kind,
     };
-    (0..client.device_count())
-        .map(|index| {
-            let description = client.describe(index)?;
-            let identity = DeviceIdentity {
-                platform: platform.clone(),
-                hardware: hardware(&platform, &description),
-                device_kind: description.kind,
-            };
-            Ok(DeviceFingerprint { identity, environment: environment.clone() })
-        })
-        .collect()
+    DeviceFingerprint { identity, environment: environment.clone() }
 }
 
 /// JAX puts a line before the version of a client that it reaches through the C API, as we do; its CPU client is its

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use super::ffi::{
     BufferDimensionsArgs, BufferEventArgs, BufferTypeArgs, CompileArgs, DeserializeArgs, ExecutableArgs,
     ExecutableCountArgs, ExecuteArgs, ExecuteOptions, FromHostArgs, GetExecutableArgs, LoadedExecutableArgs,
-    MemoryLayout, OptimizedProgramArgs, ProgramStruct, RawBuffer, RawEvent, RawExecutable, RawLoadedExecutable,
-    SerializeArgs, ToHostArgs,
+    MemoryLayout, MemoryStatsArgs, OptimizedProgramArgs, ProgramStruct, RawBuffer, RawEvent, RawExecutable,
+    RawLoadedExecutable, SerializeArgs, ToHostArgs,
 };
-use super::plugin::{Buffer, Client, PjrtError, call, data_of};
+use super::plugin::{Buffer, Client, PjrtError, Plugin, call, data_of};
 use crate::array::{ArraySpec, DType};
 use crate::outside_file;
+use crate::timer::protocol::MemoryStats;
 
 /// Largest optimized program that is asked for its signature; real ones are far below.
 const MAX_PROGRAM_BYTES: usize = 1 << 30;
@@ -100,11 +101,94 @@ impl Buffer {
     }
 }
 
+/// A compiled program, on no device.
+pub(super) struct PlainExecutable {
+    plugin: Rc<Plugin>,
+    raw: *mut RawExecutable,
+}
+
+impl PlainExecutable {
+    /// Takes over what a plugin handed out.
+    pub(super) fn adopt(plugin: &Rc<Plugin>, raw: *mut RawExecutable) -> Self {
+        Self { plugin: Rc::clone(plugin), raw }
+    }
+
+    /// The executable's bytes; unimplemented in some plugins.
+    pub(super) fn serialize(&self) -> Result<Vec<u8>, PjrtError> {
+        let mut arguments = SerializeArgs::new();
+        arguments.executable = self.raw;
+        // SAFETY: the executable is alive; the bytes live until their owner is deleted, after the copy.
+        unsafe {
+            call!(self.plugin, executable_serialize, &mut arguments)?;
+            let bytes = if arguments.bytes.is_null() {
+                Vec::new()
+            } else {
+                std::slice::from_raw_parts(arguments.bytes.cast::<u8>(), arguments.bytes_size).to_vec()
+            };
+            if let Some(delete) = arguments.deleter {
+                delete(arguments.owner);
+            }
+            Ok(bytes)
+        }
+    }
+
+    /// The optimized program and its format: `hlo` or `hlo_with_config`.
+    pub(super) fn optimized_program(&self) -> Result<(Vec<u8>, String), PjrtError> {
+        let mut program = ProgramStruct::new();
+        let mut arguments = OptimizedProgramArgs::new();
+        arguments.executable = self.raw;
+        arguments.program = &raw mut program;
+        // SAFETY: without a place for the code the plugin tells its size alone.
+        unsafe { call!(self.plugin, executable_optimized_program, &mut arguments) }?;
+        if program.code_size > MAX_PROGRAM_BYTES {
+            return Err(PjrtError::local(format!("an optimized program of {} bytes", program.code_size)));
+        }
+        let mut code = vec![0_u8; program.code_size];
+        program.code = code.as_mut_ptr().cast();
+        arguments.program = &raw mut program;
+        // SAFETY: the place has the size asked for; the format's text lives as long as the plugin.
+        let format = unsafe {
+            call!(self.plugin, executable_optimized_program, &mut arguments)?;
+            if program.format.is_null() {
+                &[]
+            } else {
+                std::slice::from_raw_parts(program.format.cast::<u8>(), program.format_size)
+            }
+        };
+        Ok((code, String::from_utf8_lossy(format).into_owned()))
+    }
+
+    /// What a run takes of the device's memory, bytes; unimplemented in some plugins.
+    pub(super) fn memory(&self) -> Result<MemoryStats, PjrtError> {
+        let mut arguments = MemoryStatsArgs::new();
+        arguments.executable = self.raw;
+        // SAFETY: the executable is alive; numbers are written, no pointers.
+        unsafe { call!(self.plugin, executable_memory_stats, &mut arguments) }?;
+        let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+        Ok(MemoryStats::new(bytes(arguments.argument), bytes(arguments.output), bytes(arguments.temporary))
+            .code_bytes(bytes(arguments.generated_code))
+            .alias_bytes(bytes(arguments.alias))
+            .peak_bytes(bytes(arguments.peak)))
+    }
+}
+
+impl Drop for PlainExecutable {
+    fn drop(&mut self) {
+        if self.raw.is_null() {
+            return;
+        }
+        let mut arguments = ExecutableArgs::new();
+        arguments.executable = self.raw;
+        // SAFETY: it belongs to this owner alone.
+        let _ = unsafe { call!(self.plugin, executable_destroy, &mut arguments) };
+    }
+}
+
 /// A compiled program, loaded on its device.
 pub(super) struct Executable {
     client: Rc<Client>,
     loaded: *mut RawLoadedExecutable,
-    plain: *mut RawExecutable,
+    plain: PlainExecutable,
     outputs: usize,
 }
 
@@ -138,14 +222,15 @@ impl Executable {
     }
 
     fn adopt(client: &Rc<Client>, loaded: *mut RawLoadedExecutable) -> Result<Self, PjrtError> {
-        let mut executable = Self { client: Rc::clone(client), loaded, plain: ptr::null_mut(), outputs: 0 };
+        let plain = PlainExecutable { plugin: Rc::clone(&client.plugin), raw: ptr::null_mut() };
+        let mut executable = Self { client: Rc::clone(client), loaded, plain, outputs: 0 };
         let mut plain = GetExecutableArgs::new();
         plain.loaded_executable = loaded;
         let mut count = ExecutableCountArgs::new();
         // SAFETY: the loaded executable is alive; the plain one is ours to destroy.
         unsafe {
             call!(client.plugin, loaded_executable_get_executable, &mut plain)?;
-            executable.plain = plain.executable;
+            executable.plain.raw = plain.executable;
             count.executable = plain.executable;
             call!(client.plugin, executable_num_outputs, &mut count)?;
         }
@@ -153,49 +238,9 @@ impl Executable {
         Ok(executable)
     }
 
-    /// The executable's bytes; unimplemented in some plugins.
-    pub(super) fn serialize(&self) -> Result<Vec<u8>, PjrtError> {
-        let mut arguments = SerializeArgs::new();
-        arguments.executable = self.plain;
-        // SAFETY: the executable is alive; the bytes live until their owner is deleted, after the copy.
-        unsafe {
-            call!(self.client.plugin, executable_serialize, &mut arguments)?;
-            let bytes = if arguments.bytes.is_null() {
-                Vec::new()
-            } else {
-                std::slice::from_raw_parts(arguments.bytes.cast::<u8>(), arguments.bytes_size).to_vec()
-            };
-            if let Some(delete) = arguments.deleter {
-                delete(arguments.owner);
-            }
-            Ok(bytes)
-        }
-    }
-
-    /// The optimized program and its format: `hlo` or `hlo_with_config`.
-    pub(super) fn optimized_program(&self) -> Result<(Vec<u8>, String), PjrtError> {
-        let mut program = ProgramStruct::new();
-        let mut arguments = OptimizedProgramArgs::new();
-        arguments.executable = self.plain;
-        arguments.program = &raw mut program;
-        // SAFETY: without a place for the code the plugin tells its size alone.
-        unsafe { call!(self.client.plugin, executable_optimized_program, &mut arguments) }?;
-        if program.code_size > MAX_PROGRAM_BYTES {
-            return Err(PjrtError::local(format!("an optimized program of {} bytes", program.code_size)));
-        }
-        let mut code = vec![0_u8; program.code_size];
-        program.code = code.as_mut_ptr().cast();
-        arguments.program = &raw mut program;
-        // SAFETY: the place has the size asked for; the format's text lives as long as the plugin.
-        let format = unsafe {
-            call!(self.client.plugin, executable_optimized_program, &mut arguments)?;
-            if program.format.is_null() {
-                &[]
-            } else {
-                std::slice::from_raw_parts(program.format.cast::<u8>(), program.format_size)
-            }
-        };
-        Ok((code, String::from_utf8_lossy(format).into_owned()))
+    /// What was compiled, without the device.
+    pub(super) fn plain(&self) -> &PlainExecutable {
+        &self.plain
     }
 
     /// Runs once: outputs, and the time from launch to completion, which is awaited awake for as long as `watched`.
@@ -276,17 +321,10 @@ impl Executable {
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        let mut plain = ExecutableArgs::new();
-        plain.executable = self.plain;
         let mut loaded = LoadedExecutableArgs::new();
         loaded.executable = self.loaded;
-        // SAFETY: both belong to this owner alone.
-        unsafe {
-            if !self.plain.is_null() {
-                let _ = call!(self.client.plugin, executable_destroy, &mut plain);
-            }
-            let _ = call!(self.client.plugin, loaded_executable_destroy, &mut loaded);
-        }
+        // SAFETY: it belongs to this owner alone.
+        let _ = unsafe { call!(self.client.plugin, loaded_executable_destroy, &mut loaded) };
     }
 }
 

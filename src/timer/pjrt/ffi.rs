@@ -15,7 +15,17 @@ macro_rules! opaque {
     ($($name:ident),+) => { $( #[repr(C)] pub(super) struct $name { _private: [u8; 0] } )+ };
 }
 
-opaque!(RawError, RawEvent, RawClient, RawDevice, RawDescription, RawExecutable, RawLoadedExecutable, RawBuffer);
+opaque!(
+    RawError,
+    RawEvent,
+    RawClient,
+    RawDevice,
+    RawDescription,
+    RawExecutable,
+    RawLoadedExecutable,
+    RawBuffer,
+    RawTopology
+);
 
 /// A function of the API: takes its argument struct, returns null or an error.
 pub(super) type Fn<T> = unsafe extern "C" fn(*mut T) -> *mut RawError;
@@ -92,6 +102,46 @@ arguments! {
         compile_options: *const c_char = ptr::null(),
         compile_options_size: usize = 0,
         executable: *mut RawLoadedExecutable = ptr::null_mut(),
+    }
+    TopologyCreateArgs {
+        topology_name: *const c_char = ptr::null(),
+        topology_name_size: usize = 0,
+        create_options: *const NamedValue = ptr::null(),
+        num_options: usize = 0,
+        topology: *mut RawTopology = ptr::null_mut(),
+    }
+    TopologyArgs { topology: *mut RawTopology = ptr::null_mut() }
+    TopologyTextArgs {
+        topology: *mut RawTopology = ptr::null_mut(),
+        text: *const c_char = ptr::null(),
+        text_size: usize = 0,
+    }
+    TopologyDevicesArgs {
+        topology: *mut RawTopology = ptr::null_mut(),
+        descriptions: *const *mut RawDescription = ptr::null(),
+        num_descriptions: usize = 0,
+    }
+    TopologyCompileArgs {
+        topology: *const RawTopology = ptr::null(),
+        program: *const ProgramStruct = ptr::null(),
+        compile_options: *const c_char = ptr::null(),
+        compile_options_size: usize = 0,
+        client: *mut RawClient = ptr::null_mut(),
+        executable: *mut RawExecutable = ptr::null_mut(),
+    }
+    MemoryStatsArgs {
+        executable: *mut RawExecutable = ptr::null_mut(),
+        generated_code: i64 = 0,
+        argument: i64 = 0,
+        output: i64 = 0,
+        alias: i64 = 0,
+        temporary: i64 = 0,
+        host_generated_code: i64 = 0,
+        host_argument: i64 = 0,
+        host_output: i64 = 0,
+        host_alias: i64 = 0,
+        host_temporary: i64 = 0,
+        peak: i64 = 0,
     }
     FromHostArgs {
         client: *mut RawClient = ptr::null_mut(),
@@ -281,6 +331,16 @@ pub(super) struct Api {
     pub(super) buffer_to_host_buffer: Option<Fn<ToHostArgs>>,
     _unused_15: [Option<Unused>; 1],
     pub(super) buffer_ready_event: Option<Fn<BufferEventArgs>>,
+    _unused_16: [Option<Unused>; 9],
+    pub(super) topology_create: Option<Fn<TopologyCreateArgs>>,
+    pub(super) topology_destroy: Option<Fn<TopologyArgs>>,
+    pub(super) topology_platform_name: Option<Fn<TopologyTextArgs>>,
+    pub(super) topology_platform_version: Option<Fn<TopologyTextArgs>>,
+    pub(super) topology_device_descriptions: Option<Fn<TopologyDevicesArgs>>,
+    _unused_17: [Option<Unused>; 2],
+    pub(super) topology_compile: Option<Fn<TopologyCompileArgs>>,
+    _unused_18: [Option<Unused>; 6],
+    pub(super) executable_memory_stats: Option<Fn<MemoryStatsArgs>>,
 }
 
 #[cfg(test)]
@@ -321,6 +381,12 @@ mod tests {
             ("Buffer_MemoryLayout", MemoryLayout::new().struct_size, 76),
             ("Buffer_MemoryLayout_Tiled", MemoryLayout::new().tiled_struct_size, 56),
             ("NamedValue", NamedValue::new().struct_size, 56),
+            ("TopologyDescription_Create", TopologyCreateArgs::new().struct_size, 56),
+            ("TopologyDescription_Destroy", TopologyArgs::new().struct_size, 24),
+            ("TopologyDescription_PlatformName", TopologyTextArgs::new().struct_size, 40),
+            ("TopologyDescription_GetDeviceDescriptions", TopologyDevicesArgs::new().struct_size, 40),
+            ("Compile", TopologyCompileArgs::new().struct_size, 64),
+            ("Executable_GetCompiledMemoryStats", MemoryStatsArgs::new().struct_size, 112),
         ] {
             assert_eq!(ours, theirs, "PJRT_{name}");
         }
@@ -350,5 +416,10 @@ mod tests {
         assert_eq!(offset_of!(Api, buffer_destroy), 504);
         assert_eq!(offset_of!(Api, buffer_to_host_buffer), 600);
         assert_eq!(offset_of!(Api, buffer_ready_event), 616);
+        // function n is at 40 + 8 n
+        assert_eq!(offset_of!(Api, topology_create), 40 + 8 * 82);
+        assert_eq!(offset_of!(Api, topology_device_descriptions), 40 + 8 * 86);
+        assert_eq!(offset_of!(Api, topology_compile), 40 + 8 * 89);
+        assert_eq!(offset_of!(Api, executable_memory_stats), 40 + 8 * 96);
     }
 }

@@ -6,6 +6,7 @@ mod cold;
 mod compile_options;
 mod compiler;
 mod compilers;
+mod compiling;
 mod custom_call;
 mod device;
 mod discover;
@@ -14,6 +15,7 @@ mod executable;
 mod ffi;
 mod flags;
 mod job;
+mod no_device;
 mod options;
 #[allow(unsafe_code)]
 mod plugin;
@@ -22,11 +24,18 @@ mod probe;
 mod profiler;
 mod signature;
 mod store;
+mod target_compiler;
+mod target_worker;
 mod timer;
+#[allow(unsafe_code)]
+mod topology;
 mod worker;
+mod worker_options;
 
 pub(in crate::timer) use discover::installed_in;
 pub use discover::{FoundPlugin, discover};
 pub use store::{BoundExecutables, ExecutableBounds, bound_executables};
+pub use target_compiler::{Outcome, TargetCompiler, TargetOptions, TargetProgram};
 pub use timer::{HOST_CLOCK, PjrtOptions, PjrtTimer, probe};
-pub use worker::{PjrtWorkerOptions, worker_main};
+pub use worker::worker_main;
+pub use worker_options::PjrtWorkerOptions;

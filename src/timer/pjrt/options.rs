@@ -1,14 +1,19 @@
 //! The bytes that tell a plugin how to compile, and the options that its client is created with.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use prost::Message;
 
-use super::compile_options::{CompileOptions, ComputationDevice, DeviceAssignment, ExecutableBuildOptions};
+use super::compile_options::option_override::Value;
+use super::compile_options::{
+    CompileOptions, ComputationDevice, DeviceAssignment, ExecutableBuildOptions, OptionOverride,
+};
 use super::plugin::OptionValue;
 
-/// A serialized `CompileOptionsProto`: one replica, one partition, on the device with this id or the first.
-pub(super) fn compile_options(device_id: Option<i64>) -> Vec<u8> {
+/// A serialized `CompileOptionsProto`: one replica, one partition, on the device with this id or the first, with options of the
+/// compiler by name.
+pub(super) fn compile_options(device_id: Option<i64>, overrides: &BTreeMap<String, String>) -> Vec<u8> {
     let device_assignment = device_id.map(|id| DeviceAssignment {
         replica_count: 1,
         computation_count: 1,
@@ -20,8 +25,23 @@ pub(super) fn compile_options(device_id: Option<i64>) -> Vec<u8> {
             num_partitions: 1,
             device_assignment,
         }),
+        env_option_overrides: overrides.iter().map(|(name, value)| (name.clone(), option_override(value))).collect(),
     }
     .encode_to_vec()
+}
+
+/// An option's value by its spelling, as XLA reads `name=value` in `XLA_FLAGS`.
+fn option_override(text: &str) -> OptionOverride {
+    let value = if let Ok(boolean) = text.to_ascii_lowercase().parse() {
+        Value::Switch(boolean)
+    } else if let Ok(integer) = text.parse() {
+        Value::Integer(integer)
+    } else if let Ok(real) = text.parse() {
+        Value::Real(real)
+    } else {
+        Value::Text(text.to_owned())
+    };
+    OptionOverride { value: Some(value) }
 }
 
 /// What a client of this plugin is best created with. Plugins do not tell their platform before that, but their
@@ -63,11 +83,24 @@ mod tests {
     #[test]
     fn the_least_that_plugins_take() {
         // found by trying on three plugins: anything less aborts them
-        assert_eq!(compile_options(None), [0x1a, 0x04, 0x20, 0x01, 0x28, 0x01]);
+        let none = BTreeMap::new();
+        assert_eq!(compile_options(None, &none), [0x1a, 0x04, 0x20, 0x01, 0x28, 0x01]);
         assert_eq!(
-            compile_options(Some(2)),
+            compile_options(Some(2), &none),
             [0x1a, 0x0f, 0x20, 1, 0x28, 1, 0x4a, 0x09, 0x08, 1, 0x10, 1, 0x1a, 3, 0x0a, 1, 2]
         );
+    }
+
+    #[test]
+    fn options_of_the_compiler_are_typed_by_their_spelling() {
+        let bytes = |name: &str, value: &str| {
+            compile_options(None, &BTreeMap::from([(name.to_owned(), value.to_owned())]))[6..].to_vec()
+        };
+        // field 7, a map's entry: key in field 1, value in field 2; in that fields 1 to 4 by type
+        assert_eq!(bytes("a", "x"), [0x3a, 8, 0x0a, 1, b'a', 0x12, 3, 0x0a, 1, b'x']);
+        assert_eq!(bytes("a", "True"), [0x3a, 7, 0x0a, 1, b'a', 0x12, 2, 0x10, 1]);
+        assert_eq!(bytes("a", "7"), [0x3a, 7, 0x0a, 1, b'a', 0x12, 2, 0x18, 7]);
+        assert_eq!(bytes("a", "0.5")[5..9], [0x12, 9, 0x21, 0]);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::ffi::{
     Api, BufferArgs, ClientArgs, ClientCreateArgs, ClientDevicesArgs, ClientTextArgs, DescriptionAttributesArgs,
     DescriptionIdArgs, DescriptionTextArgs, DeviceDescriptionArgs, EmptyArgs, ErrorArgs, ErrorCodeArgs,
-    ErrorMessageArgs, EventArgs, EventReadyArgs, Fn, NamedValue, NamedValueUnion, RawBuffer, RawClient, RawDevice,
-    RawError, RawEvent, named_value_kind,
+    ErrorMessageArgs, EventArgs, EventReadyArgs, Fn, NamedValue, NamedValueUnion, RawBuffer, RawClient, RawDescription,
+    RawDevice, RawError, RawEvent, named_value_kind,
 };
 
 /// Major version of the API whose layouts `ffi` holds.
@@ -303,15 +303,28 @@ impl Client {
         let plugin = &self.plugin;
         let mut device = DeviceDescriptionArgs::new();
         device.device = self.device(index)?;
+        // SAFETY: device and description live as long as the client.
+        unsafe {
+            call!(plugin, device_get_description, &mut device)?;
+            DeviceDescription::read(plugin, device.description)
+        }
+    }
+}
+
+impl DeviceDescription {
+    /// What a plugin tells of a device, present or not.
+    ///
+    /// # Safety
+    /// The description is alive.
+    pub(super) unsafe fn read(plugin: &Plugin, description: *mut RawDescription) -> Result<Self, PjrtError> {
         let mut id = DescriptionIdArgs::new();
         let mut kind = DescriptionTextArgs::new();
         let mut attributes = DescriptionAttributesArgs::new();
-        // SAFETY: device and description live as long as the client; what they own is copied.
+        id.description = description;
+        kind.description = description;
+        attributes.description = description;
+        // SAFETY: the caller's promise; what the description owns is copied.
         unsafe {
-            call!(plugin, device_get_description, &mut device)?;
-            id.description = device.description;
-            kind.description = device.description;
-            attributes.description = device.description;
             call!(plugin, device_description_id, &mut id)?;
             call!(plugin, device_description_kind, &mut kind)?;
             let mut pairs = Vec::new();
@@ -322,7 +335,7 @@ impl Client {
                     pairs.extend(text.map(|text| (text_of(value.name, value.name_size), text)));
                 }
             }
-            Ok(DeviceDescription { id: i64::from(id.id), kind: text_of(kind.text, kind.text_size), attributes: pairs })
+            Ok(Self { id: i64::from(id.id), kind: text_of(kind.text, kind.text_size), attributes: pairs })
         }
     }
 }
@@ -353,7 +366,7 @@ unsafe fn text_of_value(value: &NamedValue) -> Option<String> {
     }
 }
 
-fn named_value(name: &str, value: &OptionValue) -> NamedValue {
+pub(super) fn named_value(name: &str, value: &OptionValue) -> NamedValue {
     let mut named = NamedValue::new();
     named.name = name.as_ptr().cast();
     named.name_size = name.len();

@@ -7,8 +7,8 @@
 //! | 8 | `ATLEXE2\n` |
 //! | 4 | length of the header, little endian |
 //! | 32 | SHA-256 of the header |
-//! | header | JSON: `{"key": {…}, "payload_digest": SHA-256, "payload_bytes": n, "signature": …}` |
-//! | payload | what the plugin gave, to the file's end |
+//! | header | JSON: `{"key": {…}, "payload_digest": SHA-256, "payload_bytes": n, "signature": …, "note": {…}}` |
+//! | payload | what the plugin gave, to the file's end; nothing where the compiler refused the program |
 //!
 //! Every field of the key stands in the header and is compared: a file under another one's name is no file. A file is
 //! written under another name and renamed. Whatever is not as described, a flipped byte included, is no file either: the
@@ -35,7 +35,7 @@ use self::bounds::FOLDER;
 use self::users::User;
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
-use crate::timer::protocol::{ExecutableRef, Signature};
+use crate::timer::protocol::{ExecutableRef, MemoryStats, Signature};
 
 pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables};
 
@@ -105,6 +105,23 @@ struct Header {
     payload_digest: Digest,
     payload_bytes: u64,
     signature: Option<Signature>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note: Option<Note>,
+}
+
+/// What compiling a program took, and what came of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// Nanoseconds.
+    pub(super) compile_ns: u64,
+    /// Processor time, nanoseconds; zero where it is not known.
+    #[serde(default)]
+    pub(super) cpu_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) memory: Option<MemoryStats>,
+    /// Why the compiler refused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) refused: Option<String>,
 }
 
 /// An executable as it was found.
@@ -139,8 +156,22 @@ impl ExecutableStore {
     pub(super) fn find(&self, key: &ExecutableKey) -> Option<Kept> {
         let path = self.path(key);
         let (header, offset) = read_header(&path, key).ok()?;
+        if header.note.is_some_and(|note| note.refused.is_some()) {
+            return None;
+        }
         let executable = ExecutableRef { path, offset, digest: Some(header.payload_digest) };
         Some(Kept { executable, signature: header.signature })
+    }
+
+    /// What came of compiling a program, where that was noted, and the bytes of its executable.
+    pub(super) fn noted(&self, key: &ExecutableKey) -> Option<(Note, u64)> {
+        let (header, _) = read_header(&self.path(key), key).ok()?;
+        Some((header.note?, header.payload_bytes))
+    }
+
+    /// Remembers that the compiler refused a program.
+    pub(super) fn refuse(&self, key: &ExecutableKey, note: Note) -> io::Result<()> {
+        self.write(key, &mut io::empty(), 0, Digest::of(&[]), None, Some(note)).map(drop)
     }
 
     /// Takes over what a compile worker wrote.
@@ -149,11 +180,24 @@ impl ExecutableStore {
         key: &ExecutableKey,
         mut payload: File,
         signature: Option<Signature>,
+        note: Note,
     ) -> io::Result<Kept> {
         let payload_bytes = payload.metadata()?.len();
         let payload_digest = Digest::of_reader(Read::by_ref(&mut payload).take(payload_bytes))?;
         payload.rewind()?;
-        let header = Header { key: key.clone(), payload_digest, payload_bytes, signature: signature.clone() };
+        self.write(key, &mut payload, payload_bytes, payload_digest, signature, Some(note))
+    }
+
+    fn write(
+        &self,
+        key: &ExecutableKey,
+        payload: &mut dyn Read,
+        payload_bytes: u64,
+        payload_digest: Digest,
+        signature: Option<Signature>,
+        note: Option<Note>,
+    ) -> io::Result<Kept> {
+        let header = Header { key: key.clone(), payload_digest, payload_bytes, signature: signature.clone(), note };
         let header = serde_json::to_vec(&header)?;
         let length = u32::try_from(header.len()).ok().filter(|&length| length <= MAX_HEADER_BYTES);
         let length = length.ok_or_else(|| io::Error::other("a signature too long to keep"))?;
@@ -239,7 +283,7 @@ mod tests {
         let payload = folder.path().join("payload");
         fs::write(&payload, b"machine code").unwrap();
         let signature = Some(Signature { parameters: vec!["f32[2]".parse().unwrap()] });
-        store.keep(&key(), File::open(&payload).unwrap(), signature.clone()).unwrap();
+        store.keep(&key(), File::open(&payload).unwrap(), signature.clone(), Note::default()).unwrap();
         let kept = store.find(&key()).unwrap();
         assert_eq!(kept.signature, signature);
         let bytes = fs::read(&kept.executable.path).unwrap();
@@ -267,12 +311,28 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_is_no_executable_and_is_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = ExecutableStore::open(folder.path()).unwrap();
+        let note = Note { compile_ns: 7, refused: Some("too much shared memory".into()), ..Note::default() };
+        store.refuse(&key(), note.clone()).unwrap();
+        assert_eq!(store.find(&key()), None);
+        assert_eq!(store.noted(&key()), Some((note, 0)));
+        // whoever compiles it all the same, as on a device, is believed
+        let payload = folder.path().join("payload");
+        fs::write(&payload, b"machine code").unwrap();
+        store.keep(&key(), File::open(&payload).unwrap(), None, Note::default()).unwrap();
+        assert!(store.find(&key()).is_some());
+        assert_eq!(store.noted(&key()).unwrap().1, 12);
+    }
+
+    #[test]
     fn the_store_reads_no_link_and_waits_for_no_pipe() {
         let folder = tempfile::tempdir().unwrap();
         let store = ExecutableStore::open(folder.path()).unwrap();
         let payload = folder.path().join("payload");
         fs::write(&payload, b"machine code").unwrap();
-        let path = store.keep(&key(), File::open(&payload).unwrap(), None).unwrap().executable.path;
+        let path = store.keep(&key(), File::open(&payload).unwrap(), None, Note::default()).unwrap().executable.path;
         let elsewhere = folder.path().join("elsewhere");
         fs::rename(&path, &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
@@ -288,7 +348,7 @@ mod tests {
         let store = ExecutableStore::open(folder.path()).unwrap();
         let payload = folder.path().join("payload");
         fs::write(&payload, b"machine code").unwrap();
-        let path = store.keep(&key(), File::open(&payload).unwrap(), None).unwrap().executable.path;
+        let path = store.keep(&key(), File::open(&payload).unwrap(), None, Note::default()).unwrap().executable.path;
         let long_ago = SystemTime::now() - 2 * NOTED_EVERY;
         File::open(&path).unwrap().set_modified(long_ago).unwrap();
         let modified = || fs::metadata(&path).unwrap().modified().unwrap();
@@ -304,7 +364,7 @@ mod tests {
         let store = ExecutableStore::open(folder.path()).unwrap();
         let payload = folder.path().join("payload");
         fs::write(&payload, b"machine code").unwrap();
-        let kept = store.keep(&key(), File::open(&payload).unwrap(), None).unwrap();
+        let kept = store.keep(&key(), File::open(&payload).unwrap(), None, Note::default()).unwrap();
         let sound = fs::read(&kept.executable.path).unwrap();
         for at in 0..sound.len() {
             let mut flipped = sound.clone();

@@ -10,6 +10,7 @@ use super::compilers::Compilers;
 use super::device::cpu_features;
 use super::discover::MAX_PLUGIN_BYTES;
 use super::flags::without_fatal;
+use super::no_device::explained;
 use super::options::compile_options;
 use super::store::{ExecutableKey, ExecutableStore, Kept};
 use crate::array::ArraySpec;
@@ -192,7 +193,7 @@ impl PjrtTimer {
         ExecutableKey {
             program: program.program.digest,
             format: program.program.format.pjrt_format().to_owned(),
-            compile_options: compile_options(None),
+            compile_options: compile_options(None, &BTreeMap::new()),
             plugin: self.plugin_digest,
             device: self.device.identity.to_string(),
             device_index: self.device_index,
@@ -279,7 +280,7 @@ impl PjrtTimer {
 }
 
 /// SHA-256 of the plugin's file.
-fn digest_of_plugin(plugin: &Path) -> Result<Digest, Failure> {
+pub(super) fn digest_of_plugin(plugin: &Path) -> Result<Digest, Failure> {
     let digest = outside_file::open(plugin, MAX_PLUGIN_BYTES).and_then(Digest::of_reader);
     digest.map_err(|error| {
         Failure::new(FailureKind::Device, format!("{}: the plugin cannot be read: {error}", plugin.display()))
@@ -346,7 +347,7 @@ fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, H
                     }
                     let quiet = without_profiler(&command);
                     if !client.is_gone() || quiet == command {
-                        return Err(failure);
+                        return Err(explained(failure, &options.plugin, &client.stderr()));
                     }
                     let why = format!("{HOST_CLOCK}: the plugin's profiler broke the worker: {}", failure.message);
                     notes.push(why);

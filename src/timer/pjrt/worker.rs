@@ -1,61 +1,44 @@
 //! The PJRT worker: loads one plugin, compiles, loads and runs programs for the tuner.
 
+use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::Instant;
 
-use super::custom_call::unhandled_target;
+use super::compiling::{compile_failure, described, read_code, timed, write_file, written};
 use super::device::fingerprints;
 use super::executable::{Executable, read_bounded};
-use super::job::{Job, device_failure, execute_failure, nanoseconds};
+use super::job::{Job, device_failure, execute_failure};
 use super::options::{compile_options, default_client_options, parse_client_option};
 use super::plugin::{Client, PjrtError, Plugin, one_line};
 use super::probe::probe;
 use super::profiler::Profiler;
-use super::signature::read_signature;
 use super::store::MAX_EXECUTABLE_BYTES;
+use super::target_worker::TargetWorker;
 use super::timer::HOST_CLOCK;
+use super::worker_options::PjrtWorkerOptions;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::{Program, read_program};
 use crate::measured_by::Source;
-use crate::registry::ProgramFormat;
-use crate::setters::setters;
 use crate::timer::clock::resolution_ns;
 use crate::timer::model::means;
 use crate::timer::protocol::{
     BeginParams, CompileParams, Compiled, Hello, Launch, LoadParams, Loaded, MAX_RUNS, Measured, OutputRef, Outputs,
-    PROTOCOL_VERSION, Profiled, ProgramRef, Signature, capability,
+    PROTOCOL_VERSION, Profiled, ProgramRef, capability,
 };
 use crate::timer::server::{Worker, serve, take_stdout};
 use crate::timer::subscriber::named;
 
-/// Largest program that is read.
-const MAX_PROGRAM_BYTES: u64 = 1 << 30;
-
-/// What `worker pjrt` was told.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PjrtWorkerOptions {
-    /// The plugin's file.
-    pub plugin: PathBuf,
-    /// Index of the device to run on.
-    pub device: usize,
-    /// `name=value` for `PJRT_Client_Create`; the program's own choice when empty.
-    pub client_options: Vec<String>,
-    /// Leave the plugin's profiler alone: the host clock times, whatever the plugin could do.
-    pub no_profiler: bool,
-}
-
-setters!(PjrtWorkerOptions { plugin: PathBuf, device: usize, client_options: Vec<String>, no_profiler: bool });
-
 /// Runs the worker on stdin and stdout until stdin ends; call it first thing in `main`.
 pub fn worker_main(options: &PjrtWorkerOptions) -> ExitCode {
     let served = take_stdout().map_err(|error| format!("stdout cannot be set aside: {error}")).and_then(|output| {
-        let mut worker = PjrtWorker { options: options.clone(), opened: None, job: None };
-        serve(std::io::stdin(), output, &mut worker).map_err(|error| format!("the tuner's pipes: {error}"))
+        let mut worker: Box<dyn Worker> = match &options.topology {
+            Some(_) => Box::new(TargetWorker::new(options.clone())),
+            None => Box::new(PjrtWorker { options: options.clone(), opened: None, job: None }),
+        };
+        serve(std::io::stdin(), output, &mut *worker).map_err(|error| format!("the tuner's pipes: {error}"))
     });
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -74,7 +57,8 @@ struct PjrtWorker {
 
 struct Opened {
     client: Rc<Client>,
-    compile_options: Vec<u8>,
+    /// The device to compile for, where it is not the first.
+    device_id: Option<i64>,
     /// Where times come from: the plugin's profiler, or why not from there.
     profiler: Result<Profiler, String>,
 }
@@ -106,26 +90,24 @@ impl PjrtWorker {
         Ok(job)
     }
 
-    fn compile_program(&self, program: &ProgramRef) -> Result<(Executable, Compiled), Failure> {
+    fn compile_program(
+        &self,
+        program: &ProgramRef,
+        overrides: &BTreeMap<String, String>,
+    ) -> Result<(Executable, Compiled), Failure> {
         let opened = self.client()?;
-        let code = read_bounded(&program.path, MAX_PROGRAM_BYTES)
-            .map_err(|error| Failure::new(FailureKind::NoProgram, error.message))?;
+        let code = read_code(program)?;
         // what cannot be read here is the plugin's to refuse
         if let Ok(Program { partitions: partitions @ 2.., .. }) = read_program(&code, "program") {
             let message =
                 format!("the program has {partitions} partitions, this timer runs one; `--timer jax` runs them");
             return Err(Failure::new(FailureKind::Device, message));
         }
-        let (start, cpu_start) = (Instant::now(), processor_ns());
-        let executable =
-            Executable::compile(&opened.client, &code, program.format.pjrt_format(), &opened.compile_options)
-                .map_err(|error| compile_failure(&error))?;
-        let (compile_ns, cpu_ns) = (nanoseconds(start.elapsed()), processor_ns().saturating_sub(cpu_start));
-        let signature = signature_of(&executable).or_else(|| {
-            // a module in the form that XLA itself writes tells it without the plugin
-            (program.format == ProgramFormat::HloProto).then(|| read_signature(&code, "hlo")).flatten()
-        });
-        Ok((executable, Compiled { compile_ns, cpu_ns, serialized: true, signature }))
+        let options = compile_options(opened.device_id, overrides);
+        let format = program.format.pjrt_format();
+        let (executable, compiled) = timed(|| Executable::compile(&opened.client, &code, format, &options))?;
+        let compiled = described(compiled, executable.plain(), program, &code);
+        Ok((executable, compiled))
     }
 }
 
@@ -146,39 +128,14 @@ fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
         Client::create(&plugin, &given)
     }?;
     let id = client.describe(options.device)?.id;
-    let compile_options = compile_options((options.device > 0).then_some(id));
+    let device_id = (options.device > 0).then_some(id);
     let client = Rc::new(client);
     let profiler = if options.no_profiler {
         Err("the plugin's profiler is to be left alone".to_owned())
     } else {
-        probe(&client, options.device, &compile_options)
+        probe(&client, options.device, &compile_options(device_id, &BTreeMap::new()))
     };
-    Ok(Opened { client, compile_options, profiler })
-}
-
-fn signature_of(executable: &Executable) -> Option<Signature> {
-    executable.optimized_program().ok().and_then(|(code, format)| read_signature(&code, &format))
-}
-
-/// Processor time of this process so far, of all its threads: a plugin compiles with several.
-fn processor_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let (seconds, rest) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
-    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
-}
-
-fn compile_failure(error: &PjrtError) -> Failure {
-    let message = one_line(&error.message);
-    match unhandled_target(&message) {
-        Some(target) => Failure::new(
-            FailureKind::CustomCall,
-            format!(
-                "this plugin has no handler for the custom call `{target}`: time with `--timer jax`, whose JAX has those of \
-                 its own kernels and of LAPACK ({message})"
-            ),
-        ),
-        None => Failure::new(FailureKind::Compile, message),
-    }
+    Ok(Opened { client, device_id, profiler })
 }
 
 impl Worker for PjrtWorker {
@@ -226,19 +183,8 @@ impl Worker for PjrtWorker {
     }
 
     fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure> {
-        let (executable, compiled) = self.compile_program(&params.program)?;
-        let bytes = match executable.serialize() {
-            Ok(bytes) => bytes,
-            Err(error) if error.is_unimplemented() => {
-                return Ok(Compiled { serialized: false, ..compiled });
-            }
-            Err(error) => {
-                let message = format!("the executable cannot be serialized: {}", one_line(&error.message));
-                return Err(Failure::new(FailureKind::Compile, message));
-            }
-        };
-        write_file(&params.executable, &bytes)?;
-        Ok(compiled)
+        let (executable, compiled) = self.compile_program(&params.program, &params.overrides)?;
+        written(compiled, executable.plain(), &params.executable)
     }
 
     fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
@@ -262,7 +208,7 @@ impl Worker for PjrtWorker {
                 (executable, Loaded::default())
             }
             (None, Some(program)) => {
-                let (executable, compiled) = self.compile_program(program)?;
+                let (executable, compiled) = self.compile_program(program, &BTreeMap::new())?;
                 let Compiled { compile_ns, cpu_ns, signature, .. } = compiled;
                 (executable, Loaded { compile_ns, cpu_ns, signature })
             }
@@ -342,9 +288,4 @@ fn check_runs(runs: u32) -> Result<(), Failure> {
         return Err(Failure::new(FailureKind::Protocol, format!("{runs} runs are more than {MAX_RUNS}")));
     }
     Ok(())
-}
-
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes)
-        .map_err(|error| Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", path.display())))
 }

@@ -1,0 +1,179 @@
+//! Devices that need not be here: what a compiler is told of each.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::counted::counted;
+use crate::outside_file;
+
+/// Every file of `candidates/targets`, by its name: a GpuTargetConfigProto as text, with its sources.
+const CUDA: &[(&str, &str)] = &[
+    ("a10", include_str!("../../candidates/targets/a10.txtpb")),
+    ("a100_sxm_40", include_str!("../../candidates/targets/a100_sxm_40.txtpb")),
+    ("a100_sxm_80", include_str!("../../candidates/targets/a100_sxm_80.txtpb")),
+    ("b200", include_str!("../../candidates/targets/b200.txtpb")),
+    ("h100_sxm", include_str!("../../candidates/targets/h100_sxm.txtpb")),
+    ("h200", include_str!("../../candidates/targets/h200.txtpb")),
+    ("l4", include_str!("../../candidates/targets/l4.txtpb")),
+    ("l40s", include_str!("../../candidates/targets/l40s.txtpb")),
+    ("rtx_4090", include_str!("../../candidates/targets/rtx_4090.txtpb")),
+];
+
+/// Chips, each with the smallest topology that libtpu knows of it.
+const TPU: &[(&str, &str)] = &[
+    ("v2", "2x2"),
+    ("v3", "2x2"),
+    ("v4", "2x2x1"),
+    ("v5e", "2x2"),
+    ("v5p", "2x2x1"),
+    ("v6e", "2x2"),
+    ("tpu7x", "2x2x1"),
+];
+
+/// Largest target file that is read.
+const MAX_TARGET_BYTES: u64 = 1 << 20;
+
+/// A device to compile for, as `--target` names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Target {
+    /// As it was named: `cuda:h100_sxm`, `tpu:v5e`.
+    pub name: String,
+    /// Platform of the plugin that compiles for it: `cuda`, `tpu`.
+    pub platform: String,
+    /// Name of the topology; empty where the plugin knows topologies by options alone.
+    pub topology: String,
+    /// `name=value` for the topology.
+    pub options: Vec<String>,
+}
+
+/// A name that is no target's, or a target's file that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// Nothing has this name.
+    #[error("`{name}` is no target: name one of {}, or a GpuTargetConfigProto as `cuda:FILE.txtpb`", names().join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// The file cannot be read.
+    #[error("{}: the target cannot be read: {source}; give a GpuTargetConfigProto as text", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Target {
+    /// The target of a name.
+    ///
+    /// # Errors
+    /// A name that is none, or a file that cannot be read.
+    pub fn named(name: &str) -> Result<Self, TargetError> {
+        let unknown = || TargetError::Unknown { name: name.to_owned() };
+        match name.split_once(':') {
+            Some(("cuda", device)) => {
+                let built_in = CUDA.iter().find(|(name, _)| *name == device).map(|(_, text)| (*text).to_owned());
+                let is_file = device.contains('/') || device.ends_with(".txtpb");
+                let config = match built_in {
+                    Some(config) => config,
+                    None if is_file => read(Path::new(device))?,
+                    None => return Err(unknown()),
+                };
+                Ok(Self::cuda(name, &config))
+            }
+            Some(("tpu", chip)) => {
+                // as libtpu spells topologies: `v5e:2x4`
+                let (chip, shape) = chip.split_once(':').map_or((chip, None), |(chip, shape)| (chip, Some(shape)));
+                let (_, smallest) = TPU.iter().find(|(name, _)| *name == chip).ok_or_else(unknown)?;
+                let shape = shape.unwrap_or(smallest);
+                if !shape.split('x').all(|side| side.parse::<u16>().is_ok_and(|side| side > 0)) {
+                    return Err(unknown());
+                }
+                let (name, topology) = (name.to_owned(), format!("{chip}:{shape}"));
+                Ok(Self { name, platform: "tpu".to_owned(), topology, options: Vec::new() })
+            }
+            _ => Err(unknown()),
+        }
+    }
+
+    fn cuda(name: &str, config: &str) -> Self {
+        // one partition, one host, one device
+        let options = vec![format!("target_config={config}"), "topology=1x1x1".to_owned()];
+        Self { name: name.to_owned(), platform: "cuda".to_owned(), topology: String::new(), options }
+    }
+
+    /// What a program that was compiled for it depends on.
+    pub fn description(&self) -> String {
+        let parts: Vec<&str> =
+            std::iter::once(&*self.topology).chain(self.options.iter().map(String::as_str)).collect();
+        parts.join("\n").trim().to_owned()
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// The names of all targets that come with the program.
+fn names() -> Vec<String> {
+    let cuda = CUDA.iter().map(|(name, _)| format!("cuda:{name}"));
+    cuda.chain(TPU.iter().map(|(name, _)| format!("tpu:{name}"))).collect()
+}
+
+fn read(path: &Path) -> Result<String, TargetError> {
+    let unreadable = |source| TargetError::Unreadable { path: path.to_owned(), source };
+    let text = outside_file::text(path, MAX_TARGET_BYTES).map_err(unreadable)?;
+    match text.contains('\0') || text.trim().is_empty() {
+        true => {
+            let nothing = format!("no text in {}", counted(text.len(), "byte"));
+            Err(unreadable(io::Error::new(io::ErrorKind::InvalidData, nothing)))
+        }
+        false => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_what_their_plugins_take() {
+        let h100 = Target::named("cuda:h100_sxm").unwrap();
+        assert_eq!((h100.platform.as_str(), h100.topology.as_str()), ("cuda", ""));
+        assert!(h100.options[0].starts_with("target_config=#") && h100.options[0].contains("core_count: 132"));
+        assert_eq!(h100.options[1], "topology=1x1x1");
+        let v5e = Target::named("tpu:v5e").unwrap();
+        assert_eq!((v5e.topology.as_str(), v5e.options.len()), ("v5e:2x2", 0));
+        assert_eq!(Target::named("tpu:v6e:4x4").unwrap().topology, "v6e:4x4");
+        assert_ne!(h100.description(), Target::named("cuda:h200").unwrap().description());
+    }
+
+    #[test]
+    fn what_is_no_target_is_told_with_those_that_are() {
+        for name in
+            ["", "cuda", "cuda:", "cuda:h99", "tpu:", "tpu:v5e:", "tpu:v5e:0x2", "tpu:v5e:2x-2", "cpu:x", "h100_sxm"]
+        {
+            let error = Target::named(name).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{name}` is no target")) && error.contains("cuda:l40s"), "{error}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in [("empty", &b" \n"[..]), ("binary", b"a\0b"), ("latin", b"\xe9")] {
+            let path = folder.path().join(format!("{name}.txtpb"));
+            std::fs::write(&path, bytes).unwrap();
+            let error = Target::named(&format!("cuda:{}", path.display())).unwrap_err().to_string();
+            assert!(error.contains("the target cannot be read"), "{error}");
+        }
+        let path = folder.path().join("own.txtpb");
+        std::fs::write(&path, "platform_name: \"CUDA\"\n").unwrap();
+        let own = Target::named(&format!("cuda:{}", path.display())).unwrap();
+        assert_eq!(own.options[0], "target_config=platform_name: \"CUDA\"\n");
+        assert!(Target::named("cuda:/dev/zero").is_err());
+    }
+}

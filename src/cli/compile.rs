@@ -1,0 +1,157 @@
+//! `compile`: a module's candidates, or the module itself, compiled for devices that need not be here.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::candidates::{Target, TargetError};
+use crate::compile::{CompileResult, Follower, compile_module, compile_plan};
+use crate::measure::MeasureError;
+use crate::printable::printable;
+use crate::timer::Limits;
+use crate::timer::pjrt::{Outcome, TargetCompiler, TargetOptions, discover};
+
+use super::ending::cancel_flag;
+use super::exit;
+use super::fault::Fault;
+use super::options::{FormatArg, LimitArgs};
+use super::plan::{PlanArgs, Source};
+use super::timers::{scratch, this_program};
+
+#[derive(Debug, Args)]
+pub(super) struct CompileArgs {
+    /// The module. With recorded invocations its calls' candidates are compiled, without them the module itself
+    #[arg(value_name = "MODULE")]
+    pub module: PathBuf,
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    /// A device to compile for, which need not be here: `cuda:h100_sxm`, `tpu:v5e`, or a GpuTargetConfigProto as
+    /// `cuda:FILE.txtpb`; may be given again
+    #[arg(long = "target", value_name = "TARGET", required = true, value_parser = target)]
+    pub targets: Vec<Target>,
+    /// Folder that keeps what was compiled and what was refused: neither is compiled again
+    #[arg(short = 'o', long = "output", value_name = "STORE")]
+    pub store: PathBuf,
+    /// The vendor's PJRT plugin (a shared library) [default: of those found by their environment variables or in the active
+    /// Python environment, the one of the target's platform]
+    #[arg(long, value_name = "PATH")]
+    pub plugin: Option<PathBuf>,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+fn target(name: &str) -> Result<Target, TargetError> {
+    Target::named(name)
+}
+
+/// Compiles for each target and prints what came of it; refusals are no failure.
+pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
+    let source = read(args)?;
+    std::fs::create_dir_all(&args.store).map_err(|error| {
+        Fault::input(format!("`{}`: no folder to keep what is compiled: {error}", args.store.display()))
+    })?;
+    let cancel = cancel_flag()?;
+    let scratch = scratch()?;
+    let mut result = CompileResult::new();
+    let (mut matched, mut failed) = (source.is_none(), false);
+    for target in &args.targets {
+        if cancel.load(Ordering::Relaxed) {
+            break;
+        }
+        let plugin = plugin_for(args, target)?;
+        let mut compiler = TargetCompiler::start(&options(args, target, plugin)?).map_err(Fault::device)?;
+        let mut follower = Bar::new(&target.name, bars, &cancel);
+        let compiled = match &source {
+            Some(source) => {
+                let plan = source.plan(&compiler.device().identity, &args.plan.options())?;
+                matched |= !plan.matched_nothing();
+                compile_plan(&plan, &source.registry, &target.name, &mut compiler, &mut follower)
+                    .map_err(Fault::device)?
+            }
+            None => compile_module(&args.module, scratch.path(), &target.name, &mut compiler, &mut follower)
+                .map_err(of_module)?,
+        };
+        follower.bar.finish_and_clear();
+        failed |= compiled.outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. }));
+        result.targets.push(compiled);
+    }
+    result.interrupted = cancel.load(Ordering::Relaxed);
+    let interrupted = result.interrupted;
+    args.format.write(out, result)?;
+    Ok(match (interrupted, matched, failed) {
+        (true, ..) => exit::INTERRUPTED,
+        (_, false, _) => exit::NOTHING_MATCHED,
+        (_, _, true) => exit::SOME_FAILED,
+        _ => exit::FINE,
+    })
+}
+
+/// The module's labels and what was recorded of them; `None` where the module itself is compiled.
+fn read(args: &CompileArgs) -> Result<Option<Source>, Fault> {
+    let has_registry = super::registry::folder_for(&args.module, args.plan.registry.as_deref()).is_ok();
+    if !has_registry && args.plan.registry.is_none() {
+        return Ok(None);
+    }
+    Ok(args.plan.read(&args.module)?.ok())
+}
+
+fn of_module(error: MeasureError) -> Fault {
+    match error {
+        MeasureError::Failed(failure) => Fault::device(failure),
+        error => Fault::input(error),
+    }
+}
+
+fn options(args: &CompileArgs, target: &Target, plugin: PathBuf) -> Result<TargetOptions, Fault> {
+    Ok(TargetOptions::new(this_program()?, plugin, target.clone(), &args.store)
+        .compile_jobs(args.limits.compile_jobs.map(usize::from))
+        .limits(Limits::from(&args.limits)))
+}
+
+/// The plugin that compiles for a target.
+fn plugin_for(args: &CompileArgs, target: &Target) -> Result<PathBuf, Fault> {
+    let found = discover(args.plugin.as_deref(), args.plugin.is_none().then_some(target.platform.as_str()));
+    let found = found.map_err(|failure| {
+        let advice = match target.platform.as_str() {
+            "tpu" => "install libtpu (`pip install jax[tpu]`)",
+            _ => "install one (`pip install --no-deps jax-cuda12-pjrt nvidia-cuda-nvcc-cu12`)",
+        };
+        Fault::device(format!("target `{target}`: {}; {advice} or name it with `--plugin`", failure.message))
+    })?;
+    let plugin = found.into_iter().next().map(|plugin| plugin.path);
+    plugin.ok_or_else(|| Fault::device(format!("target `{target}`: no PJRT plugin")))
+}
+
+/// Draws how far it is.
+struct Bar<'a> {
+    bar: ProgressBar,
+    cancel: &'a AtomicBool,
+}
+
+impl<'a> Bar<'a> {
+    fn new(target: &str, bars: &MultiProgress, cancel: &'a AtomicBool) -> Self {
+        let bar = bars.add(ProgressBar::new(0));
+        if let Ok(style) = ProgressStyle::with_template("{prefix} {pos}/{len} {elapsed} {wide_msg}") {
+            bar.set_style(style);
+        }
+        bar.set_prefix(printable(target));
+        Self { bar, cancel }
+    }
+}
+
+impl Follower for Bar<'_> {
+    fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    fn done(&mut self, operation: &str, _outcome: &Outcome, done: usize, of: usize) {
+        self.bar.set_length(of as u64);
+        self.bar.set_position(done as u64);
+        self.bar.set_message(printable(operation));
+    }
+}

@@ -1,0 +1,130 @@
+//! From a plan, or a module, to what came of compiling it for one target.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::config::Config;
+use crate::digest::Digest;
+use crate::failure::Failure;
+use crate::measure::{MeasureError, MeasuredProgram};
+use crate::registry::{Candidate, Invocation, Registry};
+use crate::timer::ProgramFile;
+use crate::timer::pjrt::{Outcome, TargetCompiler, TargetProgram};
+use crate::tune::Plan;
+
+use super::result::{CompiledCall, CompiledCandidate, CompiledTarget};
+
+/// Who follows the compilations, and may end them.
+pub trait Follower {
+    /// Whether the user asked for the end.
+    fn is_cancelled(&self) -> bool;
+
+    /// So many of so many programs are done; the last one belongs to this call, or is the module itself.
+    fn done(&mut self, operation: &str, outcome: &Outcome, done: usize, of: usize);
+}
+
+/// Compiles every candidate of a plan's calls, each program once.
+///
+/// # Errors
+/// Where the compiler's workers cannot be started.
+pub fn compile_plan(
+    plan: &Plan,
+    registry: &Registry,
+    target: &str,
+    compiler: &mut TargetCompiler,
+    follower: &mut dyn Follower,
+) -> Result<CompiledTarget, Failure> {
+    let mut programs: Vec<TargetProgram> = Vec::new();
+    // by digest its place among them
+    let mut places: HashMap<Digest, usize> = HashMap::new();
+    let mut sources: Vec<Vec<Result<usize, Outcome>>> = Vec::new();
+    for planned in &plan.invocations {
+        let invocation = &*planned.invocation;
+        let mut place_of = |candidate: &Candidate| {
+            let file = program_of(registry, candidate)?;
+            Ok(*places.entry(file.program.digest).or_insert_with(|| {
+                let (operation, config) = (invocation.call.to_string(), candidate.config.clone());
+                programs.push(TargetProgram { operation, config, program: file });
+                programs.len() - 1
+            }))
+        };
+        sources.push(invocation.candidates.iter().map(&mut place_of).collect());
+    }
+    let outcomes = compile(compiler, &programs, follower)?;
+    let calls = plan.invocations.iter().zip(sources).map(|(planned, sources)| {
+        let of_source = |source| match source {
+            Ok(place) => outcomes.get::<usize>(place).cloned().flatten(),
+            Err(outcome) => Some(outcome),
+        };
+        compiled_call(&planned.invocation, sources.into_iter().map(of_source))
+    });
+    Ok(CompiledTarget { calls: calls.collect(), notes: plan.notes.clone(), ..nothing_of(target, compiler) })
+}
+
+/// Compiles the program of a module as it stands; `scratch` is a folder for it.
+///
+/// # Errors
+/// Where the module is no program, or the compiler's workers cannot be started.
+pub fn compile_module(
+    module: &Path,
+    scratch: &Path,
+    target: &str,
+    compiler: &mut TargetCompiler,
+    follower: &mut dyn Follower,
+) -> Result<CompiledTarget, MeasureError> {
+    let program = MeasuredProgram::open(module)?
+        .write(scratch, &format!("module-{}", compiler.device().identity.to_digest().to_short()))?;
+    let config = Config::new(serde_json::Map::new());
+    let programs = [TargetProgram { operation: module.display().to_string(), config, program }];
+    let outcome = compile(compiler, &programs, follower).map_err(MeasureError::Failed)?.into_iter().next();
+    Ok(CompiledTarget { module: outcome.flatten(), ..nothing_of(target, compiler) })
+}
+
+fn compile(
+    compiler: &mut TargetCompiler,
+    programs: &[TargetProgram],
+    follower: &mut dyn Follower,
+) -> Result<Vec<Option<Outcome>>, Failure> {
+    let (mut done, of) = (0, programs.len());
+    // told of each outcome, and asked in between: both by the one who follows
+    let follower = std::cell::RefCell::new(follower);
+    let mut each = |place: usize, outcome: &Outcome| {
+        done += 1;
+        let operation = programs.get(place).map(|program| program.operation.as_str()).unwrap_or_default();
+        follower.borrow_mut().done(operation, outcome, done, of);
+    };
+    compiler.compile(programs, &|| follower.borrow().is_cancelled(), &mut each)
+}
+
+fn nothing_of(target: &str, compiler: &TargetCompiler) -> CompiledTarget {
+    CompiledTarget {
+        target: target.to_owned(),
+        device: compiler.device().clone(),
+        calls: Vec::new(),
+        module: None,
+        notes: Vec::new(),
+    }
+}
+
+/// A candidate's program, or why there is none to compile.
+fn program_of(registry: &Registry, candidate: &Candidate) -> Result<ProgramFile, Outcome> {
+    let failed = |reason: String| Outcome::Failed { reason };
+    let program = candidate.program.as_ref().ok_or_else(|| {
+        let why = candidate.not_lowered.as_deref().unwrap_or("it has no program");
+        failed(format!("not lowered where it was recorded: {why}"))
+    })?;
+    let path = registry.checked_program_path(program).map_err(|error| failed(error.to_string()))?;
+    Ok(ProgramFile { path, program: program.clone() })
+}
+
+fn compiled_call(invocation: &Invocation, outcomes: impl Iterator<Item = Option<Outcome>>) -> CompiledCall {
+    let candidates = invocation.candidates.iter().zip(outcomes);
+    CompiledCall {
+        call: invocation.call.clone(),
+        direction: invocation.direction,
+        baseline: invocation.baseline.clone(),
+        candidates: candidates
+            .map(|(candidate, outcome)| CompiledCandidate { config: candidate.config.clone(), outcome })
+            .collect(),
+    }
+}

@@ -1,0 +1,106 @@
+//! What came of compiling for devices that are not here.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::compile::{CompileResult, CompiledCall, CompiledTarget};
+use crate::counted::counted;
+use crate::timer::pjrt::Outcome;
+use crate::timer::protocol::MemoryStats;
+
+use super::grid::dash;
+use super::{Document, Grid, format_bytes, write_line, write_notes};
+
+impl Document for CompileResult {
+    fn into_json(self) -> impl Serialize {
+        self
+    }
+
+    fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
+        for (number, target) in self.targets.iter().enumerate() {
+            if number > 0 {
+                writeln!(out)?;
+            }
+            write_target(target, out)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> {
+    let compiler = target.device.environment.compiler().unwrap_or_else(|| "an unknown compiler".to_owned());
+    let identity = &target.device.identity;
+    write_line(out, format_args!("{}: {identity}, compiled by {compiler}", target.target))?;
+    let headings = ["what", ">programs", ">compiled", ">refused", ">failed", ">seconds", ">temporary", ">peak"];
+    let mut grid = Grid::new(&headings);
+    for call in &target.calls {
+        let outcomes = call.candidates.iter().filter_map(|candidate| candidate.outcome.as_ref());
+        let direction = match call.direction.to_string() {
+            forward if forward == "forward" => String::new(),
+            other => format!(" ({other})"),
+        };
+        add(&mut grid, &format!("{}{direction}", call.call), outcomes.collect());
+        for line in refusals(call) {
+            grid.line(&line);
+        }
+    }
+    if let Some(outcome) = &target.module {
+        add(&mut grid, "the module", vec![outcome]);
+        if let Some(reason) = reason_of(outcome) {
+            grid.line(reason);
+        }
+    }
+    grid.write_or(out, "nothing to compile")?;
+    write_notes(out, &target.notes)
+}
+
+/// A row of so many programs; bytes of the one that takes the most.
+fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>) {
+    let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+    let compiled = count(|outcome| matches!(outcome, Outcome::Compiled { .. }));
+    let refused = count(|outcome| matches!(outcome, Outcome::Refused { .. }));
+    let seconds = outcomes.iter().map(|outcome| match outcome {
+        Outcome::Compiled { seconds, reused: false, .. } | Outcome::Refused { seconds, reused: false, .. } => *seconds,
+        _ => 0.0,
+    });
+    let memory = |outcome: &&Outcome| match outcome {
+        Outcome::Compiled { memory, .. } => *memory,
+        _ => None,
+    };
+    let most = |bytes: fn(MemoryStats) -> u64| dash(outcomes.iter().filter_map(memory).map(bytes).max(), format_bytes);
+    grid.row([
+        name.to_owned(),
+        outcomes.len().to_string(),
+        compiled.to_string(),
+        refused.to_string(),
+        (outcomes.len() - compiled - refused).to_string(),
+        format!("{:.1}", seconds.sum::<f64>()),
+        most(|memory| memory.temporary_bytes),
+        most(|memory| memory.peak_bytes),
+    ]);
+}
+
+fn reason_of(outcome: &Outcome) -> Option<&str> {
+    match outcome {
+        Outcome::Refused { reason, .. } | Outcome::Failed { reason } => Some(reason),
+        _ => None,
+    }
+}
+
+/// Each reason once, with the configs that it concerns.
+fn refusals(call: &CompiledCall) -> Vec<String> {
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for candidate in &call.candidates {
+        if let Some(reason) = candidate.outcome.as_ref().and_then(reason_of) {
+            by_reason.entry(reason).or_default().push(candidate.config.as_str());
+        }
+    }
+    let line = |(reason, configs): (&str, Vec<&str>)| match configs.as_slice() {
+        [config] => format!("{config}: {reason}"),
+        [first, ..] => format!("{first} and {}: {reason}", counted(configs.len() - 1, "other")),
+        [] => String::new(),
+    };
+    by_reason.into_iter().map(line).collect()
+}

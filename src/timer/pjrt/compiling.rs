@@ -1,0 +1,92 @@
+//! What compiling a program takes besides the plugin: its bytes, its time, what it says of itself, and its file.
+
+use std::path::Path;
+use std::time::Instant;
+
+use super::custom_call::unhandled_target;
+use super::executable::{PlainExecutable, read_bounded};
+use super::job::nanoseconds;
+use super::plugin::{PjrtError, one_line};
+use super::signature::read_signature;
+use crate::failure::{Failure, FailureKind};
+use crate::registry::ProgramFormat;
+use crate::timer::protocol::{Compiled, ProgramRef};
+
+/// Largest program that is read.
+const MAX_PROGRAM_BYTES: u64 = 1 << 30;
+
+/// A program's bytes.
+pub(super) fn read_code(program: &ProgramRef) -> Result<Vec<u8>, Failure> {
+    read_bounded(&program.path, MAX_PROGRAM_BYTES).map_err(|error| Failure::new(FailureKind::NoProgram, error.message))
+}
+
+/// Compiles, and takes the time and the processor time of it.
+pub(super) fn timed<T>(compile: impl FnOnce() -> Result<T, PjrtError>) -> Result<(T, Compiled), Failure> {
+    let (start, cpu_start) = (Instant::now(), processor_ns());
+    let executable = compile().map_err(|error| compile_failure(&error))?;
+    let (compile_ns, cpu_ns) = (nanoseconds(start.elapsed()), processor_ns().saturating_sub(cpu_start));
+    Ok((executable, Compiled::new(compile_ns).cpu_ns(cpu_ns)))
+}
+
+/// The same with what the executable says of itself, as far as its plugin can tell.
+pub(super) fn described(
+    compiled: Compiled,
+    executable: &PlainExecutable,
+    program: &ProgramRef,
+    code: &[u8],
+) -> Compiled {
+    let optimized = executable.optimized_program().ok();
+    let signature = optimized.and_then(|(code, format)| read_signature(&code, &format)).or_else(|| {
+        // a module in the form that XLA itself writes tells it without the plugin
+        (program.format == ProgramFormat::HloProto).then(|| read_signature(code, "hlo")).flatten()
+    });
+    compiled.signature(signature).memory(executable.memory().ok())
+}
+
+/// Writes an executable to its file, where it can be serialized.
+pub(super) fn written(compiled: Compiled, executable: &PlainExecutable, path: &Path) -> Result<Compiled, Failure> {
+    let bytes = match executable.serialize() {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_unimplemented() => return Ok(compiled.serialized(false)),
+        Err(error) => {
+            let message = format!("the executable cannot be serialized: {}", one_line(&error.message));
+            return Err(Failure::new(FailureKind::Compile, message));
+        }
+    };
+    write_file(path, &bytes)?;
+    Ok(compiled)
+}
+
+/// Processor time of this process so far, of all its threads: a plugin compiles with several.
+fn processor_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let (seconds, rest) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}
+
+pub(super) fn compile_failure(error: &PjrtError) -> Failure {
+    let message = one_line(&error.message);
+    match unhandled_target(&message) {
+        Some(target) => Failure::new(
+            FailureKind::CustomCall,
+            format!(
+                "this plugin has no handler for the custom call `{target}`: time with `--timer jax`, whose JAX has those of \
+                 its own kernels and of LAPACK ({message})"
+            ),
+        ),
+        // no program's fault: without ptxas none compiles
+        None if message.contains("No PTX compilation provider") => Failure::new(
+            FailureKind::Device,
+            format!(
+                "the plugin finds no ptxas: install nvidia-cuda-nvcc-cu12 beside it, or name CUDA's folder by \
+                 XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR ({message})"
+            ),
+        ),
+        None => Failure::new(FailureKind::Compile, message),
+    }
+}
+
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes)
+        .map_err(|error| Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", path.display())))
+}

@@ -1,0 +1,265 @@
+//! Programs compiled for a device that need not be here, side by side in workers that open none.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::compiler::{CompileTask, CompileWorker};
+use super::compilers::Compilers;
+use super::options::compile_options;
+use super::store::{ExecutableKey, ExecutableStore, Note};
+use super::timer::digest_of_plugin;
+use crate::candidates::Target;
+use crate::config::Config;
+use crate::device::DeviceFingerprint;
+use crate::digest::Digest;
+use crate::failure::{Failure, FailureKind};
+use crate::scratch::Scratch;
+use crate::setters::setters;
+use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
+use crate::timer::events::Events;
+use crate::timer::job::ProgramFile;
+use crate::timer::protocol::MemoryStats;
+
+/// How to start a [`TargetCompiler`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TargetOptions {
+    /// This program, which workers are started from.
+    pub exe: PathBuf,
+    /// The vendor's plugin.
+    pub plugin: PathBuf,
+    /// What to compile for.
+    pub target: Target,
+    /// Folder in which executables and refusals are kept.
+    pub store: PathBuf,
+    /// How many programs are compiled at once; one for each core unless told.
+    pub compile_jobs: Option<usize>,
+    /// Limits of every worker, each on its own.
+    pub limits: Limits,
+}
+
+setters!(TargetOptions { compile_jobs: Option<usize>, limits: Limits });
+
+impl TargetOptions {
+    /// One worker for each core, with the usual limits.
+    pub fn new(exe: impl Into<PathBuf>, plugin: impl Into<PathBuf>, target: Target, store: impl Into<PathBuf>) -> Self {
+        Self {
+            exe: exe.into(),
+            plugin: plugin.into(),
+            target,
+            store: store.into(),
+            compile_jobs: None,
+            limits: Limits::default(),
+        }
+    }
+
+    fn command(&self) -> WorkerCommand {
+        let mut command = vec![self.exe.clone().into(), "worker".into(), "pjrt".into()];
+        command.extend(["--plugin".into(), self.plugin.clone().into()]);
+        command.extend(["--topology".into(), self.target.topology.clone().into()]);
+        for option in &self.target.options {
+            command.extend(["--topology-option".into(), option.into()]);
+        }
+        let environment = match self.target.platform.as_str() {
+            // without them libtpu asks the cloud where it runs for a minute, and lets one process of a machine in
+            "tpu" => [("TPU_SKIP_MDS_QUERY", "1"), ("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")]
+                .map(|(name, value)| (name.into(), Some(value.into())))
+                .to_vec(),
+            _ => Vec::new(),
+        };
+        WorkerCommand { exe: self.exe.clone(), command, environment }
+    }
+}
+
+/// One program to compile.
+#[derive(Debug, Clone)]
+pub struct TargetProgram {
+    /// `op@vN:key`, or the module, for who follows the run.
+    pub operation: String,
+    /// The config.
+    pub config: Config,
+    /// The program.
+    pub program: ProgramFile,
+}
+
+/// What came of a program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It compiles.
+    Compiled {
+        /// Time of the compilation, seconds.
+        seconds: f64,
+        /// Bytes of the serialized executable.
+        executable_bytes: u64,
+        /// What a run takes of the device's memory, where the compiler tells.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        memory: Option<MemoryStats>,
+        /// Whether that was known from before.
+        reused: bool,
+    },
+    /// The compiler refused it.
+    Refused {
+        /// Its own words.
+        reason: String,
+        /// Time of the attempt, seconds.
+        seconds: f64,
+        /// Whether that was known from before.
+        reused: bool,
+    },
+    /// It was not decided: a worker died or took too long. The next run tries again.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Compiles for one target.
+pub struct TargetCompiler {
+    compilers: Compilers<CompileWorker>,
+    store: ExecutableStore,
+    target: Target,
+    plugin_digest: Digest,
+    device: DeviceFingerprint,
+    scratch: Scratch,
+}
+
+impl TargetCompiler {
+    /// Asks the plugin what it knows of the target.
+    ///
+    /// # Errors
+    /// A plugin that cannot be loaded or compiles for no device that is not here, a target that it does not know, a store that
+    /// cannot be made.
+    pub fn start(options: &TargetOptions) -> Result<Self, Failure> {
+        let failure = |message: String| Failure::new(FailureKind::Device, message);
+        let store = ExecutableStore::open(&options.store)
+            .map_err(|error| failure(format!("{}: no folder for executables: {error}", options.store.display())))?;
+        let scratch = Scratch::new().map_err(|error| failure(format!("no folder for temporary files: {error}")))?;
+        let command = options.command();
+        let (plugin_digest, mut device) = std::thread::scope(|scope| {
+            let digest = scope.spawn(|| digest_of_plugin(&options.plugin));
+            let device = first_device(&command, options);
+            let digest = digest.join().unwrap_or_else(|_| digest_of_plugin(&options.plugin));
+            // a file that cannot be read is the better reason
+            Ok::<_, Failure>((digest?, device?))
+        })?;
+        device.environment.plugin_digest = Some(plugin_digest);
+        let jobs = options.compile_jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let compilers = {
+            let (limits, store) = (options.limits.clone(), store.clone());
+            Compilers::new(jobs, move || CompileWorker::start(&command, &limits, &store))
+        };
+        Ok(Self { compilers, store, target: options.target.clone(), plugin_digest, device, scratch })
+    }
+
+    /// The target as a device that is here would be told: what is compiled for it is found there.
+    pub fn device(&self) -> &DeviceFingerprint {
+        &self.device
+    }
+
+    /// Compiles programs, or finds what came of them before; tells of each as it is known, by its place.
+    ///
+    /// # Errors
+    /// Where no worker can be started, or `is_cancelled`.
+    pub fn compile(
+        &mut self,
+        programs: &[TargetProgram],
+        is_cancelled: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(usize, &Outcome),
+    ) -> Result<Vec<Option<Outcome>>, Failure> {
+        let mut outcomes: Vec<Option<Outcome>> = vec![None; programs.len()];
+        let mut wanted = Vec::new();
+        for ((place, program), outcome) in programs.iter().enumerate().zip(&mut outcomes) {
+            let key = self.key(&program.program);
+            match self.store.noted(&key) {
+                Some((note, bytes)) => {
+                    let known = outcome_of(note, bytes, true);
+                    each(place, &known);
+                    *outcome = Some(known);
+                }
+                None => wanted.push((place, self.task(place, program, key))),
+            }
+        }
+        let places: Vec<usize> = wanted.iter().map(|(place, _)| *place).collect();
+        self.compilers.submit(wanted)?;
+        for place in places {
+            if is_cancelled() {
+                self.compilers.clear();
+                break;
+            }
+            let Some(done) = self.compilers.take(place) else { continue };
+            let key = programs.get(place).map(|program| self.key(&program.program));
+            let noted = key.and_then(|key| self.store.noted(&key));
+            let outcome = match (done, noted) {
+                (_, Some((note, bytes))) => outcome_of(note, bytes, false),
+                (Ok(_), None) => Outcome::Failed { reason: "its executable was not kept".to_owned() },
+                (Err(failure), None) if failure.kind == FailureKind::Device => return Err(failure),
+                (Err(failure), None) => Outcome::Failed { reason: failure.to_string() },
+            };
+            each(place, &outcome);
+            if let Some(slot) = outcomes.get_mut(place) {
+                *slot = Some(outcome);
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn key(&self, program: &ProgramFile) -> ExecutableKey {
+        ExecutableKey {
+            program: program.program.digest,
+            format: program.program.format.pjrt_format().to_owned(),
+            compile_options: compile_options(None, &Default::default()),
+            plugin: self.plugin_digest,
+            device: self.device.identity.to_string(),
+            device_index: 0,
+            // what is compiled for elsewhere depends on no processor here
+            cpu_features: String::new(),
+            xla_flags: self.device.environment.xla_flags.clone(),
+            target: Some(self.target.description()),
+            toolchain: None,
+            overrides: Default::default(),
+        }
+    }
+
+    fn task(&self, place: usize, program: &TargetProgram, key: ExecutableKey) -> CompileTask {
+        let TargetProgram { operation, config, program } = program.clone();
+        CompileTask {
+            candidate: place,
+            operation,
+            config,
+            program: (&program).into(),
+            key,
+            scratch: self.scratch.path().to_owned(),
+            events: Events::default(),
+        }
+    }
+}
+
+fn outcome_of(note: Note, executable_bytes: u64, reused: bool) -> Outcome {
+    let Note { compile_ns, memory, refused, .. } = note;
+    let seconds = compile_ns as f64 / 1e9;
+    match refused {
+        Some(reason) => Outcome::Refused { reason, seconds, reused },
+        None => Outcome::Compiled { seconds, executable_bytes, memory, reused },
+    }
+}
+
+fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<DeviceFingerprint, Failure> {
+    let plugin = options.plugin.file_name().unwrap_or_default().to_string_lossy();
+    let told = |why: &str| Failure::new(FailureKind::Device, format!("target `{}` of {plugin}: {why}", options.target));
+    let mut client = WorkerClient::spawn(command, &options.limits)?;
+    let hello = client.hello(&options.limits).map_err(|failure| told(&failure.message))?;
+    client.shutdown(&options.limits);
+    let device = hello.devices.into_iter().next().ok_or_else(|| told("it has no device"))?;
+    let identity = &device.identity;
+    if identity.platform != options.target.platform {
+        return Err(told(&format!("the plugin compiles for `{}`", identity.platform)));
+    }
+    // what a config does not say is zero, and every program would be refused
+    if identity.hardware.get("compute_capability").is_some_and(|capability| capability == "0.0") {
+        return Err(told("it names no compute capability: give a whole GpuTargetConfigProto"));
+    }
+    Ok(device)
+}

@@ -1,0 +1,101 @@
+//! A device that need not be here: what a plugin knows of it, and programs compiled for it.
+
+use std::ptr;
+use std::rc::Rc;
+
+use super::executable::PlainExecutable;
+use super::ffi::{
+    NamedValue, ProgramStruct, RawTopology, TopologyArgs, TopologyCompileArgs, TopologyCreateArgs, TopologyDevicesArgs,
+    TopologyTextArgs,
+};
+use super::plugin::{DeviceDescription, OptionValue, PjrtError, Plugin, call, named_value, text_of};
+
+/// A topology: devices as a plugin describes them, without a client.
+pub(super) struct Topology {
+    pub(super) plugin: Rc<Plugin>,
+    raw: *mut RawTopology,
+}
+
+impl Topology {
+    /// The topology of a name, or of options, as the plugin has it. Which of the two a plugin takes is its own affair.
+    pub(super) fn create(
+        plugin: &Rc<Plugin>,
+        name: &str,
+        options: &[(String, OptionValue)],
+    ) -> Result<Self, PjrtError> {
+        let values: Vec<NamedValue> = options.iter().map(|(name, value)| named_value(name, value)).collect();
+        let mut arguments = TopologyCreateArgs::new();
+        arguments.topology_name = name.as_ptr().cast();
+        arguments.topology_name_size = name.len();
+        arguments.create_options = values.as_ptr();
+        arguments.num_options = values.len();
+        // SAFETY: the name, the options and the texts that they point to outlive the call.
+        unsafe { call!(plugin, topology_create, &mut arguments) }?;
+        if arguments.topology.is_null() {
+            return Err(PjrtError::local("the plugin gave no topology"));
+        }
+        Ok(Self { plugin: Rc::clone(plugin), raw: arguments.topology })
+    }
+
+    pub(super) fn platform_name(&self) -> Result<String, PjrtError> {
+        let mut arguments = TopologyTextArgs::new();
+        arguments.topology = self.raw;
+        // SAFETY: the topology is alive and owns the text, which is copied.
+        unsafe {
+            call!(self.plugin, topology_platform_name, &mut arguments)?;
+            Ok(text_of(arguments.text, arguments.text_size))
+        }
+    }
+
+    pub(super) fn platform_version(&self) -> Result<String, PjrtError> {
+        let mut arguments = TopologyTextArgs::new();
+        arguments.topology = self.raw;
+        // SAFETY: the topology is alive and owns the text, which is copied.
+        unsafe {
+            call!(self.plugin, topology_platform_version, &mut arguments)?;
+            Ok(text_of(arguments.text, arguments.text_size))
+        }
+    }
+
+    /// Its devices.
+    pub(super) fn devices(&self) -> Result<Vec<DeviceDescription>, PjrtError> {
+        let mut arguments = TopologyDevicesArgs::new();
+        arguments.topology = self.raw;
+        // SAFETY: the topology is alive; the list and the descriptions live as long as it does.
+        unsafe {
+            call!(self.plugin, topology_device_descriptions, &mut arguments)?;
+            if arguments.descriptions.is_null() {
+                return Ok(Vec::new());
+            }
+            let descriptions = std::slice::from_raw_parts(arguments.descriptions, arguments.num_descriptions);
+            descriptions.iter().map(|&description| DeviceDescription::read(&self.plugin, description)).collect()
+        }
+    }
+
+    /// Compiles a program for its devices; `options` is a serialized `CompileOptionsProto`.
+    pub(super) fn compile(&self, code: &[u8], format: &str, options: &[u8]) -> Result<PlainExecutable, PjrtError> {
+        let mut program = ProgramStruct::new();
+        program.code = code.as_ptr().cast_mut().cast();
+        program.code_size = code.len();
+        program.format = format.as_ptr().cast();
+        program.format_size = format.len();
+        let mut arguments = TopologyCompileArgs::new();
+        arguments.topology = self.raw;
+        arguments.program = &raw const program;
+        arguments.compile_options = options.as_ptr().cast();
+        arguments.compile_options_size = options.len();
+        arguments.client = ptr::null_mut();
+        // SAFETY: topology, program and options outlive the call; the plugin does not write to the code.
+        unsafe { call!(self.plugin, topology_compile, &mut arguments) }?;
+        Ok(PlainExecutable::adopt(&self.plugin, arguments.executable))
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        let mut arguments = TopologyArgs::new();
+        arguments.topology = self.raw;
+        // SAFETY: it belongs to this owner alone, and nothing that it handed out is used any more.
+        let _ = unsafe { call!(self.plugin, topology_destroy, &mut arguments) };
+    }
+}

@@ -1,0 +1,107 @@
+//! `compile`: for devices that are not here, by the vendors' own plugins.
+//!
+//! `AUTOTUNE_LOWERED_TEST_CUDA` names a CUDA plugin with ptxas beside it. What it refuses is held against what JAX's own compile for
+//! absent devices refused of the same programs (`tests/data/targets/make.py`).
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::prerequisite::{Promised, plugin, present};
+use crate::support::program::*;
+use serde_json::Value;
+
+const TARGETS: [&str; 2] = ["cuda:a100_sxm_80", "cuda:h100_sxm"];
+
+fn data(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/targets").join(name).display().to_string()
+}
+
+fn cuda() -> Option<PathBuf> {
+    let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_CUDA").filter(|path| !path.is_empty()).map(PathBuf::from);
+    present(named.ok_or("AUTOTUNE_LOWERED_TEST_CUDA names no CUDA plugin"), Promised::ByNobody)
+}
+
+fn compile(folder: &Path, plugin: &Path, arguments: &[&str]) -> Run {
+    let store = folder.join("store").display().to_string();
+    let (plugin, module, registry) = (plugin.display().to_string(), data("module.mlir"), data("registry"));
+    let fixed = ["compile", &module, "--registry", &registry, "--plugin", &plugin, "-o", &store];
+    run(&folder.join("cache"), &[&fixed, arguments].concat())
+}
+
+/// By config what came of it.
+fn outcomes(target: &Value) -> BTreeMap<String, (String, String, bool)> {
+    let candidates = target["calls"].as_array().unwrap().iter().flat_map(|call| call["candidates"].as_array().unwrap());
+    let of = |candidate: &Value| {
+        let text = |name: &str| candidate[name].as_str().unwrap_or_default().to_owned();
+        (candidate["config"].to_string(), (text("status"), text("reason"), candidate["reused"] == true))
+    };
+    candidates.map(of).collect()
+}
+
+#[test]
+fn what_a_compiler_refuses_is_what_jax_says_that_it_refuses() {
+    let Some(cuda) = cuda() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let oracle: Value = serde_json::from_str(&fs::read_to_string(data("oracle.json")).unwrap()).unwrap();
+    let arguments = ["--target", TARGETS[0], "--target", TARGETS[1], "--format", "json"];
+    let first = compile(folder.path(), &cuda, &arguments);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    let mut seen = 0;
+    for (target, name) in first.json()["targets"].as_array().unwrap().iter().zip(TARGETS) {
+        assert_eq!(target["target"], name);
+        for (config, (status, reason, reused)) in outcomes(target) {
+            let expected = oracle[name][&config].as_str().unwrap();
+            match expected {
+                "compiled" => assert_eq!(status, "compiled", "{name} {config}: {reason}"),
+                words => assert!(status == "refused" && reason.contains(words), "{name} {config}: {status} {reason}"),
+            }
+            assert!(!reused);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 2 * oracle[TARGETS[0]].as_object().unwrap().len());
+    // again: nothing is compiled
+    let again = compile(folder.path(), &cuda, &arguments).json();
+    assert!(again["targets"].as_array().unwrap().iter().flat_map(outcomes).all(|(_, (.., reused))| reused));
+}
+
+#[test]
+fn a_target_is_told_as_its_device_is() {
+    let Some(cuda) = cuda() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let result = compile(folder.path(), &cuda, &["--target", "cuda:h100_sxm", "--format", "json"]).json();
+    // as JAX tells the fingerprint of one that is there
+    let expected = serde_json::json!({"platform": "cuda", "device_kind": "NVIDIA H100 80GB HBM3",
+                                      "hardware": {"compute_capability": "9.0", "sm_count": "132"}});
+    assert_eq!(result["targets"][0]["device"]["identity"], expected);
+}
+
+#[test]
+fn a_plugin_for_present_devices_alone_is_told() {
+    let Some(cpu) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let run = compile(folder.path(), &cpu, &["--target", "cuda:h100_sxm"]);
+    assert_eq!(run.code, 5, "{}", run.stderr);
+    assert!(run.stderr.contains("target `cuda:h100_sxm`") && run.stderr.lines().count() == 1, "{}", run.stderr);
+}
+
+#[test]
+fn what_is_no_target_or_no_store_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let none = Path::new("/no/plugin.so");
+    for name in ["", "cuda", "h100", "tpu:v99", "cuda:/no/such.txtpb", "cuda:/dev/zero"] {
+        let run = compile(folder.path(), none, &["--target", name]);
+        assert_eq!(run.code, 2, "{name}: {}", run.stderr);
+        assert!(run.stderr.contains("target"), "{name}: {}", run.stderr);
+    }
+    fs::write(folder.path().join("store"), b"").unwrap();
+    let run = compile(folder.path(), none, &["--target", "cuda:l4"]);
+    assert_eq!((run.code, run.stderr.lines().count()), (4, 1), "{}", run.stderr);
+    fs::remove_file(folder.path().join("store")).unwrap();
+    let run = compile(folder.path(), none, &["--target", "cuda:l4"]);
+    assert_eq!((run.code, run.stderr.lines().count()), (5, 1), "{}", run.stderr);
+    assert!(run.stderr.contains("/no/plugin.so"), "{}", run.stderr);
+}
