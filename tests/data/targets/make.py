@@ -82,13 +82,17 @@ def main():
     (HERE / "oracle.json").write_text(json.dumps(oracle(shape), indent=1, sort_keys=True) + "\n")
 
 
+def sharding_for(name):
+    """On the one device of a target."""
+    config = (HERE.parents[2] / "candidates" / "targets" / f"{name}.txtpb").read_text()
+    topology = topologies.get_topology_desc(platform="cuda", target_config=config, topology="1x1x1")
+    return NamedSharding(Mesh(np.array(topology.devices), ("x",)), PartitionSpec())
+
+
 def oracle(shape):
     said = {}
     for name in TARGETS:
-        config = (HERE.parents[2] / "candidates" / "targets" / f"{name}.txtpb").read_text()
-        topology = topologies.get_topology_desc(platform="cuda", target_config=config, topology="1x1x1")
-        mesh = Mesh(np.array(topology.devices), ("x",))
-        sharding = NamedSharding(mesh, PartitionSpec())
+        sharding = sharding_for(name)
         said[f"cuda:{name}"] = {
             json.dumps(config, sort_keys=True, separators=(",", ":")): compiled(config, shape, sharding)
             for config in CONFIGS
@@ -96,10 +100,16 @@ def oracle(shape):
     return said
 
 
+def lowered_for(config, shape, sharding):
+    call = jax.jit(
+        lambda x, y: triton_matmul.__wrapped__(x, y, **config), in_shardings=sharding, out_shardings=sharding
+    )
+    return call.lower(shape, shape)
+
+
 def compiled(config, shape, sharding):
-    call = jax.jit(lambda x, y: triton_matmul.__wrapped__(x, y, **config), in_shardings=sharding, out_shardings=sharding)
     try:
-        call.lower(shape, shape).compile()
+        lowered_for(config, shape, sharding).compile()
         return "compiled"
     except Exception as error:
         # the plugin's own words, without JAX's code before and its advice behind them
