@@ -75,6 +75,8 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("candidates");
         let mut there: Vec<String> =
             std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        // those have a folder, and a test, of their own
+        there.retain(|name| name != "targets");
         there.sort();
         assert_eq!(there, FILES.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>());
         let spaces = Spaces::built_in().unwrap();

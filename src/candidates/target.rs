@@ -156,6 +156,15 @@ mod tests {
     }
 
     #[test]
+    fn every_target_of_the_folder_is_embedded() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("candidates/targets");
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut files: Vec<String> = files.map(|name| name.trim_end_matches(".txtpb").to_owned()).collect();
+        files.sort();
+        assert_eq!(CUDA.iter().map(|(name, _)| *name).collect::<Vec<_>>(), files);
+    }
+
+    #[test]
     fn what_is_no_target_is_told_with_those_that_are() {
         for name in
             ["", "cuda", "cuda:", "cuda:h99", "tpu:", "tpu:v5e:", "tpu:v5e:0x2", "tpu:v5e:2x-2", "cpu:x", "h100_sxm"]

@@ -21,9 +21,9 @@ pub(super) fn read_code(program: &ProgramRef) -> Result<Vec<u8>, Failure> {
 }
 
 /// Compiles, and takes the time and the processor time of it.
-pub(super) fn timed<T>(compile: impl FnOnce() -> Result<T, PjrtError>) -> Result<(T, Compiled), Failure> {
+pub(super) fn timed<T>(compile: impl FnOnce() -> Result<T, PjrtError>) -> Result<(T, Compiled), PjrtError> {
     let (start, cpu_start) = (Instant::now(), processor_ns());
-    let executable = compile().map_err(|error| compile_failure(&error))?;
+    let executable = compile()?;
     let (compile_ns, cpu_ns) = (nanoseconds(start.elapsed()), processor_ns().saturating_sub(cpu_start));
     Ok((executable, Compiled::new(compile_ns).cpu_ns(cpu_ns)))
 }
@@ -64,6 +64,7 @@ fn processor_ns() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
+/// Why a device's plugin does not compile a program.
 pub(super) fn compile_failure(error: &PjrtError) -> Failure {
     let message = one_line(&error.message);
     match unhandled_target(&message) {
@@ -74,15 +75,23 @@ pub(super) fn compile_failure(error: &PjrtError) -> Failure {
                  its own kernels and of LAPACK ({message})"
             ),
         ),
+        None => refusal(error),
+    }
+}
+
+/// Why a compiler does not compile a program, in its own words.
+pub(super) fn refusal(error: &PjrtError) -> Failure {
+    let message = one_line(&error.message);
+    match message.contains("No PTX compilation provider") {
         // no program's fault: without ptxas none compiles
-        None if message.contains("No PTX compilation provider") => Failure::new(
+        true => Failure::new(
             FailureKind::Device,
             format!(
                 "the plugin finds no ptxas: install nvidia-cuda-nvcc-cu12 beside it, or name CUDA's folder by \
                  XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR ({message})"
             ),
         ),
-        None => Failure::new(FailureKind::Compile, message),
+        false => Failure::new(FailureKind::Compile, message),
     }
 }
 

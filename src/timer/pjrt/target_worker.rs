@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::compiling::{described, read_code, timed, written};
+use super::compiling::{described, read_code, refusal, timed, written};
 use super::device::fingerprints_of_target;
 use super::job::device_failure;
 use super::options::{compile_options, parse_client_option};
@@ -70,7 +70,8 @@ impl Worker for TargetWorker {
         let topology = topology.ok_or_else(|| Failure::new(FailureKind::Protocol, "`hello` must come first"))?;
         let options = compile_options(None, &params.overrides);
         let format = params.program.format.pjrt_format();
-        let (executable, compiled) = timed(|| topology.compile(&code, format, &options))?;
+        let (executable, compiled) =
+            timed(|| topology.compile(&code, format, &options)).map_err(|error| refusal(&error))?;
         let compiled = described(compiled, &executable, &params.program, &code);
         written(compiled, &executable, &params.executable)
     }

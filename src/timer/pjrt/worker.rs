@@ -105,7 +105,8 @@ impl PjrtWorker {
         }
         let options = compile_options(opened.device_id, overrides);
         let format = program.format.pjrt_format();
-        let (executable, compiled) = timed(|| Executable::compile(&opened.client, &code, format, &options))?;
+        let (executable, compiled) = timed(|| Executable::compile(&opened.client, &code, format, &options))
+            .map_err(|error| compile_failure(&error))?;
         let compiled = described(compiled, executable.plain(), program, &code);
         Ok((executable, compiled))
     }
