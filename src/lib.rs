@@ -129,7 +129,7 @@ pub mod measure;
 #[cfg(feature = "tuner")]
 pub mod tune;
 
-#[cfg(feature = "tuner")]
+#[cfg(feature = "pjrt")]
 pub mod compile;
 #[cfg(feature = "tuner")]
 pub mod gate;

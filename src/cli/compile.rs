@@ -118,10 +118,12 @@ fn plugin_for(args: &CompileArgs, target: &Target) -> Result<PathBuf, Fault> {
     let found = discover(args.plugin.as_deref(), args.plugin.is_none().then_some(target.platform.as_str()));
     let found = found.map_err(|failure| {
         let advice = match target.platform.as_str() {
-            "tpu" => "install libtpu (`pip install jax[tpu]`)",
-            _ => "install one (`pip install --no-deps jax-cuda12-pjrt nvidia-cuda-nvcc-cu12`)",
+            "tpu" => "name libtpu.so, which `jax[tpu]` brings, with `--plugin`",
+            _ => {
+                "install one (`pip install --no-deps jax-cuda12-pjrt nvidia-cuda-nvcc-cu12`) or name it with `--plugin`"
+            }
         };
-        Fault::device(format!("target `{target}`: {}; {advice} or name it with `--plugin`", failure.message))
+        Fault::device(format!("target `{target}`: {}; {advice}", failure.message))
     })?;
     let plugin = found.into_iter().next().map(|plugin| plugin.path);
     plugin.ok_or_else(|| Fault::device(format!("target `{target}`: no PJRT plugin")))

@@ -36,6 +36,7 @@ mod scan;
 mod selftest;
 mod summary;
 mod table;
+#[cfg(feature = "pjrt")]
 mod targets;
 mod time;
 mod timings;
