@@ -19,7 +19,7 @@ use super::exit;
 use super::fault::Fault;
 use super::options::{FormatArg, LimitArgs};
 use super::plan::{PlanArgs, Source};
-use super::timers::{scratch, this_program};
+use super::timers::this_program;
 
 #[derive(Debug, Args)]
 pub(super) struct CompileArgs {
@@ -56,15 +56,18 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
         Fault::input(format!("`{}`: no folder to keep what is compiled: {error}", args.store.display()))
     })?;
     let cancel = cancel_flag()?;
-    let scratch = scratch()?;
+    // a target that cannot be compiled for is told before the others take their time
+    let start = |target: &Target| {
+        let plugin = plugin_for(args, target)?;
+        TargetCompiler::start(&options(args, target, plugin)?).map_err(Fault::device)
+    };
+    let compilers = args.targets.iter().map(start).collect::<Result<Vec<_>, Fault>>()?;
     let mut result = CompileResult::new();
     let (mut matched, mut failed) = (source.is_none(), false);
-    for target in &args.targets {
+    for (target, mut compiler) in args.targets.iter().zip(compilers) {
         if cancel.load(Ordering::Relaxed) {
             break;
         }
-        let plugin = plugin_for(args, target)?;
-        let mut compiler = TargetCompiler::start(&options(args, target, plugin)?).map_err(Fault::device)?;
         let mut follower = Bar::new(&target.name, bars, &cancel);
         let compiled = match &source {
             Some(source) => {
@@ -73,8 +76,7 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
                 compile_plan(&plan, &source.registry, &target.name, &mut compiler, &mut follower)
                     .map_err(Fault::device)?
             }
-            None => compile_module(&args.module, scratch.path(), &target.name, &mut compiler, &mut follower)
-                .map_err(of_module)?,
+            None => compile_module(&args.module, &target.name, &mut compiler, &mut follower).map_err(of_module)?,
         };
         follower.bar.finish_and_clear();
         failed |= compiled.outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. }));
@@ -93,11 +95,19 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
 
 /// The module's labels and what was recorded of them; `None` where the module itself is compiled.
 fn read(args: &CompileArgs) -> Result<Option<Source>, Fault> {
-    let has_registry = super::registry::folder_for(&args.module, args.plan.registry.as_deref()).is_ok();
-    if !has_registry && args.plan.registry.is_none() {
+    let named = args.plan.registry.as_deref();
+    if named.is_none() && super::registry::folder_for(&args.module, None).is_err() {
         return Ok(None);
     }
-    Ok(args.plan.read(&args.module)?.ok())
+    match args.plan.read(&args.module)? {
+        Ok(source) => Ok(Some(source)),
+        Err(_) if named.is_none() => Ok(None),
+        // whoever names recordings wants their candidates
+        Err(_) => Err(Fault::new(
+            exit::NOTHING_MATCHED,
+            format!("`{}` holds no label: without `--registry` the module itself is compiled", args.module.display()),
+        )),
+    }
 }
 
 fn of_module(error: MeasureError) -> Fault {

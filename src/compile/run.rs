@@ -61,19 +61,17 @@ pub fn compile_plan(
     Ok(CompiledTarget { calls: calls.collect(), notes: plan.notes.clone(), ..nothing_of(target, compiler) })
 }
 
-/// Compiles the program of a module as it stands; `scratch` is a folder for it.
+/// Compiles the program of a module as it stands.
 ///
 /// # Errors
 /// Where the module is no program, or the compiler's workers cannot be started.
 pub fn compile_module(
     module: &Path,
-    scratch: &Path,
     target: &str,
     compiler: &mut TargetCompiler,
     follower: &mut dyn Follower,
 ) -> Result<CompiledTarget, MeasureError> {
-    let program = MeasuredProgram::open(module)?
-        .write(scratch, &format!("module-{}", compiler.device().identity.to_digest().to_short()))?;
+    let program = MeasuredProgram::open(module)?.write(compiler.scratch(), "module")?;
     let config = Config::new(serde_json::Map::new());
     let programs = [TargetProgram { operation: module.display().to_string(), config, program }];
     let outcome = compile(compiler, &programs, follower).map_err(MeasureError::Failed)?.into_iter().next();

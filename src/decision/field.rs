@@ -74,7 +74,7 @@ impl Field<'_> {
     /// The same but for the doubt.
     pub(super) fn seems_better(&self, candidate: usize, resolution: f64) -> bool {
         let gains = self.differences(self.baseline, candidate);
-        // what keeps others apart is no doubt about these two
+        // other candidates may be noisier than these two: their noise casts no doubt on this difference
         let own = self.half_width(&Noise::of_one(&gains), gains.len()).max(self.rules.resolution.ln_1p());
         // the one is a part of the baseline's time, the other a ratio that may be any number above one
         let least = (-(1.0 - self.rules.min_improvement).ln()).max(resolution.ln_1p().min(own) * self.best_of_many());

@@ -7,8 +7,8 @@ const ALWAYS: usize = 3;
 /// Everyone has one sample for so many of the leader's: a race of short programs settles, and its tie set is known.
 const EIGHTH: usize = 8;
 
-/// After so many rounds of a leader that is better than the baseline, but not beyond doubt, those alone are measured that are in
-/// every round: what is missing is proof, and what the proof is of matters less.
+/// From so many rounds on, a leader that seems better than the baseline without proof is measured beside the baseline and the next
+/// two alone: every round then adds to the proof.
 const PROOF: usize = 12;
 
 /// Of the contenders those whose turn it is, the baseline and the leader included: a candidate of rank r has about N/r samples

@@ -89,6 +89,26 @@ fn a_plugin_for_present_devices_alone_is_told() {
 }
 
 #[test]
+fn a_module_is_compiled_itself_and_a_bad_target_is_told_before_anything_is_compiled() {
+    let Some(cuda) = cuda() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (store, plugin) = (folder.path().join("store").display().to_string(), cuda.display().to_string());
+    let fixed = ["compile", "tests/data/timer/add.mlir", "--plugin", &plugin, "-o", &store, "--format", "json"];
+    let of = |arguments: &[&str]| run(&folder.path().join("cache"), &[&fixed, arguments].concat());
+    let bad = folder.path().join("bad.txtpb");
+    fs::write(&bad, "platform_name: \"CUDA\"\n").unwrap();
+    let run = of(&["--target", "cuda:l4", "--target", &format!("cuda:{}", bad.display())]);
+    assert!(run.code == 5 && run.fault().contains("names no compute capability"), "{}", run.stderr);
+    // one named twice is the same twice
+    let run = of(&["--target", "cuda:l4", "--target", "cuda:l4"]);
+    let targets = run.json()["targets"].clone();
+    assert_eq!((run.code, &targets[0]["module"]["status"]), (0, &"compiled".into()), "{}", run.stderr);
+    assert_eq!((&targets[0]["module"]["reused"], &targets[1]["module"]["reused"]), (&false.into(), &true.into()));
+    let run = of(&["--target", "cuda:l4", "--registry", &data("registry")]);
+    assert!(run.code == 3 && run.fault().contains("holds no label"), "{}", run.stderr);
+}
+
+#[test]
 fn what_is_no_target_or_no_store_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let none = Path::new("/no/plugin.so");

@@ -180,7 +180,8 @@ impl<C: Compiler> Shared<C> {
                     // one that had compiled before may have died of that
                     is_death(failure)
                 }
-                Err(failure) if compiler.is_gone() && failure.kind == FailureKind::Crash => {
+                // a compiler may live on while what it runs was killed
+                Err(failure) if failure.kind == FailureKind::Crash => {
                     deaths += 1;
                     if deaths == 2 {
                         failure.message.insert_str(0, TWICE);

@@ -82,20 +82,45 @@ pub(super) fn compile_failure(error: &PjrtError) -> Failure {
 /// Why a compiler does not compile a program, in its own words.
 pub(super) fn refusal(error: &PjrtError) -> Failure {
     let message = one_line(&error.message);
-    match message.contains("No PTX compilation provider") {
-        // no program's fault: without ptxas none compiles
-        true => Failure::new(
-            FailureKind::Device,
-            format!(
-                "the plugin finds no ptxas: install nvidia-cuda-nvcc-cu12 beside it, or name CUDA's folder by \
-                 XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR ({message})"
-            ),
-        ),
-        false => Failure::new(FailureKind::Compile, message),
+    // no program's fault: without ptxas none compiles
+    if message.contains("No PTX compilation provider") {
+        let message = format!(
+            "the plugin finds no ptxas: install nvidia-cuda-nvcc-cu12 beside it, or name CUDA's folder by \
+             XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR ({message})"
+        );
+        return Failure::new(FailureKind::Device, message);
     }
+    let kind = if is_of_a_signal(&message) { FailureKind::Crash } else { FailureKind::Compile };
+    Failure::new(kind, message)
+}
+
+/// Whether a signal ended the assembler that the plugin runs: anybody may have sent it, so it says nothing of the program. XLA
+/// gives the status as `wait` has it, whose lower seven bits are the signal.
+fn is_of_a_signal(message: &str) -> bool {
+    let status = message.split_once("ptxas exited with non-zero error code ").map(|(_, rest)| rest);
+    let digits = status.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+    digits.and_then(|digits| digits.parse::<u32>().ok()).is_some_and(|status| status & 0x7f != 0)
 }
 
 pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, bytes)
         .map_err(|error| Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_assembler_is_no_refusal() {
+        let kind = |message: &str| refusal(&PjrtError { code: 13, message: message.to_owned() }).kind;
+        // a real plugin's words where ptxas was killed
+        assert_eq!(kind("ptxas exited with non-zero error code 9, output: "), FailureKind::Crash);
+        // exit code 255
+        let refused = "ptxas exited with non-zero error code 65280, output: ptxas fatal   : Unsupported .version";
+        assert_eq!(kind(refused), FailureKind::Compile);
+        assert_eq!(kind("Shared memory size limit exceeded: requested 196608"), FailureKind::Compile);
+        let none = "No PTX compilation provider is available. Neither ptxas/nvlink nor nvjtlink is available.";
+        assert_eq!(kind(none), FailureKind::Device);
+    }
 }

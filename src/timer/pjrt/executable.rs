@@ -195,11 +195,7 @@ pub(super) struct Executable {
 impl Executable {
     /// Compiles a program; `options` is a serialized `CompileOptionsProto`.
     pub(super) fn compile(client: &Rc<Client>, code: &[u8], format: &str, options: &[u8]) -> Result<Self, PjrtError> {
-        let mut program = ProgramStruct::new();
-        program.code = code.as_ptr().cast_mut().cast();
-        program.code_size = code.len();
-        program.format = format.as_ptr().cast();
-        program.format_size = format.len();
+        let program = ProgramStruct::of(code, format);
         let mut arguments = CompileArgs::new();
         arguments.client = client.raw;
         arguments.program = &raw const program;

@@ -259,6 +259,18 @@ arguments! {
     ApiVersion { major: c_int = 0, minor: c_int = 0 }
 }
 
+impl ProgramStruct {
+    /// Borrows both: they must outlive the call that the struct is for, which does not write to the code.
+    pub(super) fn of(code: &[u8], format: &str) -> Self {
+        let mut program = Self::new();
+        program.code = code.as_ptr().cast_mut().cast();
+        program.code_size = code.len();
+        program.format = format.as_ptr().cast();
+        program.format_size = format.len();
+        program
+    }
+}
+
 /// `PJRT_NamedValue_Type`.
 pub(super) mod named_value_kind {
     use std::ffi::c_int;

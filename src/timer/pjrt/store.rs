@@ -171,7 +171,7 @@ impl ExecutableStore {
 
     /// Remembers that the compiler refused a program.
     pub(super) fn refuse(&self, key: &ExecutableKey, note: Note) -> io::Result<()> {
-        self.write(key, &mut io::empty(), 0, Digest::of(&[]), None, Some(note)).map(drop)
+        self.write(key, &mut io::empty(), 0, Digest::of(&[]), None, note).map(drop)
     }
 
     /// Takes over what a compile worker wrote.
@@ -185,7 +185,7 @@ impl ExecutableStore {
         let payload_bytes = payload.metadata()?.len();
         let payload_digest = Digest::of_reader(Read::by_ref(&mut payload).take(payload_bytes))?;
         payload.rewind()?;
-        self.write(key, &mut payload, payload_bytes, payload_digest, signature, Some(note))
+        self.write(key, &mut payload, payload_bytes, payload_digest, signature, note)
     }
 
     fn write(
@@ -195,9 +195,10 @@ impl ExecutableStore {
         payload_bytes: u64,
         payload_digest: Digest,
         signature: Option<Signature>,
-        note: Option<Note>,
+        note: Note,
     ) -> io::Result<Kept> {
-        let header = Header { key: key.clone(), payload_digest, payload_bytes, signature: signature.clone(), note };
+        let (key_of_file, note) = (key.clone(), Some(note));
+        let header = Header { key: key_of_file, payload_digest, payload_bytes, signature: signature.clone(), note };
         let header = serde_json::to_vec(&header)?;
         let length = u32::try_from(header.len()).ok().filter(|&length| length <= MAX_HEADER_BYTES);
         let length = length.ok_or_else(|| io::Error::other("a signature too long to keep"))?;

@@ -1,6 +1,6 @@
 //! Programs compiled for a device that need not be here, side by side in workers that open none.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -159,6 +159,11 @@ impl TargetCompiler {
         &self.device
     }
 
+    /// A folder for files that are needed as long as this lives.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
     /// Compiles programs, or finds what came of them before; tells of each as it is known, by its place.
     ///
     /// # Errors
@@ -257,8 +262,9 @@ fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<Devi
     if identity.platform != options.target.platform {
         return Err(told(&format!("the plugin compiles for `{}`", identity.platform)));
     }
-    // what a config does not say is zero, and every program would be refused
-    if identity.hardware.get("compute_capability").is_some_and(|capability| capability == "0.0") {
+    // a plugin spells one that it was not told in words, or as `0.0`, and then refuses every program or dies of it
+    let is_known = |capability: &String| capability.parse::<f64>().is_ok_and(|capability| capability > 0.0);
+    if identity.hardware.get("compute_capability").is_some_and(|capability| !is_known(capability)) {
         return Err(told("it names no compute capability: give a whole GpuTargetConfigProto"));
     }
     Ok(device)

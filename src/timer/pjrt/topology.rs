@@ -74,11 +74,7 @@ impl Topology {
 
     /// Compiles a program for its devices; `options` is a serialized `CompileOptionsProto`.
     pub(super) fn compile(&self, code: &[u8], format: &str, options: &[u8]) -> Result<PlainExecutable, PjrtError> {
-        let mut program = ProgramStruct::new();
-        program.code = code.as_ptr().cast_mut().cast();
-        program.code_size = code.len();
-        program.format = format.as_ptr().cast();
-        program.format_size = format.len();
+        let program = ProgramStruct::of(code, format);
         let mut arguments = TopologyCompileArgs::new();
         arguments.topology = self.raw;
         arguments.program = &raw const program;

@@ -14,6 +14,8 @@ enum Does {
     DiesWhenUsed,
     /// Is killed by someone else, the first time.
     KilledOnce,
+    /// Lives on while what it runs is killed, the first time.
+    HelperKilledOnce,
     /// Waits for the gate.
     Waits,
     /// Waits for its end.
@@ -80,7 +82,10 @@ impl Compiler for Fake {
             Does::Panics => panic!("as a test has it"),
             Does::Dies => crash(self),
             Does::KilledOnce if world.begun().iter().filter(|begun| *begun == task).count() == 1 => crash(self),
-            Does::KilledOnce => Ok(()),
+            Does::HelperKilledOnce if world.begun().iter().filter(|begun| *begun == task).count() == 1 => {
+                Err(Failure::new(FailureKind::Crash, "ptxas exited with non-zero error code 9"))
+            }
+            Does::KilledOnce | Does::HelperKilledOnce => Ok(()),
             Does::DiesWhenUsed if self.compiled > 1 => crash(self),
             Does::DiesWhenUsed => Ok(()),
             Does::Waits => {
@@ -198,6 +203,14 @@ fn one_kill_is_no_programs_fault() {
     pool.take(1).unwrap().unwrap();
     assert_eq!(world.starts(), 2);
     assert_eq!(world.begun(), [Does::KilledOnce, Does::KilledOnce, Does::Fine]);
+}
+
+#[test]
+fn one_whose_helper_is_killed_has_a_second_try() {
+    let (world, mut pool) = pool(1, &[]);
+    pool.submit([(0, Does::HelperKilledOnce)]).unwrap();
+    assert!(pool.take(0).unwrap().is_ok());
+    assert_eq!((world.begun().len(), world.starts()), (2, 2));
 }
 
 #[test]
