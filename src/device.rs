@@ -10,6 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, FieldHasher};
+use crate::measured_by::Launch;
 use crate::setters::setters;
 
 /// The hardware that a result belongs to.
@@ -130,6 +131,30 @@ fn flag<'a>(flags: &'a [String], name: &str) -> Option<&'a str> {
         let rest = flag.trim_start_matches('-').strip_prefix(name)?;
         if rest.is_empty() { Some("true") } else { rest.strip_prefix('=') }
     })
+}
+
+/// The flag that says of which operations XLA makes command buffers: empty of none.
+const COMMAND_BUFFERS: &str = "xla_gpu_enable_command_buffer";
+
+/// How `XLA_FLAGS` let a GPU be handed the kernels of a program; `None` on platforms without a choice.
+pub fn gpu_launch(platform: &str, flags: &[String]) -> Option<Launch> {
+    let is_eager = flag(flags, COMMAND_BUFFERS).is_some_and(str::is_empty);
+    autotunes(platform).then_some(if is_eager { Launch::Eager } else { Launch::Replay })
+}
+
+/// `XLA_FLAGS` by which it is handed them so; `None` where they name a file of flags.
+pub fn flags_with_launch(flags: &str, launch: &Launch) -> Option<String> {
+    if !flags.trim_start().is_empty() && !flags.trim_start().starts_with('-') {
+        return None;
+    }
+    let is_empty_choice = |flag: &&str| flag.trim_start_matches('-').strip_prefix(COMMAND_BUFFERS) == Some("=");
+    let mut kept: Vec<String> =
+        flags.split_whitespace().filter(|flag| !is_empty_choice(flag)).map(str::to_owned).collect();
+    if *launch == Launch::Eager {
+        // the last one counts
+        kept.push(format!("--{COMMAND_BUFFERS}="));
+    }
+    Some(kept.join(" "))
 }
 
 fn is_on(value: Option<&str>) -> bool {
@@ -322,5 +347,30 @@ mod tests {
             environment: Environment { platform_version: "cpu".into(), ..Environment::default() },
         };
         assert_eq!(fingerprint.to_portable(), "cpu|cpu");
+    }
+
+    #[test]
+    fn launches_follow_from_the_flags() {
+        let flags = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for (text, launch) in [
+            ("", Launch::Replay),
+            ("--xla_gpu_enable_command_buffer=FUSION,CUBLAS", Launch::Replay),
+            ("--xla_gpu_enable_command_buffer=", Launch::Eager),
+            ("--xla_gpu_enable_command_buffer= --xla_gpu_enable_command_buffer=FUSION", Launch::Replay),
+        ] {
+            assert_eq!(gpu_launch("cuda", &flags(text)), Some(launch), "{text}");
+            assert_eq!(gpu_launch("cpu", &flags(text)), None);
+        }
+        for (own, launch, expected) in [
+            ("", Launch::Replay, Some("")),
+            ("", Launch::Eager, Some("--xla_gpu_enable_command_buffer=")),
+            ("--xla_a  --xla_gpu_enable_command_buffer=", Launch::Replay, Some("--xla_a")),
+            ("--xla_gpu_enable_command_buffer=FUSION", Launch::Replay, Some("--xla_gpu_enable_command_buffer=FUSION")),
+            ("flags.txt", Launch::Eager, None),
+        ] {
+            assert_eq!(flags_with_launch(own, &launch).as_deref(), expected, "{own}");
+        }
+        let both = flags_with_launch("--xla_gpu_enable_command_buffer=FUSION", &Launch::Eager).unwrap();
+        assert_eq!(gpu_launch("cuda", &flags(&both)), Some(Launch::Eager));
     }
 }

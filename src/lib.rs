@@ -79,6 +79,8 @@ mod counted;
 pub mod device;
 pub mod digest;
 pub mod failure;
+#[cfg(feature = "tuner")]
+mod junit;
 mod mapped_file;
 pub mod measured_by;
 mod open_enum;
@@ -103,7 +105,7 @@ pub mod hlo;
 pub mod nsys;
 #[cfg(feature = "tuner")]
 pub mod profile;
-#[cfg(feature = "shared")]
+#[cfg(any(feature = "shared", feature = "pjrt"))]
 pub mod signature;
 
 #[cfg(feature = "tuner")]

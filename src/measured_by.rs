@@ -47,6 +47,16 @@ open_enum! {
     }
 }
 
+open_enum! {
+    /// How a GPU is handed the kernels of a program.
+    pub enum Launch {
+        /// As command buffers, which CUDA calls graphs: captured once and replayed. XLA's default.
+        Replay = "replay",
+        /// One by one.
+        Eager = "eager",
+    }
+}
+
 impl CacheState {
     /// Whether it is the usual state, which is not written down.
     pub fn is_warm(&self) -> bool {
@@ -68,15 +78,26 @@ pub struct MeasuredBy {
     /// What every timed run found in the caches; not written where they were warm.
     #[serde(default, skip_serializing_if = "CacheState::is_warm")]
     pub cache_state: CacheState,
+    /// How the device was handed the kernels; `None` where there is no choice, as on a CPU, and of what was stored before there
+    /// was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<Launch>,
     /// What compiled the programs, see [`Environment::compiler`](crate::device::Environment::compiler); `None` where
     /// nobody wrote it down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler: Option<String>,
 }
 
-setters!(MeasuredBy { metric: Metric, cache_state: CacheState, compiler: Option<String> });
+setters!(MeasuredBy { metric: Metric, cache_state: CacheState, launch: Option<Launch>, compiler: Option<String> });
 
 impl MeasuredBy {
+    /// What is unusual about the conditions, for whoever looks a config up to run it under the usual ones. How kernels are
+    /// launched follows from `XLA_FLAGS`, which belong to the environment.
+    pub(crate) fn unusual(&self) -> Option<String> {
+        (!self.cache_state.is_warm())
+            .then(|| format!("caches `{}` there, `{}` here", self.cache_state, CacheState::Warm))
+    }
+
     /// Samples of a timer's clock, of whole executions with warm caches.
     pub fn new(timer: impl Into<String>, source: Source) -> Self {
         Self {
@@ -84,6 +105,7 @@ impl MeasuredBy {
             source,
             metric: Metric::default(),
             cache_state: CacheState::default(),
+            launch: None,
             compiler: None,
         }
     }

@@ -399,7 +399,8 @@ fn wanted(direction: Option<Direction>) -> &'static [Direction] {
 
 fn flagged<'a>(device: &DeviceFingerprint, mut hit: Hit<'a>) -> Hit<'a> {
     if let Some(provenance) = &hit.entry.provenance {
-        let differences = device.environment.differences(&provenance.environment);
+        let mut differences = device.environment.differences(&provenance.environment);
+        differences.extend(provenance.measured_by.unusual());
         if !differences.is_empty() {
             hit.flags.push(Flag::new(FlagKind::StaleEnvironment, differences.join("; ")));
         }

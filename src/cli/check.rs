@@ -22,7 +22,7 @@ use super::plan::PlanArgs;
 use super::progress::Progress;
 use super::say::say;
 use super::scan::nothing_matched;
-use super::timers::{TimerArgs, scratch, start_timer};
+use super::timers::{Executables, TimerArgs, scratch, start_timer};
 use super::{cache, executables, exit, selftest};
 
 #[derive(Debug, Args)]
@@ -36,6 +36,10 @@ pub(super) struct CheckArgs {
     pub cache: CacheArgs,
     #[command(flatten)]
     pub timer: TimerArgs,
+    /// Store that `compile` made for this device: what was refused is out, and executables are loaded that this user compiled, or
+    /// that a key of --verify-key signed (docs/targets.md)
+    #[arg(long, value_name = "STORE")]
+    pub compiled: Option<PathBuf>,
     /// Interleaved rounds that count of each cached config and its baseline; up to four times as many where it seems changed
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: u32,
@@ -85,7 +89,9 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let ledger = cache::open_for_reading(&args.cache)?;
     let scratch = scratch()?;
     let executables = executables::folder_for(&ledger, scratch.path())?;
-    let mut timer = start_timer(&args.timer, &executables)?;
+    let (compiled, verify_key) = (args.compiled.as_deref(), args.cache.verify_key.as_deref());
+    let from = Executables { kept: &executables, compiled, verify_key };
+    let mut timer = start_timer(&args.timer, from)?;
     if timer.has_one_job_a_call() {
         let message =
             "profiles of an earlier run measure nothing again; name a timer that does, such as `--timer pjrt`";

@@ -2,13 +2,17 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::candidates::{Target, TargetError};
-use crate::compile::{CompileResult, Follower, compile_module, compile_plan};
+use crate::compile::{
+    Baseline, CompileResult, Follower, compile_module, compile_plan, forecast_module, forecast_plan,
+    write_compile_junit,
+};
 use crate::measure::MeasureError;
 use crate::printable::printable;
 use crate::timer::Limits;
@@ -18,7 +22,9 @@ use super::ending::cancel_flag;
 use super::exit;
 use super::fault::Fault;
 use super::options::{FormatArg, LimitArgs};
+use super::output_file::OutputFile;
 use super::plan::{PlanArgs, Source};
+use super::signature::StoreSignerArgs;
 use super::timers::this_program;
 
 #[derive(Debug, Args)]
@@ -39,6 +45,17 @@ pub(super) struct CompileArgs {
     /// Python environment, the one of the target's platform]
     #[arg(long, value_name = "PATH")]
     pub plugin: Option<PathBuf>,
+    /// Store of before: what is refused now and was not, or takes over a tenth more memory at its peak, ends with exit code 7
+    #[arg(long, value_name = "STORE")]
+    pub baseline: Option<PathBuf>,
+    /// Say what compiling would take, and compile nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Also write the result as JUnit XML
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub junit: Option<PathBuf>,
+    #[command(flatten)]
+    pub signer: StoreSignerArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
     #[command(flatten)]
@@ -51,6 +68,14 @@ fn target(name: &str) -> Result<Target, TargetError> {
 
 /// Compiles for each target and prints what came of it; refusals are no failure.
 pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
+    // what would fail after the run is known before it
+    let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
+    let baseline = args.baseline.as_deref().map(|store| {
+        let wrong = |error| Fault::input(format!("`{}`: no store to compare with: {error}", store.display()));
+        Baseline::open(store).map_err(wrong)
+    });
+    let baseline = baseline.transpose()?;
+    let signer = args.signer.signer()?.map(Arc::new);
     let source = read(args)?;
     std::fs::create_dir_all(&args.store).map_err(|error| {
         Fault::input(format!("`{}`: no folder to keep what is compiled: {error}", args.store.display()))
@@ -59,36 +84,51 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     // a target that cannot be compiled for is told before the others take their time
     let start = |target: &Target| {
         let plugin = plugin_for(args, target)?;
-        TargetCompiler::start(&options(args, target, plugin)?).map_err(Fault::device)
+        TargetCompiler::start(&options(args, target, plugin)?, signer.clone()).map_err(Fault::device)
     };
     let compilers = args.targets.iter().map(start).collect::<Result<Vec<_>, Fault>>()?;
     let mut result = CompileResult::new();
+    let name = args.module.file_name().unwrap_or(args.module.as_os_str()).to_string_lossy();
     let (mut matched, mut failed) = (source.is_none(), false);
     for (target, mut compiler) in args.targets.iter().zip(compilers) {
         if cancel.load(Ordering::Relaxed) {
             break;
         }
         let mut follower = Bar::new(&target.name, bars, &cancel);
-        let compiled = match &source {
+        let mut compiled = match &source {
             Some(source) => {
                 let plan = source.plan(&compiler.device().identity, &args.plan.options())?;
                 matched |= !plan.matched_nothing();
-                compile_plan(&plan, &source.registry, &target.name, &mut compiler, &mut follower)
-                    .map_err(Fault::device)?
+                match args.dry_run {
+                    true => forecast_plan(&plan, &source.registry, &target.name, &compiler),
+                    false => compile_plan(&plan, &source.registry, &target.name, &mut compiler, &mut follower)
+                        .map_err(Fault::device)?,
+                }
             }
-            None => compile_module(&args.module, &target.name, &mut compiler, &mut follower).map_err(of_module)?,
+            None if args.dry_run => forecast_module(&args.module, &name, &target.name, &compiler).map_err(of_module)?,
+            None => {
+                compile_module(&args.module, &name, &target.name, &mut compiler, &mut follower).map_err(of_module)?
+            }
         };
         follower.bar.finish_and_clear();
+        compiled.baseline =
+            baseline.as_ref().filter(|_| !args.dry_run).map(|baseline| baseline.compare(&compiled, &name));
         failed |= compiled.outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. }));
         result.targets.push(compiled);
     }
     result.interrupted = cancel.load(Ordering::Relaxed);
     let interrupted = result.interrupted;
+    let comparisons = result.targets.iter().filter_map(|target| target.baseline.as_ref());
+    let regressed = comparisons.map(|comparison| comparison.regressions.len()).sum::<usize>() > 0;
+    if let Some(junit) = junit {
+        junit.write(|out| write_compile_junit(out, &result, &name))?;
+    }
     args.format.write(out, result)?;
-    Ok(match (interrupted, matched, failed) {
-        (true, ..) => exit::INTERRUPTED,
-        (_, false, _) => exit::NOTHING_MATCHED,
-        (_, _, true) => exit::SOME_FAILED,
+    Ok(match (interrupted, matched) {
+        (true, _) => exit::INTERRUPTED,
+        (_, false) => exit::NOTHING_MATCHED,
+        _ if regressed => exit::REGRESSED,
+        _ if failed => exit::SOME_FAILED,
         _ => exit::FINE,
     })
 }
@@ -128,7 +168,7 @@ fn plugin_for(args: &CompileArgs, target: &Target) -> Result<PathBuf, Fault> {
     let found = discover(args.plugin.as_deref(), args.plugin.is_none().then_some(target.platform.as_str()));
     let found = found.map_err(|failure| {
         let advice = match target.platform.as_str() {
-            "tpu" => "name libtpu.so, which `jax[tpu]` brings, with `--plugin`",
+            "tpu" => "activate a Python environment that has it (`jax[tpu]` brings libtpu), or name libtpu.so with `--plugin`",
             _ => {
                 "install one (`pip install --no-deps jax-cuda12-pjrt nvidia-cuda-nvcc-cu12`) or name it with `--plugin`"
             }

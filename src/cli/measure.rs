@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::measure::{MeasureError, MeasureMode, MeasureOptions, MeasuredProgram, measure};
-use crate::measured_by::CacheState;
+use crate::measured_by::{CacheState, Launch};
 use crate::report::MeasuredDocument;
 use crate::timer::events::Events;
 
 use super::exit;
 use super::fault::Fault;
-use super::options::{FormatArg, LimitArgs, PluginArgs, cache_state};
-use super::timers::{TimerArgs, scratch, start_timer};
+use super::options::{FormatArg, LimitArgs, PluginArgs, cache_state, launch};
+use super::timers::{Executables, TimerArgs, scratch, start_timer};
 
 #[derive(Debug, Args)]
 pub(super) struct MeasureArgs {
@@ -31,12 +31,16 @@ pub(super) struct MeasureArgs {
     /// What every iteration finds in the caches of the device
     #[arg(long, value_parser = cache_state(), default_value = "warm")]
     pub cache_state: CacheState,
+    /// How a GPU is handed the program's kernels [default: as XLA_FLAGS say]
+    #[arg(long, value_parser = launch())]
+    pub launch: Option<Launch>,
     /// Folder of inputs, dense little-endian elements in `0.bin`, `1.bin`, … [default: normal values, zeros for integers]
     #[arg(long, value_name = "DIR")]
     pub inputs: Option<PathBuf>,
-    /// What runs the program: `jax` or `jax:PYTHON`, `pjrt` where the plugin has a profiler, `command:CMD`
-    #[arg(long, value_name = "TIMER", default_value = "jax")]
-    pub timer: String,
+    /// What runs the program: `jax` or `jax:PYTHON`, `pjrt` where the plugin has a profiler, `command:CMD` [default: jax, and
+    /// with --plugin pjrt]
+    #[arg(long, value_name = "TIMER")]
+    pub timer: Option<String>,
     #[command(flatten)]
     pub plugin: PluginArgs,
     #[command(flatten)]
@@ -51,15 +55,18 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
         let message = "`--per-kernel` needs `--mode kernels`: a span is not the sum of its kernels";
         return Err(Fault::new(exit::USAGE, message));
     }
-    if args.timer.starts_with("replay:") {
+    let timer = args.timer.clone().unwrap_or_else(|| default_timer(&args.plugin).to_owned());
+    if timer.starts_with("replay:") {
         return Err(Fault::new(exit::USAGE, "`--timer replay:FILE` runs no program; `--timer jax` does"));
     }
     // a file that is no program is known before a device is started
     let program = MeasuredProgram::open(&args.program).map_err(|error| fault(&args.program, error))?;
     let scratch = scratch()?;
-    let (timer, plugin, limits) = (args.timer.clone(), args.plugin.clone(), args.limits.clone());
-    let timer = TimerArgs { timer, metric: None, cache_state: args.cache_state.clone(), plugin, limits };
-    let mut timer = start_timer(&timer, scratch.path())?;
+    let (plugin, limits) = (args.plugin.clone(), args.limits.clone());
+    let cache_state = args.cache_state.clone();
+    let launch = args.launch.clone();
+    let timer = TimerArgs { timer, metric: None, cache_state, launch, plugin, limits };
+    let mut timer = start_timer(&timer, Executables::kept(scratch.path()))?;
     let options = MeasureOptions {
         iterations: args.iterations,
         inputs: args.inputs.clone(),
@@ -73,6 +80,11 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     let shown = (args.mode, args.per_kernel);
     args.format.write(out, MeasuredDocument::new(&args.program, shown, &program, &*timer, &options, &measured))?;
     Ok(exit::FINE)
+}
+
+/// Whoever names a plugin wants that one to run the program.
+fn default_timer(plugin: &PluginArgs) -> &'static str {
+    if plugin.plugin.is_some() { "pjrt" } else { "jax" }
 }
 
 fn fault(program: &Path, error: MeasureError) -> Fault {

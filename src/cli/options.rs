@@ -10,7 +10,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use crate::digest::{Digest, ParseDigestError};
-use crate::measured_by::{CacheState, Metric};
+use crate::measured_by::{CacheState, Launch, Metric};
 use crate::report::{Document, write_json};
 
 /// How results are printed.
@@ -38,6 +38,15 @@ pub(super) fn cache_state() -> impl TypedValueParser<Value = CacheState> {
     let states =
         [PossibleValue::new("warm").help("What the run before left"), PossibleValue::new("cold").help(flushed)];
     PossibleValuesParser::new(states).map(|name| CacheState::from(name.as_str()))
+}
+
+/// Reads how a GPU is handed kernels.
+pub(super) fn launch() -> impl TypedValueParser<Value = Launch> {
+    let launches = [
+        PossibleValue::new("replay").help("As command buffers (CUDA graphs), which is XLA's default"),
+        PossibleValue::new("eager").help("One by one; profiles then name each operation"),
+    ];
+    PossibleValuesParser::new(launches).map(|name| Launch::from(name.as_str()))
 }
 
 #[derive(Debug, Clone, Args)]

@@ -22,7 +22,7 @@ use super::fault::Fault;
 use super::options::{CacheArgs, FormatArg};
 use super::progress::Progress;
 use super::say::say;
-use super::timers::{TimerArgs, scratch, start_timer};
+use super::timers::{Executables, TimerArgs, scratch, start_timer};
 use super::{cache, executables, exit};
 
 #[derive(Debug, Args)]
@@ -61,7 +61,8 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
     // held to the end: a tuner beside this would be measured along with it
     let lock = FolderLock::acquire(&folder)?;
     let scratch = scratch()?;
-    let mut timer = start_timer(&args.timer, &executables::within_bounds(&folder)?)?;
+    let folder_of_executables = executables::within_bounds(&folder)?;
+    let mut timer = start_timer(&args.timer, Executables::kept(&folder_of_executables))?;
     let options = SelftestOptions {
         copies: args.copies as usize,
         rounds: args.rounds,

@@ -1,10 +1,11 @@
 //! `cache keygen` and `cache sign`.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use etcetera::BaseStrategy;
 
 use crate::cache::Snapshot;
 use crate::mapped_file::Mapping;
@@ -63,6 +64,61 @@ impl SignerArgs {
     pub(super) fn signer(&self, keys: Option<&PublicKeys>) -> Result<Option<Signer>, Fault> {
         signer(self.sign_key.as_deref(), self.sign_command.as_deref(), keys)
     }
+}
+
+/// Who signs what is compiled for others.
+#[derive(Debug, Clone, Args)]
+pub(super) struct StoreSignerArgs {
+    /// Private key that signs what is compiled, so that other machines may load it (docs/targets.md) [default: this user's own
+    /// key, which is made where there is none]
+    #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY")]
+    pub sign_key: Option<PathBuf>,
+}
+
+impl StoreSignerArgs {
+    /// The key that was named, or else this user's own; none where that can be neither read nor made.
+    pub(super) fn signer(&self) -> Result<Option<Signer>, Fault> {
+        if let Some(key) = &self.sign_key {
+            return Ok(Some(Signer::Key(PrivateKey::read(key)?)));
+        }
+        let own = own_key_path().map(|path| match PrivateKey::read(&path) {
+            Err(SignatureError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => make_own_key(&path),
+            read => read,
+        });
+        match own {
+            Some(Ok(key)) => Ok(Some(Signer::Key(key))),
+            Some(Err(error)) => {
+                tracing::warn!("what is compiled is not signed, and is loaded nowhere: {error}");
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+/// Where the key lies that signs what this user compiles.
+fn own_key_path() -> Option<PathBuf> {
+    let strategy = etcetera::base_strategy::choose_native_strategy().ok()?;
+    Some(strategy.data_dir().join("autotune-lowered").join("own-key"))
+}
+
+fn make_own_key(path: &Path) -> Result<PrivateKey, SignatureError> {
+    if let Some(folder) = path.parent() {
+        // that there is none is told by who makes the key in it
+        let _ = std::fs::create_dir_all(folder);
+    }
+    match PrivateKey::generate(path) {
+        Ok((key, _)) => Ok(key),
+        // another process made it meanwhile
+        Err(SignatureError::Io { source, .. }) if source.kind() == ErrorKind::AlreadyExists => PrivateKey::read(path),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whose executables are loaded here: this user's own, and those of the keys that are named.
+pub(super) fn trusted_keys(named: Option<&Path>) -> Result<Vec<PublicKeys>, Fault> {
+    let own = own_key_path().and_then(|path| PrivateKey::read(&path).ok()).map(|key| key.to_public_keys());
+    Ok(public_keys(named)?.into_iter().chain(own).collect())
 }
 
 /// Public keys from a file.

@@ -5,17 +5,19 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::device::flags_with_launch;
 use crate::failure::Failure;
-use crate::measured_by::{CacheState, Metric};
+use crate::measured_by::{CacheState, Launch, Metric};
 use crate::remedy::scratch_remedy;
 use crate::scratch::Scratch;
-use crate::timer::pjrt::{FoundPlugin, HOST_CLOCK, PjrtOptions, PjrtTimer, discover};
+use crate::timer::pjrt::{CompiledOptions, FoundPlugin, HOST_CLOCK, PjrtOptions, PjrtTimer, discover};
 use crate::timer::{ActivePython, AutoTimer, CommandTimer, Limits, ProfileReplay, ReplayTimer, Timer};
 
 use super::exit;
 use super::fault::Fault;
-use super::options::{LimitArgs, PluginArgs, cache_state, metric};
+use super::options::{LimitArgs, PluginArgs, cache_state, launch, metric};
 use super::say::say;
+use super::signature::trusted_keys;
 
 /// What times candidates and cached configs, on which device, and within which limits.
 #[derive(Debug, Clone, Args)]
@@ -31,17 +33,38 @@ pub(super) struct TimerArgs {
     /// What every timed run finds in the caches of the device
     #[arg(long, value_parser = cache_state(), default_value = "warm")]
     pub cache_state: CacheState,
+    /// How a GPU is handed a program's kernels [default: as XLA_FLAGS say]
+    #[arg(long, value_parser = launch())]
+    pub launch: Option<Launch>,
     #[command(flatten)]
     pub plugin: PluginArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
 }
 
+/// Where executables come from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Executables<'a> {
+    /// The folder of those that are kept.
+    pub(super) kept: &'a Path,
+    /// A store that was made where the device was not.
+    pub(super) compiled: Option<&'a Path>,
+    /// Keys of those whose executables are loaded besides this user's own.
+    pub(super) verify_key: Option<&'a Path>,
+}
+
+impl<'a> Executables<'a> {
+    /// Those of a folder alone.
+    pub(super) fn kept(kept: &'a Path) -> Self {
+        Self { kept, compiled: None, verify_key: None }
+    }
+}
+
 /// Starts a timer for each of the devices, which must be of one identity, or one for the device that is named.
 pub(super) fn start_timers(
     args: &TimerArgs,
     devices: Option<&[usize]>,
-    executables: &Path,
+    executables: Executables<'_>,
 ) -> Result<Vec<Box<dyn Timer>>, Fault> {
     let Some(devices) = devices else { return Ok(vec![start_timer(args, executables)?]) };
     if !["auto", "pjrt", "jax"].contains(&&*args.timer) && !args.timer.starts_with("jax:") {
@@ -63,24 +86,39 @@ pub(super) fn start_timers(
     Ok(timers)
 }
 
-/// Starts a timer and says what it wants the user to know; kept executables lie in the folder.
-pub(super) fn start_timer(args: &TimerArgs, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+/// Starts a timer and says what it wants the user to know.
+pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
     let timer = start(args, executables)?;
+    let (device, by) = (&timer.device().identity, timer.measured_by(&args.cache_state));
+    if args.launch.is_some() && by.launch != args.launch {
+        let message = format!("`--launch` is for GPUs whose kernels this program's workers launch; {device} is none");
+        return Err(Fault::new(exit::USAGE, message));
+    }
     for note in timer.notes() {
         if note.starts_with(HOST_CLOCK) { say(note) } else { tracing::warn!("{note}") }
     }
     Ok(timer)
 }
 
-fn start(args: &TimerArgs, executables: &Path) -> Result<Box<dyn Timer>, Fault> {
+fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
     let TimerArgs { timer, plugin, limits, .. } = args;
+    let compiled = executables.compiled.map(|store| {
+        let trusted = trusted_keys(executables.verify_key)?;
+        Ok::<_, Fault>(CompiledOptions::new(store, trusted))
+    });
     let options = PjrtOptions {
-        executables: executables.to_owned(),
+        executables: executables.kept.to_owned(),
+        compiled: compiled.transpose()?,
+        xla_flags: args.launch.as_ref().map(xla_flags).transpose()?,
         compile_jobs: limits.compile_jobs.map(usize::from),
         metric: args.metric.clone(),
         ..options(plugin, Limits::from(limits))?
     };
     let given = plugin.plugin.as_deref();
+    if executables.compiled.is_some() && !["auto", "pjrt"].contains(&&**timer) {
+        let message = format!("`--compiled` is for the timer `pjrt`: `{timer}` loads no executables");
+        return Err(Fault::new(exit::USAGE, message));
+    }
     match timer.split_once(':') {
         None if timer == "auto" => start_auto(given, options),
         None if timer == "pjrt" => start_plugin(first_plugin(given)?, options),
@@ -100,6 +138,16 @@ fn start(args: &TimerArgs, executables: &Path) -> Result<Box<dyn Timer>, Fault> 
     }
 }
 
+/// The `XLA_FLAGS` of workers whose device is handed kernels so.
+fn xla_flags(launch: &Launch) -> Result<String, Fault> {
+    let own = std::env::var("XLA_FLAGS").unwrap_or_default();
+    flags_with_launch(&own, launch).ok_or_else(|| {
+        let message =
+            format!("`--launch` cannot change the flags in the file `{own}` that XLA_FLAGS names; write them out");
+        Fault::new(exit::USAGE, message)
+    })
+}
+
 /// How workers for a device are started, whose plugin is still to be found.
 pub(super) fn options(args: &PluginArgs, limits: Limits) -> Result<PjrtOptions, Fault> {
     Ok(PjrtOptions {
@@ -108,6 +156,7 @@ pub(super) fn options(args: &PluginArgs, limits: Limits) -> Result<PjrtOptions, 
         device: args.device,
         client_options: args.client_options.clone(),
         executables: std::env::temp_dir(),
+        compiled: None,
         compile_jobs: None,
         xla_flags: None,
         metric: None,
@@ -118,7 +167,8 @@ pub(super) fn options(args: &PluginArgs, limits: Limits) -> Result<PjrtOptions, 
 /// The compiler that the user's programs run with, as far as that can be known; says which one it is.
 fn start_auto(given: Option<&Path>, options: PjrtOptions) -> Result<Box<dyn Timer>, Fault> {
     // these are for plugins alone
-    let is_for_plugins = !options.client_options.is_empty() || options.metric == Some(Metric::Elapsed);
+    let is_for_plugins =
+        !options.client_options.is_empty() || options.metric == Some(Metric::Elapsed) || options.compiled.is_some();
     let (plugin, why) = match AutoTimer::choose(given.is_some() || is_for_plugins) {
         AutoTimer::NamedPlugin => (first_plugin(given)?, None),
         AutoTimer::Plugin(plugin) => (plugin, Some(", as JAX in the active environment")),
@@ -145,7 +195,8 @@ fn start_jax(python: &Path, options: PjrtOptions) -> Result<Box<dyn Timer>, Faul
         let message = "`--metric elapsed` is the host clock, and `--timer jax` times by profiles: use `--timer pjrt`";
         return Err(Fault::new(exit::USAGE, message));
     }
-    let timer = CommandTimer::start_jax(&options.exe, python, options.device, options.limits, options.metric);
+    let PjrtOptions { exe, device, xla_flags, limits, metric, .. } = options;
+    let timer = CommandTimer::start_jax(&exe, python, device, xla_flags, limits, metric);
     Ok(Box::new(timer.map_err(Fault::device)?))
 }
 

@@ -22,7 +22,7 @@ use super::profile::trace::untold;
 use super::progress::Progress;
 use super::say::say;
 use super::scan::nothing_matched;
-use super::timers::{scratch, start_timers};
+use super::timers::{Executables, scratch, start_timers};
 use super::tune_args::{DeviceList, TuneArgs};
 use super::{cache, candidates, executables, exit, profile, selftest};
 
@@ -61,7 +61,9 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let executables = executables::folder_for(&cache.ledger, scratch.path())?;
     let starting = events.open(Slice::Step("start the timer"));
     let devices = args.devices.as_ref().map(|DeviceList(devices)| devices.as_slice());
-    let mut timers = start_timers(&args.timer, devices, &executables)?;
+    let (compiled, verify_key) = (args.compiled.as_deref(), args.cache.verify_key.as_deref());
+    let from = Executables { kept: &executables, compiled, verify_key };
+    let mut timers = start_timers(&args.timer, devices, from)?;
     let keeper = timers.first().map_or(Ok(None), |timer| args.keep.keeper(&**timer, args.dry_run))?;
     drop(starting);
     let Some(timer) = timers.first() else { return Err(Fault::new(exit::USAGE, "`--devices` names no device")) };

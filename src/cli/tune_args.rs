@@ -34,6 +34,10 @@ pub(super) struct TuneArgs {
     pub no_persist: bool,
     #[command(flatten)]
     pub timer: TimerArgs,
+    /// Store that `compile` made for this device: what was refused is out, and executables are loaded that this user compiled, or
+    /// that a key of --verify-key signed (docs/targets.md)
+    #[arg(long, value_name = "STORE")]
+    pub compiled: Option<PathBuf>,
     #[command(flatten)]
     pub keep: KeepArgs,
     /// Tune on several devices of one kind at once, each operation on one of them: `0,1` or `0-7`

@@ -1,10 +1,13 @@
 //! What came of compiling for targets.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
+use crate::timer::Forecast;
 use crate::timer::pjrt::Outcome;
 
 /// Version of the schema of a [`CompileResult`].
@@ -54,6 +57,24 @@ pub struct CompiledTarget {
     /// What was seen in module and registry, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// What compiling would take, where nothing was compiled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<Forecast>,
+    /// How it compares with a store of before, where one was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Comparison>,
+}
+
+/// Programs beside those of a store of before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// Programs that the store has an outcome for.
+    pub compared: usize,
+    /// Programs that it knows nothing of.
+    pub unknown: usize,
+    /// What is worse than it was.
+    pub regressions: Vec<Regression>,
 }
 
 /// A call's candidates.
@@ -80,6 +101,76 @@ pub struct CompiledCandidate {
     /// What came of its program; `None` where it was not begun.
     #[serde(flatten)]
     pub outcome: Option<Outcome>,
+}
+
+/// Memory that grew by no more than this part is no regression: compilers place buffers anew.
+pub const MEMORY_GROWTH: f64 = 0.1;
+
+/// What is worse than it was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Regression {
+    /// It was compiled, and now it is refused.
+    Refused {
+        /// The call and its direction, or the module's file.
+        operation: String,
+        /// The config.
+        config: Config,
+        /// The compiler's words.
+        reason: String,
+    },
+    /// A run takes more of the device's memory, by more than [`MEMORY_GROWTH`].
+    Memory {
+        /// The call and its direction, or the module's file.
+        operation: String,
+        /// The config.
+        config: Config,
+        /// Peak bytes before.
+        before_bytes: u64,
+        /// Peak bytes now.
+        now_bytes: u64,
+    },
+}
+
+impl Regression {
+    /// Whose it is.
+    pub fn operation(&self) -> &str {
+        match self {
+            Self::Refused { operation, .. } | Self::Memory { operation, .. } => operation,
+        }
+    }
+}
+
+impl fmt::Display for Regression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { operation, config, reason } => {
+                write!(f, "{operation} {config} was compiled and is refused now: {reason}")
+            }
+            Self::Memory { operation, config, before_bytes, now_bytes } => {
+                let grown = (*now_bytes as f64 / *before_bytes as f64 - 1.0) * 100.0;
+                write!(
+                    f,
+                    "{operation} {config} takes {now_bytes} bytes at its peak, {grown:.0}% above {before_bytes} before"
+                )
+            }
+        }
+    }
+}
+
+impl CompiledCall {
+    /// `op@vN:key`, and the direction where it is not the forward one.
+    pub fn name(&self) -> String {
+        name_of(&self.call, self.direction)
+    }
+}
+
+pub(super) fn name_of(call: &Call, direction: Direction) -> String {
+    match direction {
+        Direction::Forward => call.to_string(),
+        other => format!("{call} ({other})"),
+    }
 }
 
 impl CompiledTarget {

@@ -12,7 +12,7 @@ use crate::timer::ProgramFile;
 use crate::timer::pjrt::{Outcome, TargetCompiler, TargetProgram};
 use crate::tune::Plan;
 
-use super::result::{CompiledCall, CompiledCandidate, CompiledTarget};
+use super::result::{CompiledCall, CompiledCandidate, CompiledTarget, name_of};
 
 /// Who follows the compilations, and may end them.
 pub trait Follower {
@@ -21,6 +21,40 @@ pub trait Follower {
 
     /// So many of so many programs are done; the last one belongs to this call, or is the module itself.
     fn done(&mut self, operation: &str, outcome: &Outcome, done: usize, of: usize);
+}
+
+/// The programs of a plan's calls, each once.
+struct Gathered {
+    programs: Vec<TargetProgram>,
+    /// Of each call's candidates the program's place, or why there is none.
+    sources: Vec<Vec<Result<usize, Outcome>>>,
+}
+
+fn gather(plan: &Plan, registry: &Registry) -> Gathered {
+    let mut programs: Vec<TargetProgram> = Vec::new();
+    // by digest its place among them
+    let mut places: HashMap<Digest, usize> = HashMap::new();
+    let mut sources: Vec<Vec<Result<usize, Outcome>>> = Vec::new();
+    for planned in &plan.invocations {
+        let invocation = &*planned.invocation;
+        let mut place_of = |candidate: &Candidate| {
+            let file = program_of(registry, candidate)?;
+            Ok(*places.entry(file.program.digest).or_insert_with(|| {
+                let operation = name_of(&invocation.call, invocation.direction);
+                let config = candidate.config.clone();
+                programs.push(TargetProgram { operation, config, program: file });
+                programs.len() - 1
+            }))
+        };
+        sources.push(invocation.candidates.iter().map(&mut place_of).collect());
+    }
+    Gathered { programs, sources }
+}
+
+/// Says what compiling every candidate of a plan's calls would take.
+pub fn forecast_plan(plan: &Plan, registry: &Registry, target: &str, compiler: &TargetCompiler) -> CompiledTarget {
+    let forecast = Some(compiler.forecast(&gather(plan, registry).programs));
+    CompiledTarget { notes: plan.notes.clone(), forecast, ..nothing_of(target, compiler) }
 }
 
 /// Compiles every candidate of a plan's calls, each program once.
@@ -34,22 +68,7 @@ pub fn compile_plan(
     compiler: &mut TargetCompiler,
     follower: &mut dyn Follower,
 ) -> Result<CompiledTarget, Failure> {
-    let mut programs: Vec<TargetProgram> = Vec::new();
-    // by digest its place among them
-    let mut places: HashMap<Digest, usize> = HashMap::new();
-    let mut sources: Vec<Vec<Result<usize, Outcome>>> = Vec::new();
-    for planned in &plan.invocations {
-        let invocation = &*planned.invocation;
-        let mut place_of = |candidate: &Candidate| {
-            let file = program_of(registry, candidate)?;
-            Ok(*places.entry(file.program.digest).or_insert_with(|| {
-                let (operation, config) = (invocation.call.to_string(), candidate.config.clone());
-                programs.push(TargetProgram { operation, config, program: file });
-                programs.len() - 1
-            }))
-        };
-        sources.push(invocation.candidates.iter().map(&mut place_of).collect());
-    }
+    let Gathered { programs, sources } = gather(plan, registry);
     let outcomes = compile(compiler, &programs, follower)?;
     let calls = plan.invocations.iter().zip(sources).map(|(planned, sources)| {
         let of_source = |source| match source {
@@ -61,21 +80,40 @@ pub fn compile_plan(
     Ok(CompiledTarget { calls: calls.collect(), notes: plan.notes.clone(), ..nothing_of(target, compiler) })
 }
 
-/// Compiles the program of a module as it stands.
+/// Compiles the program of a module as it stands; `name` is what it is called from one version to the next.
 ///
 /// # Errors
 /// Where the module is no program, or the compiler's workers cannot be started.
 pub fn compile_module(
     module: &Path,
+    name: &str,
     target: &str,
     compiler: &mut TargetCompiler,
     follower: &mut dyn Follower,
 ) -> Result<CompiledTarget, MeasureError> {
-    let program = MeasuredProgram::open(module)?.write(compiler.scratch(), "module")?;
-    let config = Config::new(serde_json::Map::new());
-    let programs = [TargetProgram { operation: module.display().to_string(), config, program }];
+    let programs = [module_program(module, name, compiler)?];
     let outcome = compile(compiler, &programs, follower).map_err(MeasureError::Failed)?.into_iter().next();
     Ok(CompiledTarget { module: outcome.flatten(), ..nothing_of(target, compiler) })
+}
+
+/// Says what compiling a module would take.
+///
+/// # Errors
+/// Where the module is no program.
+pub fn forecast_module(
+    module: &Path,
+    name: &str,
+    target: &str,
+    compiler: &TargetCompiler,
+) -> Result<CompiledTarget, MeasureError> {
+    let forecast = Some(compiler.forecast(&[module_program(module, name, compiler)?]));
+    Ok(CompiledTarget { forecast, ..nothing_of(target, compiler) })
+}
+
+fn module_program(module: &Path, name: &str, compiler: &TargetCompiler) -> Result<TargetProgram, MeasureError> {
+    let program = MeasuredProgram::open(module)?.write(compiler.scratch(), "module")?;
+    let config = Config::new(serde_json::Map::new());
+    Ok(TargetProgram { operation: name.to_owned(), config, program })
 }
 
 fn compile(
@@ -101,6 +139,8 @@ fn nothing_of(target: &str, compiler: &TargetCompiler) -> CompiledTarget {
         calls: Vec::new(),
         module: None,
         notes: Vec::new(),
+        forecast: None,
+        baseline: None,
     }
 }
 

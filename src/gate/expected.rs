@@ -66,10 +66,14 @@ fn other_measurement(
             found.push(format!("{what} `{then}` then, `{now}` now"));
         }
     };
-    let MeasuredBy { source, metric, cache_state, .. } = &then.measured_by;
+    let MeasuredBy { source, metric, cache_state, launch, .. } = &then.measured_by;
     compare("clock", source.as_str(), timer.source().as_str());
     compare("metric", metric.as_str(), timer.metric().as_str());
     compare("caches", cache_state.as_str(), state.as_str());
+    // what was stored before there was a choice says nothing of it
+    if let Some((then, now)) = launch.as_ref().zip(timer.measured_by(state).launch.as_ref()) {
+        compare("launches", then.as_str(), now.as_str());
+    }
     if then.baseline != invocation.baseline {
         found.push(format!("the baseline was {}, it is {}", then.baseline.to_brief(), invocation.baseline.to_brief()));
     }

@@ -44,7 +44,7 @@ pub use label::{Evidence, Label};
 pub use module::{HloComputation, HloInstruction, HloModule};
 pub use placement::Placement;
 pub(crate) use plain_text::symbol;
-pub use program::{Program, read_program};
+pub use program::{Program, is_measured_by_xla, read_program};
 pub use scan::{ScanOptions, scan_bytes, scan_path, scan_reader};
 pub use semantic::semantic_digest;
 pub(crate) use stamp::tokamax_label;

@@ -38,6 +38,32 @@ pub fn read_program<'a>(bytes: &'a [u8], place: &str) -> Result<Program<'a>, Sca
     read(bytes).map_err(|kind| kind.at(place))
 }
 
+/// How the forms of a module name operations for which XLA measures on the device which algorithm computes them: matrix products,
+/// convolutions, and the calls of vendors' libraries that they become. Text, bytecode (its strings end with a zero byte, and
+/// versions of operations are part of their names), and the field `opcode` of `HloInstructionProto`.
+const MEASURED: [&[u8]; 14] = [
+    b"stablehlo.dot",
+    b"stablehlo.convolution",
+    b"mhlo.dot",
+    b"mhlo.convolution",
+    b"chlo.ragged_dot",
+    b"dot_general_v",
+    b"\0dot_v",
+    b"\0convolution_v",
+    b"\x12\x03dot",
+    b"\x12\x0bconvolution",
+    b"\x12\x0aragged-dot",
+    b"\x12\x0ascaled-dot",
+    b"__cublas$",
+    b"__cudnn$",
+];
+
+/// Whether XLA would measure on the device how to compute an operation of a module. A kernel that brings its own code does not
+/// count, however it multiplies. In doubt it would.
+pub fn is_measured_by_xla(module: &[u8]) -> bool {
+    MEASURED.iter().any(|mark| memchr::memmem::find(module, mark).is_some())
+}
+
 fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
     let form = match detect::detect(bytes.get(..HEAD_BYTES).unwrap_or(bytes))? {
         Content::Module(form) => form,
@@ -153,5 +179,32 @@ mod tests {
         assert!(said(b"").contains("is empty"));
         assert!(said(b"\x1f\x8b\x08").contains("decompress it first"));
         assert!(said(b"{\"a\": 1}").contains("JSON"));
+    }
+
+    /// The programs of a Pallas-Triton matrix product multiply in a kernel of their own; JAX wrote all of them.
+    #[test]
+    fn a_matrix_product_outside_of_kernels_is_measured_by_xla() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for name in ["add.mlir", "add.mlirbc", "add.hlo.pb"] {
+            assert!(!is_measured_by_xla(&sample(name)), "{name}");
+        }
+        let triton = folder.join("tests/data/targets/registry/programs");
+        let mut kernels = 0;
+        for folder in std::fs::read_dir(triton).unwrap() {
+            for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+                let path = file.unwrap().path();
+                assert!(!is_measured_by_xla(&std::fs::read(&path).unwrap()), "{}", path.display());
+                kernels += 1;
+            }
+        }
+        assert_eq!(kernels, 10);
+        let transformer = folder.join("examples/transformer");
+        assert!(is_measured_by_xla(&std::fs::read(transformer.join("module.stablehlo.mlir")).unwrap()));
+        // an HloInstructionProto whose second field is its opcode
+        for (opcode, measured) in [("dot", true), ("convolution", true), ("add", false), ("dotted", false)] {
+            let mut instruction = vec![0x12, opcode.len() as u8];
+            instruction.extend(opcode.as_bytes());
+            assert_eq!(is_measured_by_xla(&instruction), measured, "{opcode}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::compile::{CompileResult, CompiledCall, CompiledTarget};
 use crate::counted::counted;
+use crate::timer::Forecast;
 use crate::timer::pjrt::Outcome;
 use crate::timer::protocol::MemoryStats;
 
@@ -37,11 +38,7 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
     let mut grid = Grid::new(&headings);
     for call in &target.calls {
         let outcomes = call.candidates.iter().filter_map(|candidate| candidate.outcome.as_ref());
-        let direction = match call.direction.to_string() {
-            forward if forward == "forward" => String::new(),
-            other => format!(" ({other})"),
-        };
-        add(&mut grid, &format!("{}{direction}", call.call), outcomes.collect());
+        add(&mut grid, &call.name(), outcomes.collect());
         for line in refusals(call) {
             grid.line(&line);
         }
@@ -52,8 +49,36 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
             grid.line(reason);
         }
     }
-    grid.write_or(out, "nothing to compile")?;
+    match &target.forecast {
+        Some(forecast) => write_line(out, format_args!("{}", forecast_line(forecast)))?,
+        None => grid.write_or(out, "nothing to compile")?,
+    }
+    if let Some(comparison) = &target.baseline {
+        let unknown = match comparison.unknown {
+            0 => String::new(),
+            unknown => format!("; it knows nothing of {}", counted(unknown, "program")),
+        };
+        let regressions = counted(comparison.regressions.len(), "regression");
+        let compared = counted(comparison.compared, "program");
+        write_line(out, format_args!("{regressions} in {compared} that the baseline has{unknown}"))?;
+        for regression in &comparison.regressions {
+            write_line(out, format_args!("  {regression}"))?;
+        }
+    }
     write_notes(out, &target.notes)
+}
+
+/// What compiling would take.
+fn forecast_line(forecast: &Forecast) -> String {
+    let Forecast { to_compile, kept, jobs, seconds, bytes, .. } = forecast;
+    let programs = counted(*to_compile, "program");
+    let cost = match (seconds, bytes) {
+        (Some(seconds), Some(bytes)) => {
+            format!("about {:.1} min with {jobs} at once, and {}", seconds / 60.0, format_bytes(*bytes))
+        }
+        _ => format!("{jobs} at once; nothing is kept to say how long it takes"),
+    };
+    format!("{programs} to compile, {kept} kept: {cost}")
 }
 
 /// A row of so many programs; bytes of the one that takes the most.

@@ -79,7 +79,7 @@ impl PrivateKey {
 }
 
 /// Who is trusted: any of the keys of a file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKeys {
     pub(super) path: PathBuf,
     pub(super) keys: Vec<VerifyingKey>,

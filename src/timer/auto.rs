@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::active_python::ActivePython;
-use super::pjrt::{FoundPlugin, installed_in};
+use super::pjrt::{FoundPlugin, PCI, has_tpu, installed_in};
 
 /// The timer that was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,16 +29,17 @@ impl AutoTimer {
             || ["PJRT_NAMES_AND_LIBRARY_PATHS", "PJRT_PLUGIN_LIBRARY_PATH"]
                 .into_iter()
                 .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
-        if is_named { Self::NamedPlugin } else { Self::of(ActivePython::find().as_ref(), Path::exists) }
+        if is_named { Self::NamedPlugin } else { Self::of(ActivePython::find().as_ref(), Path::exists, Path::new(PCI)) }
     }
 
-    fn of(python: Option<&ActivePython>, exists: impl Fn(&Path) -> bool) -> Self {
+    fn of(python: Option<&ActivePython>, exists: impl Fn(&Path) -> bool, pci: &Path) -> Self {
         let Some(python) = python else { return Self::PluginWithoutJax };
         let for_device_here = |name: &str| {
             let nodes: &[&str] = match name {
                 name if name.contains("cpu") => return false,
                 name if name.contains("cuda") => &["/dev/nvidiactl", "/dev/dxg"],
                 name if name.contains("rocm") => &["/dev/kfd"],
+                name if name.contains("tpu") => return has_tpu(pci),
                 _ => return true,
             };
             nodes.iter().any(|node| exists(Path::new(node)))
@@ -79,7 +80,7 @@ mod tests {
             let folder = root.path().join(number.to_string());
             fs::create_dir(&folder).unwrap();
             let python = python(&folder, packages);
-            match AutoTimer::of(Some(&python), here(node)) {
+            match AutoTimer::of(Some(&python), here(node), root.path()) {
                 AutoTimer::Jax(of) => {
                     assert_eq!(of, python.python);
                     "jax"
@@ -100,6 +101,8 @@ mod tests {
         // JAX itself falls back to the CPU there
         assert_eq!(chosen(&[jax[0], jax[1], cuda], ""), "jax");
         assert_eq!(chosen(&["jax_plugins/metal"], ""), "plugin");
-        assert_eq!(AutoTimer::of(None, |_| true), AutoTimer::PluginWithoutJax);
+        // no TPU is plugged in
+        assert_eq!(chosen(&[jax[0], jax[1], "libtpu"], ""), "jax");
+        assert_eq!(AutoTimer::of(None, |_| true, root.path()), AutoTimer::PluginWithoutJax);
     }
 }

@@ -53,6 +53,7 @@ impl CommandTimer {
         exe: &Path,
         python: &Path,
         device: usize,
+        xla_flags: Option<String>,
         limits: Limits,
         metric: Option<Metric>,
     ) -> Result<Self, Failure> {
@@ -63,7 +64,8 @@ impl CommandTimer {
         let script = scratch.path().join("jax-worker.py");
         std::fs::write(&script, JAX_WORKER).map_err(failure)?;
         let command = vec![python.into(), "-u".into(), script.into_os_string(), device.to_string().into()];
-        let worker = WorkerCommand { exe: exe.to_owned(), command, environment: Vec::new() };
+        let environment = xla_flags.map(|flags| ("XLA_FLAGS".into(), Some(flags.into()))).into_iter().collect();
+        let worker = WorkerCommand { exe: exe.to_owned(), command, environment };
         Self::start_worker("jax".to_owned(), worker, limits, metric, Some(scratch))
     }
 

@@ -56,6 +56,8 @@ pub enum Kind<'a> {
     Prepared {
         /// What that cost.
         cost: Prepared,
+        /// Whether it is the baseline, which is compiled in any case.
+        is_baseline: bool,
         /// Candidates done, failed ones too.
         done: usize,
         /// Candidates in all.

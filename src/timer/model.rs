@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::answers::OutputArray;
 use super::events::Events;
-use super::job::{Job, Prepared};
+use super::forecast::Forecast;
+use super::job::{Job, Prepared, ProgramFile};
 use super::profiled::ProfiledRound;
 use super::protocol::MAX_RUNS;
 use crate::array::ArraySpec;
-use crate::device::DeviceFingerprint;
+use crate::device::{DeviceFingerprint, gpu_launch};
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{CacheState, MeasuredBy, Metric, Source};
 
@@ -37,6 +38,7 @@ pub trait Timer: Send {
         MeasuredBy::new(self.name(), self.source())
             .metric(self.metric())
             .cache_state(cache_state.clone())
+            .launch(gpu_launch(&self.device().identity.platform, &self.device().environment.xla_flags))
             .compiler(self.device().environment.compiler())
     }
 
@@ -48,6 +50,11 @@ pub trait Timer: Send {
     /// What the clock of the samples can tell, nanoseconds: the larger of its step and of what reading it costs. `None`
     /// where that is not known, or where no clock is read around a run: durations from profiles have none.
     fn clock_resolution_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// What compiling programs would take; `None` where that is not known.
+    fn forecast(&self, _programs: &[ProgramFile]) -> Option<Forecast> {
         None
     }
 

@@ -382,6 +382,15 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
+    /// The most bytes that a run needs at one time: the peak, or where the compiler does not tell it everything together.
+    pub fn needed_bytes(&self) -> u64 {
+        let parts = [self.argument_bytes, self.output_bytes, self.temporary_bytes];
+        let all = parts.into_iter().fold(0, u64::saturating_add).saturating_sub(self.alias_bytes);
+        if self.peak_bytes > 0 { self.peak_bytes } else { all }
+    }
+}
+
+impl MemoryStats {
     /// A program with so many bytes of arguments, outputs and temporary arrays.
     pub fn new(argument_bytes: u64, output_bytes: u64, temporary_bytes: u64) -> Self {
         Self { argument_bytes, output_bytes, temporary_bytes, ..Self::default() }

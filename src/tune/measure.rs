@@ -303,7 +303,10 @@ impl Measuring<'_> {
                 outcome = self.prepare(candidate);
             }
             match outcome {
-                Ok(cost) => self.events.tell(Kind::Prepared { cost, done: before + done + 1, of }),
+                Ok(cost) => {
+                    let (is_baseline, done) = (candidate == self.identity.baseline, before + done + 1);
+                    self.events.tell(Kind::Prepared { cost, is_baseline, done, of });
+                }
                 // one candidate's missing handler is every candidate's: the worker is the wrong one
                 Err(failure) if failure.kind == FailureKind::CustomCall => return Err(Ended::Failed(failure)),
                 // no device, no room for files: nothing has run yet that could be to blame

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::hlo::{Evidence, Label};
 use crate::measured_by::MeasuredBy;
 use crate::stats::Interval;
+use crate::timer::Forecast;
 
 use super::{CandidateResult, MoreTime, Searched, Spent};
 
@@ -146,6 +147,9 @@ pub struct OperationResult {
     /// How much slower the baseline was in the last rounds than in the first: 0.1 is ten per cent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<f64>,
+    /// What compiling its programs would take, of a run that only says what it would do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<Forecast>,
     /// Where the time went in this run.
     #[serde(default)]
     pub spent: Spent,
@@ -180,6 +184,7 @@ impl OperationResult {
             resolution: None,
             more_time: None,
             drift: None,
+            forecast: None,
             spent: Spent::default(),
         }
     }

@@ -17,6 +17,7 @@ use crate::registry::{Invocation, NotRunnable};
 use crate::samples::Record;
 use crate::search::{Expected, Surface};
 use crate::timer::events::{Events, Kind, Phase, Slice};
+use crate::timer::{Forecast, ProgramFile};
 
 use super::commit::{candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
 use super::job::{JobIdentity, Workplace, own_programs};
@@ -129,11 +130,24 @@ impl Autotuner<'_> {
                         Err(reason) => format!("{work}; {reason}"),
                         Ok(()) => work,
                     };
+                    operation.forecast = self.forecast(&planned.invocation);
                 }
             }
             result.operations.push(operation);
         }
+        result.notes.extend(forecast_note(&result.operations));
         result
+    }
+
+    /// What compiling all of a call's programs here would take.
+    fn forecast(&self, invocation: &Invocation) -> Option<Forecast> {
+        let program = |candidate: usize| {
+            let program = invocation.candidates.get(candidate)?.program.as_ref()?;
+            let path = self.registry.checked_program_path(program).ok()?;
+            Some(ProgramFile { path, program: program.clone() })
+        };
+        let programs: Vec<ProgramFile> = own_programs(invocation).into_iter().filter_map(program).collect();
+        if programs.is_empty() { None } else { self.timer.forecast(&programs) }
     }
 
     /// A result without operations; its notes say where programs were recorded under another compiler.
@@ -423,6 +437,27 @@ fn not_believed(result: &OperationResult) -> String {
         result.reason,
         (2.0 / ratio).ceil()
     )
+}
+
+/// What compiling for all calls takes, and the device with it: most of a run is that, and measuring is in proportion to it.
+fn forecast_note(operations: &[OperationResult]) -> Option<String> {
+    let forecasts: Vec<&Forecast> = operations.iter().filter_map(|operation| operation.forecast.as_ref()).collect();
+    let first = forecasts.first()?;
+    let sum = |of: fn(&Forecast) -> usize| forecasts.iter().map(|forecast| of(forecast)).sum::<usize>();
+    let (to_compile, kept) = (sum(|one| one.to_compile), sum(|one| one.kept));
+    let seconds: Option<f64> = forecasts.iter().map(|forecast| forecast.seconds).sum();
+    let bytes: Option<u64> = forecasts.iter().map(|forecast| forecast.bytes).sum();
+    let cost = match (seconds, bytes) {
+        _ if to_compile == 0 => "nothing is compiled".to_owned(),
+        (Some(seconds), Some(bytes)) => format!(
+            "at most {:.1} minutes of compiling with {} at once, a fifth of that for measuring, and {:.1} MB",
+            seconds / 60.0,
+            first.jobs,
+            bytes as f64 / 1e6
+        ),
+        _ => "how long that takes is not known: nothing was compiled for this device before".to_owned(),
+    };
+    Some(format!("{} to compile at most, {kept} kept: {cost}", counted(to_compile, "program")))
 }
 
 /// A snapshot that could not be written costs readers the newest entries until the next one, and this run nothing.

@@ -30,6 +30,10 @@ pub struct Spent {
     pub waiting_ns: u64,
     /// Processor time of the compilations, over all cores: a part of no other.
     pub compile_cpu_ns: u64,
+    /// How long compiling the baselines took here, each by itself: a part of no other, since several are compiled at once.
+    pub compile_baselines_ns: u64,
+    /// The same of the other candidates; nothing where all of them were kept, or compiled elsewhere.
+    pub compile_candidates_ns: u64,
     /// The sum of all samples of the rounds: what of `measuring_ns` the programs themselves took.
     pub running_ns: u64,
 }
@@ -61,6 +65,8 @@ impl AddAssign for Spent {
             (&mut self.measuring_ns, other.measuring_ns),
             (&mut self.waiting_ns, other.waiting_ns),
             (&mut self.compile_cpu_ns, other.compile_cpu_ns),
+            (&mut self.compile_baselines_ns, other.compile_baselines_ns),
+            (&mut self.compile_candidates_ns, other.compile_candidates_ns),
             (&mut self.running_ns, other.running_ns),
         ];
         for (sum, more) in sums {
@@ -121,7 +127,14 @@ impl Sink for Tally {
                 let is_search = matches!(slice, Slice::Search { .. });
                 open.push(Part { start_ns: event.at_ns, inner_ns: 0, is_search });
             }
-            Kind::Prepared { cost, .. } => spent.compile_cpu_ns = spent.compile_cpu_ns.saturating_add(cost.cpu_ns),
+            Kind::Prepared { cost, is_baseline, .. } => {
+                spent.compile_cpu_ns = spent.compile_cpu_ns.saturating_add(cost.cpu_ns);
+                let of = match is_baseline {
+                    true => &mut spent.compile_baselines_ns,
+                    false => &mut spent.compile_candidates_ns,
+                };
+                *of = of.saturating_add(cost.compile_ns);
+            }
             Kind::Sampled { running_ns } => spent.running_ns = spent.running_ns.saturating_add(running_ns),
             _ => {}
         }
@@ -159,8 +172,8 @@ mod tests {
             let _compile = events.open(Slice::Phase(Phase::Compile));
             let _candidate = events.open(Slice::Candidate { number: 0, config: None });
             drop(events.open(Slice::Restart(&failure)));
-            let cost = crate::timer::Prepared { cpu_ns: 7, ..Default::default() };
-            events.tell(Kind::Prepared { cost, done: 1, of: 1 });
+            let cost = crate::timer::Prepared { compile_ns: 3, cpu_ns: 7, ..Default::default() };
+            events.tell(Kind::Prepared { cost, is_baseline: true, done: 1, of: 1 });
         };
         compile();
         {
@@ -175,6 +188,7 @@ mod tests {
             waiting_ns: second,
             searching_ns: 9 * second,
             compile_cpu_ns: 7,
+            compile_baselines_ns: 3,
             running_ns: 11,
             ..Spent::default()
         };

@@ -69,6 +69,74 @@ fn what_a_compiler_refuses_is_what_jax_says_that_it_refuses() {
 }
 
 #[test]
+fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
+    let Some(cuda) = cuda() else { return };
+    let forecast = |folder: &Path, target: &str| {
+        let result = compile(folder, &cuda, &["--target", target, "--dry-run", "--format", "json"]).json();
+        assert_eq!(result["targets"][0]["calls"], Value::Array(Vec::new()));
+        result["targets"][0]["forecast"].clone()
+    };
+    let (one, two, both) = (Place::new(), Place::new(), Place::new());
+    let before = forecast(&one.path(""), TARGETS[0]);
+    assert_eq!((&before["to_compile"], &before["kept"], &before["seconds"]), (&10.into(), &0.into(), &Value::Null));
+    for (folder, target) in [(&one, TARGETS[0]), (&two, TARGETS[1])] {
+        assert_eq!(compile(&folder.path(""), &cuda, &["--target", target]).code, 0);
+        let after = forecast(&folder.path(""), target);
+        assert_eq!((&after["to_compile"], &after["kept"], &after["seconds"]), (&0.into(), &10.into(), &0.0.into()));
+        let from = fs::read_dir(folder.path("store/executables-v2")).unwrap().map(|file| file.unwrap().path());
+        let files: Vec<PathBuf> = from.filter(|path| path.is_file()).collect();
+        // each with its signature
+        let count = |end: &str| files.iter().filter(|path| path.to_string_lossy().ends_with(end)).count();
+        assert_eq!((count(".exe"), count(".exe.sig")), (10, 10));
+        fs::create_dir_all(both.path("store/executables-v2")).unwrap();
+        for file in files {
+            fs::copy(&file, both.path("store/executables-v2").join(file.file_name().unwrap())).unwrap();
+        }
+    }
+    for target in TARGETS {
+        assert_eq!(forecast(&both.path(""), target)["kept"], 10);
+    }
+}
+
+#[test]
+fn what_is_worse_than_in_a_store_of_before_fails() {
+    let Some(cuda) = cuda() else { return };
+    let folder = Place::new();
+    let spec = fs::read_to_string("candidates/targets/a100_sxm_80.txtpb").unwrap();
+    let (target, small) = (folder.path("own.txtpb"), folder.path("small"));
+    fs::write(&target, &spec).unwrap();
+    let target = format!("cuda:{}", target.display());
+    assert_eq!(compile(&folder.path(""), &cuda, &["--target", &target]).code, 0);
+    let (baseline, junit) = (folder.text("store"), folder.text("junit.xml"));
+    let arguments = ["--target", &target, "--baseline", &baseline, "--junit", &junit, "--format", "json"];
+    fs::create_dir(&small).unwrap();
+    let same = compile(&small, &cuda, &arguments);
+    let compared = same.json()["targets"][0]["baseline"].clone();
+    assert_eq!(
+        (same.code, &compared["compared"], &compared["regressions"]),
+        (0, &10.into(), &Value::Array(Vec::new()))
+    );
+    assert!(fs::read_to_string(&junit).unwrap().contains(r#"tests="1" failures="0" errors="0""#));
+    // the same device with a quarter of the shared memory
+    let less = spec.replace("shared_memory_per_block_optin: 166912", "shared_memory_per_block_optin: 41728");
+    assert_ne!(less, spec);
+    fs::write(folder.path("own.txtpb"), less).unwrap();
+    let worse = compile(&small, &cuda, &arguments);
+    assert_eq!(worse.code, 7, "{}", worse.stderr);
+    let regressions = worse.json()["targets"][0]["baseline"]["regressions"].as_array().unwrap().clone();
+    assert!(
+        regressions
+            .iter()
+            .all(|one| one["what"] == "refused" && one["reason"].as_str().unwrap().contains("hared memory"))
+    );
+    assert!(!regressions.is_empty() && regressions.len() < 10, "{regressions:?}");
+    let xml = fs::read_to_string(&junit).unwrap();
+    assert!(xml.contains(r#"failures="1""#) && xml.contains("was compiled and is refused now"), "{xml}");
+    let none = compile(&small, &cuda, &["--target", &target, "--baseline", &folder.text("none")]);
+    assert_eq!((none.code, none.stderr.lines().count()), (4, 1), "{}", none.stderr);
+}
+
+#[test]
 fn a_target_is_told_as_its_device_is() {
     let Some(cuda) = cuda() else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::measured_by::Source;
+use crate::measured_by::{Launch, Source};
 use crate::tune::AutotuningResult;
 
 use super::escape::Text;
@@ -42,6 +42,10 @@ pub(super) fn write_environment(result: &AutotuningResult, out: &mut dyn Write) 
     row("Timer", &result.measured_by.timer);
     row("Clock", &format!("{}: {}", result.measured_by.source, clock_of(&result.measured_by.source)));
     row("A duration is", result.measured_by.metric.as_str());
+    row("Caches before a run", result.measured_by.cache_state.as_str());
+    if let Some(launch) = &result.measured_by.launch {
+        row("Kernels are launched", if *launch == Launch::Eager { "one by one" } else { "as command buffers" });
+    }
     row("Program", &result.tool);
     write!(out, "<h3>Device and environment</h3><dl class=\"facts\">")?;
     for (name, value) in rows {

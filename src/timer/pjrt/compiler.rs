@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use super::compilers::{Compiler, Stop};
 use super::job::nanoseconds;
-use super::store::{ExecutableKey, ExecutableStore, Kept, MAX_EXECUTABLE_BYTES, Note};
+use super::store::{CompiledFor, ExecutableKey, ExecutableStore, Kept, MAX_EXECUTABLE_BYTES, Note};
 use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
 use crate::timer::answers::AnswerFolder;
@@ -24,6 +24,8 @@ pub(super) struct CompileTask {
     pub(super) config: Config,
     pub(super) program: ProgramRef,
     pub(super) key: ExecutableKey,
+    /// Whose program it is, for who looks into the store.
+    pub(super) of: Option<CompiledFor>,
     /// The job's scratch folder, in which the worker writes the executable before it is kept.
     pub(super) scratch: PathBuf,
     /// Where is told what is done for it.
@@ -72,7 +74,7 @@ impl Compiler for CompileWorker {
 
     fn compile(&mut self, task: &CompileTask) -> Result<CompiledTask, Failure> {
         let events = task.own_track();
-        let CompileTask { candidate, operation, config, program, key, scratch, .. } = task.clone();
+        let CompileTask { candidate, operation, config, program, key, of, scratch, .. } = task.clone();
         let overrides = key.overrides.clone();
         let folder = AnswerFolder::make(&scratch).map_err(|error| {
             let message = format!("cannot make a folder in `{}`: {error}", scratch.display());
@@ -86,7 +88,8 @@ impl Compiler for CompileWorker {
             // a device decides anew what it can compile; where none is there the compiler's word is all there is
             if failure.kind == FailureKind::Compile && key.target.is_some() {
                 let (compile_ns, refused) = (nanoseconds(begin.elapsed()), Some(failure.message.clone()));
-                if let Err(error) = self.store.refuse(&key, Note { compile_ns, refused, ..Note::default() }) {
+                let note = Note { compile_ns, refused, of: of.clone(), ..Note::default() };
+                if let Err(error) = self.store.refuse(&key, note) {
                     tracing::warn!("that candidate {candidate} was refused is not remembered: {error}");
                 }
             }
@@ -95,7 +98,7 @@ impl Compiler for CompileWorker {
         if !serialized {
             return Ok(CompiledTask { kept: None, compile_ns, cpu_ns });
         }
-        let note = Note { compile_ns, cpu_ns, memory, refused: None };
+        let note = Note { compile_ns, cpu_ns, memory, refused: None, of };
         let payload = folder.open(&path, MAX_EXECUTABLE_BYTES).map_err(|error| {
             Failure::new(FailureKind::Protocol, format!("the compile worker's `{}`: {error}", path.display()))
         })?;

@@ -251,6 +251,11 @@ impl<C: Compiler> Compilers<C> {
         Self { shared: Arc::new(shared), threads: Vec::new(), jobs: jobs.max(1) }
     }
 
+    /// How many compile at once.
+    pub(super) fn jobs(&self) -> usize {
+        self.jobs
+    }
+
     /// Hands in programs to compile, the first one first.
     pub(super) fn submit(&mut self, tasks: impl IntoIterator<Item = (usize, C::Task)>) -> Result<(), Failure> {
         let mut state = self.shared.lock();

@@ -104,15 +104,18 @@ fn named_in_variables(
     Ok(found)
 }
 
-/// The plugins that are installed in a Python environment.
+/// The plugins that are installed in a Python environment; libtpu, which most machines that have it can only compile with, comes
+/// last.
 pub(in crate::timer) fn installed_in(python: &ActivePython) -> Vec<FoundPlugin> {
     let mut found = Vec::new();
-    for folder in &python.site_packages {
-        for package in NAMESPACES.iter().flat_map(|namespace| sorted_entries(&folder.join(namespace))) {
-            let name = package.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if let Some(path) = library_of(&package) {
-                found.push(FoundPlugin { name, path, origin: package.display().to_string() });
-            }
+    let announced = python.site_packages.iter().flat_map(|folder| NAMESPACES.map(|namespace| folder.join(namespace)));
+    let announced = announced.flat_map(|namespace| sorted_entries(&namespace));
+    // a package of its own
+    let libtpu = python.site_packages.iter().map(|folder| folder.join("libtpu"));
+    for package in announced.chain(libtpu) {
+        let name = package.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Some(path) = library_of(&package) {
+            found.push(FoundPlugin { name, path, origin: package.display().to_string() });
         }
     }
     found
@@ -165,6 +168,7 @@ mod tests {
             ("xla_plugins/b_cpu", "b.so", &b"..GetPjrtApi\0.."[..]),
             ("jax_plugins/a_gpu", "a.so", b"\0GetPjrtApi\0"),
             ("jax_plugins/none", "none.so", b"GetPjrtApis"),
+            ("libtpu", "libtpu.so", b"GetPjrtApi\0"),
         ] {
             fs::create_dir_all(packages.join(package)).unwrap();
             fs::write(packages.join(package).join(file), bytes).unwrap();
@@ -188,7 +192,8 @@ mod tests {
             let found = discover_in(given, name, variables(&pairs)).unwrap();
             found.into_iter().map(|plugin| plugin.name).collect::<Vec<_>>()
         };
-        assert_eq!(names(None, None), ["first", "two", "b_cpu", "a_gpu"]);
+        assert_eq!(names(None, None), ["first", "two", "b_cpu", "a_gpu", "libtpu"]);
+        assert_eq!(names(None, Some("tpu")), ["libtpu"]);
         assert_eq!(names(None, Some("gpu")), ["a_gpu"]);
         assert_eq!(names(Some(&two), None), ["two"]);
     }
@@ -199,7 +204,7 @@ mod tests {
         let message = |pairs: &[(&str, &OsStr)], name| discover_in(None, name, variables(pairs)).unwrap_err().message;
         assert!(message(&[], None).contains("pip install xla-cpu-pjrt"));
         let pairs = [("VIRTUAL_ENV", folder.path().as_os_str())];
-        assert_eq!(message(&pairs, Some("tpu")), "no PJRT plugin with `tpu` in its name, only: b_cpu, a_gpu");
+        assert_eq!(message(&pairs, Some("rocm")), "no PJRT plugin with `rocm` in its name, only: b_cpu, a_gpu, libtpu");
         assert!(message(&[("PJRT_NAMES_AND_LIBRARY_PATHS", OsStr::new("x"))], None).contains("name:path"));
         assert!(message(&[("PJRT_PLUGIN_LIBRARY_PATH", OsStr::new("/no/x.so"))], None).contains("/no/x.so"));
         assert!(discover_in(Some(Path::new("/no/y.so")), None, variables(&[])).is_err());

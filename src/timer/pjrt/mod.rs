@@ -4,6 +4,7 @@ mod cold;
 #[allow(missing_docs, unreachable_pub)]
 #[rustfmt::skip]
 mod compile_options;
+mod compiled;
 mod compiler;
 mod compilers;
 mod compiling;
@@ -19,6 +20,7 @@ mod no_device;
 mod options;
 #[allow(unsafe_code)]
 mod plugin;
+mod plugin_digest;
 mod probe;
 #[allow(unsafe_code)]
 mod profiler;
@@ -32,10 +34,13 @@ mod topology;
 mod worker;
 mod worker_options;
 
+pub use compiled::CompiledOptions;
 pub(in crate::timer) use discover::installed_in;
 pub use discover::{FoundPlugin, discover};
+pub(in crate::timer) use no_device::{PCI, has_tpu};
+pub use store::CompiledFor;
 pub use store::{BoundExecutables, ExecutableBounds, bound_executables};
-pub use target_compiler::{Outcome, TargetCompiler, TargetOptions, TargetProgram};
+pub use target_compiler::{Outcome, TargetCompiler, TargetOptions, TargetProgram, kept_outcomes};
 pub use timer::{HOST_CLOCK, PjrtOptions, PjrtTimer, probe};
 pub use worker::worker_main;
 pub use worker_options::PjrtWorkerOptions;

@@ -16,6 +16,9 @@
 //! loads it is told the payload's digest and compares what it has read. Nothing here is worth more than the time to make it,
 //! so nothing is synced: what a power cut leaves of a file has not the digest of its header.
 //!
+//! Who keeps what others load signs each file: beside it lie signatures of the SHA-256 of its header, whose payload's digest
+//! makes it stand for the whole file (`X.exe.sig`, in the format of [`crate::signature`]).
+//!
 //! The folder is kept within bounds by [`bound_executables`].
 
 mod bounds;
@@ -32,9 +35,12 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use self::bounds::FOLDER;
+use self::items::{Item, items};
 use self::users::User;
+use crate::config::Config;
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
+use crate::signature::{Signatures, Signer, Statement};
 use crate::timer::protocol::{ExecutableRef, MemoryStats, Signature};
 
 pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables};
@@ -122,6 +128,40 @@ pub(super) struct Note {
     /// Why the compiler refused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) refused: Option<String>,
+    /// Whose program it is, where it was compiled for a target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) of: Option<CompiledFor>,
+}
+
+/// Whose program was compiled: what stays the same when the program or the compiler changes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CompiledFor {
+    /// As the user named it.
+    pub target: String,
+    /// `op@vN:key` and the direction, or the module's file.
+    pub operation: String,
+    /// The config; empty of a module.
+    pub config: Config,
+}
+
+/// A file of the store by its header, which is sound; its payload was not looked at.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) path: PathBuf,
+    pub(super) key: ExecutableKey,
+    pub(super) note: Option<Note>,
+    pub(super) payload_bytes: u64,
+    /// When it was last written or used, to the hour.
+    pub(super) used: SystemTime,
+    /// What a signature of the file signs.
+    pub(super) digest: Digest,
+}
+
+impl Listed {
+    /// Seconds of its compilation, where that was noted, and its bytes.
+    pub(super) fn cost(&self) -> Option<(f64, u64)> {
+        Some((self.note.as_ref()?.compile_ns as f64 / 1e9, self.payload_bytes))
+    }
 }
 
 /// An executable as it was found.
@@ -136,6 +176,7 @@ pub(super) struct Kept {
 pub(super) struct ExecutableStore {
     folder: PathBuf,
     _user: Option<Arc<User>>,
+    signer: Option<Arc<Signer>>,
 }
 
 impl ExecutableStore {
@@ -145,7 +186,28 @@ impl ExecutableStore {
         fs::create_dir_all(&folder)?;
         // without a note the folder is of use all the same
         let user = User::note(&folder).ok().map(Arc::new);
-        Ok(Self { folder, _user: user })
+        Ok(Self { folder, _user: user, signer: None })
+    }
+
+    /// Lets it sign what it keeps.
+    pub(super) fn signed_by(self, signer: Option<Arc<Signer>>) -> Self {
+        Self { signer, ..self }
+    }
+
+    /// What lies in the store of a folder, by the headers alone and in the order of the names; what is not sound is left out.
+    /// Nothing is written, not even that the store is in use.
+    pub(super) fn list(folder: &Path) -> io::Result<Vec<Listed>> {
+        list(&folder.join(FOLDER))
+    }
+
+    /// The folder of its files.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The same of this store.
+    pub(super) fn listed(&self) -> io::Result<Vec<Listed>> {
+        list(&self.folder)
     }
 
     fn path(&self, key: &ExecutableKey) -> PathBuf {
@@ -155,7 +217,7 @@ impl ExecutableStore {
     /// The executable of a key, its checksum verified; `None` where there is no sound one.
     pub(super) fn find(&self, key: &ExecutableKey) -> Option<Kept> {
         let path = self.path(key);
-        let (header, offset) = read_header(&path, key).ok()?;
+        let (Head { header, .. }, offset) = read_whole(&path, key).ok()?;
         if header.note.is_some_and(|note| note.refused.is_some()) {
             return None;
         }
@@ -165,13 +227,21 @@ impl ExecutableStore {
 
     /// What came of compiling a program, where that was noted, and the bytes of its executable.
     pub(super) fn noted(&self, key: &ExecutableKey) -> Option<(Note, u64)> {
-        let (header, _) = read_header(&self.path(key), key).ok()?;
+        let (Head { header, .. }, _) = read_whole(&self.path(key), key).ok()?;
         Some((header.note?, header.payload_bytes))
     }
 
     /// Remembers that the compiler refused a program.
     pub(super) fn refuse(&self, key: &ExecutableKey, note: Note) -> io::Result<()> {
         self.write(key, &mut io::empty(), 0, Digest::of(&[]), None, note).map(drop)
+    }
+
+    /// The executable of a file that was listed, if the file is the same still and its checksums hold.
+    pub(super) fn take_listed(listed: &Listed) -> Option<Kept> {
+        let (head, offset) = read_whole(&listed.path, &listed.key).ok()?;
+        let is_same = head.digest == listed.digest;
+        let executable = ExecutableRef { path: listed.path.clone(), offset, digest: Some(head.header.payload_digest) };
+        is_same.then_some(Kept { executable, signature: head.header.signature })
     }
 
     /// Takes over what a compile worker wrote.
@@ -203,20 +273,57 @@ impl ExecutableStore {
         let length = u32::try_from(header.len()).ok().filter(|&length| length <= MAX_HEADER_BYTES);
         let length = length.ok_or_else(|| io::Error::other("a signature too long to keep"))?;
         let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.folder)?;
+        let digest = Digest::of(&header);
         file.write_all(MAGIC)?;
         file.write_all(&length.to_le_bytes())?;
-        file.write_all(Digest::of(&header).as_bytes())?;
+        file.write_all(digest.as_bytes())?;
         file.write_all(&header)?;
         let offset = file.stream_position()?;
         io::copy(&mut payload.take(payload_bytes), &mut file)?;
         let path = self.path(key);
         file.persist(&path).map_err(|error| error.error)?;
+        if let Some(signer) = &self.signer {
+            let signed = signer.sign(Statement::of_file(signed_digest(digest)));
+            // unsigned it is of use here, and elsewhere it is compiled again
+            if let Err(error) = signed.and_then(|signature| Signatures::from(signature).write_beside(&path)) {
+                tracing::warn!("{}: not signed: {error}", path.display());
+            }
+        }
         Ok(Kept { executable: ExecutableRef { path, offset, digest: Some(payload_digest) }, signature })
     }
 }
 
-/// The header of a sound file of this key, and where its payload begins. The use is noted.
-fn read_header(path: &Path, key: &ExecutableKey) -> io::Result<(Header, u64)> {
+fn list(folder: &Path) -> io::Result<Vec<Listed>> {
+    let mut items = items(&File::open(folder)?)?;
+    items.retain(Item::is_executable);
+    items.sort_by(|one, other| one.name.cmp(&other.name));
+    let paths = items.iter().map(|item| folder.join(item.name.to_string_lossy().as_ref()));
+    let listed = |path: PathBuf| {
+        let Head { header, digest, metadata, .. } = read_head(&path).ok()?;
+        let Header { key, note, payload_bytes, .. } = header;
+        let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        Some(Listed { path, key, note, payload_bytes, used, digest })
+    };
+    Ok(paths.filter_map(listed).collect())
+}
+
+/// What is signed of a file: it differs from its header's own digest, so that nobody's signature of a snapshot is one of a file.
+fn signed_digest(header: Digest) -> Digest {
+    FieldHasher::new("pjrt-executable-file-v1").field(header.as_bytes()).finish()
+}
+
+/// A file's header, which has its digest.
+struct Head {
+    header: Header,
+    /// As [`Listed`] has it.
+    digest: Digest,
+    file: File,
+    /// Where the payload begins.
+    offset: u64,
+    metadata: fs::Metadata,
+}
+
+fn read_head(path: &Path) -> io::Result<Head> {
     let wrong = || io::Error::from(io::ErrorKind::InvalidData);
     let mut file = outside_file::open_own(path, MAX_EXECUTABLE_BYTES.saturating_add(u64::from(MAX_HEADER_BYTES) + 44))?;
     let metadata = file.metadata()?;
@@ -233,21 +340,31 @@ fn read_header(path: &Path, key: &ExecutableKey) -> io::Result<(Header, u64)> {
     if Digest::of(&header).as_bytes() != &digest {
         return Err(wrong());
     }
-    let header: Header = serde_json::from_slice(&header)?;
     let offset = (magic.len() + size_of::<u32>() + digest.len()) as u64 + u64::from(length);
-    if header.key != *key || metadata.len() != offset.saturating_add(header.payload_bytes) {
+    let digest = signed_digest(Digest::from_bytes(digest));
+    let header: Header = serde_json::from_slice(&header)?;
+    if metadata.len() != offset.saturating_add(header.payload_bytes) {
         return Err(wrong());
     }
+    Ok(Head { header, digest, file, offset, metadata })
+}
+
+/// The header of a file of this key, all of which is sound, and where its payload begins. The use is noted.
+fn read_whole(path: &Path, key: &ExecutableKey) -> io::Result<(Head, u64)> {
+    let mut head = read_head(path)?;
+    let Head { header, file, offset, metadata, .. } = &mut head;
+    let offset = *offset;
     file.seek(SeekFrom::Start(offset))?;
-    if Digest::of_reader(Read::by_ref(&mut file).take(header.payload_bytes))? != header.payload_digest {
-        return Err(wrong());
+    if header.key != *key || Digest::of_reader(Read::by_ref(file).take(header.payload_bytes))? != header.payload_digest
+    {
+        return Err(io::ErrorKind::InvalidData.into());
     }
     let now = SystemTime::now();
     if metadata.modified().is_ok_and(|noted| now.duration_since(noted).is_ok_and(|since| since > NOTED_EVERY)) {
         // a use that cannot be noted costs a compilation one day
         let _ = file.set_modified(now);
     }
-    Ok((header, offset))
+    Ok((head, offset))
 }
 
 #[cfg(test)]

@@ -1,14 +1,17 @@
 //! Programs compiled for a device that need not be here, side by side in workers that open none.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::compiler::{CompileTask, CompileWorker};
 use super::compilers::Compilers;
 use super::options::compile_options;
-use super::store::{ExecutableKey, ExecutableStore, Note};
-use super::timer::digest_of_plugin;
+use super::plugin_digest::digest_of_plugin;
+use super::store::{CompiledFor, ExecutableKey, ExecutableStore, Listed, Note};
 use crate::candidates::Target;
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
@@ -16,8 +19,10 @@ use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::scratch::Scratch;
 use crate::setters::setters;
+use crate::signature::Signer;
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::events::Events;
+use crate::timer::forecast::Forecast;
 use crate::timer::job::ProgramFile;
 use crate::timer::protocol::MemoryStats;
 
@@ -122,36 +127,40 @@ pub struct TargetCompiler {
     store: ExecutableStore,
     target: Target,
     plugin_digest: Digest,
+    toolchain: Option<String>,
     device: DeviceFingerprint,
     scratch: Scratch,
 }
 
 impl TargetCompiler {
-    /// Asks the plugin what it knows of the target.
+    /// Asks the plugin what it knows of the target. What is kept is signed, so that others may load it.
     ///
     /// # Errors
     /// A plugin that cannot be loaded or compiles for no device that is not here, a target that it does not know, a store that
     /// cannot be made.
-    pub fn start(options: &TargetOptions) -> Result<Self, Failure> {
+    pub fn start(options: &TargetOptions, signer: Option<Arc<Signer>>) -> Result<Self, Failure> {
         let failure = |message: String| Failure::new(FailureKind::Device, message);
         let store = ExecutableStore::open(&options.store)
+            .map(|store| store.signed_by(signer))
             .map_err(|error| failure(format!("{}: no folder for executables: {error}", options.store.display())))?;
         let scratch = Scratch::new().map_err(|error| failure(format!("no folder for temporary files: {error}")))?;
         let command = options.command();
         let (plugin_digest, mut device) = std::thread::scope(|scope| {
-            let digest = scope.spawn(|| digest_of_plugin(&options.plugin));
+            let digest = scope.spawn(|| digest_of_plugin(&options.plugin, Some(store.folder())));
             let device = first_device(&command, options);
-            let digest = digest.join().unwrap_or_else(|_| digest_of_plugin(&options.plugin));
+            let digest = digest.join().unwrap_or_else(|_| digest_of_plugin(&options.plugin, Some(store.folder())));
             // a file that cannot be read is the better reason
             Ok::<_, Failure>((digest?, device?))
         })?;
+        let toolchain = toolchain(options, &device.environment.xla_flags, store.folder());
         device.environment.plugin_digest = Some(plugin_digest);
         let jobs = options.compile_jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let compilers = {
             let (limits, store) = (options.limits.clone(), store.clone());
             Compilers::new(jobs, move || CompileWorker::start(&command, &limits, &store))
         };
-        Ok(Self { compilers, store, target: options.target.clone(), plugin_digest, device, scratch })
+        let target = options.target.clone();
+        Ok(Self { compilers, store, target, plugin_digest, toolchain, device, scratch })
     }
 
     /// The target as a device that is here would be told: what is compiled for it is found there.
@@ -211,6 +220,17 @@ impl TargetCompiler {
         Ok(outcomes)
     }
 
+    /// What compiling programs would take.
+    pub fn forecast<'a>(&self, programs: impl IntoIterator<Item = &'a TargetProgram>) -> Forecast {
+        let (kept, to_compile): (Vec<_>, Vec<_>) =
+            programs.into_iter().partition(|program| self.store.noted(&self.key(&program.program)).is_some());
+        let target = self.target.description();
+        let of_target = |listed: &&Listed| listed.key.target.as_ref() == Some(&target);
+        let listed = self.store.listed().unwrap_or_default();
+        let known: Vec<(f64, u64)> = listed.iter().filter(of_target).filter_map(Listed::cost).collect();
+        Forecast::by(&known, to_compile.len(), kept.len(), self.compilers.jobs())
+    }
+
     fn key(&self, program: &ProgramFile) -> ExecutableKey {
         ExecutableKey {
             program: program.program.digest,
@@ -223,23 +243,40 @@ impl TargetCompiler {
             cpu_features: String::new(),
             xla_flags: self.device.environment.xla_flags.clone(),
             target: Some(self.target.description()),
-            toolchain: None,
+            toolchain: self.toolchain.clone(),
             overrides: Default::default(),
         }
     }
 
     fn task(&self, place: usize, program: &TargetProgram, key: ExecutableKey) -> CompileTask {
         let TargetProgram { operation, config, program } = program.clone();
+        let of = CompiledFor { target: self.target.name.clone(), operation: operation.clone(), config: config.clone() };
         CompileTask {
             candidate: place,
             operation,
             config,
             program: (&program).into(),
             key,
+            of: Some(of),
             scratch: self.scratch.path().to_owned(),
             events: Events::default(),
         }
     }
+}
+
+/// What came of every program that a store has of targets, by whose program it was; of several programs and compilers those that were
+/// used last.
+///
+/// # Errors
+/// Where there is no store.
+pub fn kept_outcomes(store: &Path) -> io::Result<BTreeMap<CompiledFor, Outcome>> {
+    let mut listed = ExecutableStore::list(store)?;
+    listed.sort_by_key(|listed| listed.used);
+    let of = |listed: Listed| {
+        let mut note = listed.note?;
+        Some((note.of.take()?, outcome_of(note, listed.payload_bytes, true)))
+    };
+    Ok(listed.into_iter().filter_map(of).collect())
 }
 
 fn outcome_of(note: Note, executable_bytes: u64, reused: bool) -> Outcome {
@@ -249,6 +286,24 @@ fn outcome_of(note: Note, executable_bytes: u64, reused: bool) -> Outcome {
         Some(reason) => Outcome::Refused { reason, seconds, reused },
         None => Outcome::Compiled { seconds, executable_bytes, memory, reused },
     }
+}
+
+/// Every assembler that XLA may run for a CUDA target: the folder that the flag names, the package beside the plugin's, the usual
+/// folder, those of `PATH`. Which one it takes is its own to say; a change of any of them makes other code possible.
+fn toolchain(options: &TargetOptions, xla_flags: &[String], folder: &Path) -> Option<String> {
+    if options.target.platform != "cuda" {
+        return None;
+    }
+    let named = xla_flags.iter().filter_map(|flag| flag.strip_prefix("--xla_gpu_cuda_data_dir="));
+    let named = named.map(|folder| Path::new(folder).join("bin"));
+    let packages = options.plugin.ancestors().nth(3).map(|packages| packages.join("nvidia/cuda_nvcc/bin"));
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path: Vec<PathBuf> = std::env::split_paths(&on_path).collect();
+    let folders = named.chain(packages).chain([PathBuf::from("/usr/local/cuda/bin")]).chain(on_path);
+    let found = folders.map(|folder| folder.join("ptxas")).filter(|ptxas| ptxas.is_file());
+    let digests = found.filter_map(|ptxas| digest_of_plugin(&ptxas, Some(folder)).ok());
+    let digests: BTreeSet<String> = digests.map(|digest| format!("ptxas {digest}")).collect();
+    (!digests.is_empty()).then(|| Vec::from_iter(digests).join(" "))
 }
 
 fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<DeviceFingerprint, Failure> {

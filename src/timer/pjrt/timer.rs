@@ -5,26 +5,29 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::compiled::{CompiledBefore, CompiledOptions, CompiledStore};
 use super::compiler::{CompileTask, CompileWorker, CompiledTask, as_compile_failure};
 use super::compilers::Compilers;
+use super::compiling::read_code;
 use super::device::cpu_features;
-use super::discover::MAX_PLUGIN_BYTES;
 use super::flags::without_fatal;
-use super::no_device::explained;
+use super::no_device::{PCI, explained, has_tpu};
 use super::options::compile_options;
-use super::store::{ExecutableKey, ExecutableStore, Kept};
+use super::plugin_digest::digest_of_plugin;
+use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
 use crate::array::ArraySpec;
 use crate::device::{DeviceFingerprint, xla_measures};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
+use crate::hlo::is_measured_by_xla;
 use crate::measured_by::{Metric, Source};
-use crate::outside_file;
 use crate::setters::setters;
 use crate::timer::answers::OutputArray;
 use crate::timer::bench::{Bench, check_signature};
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::command::{find, scratch};
 use crate::timer::events::Events;
+use crate::timer::forecast::Forecast;
 use crate::timer::job::{Job, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
@@ -49,6 +52,8 @@ pub struct PjrtOptions {
     pub metric: Option<Metric>,
     /// Folder in which the kept executables have theirs.
     pub executables: PathBuf,
+    /// What was compiled for this device where it was not.
+    pub compiled: Option<CompiledOptions>,
     /// How many programs are compiled at once. Unless told: one for each core, eight at most, on a CPU, and on a GPU where
     /// XLA's own autotuning measures nothing as it compiles; else one, since such measurements would disturb each other.
     pub compile_jobs: Option<usize>,
@@ -61,6 +66,7 @@ setters!(PjrtOptions {
     client_options: Vec<String>,
     xla_flags: Option<String>,
     metric: Option<Metric>,
+    compiled: Option<CompiledOptions>,
     compile_jobs: Option<usize>,
     limits: Limits,
 });
@@ -76,6 +82,7 @@ impl PjrtOptions {
             xla_flags: None,
             metric: None,
             executables: executables.into(),
+            compiled: None,
             compile_jobs: None,
             limits: Limits::default(),
         }
@@ -91,7 +98,12 @@ impl PjrtOptions {
         if self.metric == Some(Metric::Elapsed) {
             command.push(NO_PROFILER.into());
         }
-        let environment = vec![("XLA_FLAGS".into(), Some(self.flags().into()))];
+        let mut environment = vec![("XLA_FLAGS".into(), Some(self.flags().into()))];
+        let is_libtpu = self.plugin.file_name().is_some_and(|name| name.to_string_lossy().contains("libtpu"));
+        if is_libtpu && !has_tpu(Path::new(PCI)) {
+            // where no TPU is, it would ask the cloud for a minute or two where it runs
+            environment.push(("TPU_SKIP_MDS_QUERY".into(), Some("1".into())));
+        }
         WorkerCommand { exe: self.exe.clone(), command, environment }
     }
 
@@ -130,6 +142,7 @@ pub struct PjrtTimer {
     bench: Bench,
     compilers: Compilers<CompileWorker>,
     store: ExecutableStore,
+    compiled: Option<CompiledStore>,
     plugin_digest: Digest,
     device: DeviceFingerprint,
     device_index: usize,
@@ -152,7 +165,7 @@ impl PjrtTimer {
         let store = ExecutableStore::open(&options.executables).map_err(|error| {
             device_failure(format!("{}: no folder for executables: {error}", options.executables.display()))
         })?;
-        let (plugin_digest, (command, client, hello)) = start_and_digest(options)?;
+        let (plugin_digest, (command, client, hello)) = start_and_digest(options, Some(store.folder()))?;
         let mut device = hello
             .devices
             .get(hello.device)
@@ -175,24 +188,35 @@ impl PjrtTimer {
             let (command, limits, store) = (without_profiler(&command), options.limits.clone(), store.clone());
             Compilers::new(compile_jobs, move || CompileWorker::start(&command, &limits, &store))
         };
-        Ok(Self {
+        let mut timer = Self {
             in_place,
             notes: hello.notes.clone(),
             bench: Bench::new(command, options.limits.clone(), client, hello),
             compilers,
             metric,
             store,
+            compiled: None,
             plugin_digest,
             device,
             device_index: options.device,
             job: None,
-        })
+        };
+        if let Some(options) = &options.compiled {
+            let (compiled, notes) = CompiledStore::open(options, &timer.key(Digest::of(&[]), String::new()))?;
+            timer.notes.extend(notes);
+            timer.compiled = Some(compiled);
+        }
+        Ok(timer)
     }
 
-    fn key(&self, program: &ProgramFile) -> ExecutableKey {
+    fn key_of(&self, program: &ProgramFile) -> ExecutableKey {
+        self.key(program.program.digest, program.program.format.pjrt_format().to_owned())
+    }
+
+    fn key(&self, program: Digest, format: String) -> ExecutableKey {
         ExecutableKey {
-            program: program.program.digest,
-            format: program.program.format.pjrt_format().to_owned(),
+            program,
+            format,
             compile_options: compile_options(None, &BTreeMap::new()),
             plugin: self.plugin_digest,
             device: self.device.identity.to_string(),
@@ -210,7 +234,7 @@ impl PjrtTimer {
         let config = find(&self.job, candidate)?.config.clone();
         let operation = self.job.as_ref().map(|job| job.call.to_string()).unwrap_or_default();
         let events = self.bench.events.clone();
-        Ok(CompileTask { candidate, operation, config, program: program.into(), key, scratch, events })
+        Ok(CompileTask { candidate, operation, config, program: program.into(), key, of: None, scratch, events })
     }
 
     /// Compiles in a worker that dies alone: what was expected is under way already.
@@ -233,6 +257,16 @@ impl PjrtTimer {
             // each holds a client, and with it memory of the device that is measured
             self.compilers.retire();
         }
+    }
+
+    /// What became of a program where the device was not; nothing where that is not known, or must be found out here.
+    fn compiled_before(&self, program: &ProgramFile, key: &ExecutableKey) -> Option<CompiledBefore> {
+        let found = self.compiled.as_ref()?.find(key)?;
+        // where a device is XLA measures how to compute some operations, and chooses blindly where there is none: a race of the
+        // one with the other would be decided by that
+        let measures = xla_measures(&self.device.identity.platform, &self.device.environment.xla_flags);
+        let is_blind = || read_code(&program.into()).map_or(true, |code| is_measured_by_xla(&code));
+        (!measures || !is_blind()).then_some(found)
     }
 
     fn load_params(&self, candidate: usize) -> Result<(ProgramFile, LoadParams), Failure> {
@@ -279,23 +313,18 @@ impl PjrtTimer {
     }
 }
 
-/// SHA-256 of the plugin's file.
-pub(super) fn digest_of_plugin(plugin: &Path) -> Result<Digest, Failure> {
-    let digest = outside_file::open(plugin, MAX_PLUGIN_BYTES).and_then(Digest::of_reader);
-    digest.map_err(|error| {
-        Failure::new(FailureKind::Device, format!("{}: the plugin cannot be read: {error}", plugin.display()))
-    })
-}
-
-/// The plugin's digest, taken while its first worker starts, and that worker.
-fn start_and_digest(options: &PjrtOptions) -> Result<(Digest, (WorkerCommand, WorkerClient, Hello)), Failure> {
+/// The plugin's digest, taken while its first worker starts, and that worker; `kept` is a folder of digests.
+fn start_and_digest(
+    options: &PjrtOptions,
+    kept: Option<&Path>,
+) -> Result<(Digest, (WorkerCommand, WorkerClient, Hello)), Failure> {
     std::thread::scope(|scope| {
-        let digest = std::thread::Builder::new().spawn_scoped(scope, || digest_of_plugin(&options.plugin));
+        let digest = std::thread::Builder::new().spawn_scoped(scope, || digest_of_plugin(&options.plugin, kept));
         let started = start_worker(options);
         let digest = match digest.map(std::thread::ScopedJoinHandle::join) {
             Ok(Ok(digest)) => digest,
             // no thread could be had
-            _ => digest_of_plugin(&options.plugin),
+            _ => digest_of_plugin(&options.plugin, kept),
         };
         // a file that cannot be read is the better reason
         Ok((digest?, started?))
@@ -310,7 +339,7 @@ fn start_and_digest(options: &PjrtOptions) -> Result<(Digest, (WorkerCommand, Wo
 pub fn probe(options: &PjrtOptions) -> Result<Vec<DeviceFingerprint>, Failure> {
     // to see a device its profiler is not needed
     let options = &PjrtOptions { metric: Some(Metric::Elapsed), ..options.clone() };
-    let (plugin_digest, (_, client, hello)) = start_and_digest(options)?;
+    let (plugin_digest, (_, client, hello)) = start_and_digest(options, None)?;
     client.shutdown(&options.limits);
     let mut devices = hello.devices;
     for device in &mut devices {
@@ -355,7 +384,8 @@ fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, H
                     continue;
                 };
                 notes.push(format!("this plugin does not take `{}` of XLA_FLAGS: measured without", gone.join(" ")));
-                command.environment = vec![("XLA_FLAGS".into(), Some(left.clone().into()))];
+                command.environment.retain(|(name, _)| name != "XLA_FLAGS");
+                command.environment.push(("XLA_FLAGS".into(), Some(left.clone().into())));
                 flags = left;
             }
         }
@@ -387,6 +417,19 @@ impl Timer for PjrtTimer {
         &self.device
     }
 
+    fn forecast(&self, programs: &[ProgramFile]) -> Option<Forecast> {
+        let is_kept = |program: &&ProgramFile| {
+            let key = self.key_of(program);
+            self.store.find(&key).is_some() || self.compiled_before(program, &key).is_some()
+        };
+        let kept = programs.iter().filter(is_kept).count();
+        let device = self.device.identity.to_string();
+        let listed = self.store.listed().unwrap_or_default();
+        let known: Vec<(f64, u64)> =
+            listed.iter().filter(|listed| listed.key.device == device).filter_map(Listed::cost).collect();
+        Some(Forecast::by(&known, programs.len() - kept, kept, self.compilers.jobs()))
+    }
+
     fn follow(&mut self, events: &Events) {
         self.bench.events = events.clone();
     }
@@ -405,10 +448,10 @@ impl Timer for PjrtTimer {
             let kept = match self.compilers.take(candidate) {
                 Some(outcome) => outcome.map_err(as_compile_failure)?.kept,
                 None => {
-                    let key = self.key(&program);
-                    match self.store.find(&key) {
-                        Some(kept) => Some(kept),
-                        None => self.compile(candidate, &program, key)?.kept,
+                    let key = self.key_of(&program);
+                    match (self.store.find(&key), self.compiled_before(&program, &key)) {
+                        (Some(kept), _) | (None, Some(CompiledBefore::Executable(kept))) => Some(kept),
+                        _ => self.compile(candidate, &program, key)?.kept,
                     }
                 }
             };
@@ -427,8 +470,8 @@ impl Timer for PjrtTimer {
         for &candidate in candidates {
             // what cannot be compiled at all is told when it is prepared
             let Ok((program, _)) = self.load_params(candidate) else { continue };
-            let key = self.key(&program);
-            if self.store.find(&key).is_none() {
+            let key = self.key_of(&program);
+            if self.store.find(&key).is_none() && self.compiled_before(&program, &key).is_none() {
                 tasks.push((candidate, self.task(candidate, &program, key)?));
             }
         }
@@ -445,7 +488,7 @@ impl Timer for PjrtTimer {
         if let Some(outcome) = self.compilers.take(candidate) {
             return self.load_compiled(params, outcome.map_err(as_compile_failure)?);
         }
-        let key = self.key(&program);
+        let key = self.key_of(&program);
         if let Some(kept) = self.store.find(&key) {
             match self.load_kept(params.clone(), kept) {
                 Ok(()) => return Ok(Prepared { reused: true, ..Prepared::default() }),
@@ -453,6 +496,21 @@ impl Timer for PjrtTimer {
                 Err(failure) if failure.kind == FailureKind::Compile => {}
                 Err(failure) => return Err(failure),
             }
+        }
+        match self.compiled_before(&program, &key) {
+            Some(CompiledBefore::Refused(reason)) => {
+                return Err(Failure::new(FailureKind::Compile, format!("refused where there is no device: {reason}")));
+            }
+            Some(CompiledBefore::Executable(kept)) => match self.load_kept(params.clone(), kept) {
+                Ok(()) => return Ok(Prepared { reused: true, ..Prepared::default() }),
+                Err(failure) if failure.kind == FailureKind::Compile => {
+                    tracing::warn!(
+                        "candidate {candidate} is compiled here: the device does not take its executable: {failure}"
+                    );
+                }
+                Err(failure) => return Err(failure),
+            },
+            None => {}
         }
         let compiled = self.compile(candidate, &program, key)?;
         self.load_compiled(params, compiled)

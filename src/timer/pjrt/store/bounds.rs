@@ -136,6 +136,10 @@ fn remove(folder: &File, item: &Item, dry_run: bool, found: &mut BoundExecutable
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
     }
+    if !dry_run {
+        // signatures of nothing; what stays behind of them is as harmless
+        let _ = unlinkat(folder, [item.name.to_bytes(), b".sig"].concat(), AtFlags::empty());
+    }
     found.removed += 1;
     found.removed_bytes = found.removed_bytes.saturating_add(item.bytes);
     Ok(())

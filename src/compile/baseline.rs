@@ -1,0 +1,95 @@
+//! What came of the same programs before: a compiler, or a change of a program, that makes a device refuse them or take more memory.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use super::result::{Comparison, CompiledTarget, MEMORY_GROWTH, Regression};
+use crate::config::Config;
+use crate::timer::pjrt::{CompiledFor, Outcome, kept_outcomes};
+
+/// What a store had.
+pub struct Baseline {
+    outcomes: BTreeMap<CompiledFor, Outcome>,
+}
+
+impl Baseline {
+    /// Reads a store.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn open(store: &Path) -> io::Result<Self> {
+        Ok(Self { outcomes: kept_outcomes(store)? })
+    }
+
+    /// Compares what came of a target's programs; `module` is what the module itself is called.
+    pub fn compare(&self, target: &CompiledTarget, module: &str) -> Comparison {
+        let mut comparison = Comparison::default();
+        let calls = target.calls.iter().flat_map(|call| {
+            call.candidates
+                .iter()
+                .filter_map(|candidate| Some((call.name(), &candidate.config, candidate.outcome.as_ref()?)))
+        });
+        let empty = Config::new(serde_json::Map::new());
+        let module = target.module.iter().map(|outcome| (module.to_owned(), &empty, outcome));
+        for (operation, config, now) in calls.chain(module) {
+            let of = CompiledFor { target: target.target.clone(), operation, config: config.clone() };
+            match self.outcomes.get(&of) {
+                Some(before) => {
+                    comparison.compared += 1;
+                    comparison.regressions.extend(regression(of, before, now));
+                }
+                None => comparison.unknown += 1,
+            }
+        }
+        comparison
+    }
+}
+
+fn regression(of: CompiledFor, before: &Outcome, now: &Outcome) -> Option<Regression> {
+    let CompiledFor { operation, config, .. } = of;
+    let Outcome::Compiled { memory: before, .. } = before else { return None };
+    match now {
+        Outcome::Refused { reason, .. } => Some(Regression::Refused { operation, config, reason: reason.clone() }),
+        Outcome::Compiled { memory, .. } => {
+            let (before_bytes, now_bytes) = (before.as_ref()?.needed_bytes(), memory.as_ref()?.needed_bytes());
+            let grew = now_bytes as f64 > before_bytes as f64 * (1.0 + MEMORY_GROWTH);
+            grew.then_some(Regression::Memory { operation, config, before_bytes, now_bytes })
+        }
+        Outcome::Failed { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timer::protocol::MemoryStats;
+
+    fn compiled(peak_bytes: u64) -> Outcome {
+        let memory = Some(MemoryStats { peak_bytes, ..MemoryStats::default() });
+        Outcome::Compiled { seconds: 1.0, executable_bytes: 1, memory, reused: false }
+    }
+
+    #[test]
+    fn only_what_is_worse_is_a_regression() {
+        let of = || CompiledFor {
+            target: "cuda:x".into(),
+            operation: "op@v1:k".into(),
+            config: Config::new(serde_json::Map::new()),
+        };
+        let refused = || Outcome::Refused { reason: "too much shared memory".into(), seconds: 1.0, reused: false };
+        let failed = Outcome::Failed { reason: "time-out".into() };
+        assert!(matches!(regression(of(), &compiled(100), &refused()), Some(Regression::Refused { .. })));
+        let grown = regression(of(), &compiled(100), &compiled(111));
+        assert!(matches!(grown, Some(Regression::Memory { before_bytes: 100, now_bytes: 111, .. })), "{grown:?}");
+        for (before, now) in [
+            (compiled(100), compiled(110)),
+            (compiled(100), compiled(50)),
+            (refused(), refused()),
+            (refused(), compiled(1)),
+            (compiled(1), failed),
+        ] {
+            assert_eq!(regression(of(), &before, &now), None, "{before:?} {now:?}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What was compiled where the device was not: refusals, and executables, for the device that is here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
+use crate::counted::counted;
+use crate::digest::Digest;
+use crate::failure::{Failure, FailureKind};
+use crate::signature::{PublicKeys, SignatureError, Signatures};
+
+/// A store that `compile` made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompiledOptions {
+    /// Its folder.
+    pub store: PathBuf,
+    /// Who is trusted to have compiled it: executables are native code.
+    pub trusted: Vec<PublicKeys>,
+}
+
+impl CompiledOptions {
+    /// The store in a folder, signed by one of these.
+    pub fn new(store: impl Into<PathBuf>, trusted: Vec<PublicKeys>) -> Self {
+        Self { store: store.into(), trusted }
+    }
+}
+
+/// What of a store was compiled for one device, by the compiler that is here.
+pub(super) struct CompiledStore {
+    of_program: BTreeMap<Digest, Listed>,
+}
+
+/// What became of a program.
+pub(super) enum CompiledBefore {
+    Executable(Kept),
+    /// The compiler's reason.
+    Refused(String),
+}
+
+impl CompiledStore {
+    /// Reads a store. `key` is that of any program for the device that is here; one line for each thing that the user should
+    /// know of what is left out.
+    ///
+    /// # Errors
+    /// Where there is no store.
+    pub(super) fn open(options: &CompiledOptions, key: &ExecutableKey) -> Result<(Self, Vec<String>), Failure> {
+        let store = options.store.display();
+        let listed = ExecutableStore::list(&options.store).map_err(|error| {
+            let message = format!("`{store}`: no store of compiled programs: {error}; `compile -o {store}` makes one");
+            Failure::new(FailureKind::Device, message)
+        })?;
+        let (here, elsewhere): (Vec<_>, Vec<_>) = listed.into_iter().partition(|listed| is_for(&listed.key, key));
+        let mut notes = Vec::new();
+        if here.is_empty() {
+            let others: BTreeSet<String> = elsewhere.iter().map(|listed| why_not(&listed.key, key)).collect();
+            let others = if others.is_empty() { "nothing".to_owned() } else { Vec::from_iter(others).join(", ") };
+            notes.push(format!("`{store}` has {others}: everything is compiled here, for {}", key.device));
+        }
+        let mut of_program = BTreeMap::new();
+        let (all, mut untrusted, mut reasons) = (here.len(), 0, BTreeSet::new());
+        for listed in here {
+            match believed(&listed, &options.trusted) {
+                Ok(()) => drop(of_program.entry(listed.key.program).or_insert(listed)),
+                Err(reason) => {
+                    untrusted += 1;
+                    reasons.insert(reason);
+                }
+            }
+        }
+        if untrusted > 0 {
+            let (all, reasons) = (counted(all, "program"), Vec::from_iter(reasons).join(", "));
+            notes.push(format!(
+                "{untrusted} of {all} of `{store}` are compiled again here, since executables are native code ({reasons}): name                  the key of who compiled them by `--verify-key`"
+            ));
+        }
+        Ok((Self { of_program }, notes))
+    }
+
+    /// What became of the program of a key.
+    pub(super) fn find(&self, key: &ExecutableKey) -> Option<CompiledBefore> {
+        let listed = self.of_program.get(&key.program).filter(|listed| listed.key.format == key.format)?;
+        match listed.note.as_ref().and_then(|note| note.refused.clone()) {
+            Some(reason) => Some(CompiledBefore::Refused(reason)),
+            None => ExecutableStore::take_listed(listed).map(CompiledBefore::Executable),
+        }
+    }
+}
+
+/// Whether what was compiled under a key of the store is what would be compiled here under the other, whatever the program. The
+/// target is no part of that: the device that it gave is.
+fn is_for(stored: &ExecutableKey, here: &ExecutableKey) -> bool {
+    stored.target.is_some()
+        && flags(stored).eq(flags(here))
+        && (&stored.device, stored.plugin, &stored.compile_options, &stored.overrides)
+            == (&here.device, here.plugin, &here.compile_options, &here.overrides)
+}
+
+/// Flags that make other code; where CUDA's folder lies is a matter of each machine.
+fn flags(key: &ExecutableKey) -> impl Iterator<Item = &String> {
+    key.xla_flags.iter().filter(|flag| !flag.starts_with("--xla_gpu_cuda_data_dir="))
+}
+
+fn why_not(stored: &ExecutableKey, here: &ExecutableKey) -> String {
+    if stored.target.is_none() {
+        return "programs that were compiled on a device".to_owned();
+    }
+    let compiler = if stored.plugin == here.plugin { "" } else { " by another plugin" };
+    let other_flags = if flags(stored).eq(flags(here)) { "" } else { " with other XLA_FLAGS" };
+    format!("programs for {}{compiler}{other_flags}", stored.device)
+}
+
+/// Checks that somebody who is trusted signed a file; else why not, of several files at once.
+fn believed(listed: &Listed, trusted: &[PublicKeys]) -> Result<(), String> {
+    let name = listed.path.display().to_string();
+    let why = |error| match error {
+        SignatureError::Missing { .. } => "without a signature".to_owned(),
+        SignatureError::UnknownKey { key, .. } => format!("signed by {key}, which is not trusted here"),
+        _ => "with a signature that does not hold".to_owned(),
+    };
+    let signatures = Signatures::read_beside(&listed.path).map_err(why)?;
+    let mut refused = "with nobody who is trusted".to_owned();
+    for keys in trusted {
+        match signatures.check(listed.digest, keys, &name) {
+            Ok(_) => return Ok(()),
+            Err(error) => refused = why(error),
+        }
+    }
+    Err(refused)
+}
+
+#[cfg(test)]
+mod tests;

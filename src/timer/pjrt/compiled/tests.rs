@@ -1,0 +1,134 @@
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::*;
+use crate::signature::{PrivateKey, Signer, signature_path};
+use crate::timer::pjrt::store::Note;
+
+fn key(program: &[u8]) -> ExecutableKey {
+    ExecutableKey {
+        program: Digest::of(program),
+        format: "mlir".into(),
+        compile_options: vec![1, 2],
+        plugin: Digest::of(b"plugin"),
+        device: "cuda:NVIDIA H100".into(),
+        device_index: 0,
+        cpu_features: "avx2".into(),
+        xla_flags: Vec::new(),
+        target: None,
+        toolchain: None,
+        overrides: BTreeMap::new(),
+    }
+}
+
+/// The key under which a program is kept that was compiled for the device without it.
+fn compiled_for(program: &[u8]) -> ExecutableKey {
+    let toolchain = Some("ptxas 12".into());
+    ExecutableKey { cpu_features: String::new(), target: Some("config".into()), toolchain, ..key(program) }
+}
+
+fn keep(store: &ExecutableStore, folder: &Path, key: &ExecutableKey) -> std::path::PathBuf {
+    let payload = folder.join("payload");
+    fs::write(&payload, b"machine code").unwrap();
+    store.keep(key, File::open(&payload).unwrap(), None, Note::default()).unwrap().executable.path
+}
+
+fn open(folder: &Path, trusted: Vec<PublicKeys>) -> (CompiledStore, Vec<String>) {
+    CompiledStore::open(&CompiledOptions::new(folder, trusted), &key(b"")).unwrap()
+}
+
+fn is_executable(found: Option<CompiledBefore>) -> bool {
+    matches!(found, Some(CompiledBefore::Executable(_)))
+}
+
+#[test]
+fn only_what_a_trusted_key_signed_is_loaded_and_refusals_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (signing, _) = PrivateKey::generate(&folder.path().join("key")).unwrap();
+    let (other, _) = PrivateKey::generate(&folder.path().join("other")).unwrap();
+    let (trusted, others) = (signing.to_public_keys(), other.to_public_keys());
+    let store = ExecutableStore::open(folder.path()).unwrap();
+    let signed = store.clone().signed_by(Some(Arc::new(Signer::Key(signing))));
+    let path = keep(&signed, folder.path(), &compiled_for(b"one"));
+    let note = Note { refused: Some("too much shared memory".into()), ..Note::default() };
+    signed.refuse(&compiled_for(b"two"), note).unwrap();
+    keep(&store, folder.path(), &compiled_for(b"unsigned"));
+
+    let (compiled, notes) = open(folder.path(), vec![others.clone(), trusted.clone()]);
+    assert!(is_executable(compiled.find(&key(b"one"))));
+    assert!(
+        matches!(compiled.find(&key(b"two")), Some(CompiledBefore::Refused(reason)) if reason == "too much shared memory")
+    );
+    for unknown in [key(b"unsigned"), key(b"three"), ExecutableKey { format: "hlo".into(), ..key(b"one") }] {
+        assert!(compiled.find(&unknown).is_none());
+    }
+    assert!(
+        notes.len() == 1 && notes[0].starts_with("1 of 3 programs of ") && notes[0].contains("without a signature")
+    );
+
+    let (compiled, notes) = open(folder.path(), vec![others]);
+    assert!(compiled.find(&key(b"one")).is_none() && compiled.find(&key(b"two")).is_none());
+    assert!(notes[0].starts_with("3 of 3") && notes[0].contains("which is not trusted here"), "{notes:?}");
+    assert!(open(folder.path(), Vec::new()).0.find(&key(b"one")).is_none());
+
+    // another file under the signature of this one, and a signature of nothing
+    let second = keep(&signed, folder.path(), &compiled_for(b"four"));
+    fs::copy(signature_path(&second), signature_path(&path)).unwrap();
+    fs::write(signature_path(&second), b"autotune-lowered-signature-v2 \n").unwrap();
+    let (compiled, notes) = open(folder.path(), vec![trusted]);
+    assert!(compiled.find(&key(b"one")).is_none() && compiled.find(&key(b"four")).is_none());
+    assert!(notes[0].contains("does not hold"), "{notes:?}");
+}
+
+#[test]
+fn a_file_that_changes_after_it_was_believed_is_not_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (signing, _) = PrivateKey::generate(&folder.path().join("key")).unwrap();
+    let trusted = vec![signing.to_public_keys()];
+    let plain = ExecutableStore::open(folder.path()).unwrap();
+    let signed = plain.clone().signed_by(Some(Arc::new(Signer::Key(signing))));
+    let path = keep(&signed, folder.path(), &compiled_for(b"one"));
+    let (compiled, _) = open(folder.path(), trusted);
+    let sound = fs::read(&path).unwrap();
+    for at in [0, 20, sound.len() / 2, sound.len() - 1] {
+        let mut flipped = sound.clone();
+        flipped[at] ^= 1;
+        fs::write(&path, flipped).unwrap();
+        assert!(compiled.find(&key(b"one")).is_none(), "flipped at {at}");
+    }
+    fs::write(&path, &sound).unwrap();
+    assert!(is_executable(compiled.find(&key(b"one"))));
+    // whole and of the same key, but not what was signed
+    let payload = folder.path().join("payload");
+    fs::write(&payload, b"other machine code").unwrap();
+    plain.keep(&compiled_for(b"one"), File::open(&payload).unwrap(), None, Note::default()).unwrap();
+    assert!(compiled.find(&key(b"one")).is_none());
+}
+
+#[test]
+fn what_was_compiled_for_others_is_said_and_not_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (signing, _) = PrivateKey::generate(&folder.path().join("key")).unwrap();
+    let trusted = vec![signing.to_public_keys()];
+    assert!(CompiledStore::open(&CompiledOptions::new(folder.path(), Vec::new()), &key(b"")).is_err());
+    let store = ExecutableStore::open(folder.path()).unwrap().signed_by(Some(Arc::new(Signer::Key(signing))));
+    let (_, notes) = open(folder.path(), trusted.clone());
+    assert!(notes[0].contains("has nothing: everything is compiled here"), "{notes:?}");
+    for (other, told) in [
+        (ExecutableKey { device: "cuda:NVIDIA A100".into(), ..compiled_for(b"one") }, "programs for cuda:NVIDIA A100"),
+        (ExecutableKey { plugin: Digest::of(b"other"), ..compiled_for(b"one") }, "by another plugin"),
+        (ExecutableKey { xla_flags: vec!["--xla_a=1".into()], ..compiled_for(b"one") }, "with other XLA_FLAGS"),
+        (key(b"one"), "programs that were compiled on a device"),
+    ] {
+        let path = keep(&store, folder.path(), &other);
+        let (compiled, notes) = open(folder.path(), trusted.clone());
+        assert!(compiled.find(&key(b"one")).is_none(), "{other:?}");
+        assert!(notes[0].contains(told), "{notes:?}");
+        fs::remove_file(path).unwrap();
+    }
+    // where CUDA's folder lies says nothing of the code
+    let flags = vec!["--xla_gpu_cuda_data_dir=/opt/cuda".into()];
+    keep(&store, folder.path(), &ExecutableKey { xla_flags: flags, ..compiled_for(b"one") });
+    assert!(is_executable(open(folder.path(), trusted).0.find(&key(b"one"))));
+}
