@@ -14,6 +14,7 @@ mod discover;
 mod executable;
 mod ffi;
 mod flags;
+mod gpu_code;
 mod job;
 mod no_device;
 mod options;
@@ -34,6 +35,7 @@ mod worker_options;
 
 pub(in crate::timer) use discover::installed_in;
 pub use discover::{FoundPlugin, discover};
+pub use gpu_code::kernels_of;
 pub use store::{BoundExecutables, ExecutableBounds, bound_executables};
 pub use target_compiler::{Outcome, TargetCompiler, TargetOptions, TargetProgram};
 pub use timer::{HOST_CLOCK, PjrtOptions, PjrtTimer, probe};
