@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn what_expands_beyond_all_bounds_is_not_expanded() {
         let told = |sizes: &[u8], values: &[u8]| {
-            let data = [&[b's'], &*varint(sizes.len()), sizes, values].concat();
+            let data = [b"s", &*varint(sizes.len()), sizes, values].concat();
             kernels_of(&executable_of(&[chunk(b'r', 1, 1 << 25, &data)]))
         };
         // 32 MiB of what is 20 bytes, and sizes of as many bytes
