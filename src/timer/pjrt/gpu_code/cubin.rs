@@ -1,7 +1,7 @@
 //! A kernel's figures in a cubin: an ELF file for NVIDIA's GPUs.
 //!
 //! NVIDIA describes no more of it than what `cuobjdump -elf` prints. What is read here was compared with `ptxas -v`, `readelf`
-//! and `cuobjdump -res-usage` (CUDA 12.9 and 13.5) for compute capabilities 8.0, 9.0, 10.0 and 12.0.
+//! and `cuobjdump -res-usage` (CUDA 12.9 and 13.5) for compute capabilities 8.0, 8.9, 9.0, 10.0 and 12.0.
 
 use super::little_endian::unsigned;
 use crate::timer::protocol::KernelUse;
@@ -11,7 +11,7 @@ const MAX_NAME_BYTES: usize = 320;
 /// Longest name of a kernel.
 const MAX_KERNEL_NAME_BYTES: usize = 256;
 
-// ELF-64: offsets in its header, in a section's and in a symbol
+// ELF-64
 const EM_CUDA: u64 = 190;
 const SECTION_HEADER_BYTES: usize = 64;
 const SYMBOL_BYTES: usize = 24;
@@ -24,7 +24,8 @@ const SHT_CUDA_INFO: u64 = 0x7000_0000;
 /// Flag in a symbol's `st_other`: a kernel, and no function that kernels call.
 const STO_CUDA_ENTRY: u64 = 0x10;
 
-/// Attributes of `.nv.info` whose value is a symbol's index and a number.
+/// Attributes of `.nv.info` whose value is a symbol's index and a number. The stack is that of a kernel with all that it calls,
+/// save recursions, which neither XLA nor Triton makes.
 const EIATTR_MIN_STACK_SIZE: u8 = 0x12;
 const EIATTR_REGCOUNT: u8 = 0x2f;
 /// How attributes hold their values: within their four bytes, or behind them.
@@ -36,7 +37,7 @@ const EIFMT_SVAL: u8 = 4;
 const RESERVED_SECTION: &[u8] = b".nv.shared.reserved.0";
 const RESERVED_SHARED_BYTES: u64 = 1024;
 
-/// The architecture's limits of a thread; beyond them a number means something else.
+/// The most that a thread can have of them; beyond it a number means something else.
 const MAX_REGISTERS: u32 = 255;
 const MAX_STACK_BYTES: u32 = 512 << 10;
 
