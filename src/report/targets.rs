@@ -9,7 +9,7 @@ use crate::compile::{CompileResult, CompiledCall, CompiledTarget};
 use crate::counted::counted;
 use crate::timer::Forecast;
 use crate::timer::pjrt::Outcome;
-use crate::timer::protocol::MemoryStats;
+use crate::timer::protocol::{KernelUse, MemoryStats};
 
 use super::grid::dash;
 use super::{Document, Grid, format_bytes, write_line, write_notes};
@@ -34,17 +34,22 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
     let compiler = target.device.environment.compiler().unwrap_or_else(|| "an unknown compiler".to_owned());
     let identity = &target.device.identity;
     write_line(out, format_args!("{}: {identity}, compiled by {compiler}", target.target))?;
-    let headings = ["what", ">programs", ">compiled", ">refused", ">failed", ">seconds", ">temporary", ">peak"];
+    let mut headings = vec!["what", ">programs", ">compiled", ">refused", ">failed", ">seconds", ">temporary", ">peak"];
+    let outcomes = target.calls.iter().flat_map(|call| &call.candidates).filter_map(|it| it.outcome.as_ref());
+    let knows_kernels = outcomes.chain(&target.module).any(|outcome| !kernels_of(outcome).is_empty());
+    if knows_kernels {
+        headings.extend([">registers", ">stack", ">shared"]);
+    }
     let mut grid = Grid::new(&headings);
     for call in &target.calls {
         let outcomes = call.candidates.iter().filter_map(|candidate| candidate.outcome.as_ref());
-        add(&mut grid, &call.name(), outcomes.collect());
+        add(&mut grid, &call.name(), outcomes.collect(), knows_kernels);
         for line in refusals(call) {
             grid.line(&line);
         }
     }
     if let Some(outcome) = &target.module {
-        add(&mut grid, "the module", vec![outcome]);
+        add(&mut grid, "the module", vec![outcome], knows_kernels);
         if let Some(reason) = reason_of(outcome) {
             grid.line(reason);
         }
@@ -81,8 +86,8 @@ fn forecast_line(forecast: &Forecast) -> String {
     format!("{programs} to compile, {kept} kept: {cost}")
 }
 
-/// A row of so many programs; bytes of the one that takes the most.
-fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>) {
+/// A row of so many programs; of what they take, that of the one that takes the most, and of kernels likewise.
+fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>, knows_kernels: bool) {
     let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
     let compiled = count(|outcome| matches!(outcome, Outcome::Compiled { .. }));
     let refused = count(|outcome| matches!(outcome, Outcome::Refused { .. }));
@@ -95,7 +100,7 @@ fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>) {
         _ => None,
     };
     let most = |bytes: fn(MemoryStats) -> u64| dash(outcomes.iter().filter_map(memory).map(bytes).max(), format_bytes);
-    grid.row([
+    let mut row = vec![
         name.to_owned(),
         outcomes.len().to_string(),
         compiled.to_string(),
@@ -104,7 +109,21 @@ fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>) {
         format!("{:.1}", seconds.sum::<f64>()),
         most(|memory| memory.temporary_bytes),
         most(|memory| memory.peak_bytes),
-    ]);
+    ];
+    if knows_kernels {
+        let kernels: Vec<&KernelUse> = outcomes.iter().flat_map(|outcome| kernels_of(outcome)).collect();
+        let most = |bytes: fn(&KernelUse) -> u64| dash(kernels.iter().map(|kernel| bytes(kernel)).max(), format_bytes);
+        row.push(dash(kernels.iter().map(|kernel| kernel.registers).max(), |most| most.to_string()));
+        row.extend([most(|kernel| kernel.stack_bytes), most(|kernel| kernel.shared_bytes)]);
+    }
+    grid.row(row);
+}
+
+fn kernels_of(outcome: &Outcome) -> &[KernelUse] {
+    match outcome {
+        Outcome::Compiled { kernels, .. } => kernels,
+        _ => &[],
+    }
 }
 
 fn reason_of(outcome: &Outcome) -> Option<&str> {
@@ -128,4 +147,32 @@ fn refusals(call: &CompiledCall) -> Vec<String> {
         [] => String::new(),
     };
     by_reason.into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(memory_and_kernels: &str) -> String {
+        let result = format!(
+            r#"{{"schema":1,"tool":"t","interrupted":false,"targets":[{{"target":"cuda:x","calls":[],
+                "device":{{"identity":{{"platform":"cuda","device_kind":"X","hardware":{{}}}},"environment":{{"platform_version":"1"}}}},
+                "module":{{"status":"compiled","seconds":1.0,"executable_bytes":9,"reused":false{memory_and_kernels}}}}}]}}"#
+        );
+        let mut out = Vec::new();
+        serde_json::from_str::<CompileResult>(&result).unwrap().write_table(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_most_that_a_kernel_takes_is_shown_where_kernels_are_known() {
+        assert!(!table("").contains("registers"));
+        let kernels = r#","kernels":[{"name":"a","code_bytes":9,"registers":32,"stack_bytes":3384,"shared_bytes":0},
+                                     {"name":"b","code_bytes":9,"registers":255,"stack_bytes":0,"shared_bytes":65536}]"#;
+        let shown = table(kernels);
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let lines: Vec<_> = shown.lines().map(words).collect();
+        assert!(lines[1].ends_with(&["registers", "stack", "shared"].map(str::to_owned)), "{shown}");
+        assert!(lines[2].ends_with(&["255", "3.38", "kB", "65.5", "kB"].map(str::to_owned)), "{shown}");
+    }
 }

@@ -349,16 +349,25 @@ pub struct Compiled {
     /// What a run takes of the device's memory, where the worker can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStats>,
+    /// What its kernels take of a GPU; empty where they are not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<KernelUse>,
 }
 
 impl Compiled {
     /// An executable that was written to the file after so long.
     pub fn new(compile_ns: u64) -> Self {
-        Self { compile_ns, cpu_ns: 0, serialized: true, signature: None, memory: None }
+        Self { compile_ns, cpu_ns: 0, serialized: true, signature: None, memory: None, kernels: Vec::new() }
     }
 }
 
-setters!(Compiled { cpu_ns: u64, serialized: bool, signature: Option<Signature>, memory: Option<MemoryStats> });
+setters!(Compiled {
+    cpu_ns: u64,
+    serialized: bool,
+    signature: Option<Signature>,
+    memory: Option<MemoryStats>,
+    kernels: Vec<KernelUse>
+});
 
 /// What a program takes of a device's memory, as its compiler says (`PJRT_Executable_GetCompiledMemoryStats`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -398,6 +407,29 @@ impl MemoryStats {
 }
 
 setters!(MemoryStats { alias_bytes: u64, code_bytes: u64, peak_bytes: u64 });
+
+/// What one kernel takes of a GPU, as its machine code says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct KernelUse {
+    /// Its name in the machine code.
+    pub name: String,
+    /// Bytes of its machine code, with those functions that the assembler put behind it.
+    pub code_bytes: u64,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of a thread's stack in local memory, where registers are spilled to and arrays of its own lie.
+    pub stack_bytes: u64,
+    /// Bytes of a block's shared memory, static and dynamic together, without what the driver keeps for itself.
+    pub shared_bytes: u64,
+}
+
+impl KernelUse {
+    /// A kernel that takes so much.
+    pub fn new(name: impl Into<String>, code_bytes: u64, registers: u32, stack_bytes: u64, shared_bytes: u64) -> Self {
+        Self { name: name.into(), code_bytes, registers, stack_bytes, shared_bytes }
+    }
+}
 
 fn yes() -> bool {
     true

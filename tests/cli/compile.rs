@@ -172,6 +172,10 @@ fn a_module_is_compiled_itself_and_a_bad_target_is_told_before_anything_is_compi
     let targets = run.json()["targets"].clone();
     assert_eq!((run.code, &targets[0]["module"]["status"]), (0, &"compiled".into()), "{}", run.stderr);
     assert_eq!((&targets[0]["module"]["reused"], &targets[1]["module"]["reused"]), (&false.into(), &true.into()));
+    // its kernels are told, and kept
+    let kernels = &targets[0]["module"]["kernels"];
+    assert_eq!((&kernels[0]["name"], &kernels[0]["stack_bytes"]), (&"wrapped_add".into(), &0.into()));
+    assert_eq!(kernels, &targets[1]["module"]["kernels"]);
     let run = of(&["--target", "cuda:l4", "--registry", &data("registry")]);
     assert!(run.code == 3 && run.fault().contains("holds no label"), "{}", run.stderr);
 }

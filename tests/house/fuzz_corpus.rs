@@ -17,6 +17,7 @@ use autotune_lowered::profile::{XSpace, executions};
 use autotune_lowered::registry::{Invocation, ProgramFormat, custom_calls};
 use autotune_lowered::samples::{Record, SampleLog};
 use autotune_lowered::selftest::{SELFTEST_FILE, Stored};
+use autotune_lowered::timer::pjrt::kernels_of;
 use autotune_lowered::timer::protocol::Response;
 use autotune_lowered::timer::replay::{ProfileIndex, Recording};
 use serde_json::Value;
@@ -50,7 +51,7 @@ fn every_target_has_a_small_corpus() {
         .filter(|path| path.is_dir())
         .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
         .collect();
-    assert!(targets.len() >= 15 && targets == corpora, "{targets:?} {corpora:?}");
+    assert!(targets.len() >= 16 && targets == corpora, "{targets:?} {corpora:?}");
     let documents = ["docs/fuzzing.md", "fuzz/corpus/README.md"]
         .map(|name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap());
     for target in targets {
@@ -71,6 +72,7 @@ fn modules_programs_and_profiles_are_read() {
     let timed =
         |bytes: &[u8]| XSpace::from_bytes(bytes.to_vec()).is_ok_and(|space| !executions(&space).executions.is_empty());
     assert!(taken("profile", timed) >= 2);
+    assert!(taken("gpu_code", |bytes| kernels_of(bytes).is_some_and(|kernels| !kernels.is_empty())) >= 1);
     assert!(taken("trace", |bytes| bytes.split_first().is_some_and(|(_, space)| timed(space))) >= 3);
 }
 

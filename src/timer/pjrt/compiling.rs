@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::custom_call::unhandled_target;
 use super::executable::{PlainExecutable, read_bounded};
+use super::gpu_code::kernels_of;
 use super::job::nanoseconds;
 use super::plugin::{PjrtError, one_line};
 use super::signature::read_signature;
@@ -43,7 +44,7 @@ pub(super) fn described(
     compiled.signature(signature).memory(executable.memory().ok())
 }
 
-/// Writes an executable to its file, where it can be serialized.
+/// Writes an executable to its file, where it can be serialized, and tells of the kernels in it.
 pub(super) fn written(compiled: Compiled, executable: &PlainExecutable, path: &Path) -> Result<Compiled, Failure> {
     let bytes = match executable.serialize() {
         Ok(bytes) => bytes,
@@ -54,7 +55,7 @@ pub(super) fn written(compiled: Compiled, executable: &PlainExecutable, path: &P
         }
     };
     write_file(path, &bytes)?;
-    Ok(compiled)
+    Ok(compiled.kernels(kernels_of(&bytes).unwrap_or_default()))
 }
 
 /// Processor time of this process so far, of all its threads: a plugin compiles with several.

@@ -41,7 +41,7 @@ use crate::config::Config;
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
 use crate::signature::{Signatures, Signer, Statement};
-use crate::timer::protocol::{ExecutableRef, MemoryStats, Signature};
+use crate::timer::protocol::{ExecutableRef, KernelUse, MemoryStats, Signature};
 
 pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables};
 
@@ -125,6 +125,8 @@ pub(super) struct Note {
     pub(super) cpu_ns: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) memory: Option<MemoryStats>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) kernels: Vec<KernelUse>,
     /// Why the compiler refused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) refused: Option<String>,
@@ -439,9 +441,10 @@ mod tests {
         // whoever compiles it all the same, as on a device, is believed
         let payload = folder.path().join("payload");
         fs::write(&payload, b"machine code").unwrap();
-        store.keep(&key(), File::open(&payload).unwrap(), None, Note::default()).unwrap();
+        let note = Note { kernels: vec![KernelUse::new("add", 384, 12, 0, 0)], ..Note::default() };
+        store.keep(&key(), File::open(&payload).unwrap(), None, note.clone()).unwrap();
         assert!(store.find(&key()).is_some());
-        assert_eq!(store.noted(&key()).unwrap().1, 12);
+        assert_eq!(store.noted(&key()), Some((note, 12)));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::events::Events;
 use crate::timer::forecast::Forecast;
 use crate::timer::job::ProgramFile;
-use crate::timer::protocol::MemoryStats;
+use crate::timer::protocol::{KernelUse, MemoryStats};
 
 /// How to start a [`TargetCompiler`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +102,9 @@ pub enum Outcome {
         /// What a run takes of the device's memory, where the compiler tells.
         #[serde(skip_serializing_if = "Option::is_none")]
         memory: Option<MemoryStats>,
+        /// What its kernels take of a GPU; empty where they are not known.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        kernels: Vec<KernelUse>,
         /// Whether that was known from before.
         reused: bool,
     },
@@ -280,11 +283,11 @@ pub fn kept_outcomes(store: &Path) -> io::Result<BTreeMap<CompiledFor, Outcome>>
 }
 
 fn outcome_of(note: Note, executable_bytes: u64, reused: bool) -> Outcome {
-    let Note { compile_ns, memory, refused, .. } = note;
+    let Note { compile_ns, memory, kernels, refused, .. } = note;
     let seconds = compile_ns as f64 / 1e9;
     match refused {
         Some(reason) => Outcome::Refused { reason, seconds, reused },
-        None => Outcome::Compiled { seconds, executable_bytes, memory, reused },
+        None => Outcome::Compiled { seconds, executable_bytes, memory, kernels, reused },
     }
 }
 

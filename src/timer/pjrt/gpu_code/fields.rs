@@ -1,0 +1,20 @@
+//! Fields that a message has once.
+
+use crate::wire::{WireCursor, WireValue};
+
+/// The field of a message that may lack it; nothing where it comes twice, or where the bytes are no message.
+pub(super) fn at_most_one(message: &[u8], number: u32) -> Option<Option<WireValue<'_>>> {
+    let mut found = None;
+    for field in WireCursor::new(message) {
+        let (field, value) = field.ok()?;
+        if field == number && found.replace(value).is_some() {
+            return None;
+        }
+    }
+    Some(found)
+}
+
+/// Text, bytes or a message that another one must have.
+pub(super) fn the_bytes(message: &[u8], number: u32) -> Option<&[u8]> {
+    at_most_one(message, number)??.as_bytes()
+}

@@ -1,0 +1,259 @@
+//! From a serialized executable to the pieces of its `GpuExecutableProto`.
+
+use super::fields::the_bytes;
+use super::records::records;
+use super::thunks::Kernels;
+use crate::timer::protocol::KernelUse;
+use crate::wire::WireCursor;
+
+// fields of openxla/xla, xla/pjrt/proto/compile_options.proto, ExecutableAndOptionsProto
+const SERIALIZED_EXECUTABLE: u32 = 1;
+// xla/util/split_proto/split_proto.proto, SplitProtoManifest and Record
+const RESULT_PROTO_TYPE: u32 = 1;
+const RECORDS: u32 = 2;
+const PROTO_MERGE_RECORD: u32 = 2;
+const FIELD_OVERRIDE_RECORD: u32 = 3;
+// xla/service/gpu/gpu_executable.proto, GpuExecutableProto
+const THUNKS: u32 = 13;
+
+/// The kernels whose machine code a serialized CUDA executable brings along (`PJRT_Executable_Serialize`), each once, in the
+/// order in which they are first launched. Kernels of the plugin and of NVIDIA's libraries are not among them.
+///
+/// `None` where they are not all known: the executable is none of CUDA's, is written in another way than XLA wrote it in 2026,
+/// has code of a custom call that cannot be looked into, has more than 1024 kernels, or is damaged. Formats: openxla/xla,
+/// `xla/util/split_proto/split_gpu_executable_writer.cc` and the `.proto` files that are named beside the fields' numbers.
+pub fn kernels_of(serialized: &[u8]) -> Option<Vec<KernelUse>> {
+    let records = records(the_bytes(serialized, SERIALIZED_EXECUTABLE)?)?;
+    // the first record says what the others are
+    let (manifest, records) = records.split_first()?;
+    if the_bytes(manifest, RESULT_PROTO_TYPE)? != b"xla.gpu.GpuExecutableProto" {
+        return None;
+    }
+    let mut kernels = Kernels::default();
+    let mut records = records.iter();
+    for field in WireCursor::new(manifest) {
+        let (number, value) = field.ok()?;
+        if number != RECORDS {
+            continue;
+        }
+        let record = records.next()?;
+        match WireCursor::new(value.as_bytes()?).next()?.ok()?.0 {
+            PROTO_MERGE_RECORD => read_part(record, &mut kernels)?,
+            // one whole field, of text or bytes
+            FIELD_OVERRIDE_RECORD => {}
+            _ => return None,
+        }
+    }
+    records.next().is_none().then(|| kernels.into_vec())
+}
+
+/// Reads a part of the message: its fields are those of all parts together.
+fn read_part(part: &[u8], kernels: &mut Kernels) -> Option<()> {
+    for field in WireCursor::new(part) {
+        let (number, value) = field.ok()?;
+        if number == THUNKS {
+            kernels.read_thunk(value.as_bytes()?)?;
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::wire::Message;
+
+    /// One of those that `tests/data/targets/kernels.py` made.
+    fn data(name: &str) -> Vec<u8> {
+        fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/targets/kernels").join(name)).unwrap()
+    }
+
+    fn pieces(name: &str) -> Vec<Vec<u8>> {
+        records(the_bytes(&data(name), SERIALIZED_EXECUTABLE).unwrap()).unwrap()
+    }
+
+    fn chunk(kind: u8, count: u64, decoded: usize, data: &[u8]) -> Vec<u8> {
+        let hash = if kind == b's' { *b"\x91\xba\xc2\x3c\x92\x87\xe1\xa9" } else { [0; 8] };
+        let kind_and_count = u64::from(kind) | count << 8;
+        let header = [hash, (data.len() as u64).to_le_bytes(), [0; 8], kind_and_count.to_le_bytes()];
+        [&*header.concat(), &(decoded as u64).to_le_bytes(), data].concat()
+    }
+
+    /// Chunks behind the signature, with the headers of blocks in between.
+    fn executable_of(chunks: &[Vec<u8>]) -> Vec<u8> {
+        let chunks = [chunk(b's', 0, 0, &[]), chunks.concat()].concat();
+        let blocks = chunks.chunks((1 << 16) - 24).map(|block| [&[0; 24], block].concat());
+        let mut executable = Message::default();
+        executable.bytes(SERIALIZED_EXECUTABLE, &blocks.collect::<Vec<_>>().concat());
+        executable.0
+    }
+
+    fn varint(mut number: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while number >= 0x80 {
+            bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        bytes.push(number as u8);
+        bytes
+    }
+
+    /// A chunk of records that are not compressed.
+    fn plain_chunk(records: &[Vec<u8>]) -> Vec<u8> {
+        let (sizes, values) =
+            (records.iter().flat_map(|record| varint(record.len())).collect::<Vec<_>>(), records.concat());
+        let data = [vec![0], varint(sizes.len()), sizes, values.clone()].concat();
+        chunk(b'r', records.len() as u64, values.len(), &data)
+    }
+
+    fn repacked(records: &[Vec<u8>]) -> Option<Vec<KernelUse>> {
+        kernels_of(&executable_of(&[plain_chunk(records)]))
+    }
+
+    /// What is told of an executable with these thunks alone.
+    fn told_of(thunks: &[Message]) -> Option<Vec<KernelUse>> {
+        let mut manifest = Message::default();
+        manifest.bytes(RESULT_PROTO_TYPE, b"xla.gpu.GpuExecutableProto");
+        manifest.message(RECORDS, |record| {
+            record.message(PROTO_MERGE_RECORD, |_| {});
+        });
+        let mut part = Message::default();
+        for thunk in thunks {
+            part.bytes(THUNKS, &thunk.0);
+        }
+        repacked(&[manifest.0, part.0])
+    }
+
+    fn thunk(kind: u32, fill: impl FnOnce(&mut Message)) -> Message {
+        let mut thunk = Message::default();
+        thunk.bytes(1, b"").message(kind, fill);
+        thunk
+    }
+
+    fn sequence(within: &Message) -> Message {
+        thunk(2, |thunks| {
+            thunks.bytes(1, &within.0);
+        })
+    }
+
+    #[test]
+    fn figures_are_those_of_ptxas_and_of_xlas_own_dump() {
+        let told: BTreeMap<String, Vec<KernelUse>> = serde_json::from_slice(&data("kernels.json")).unwrap();
+        assert_eq!(told.len(), 3);
+        for (name, expected) in told {
+            assert_eq!(kernels_of(&data(&format!("{name}.executable"))), Some(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn headers_of_blocks_may_interrupt_anything() {
+        let (records, expected) = (pieces("loop.executable"), kernels_of(&data("loop.executable")));
+        let usable = (1 << 16) - 24;
+        // what is before the records' chunk: the signature's header and the padding's own. From records that fill the first block
+        // to records that begin in the second
+        for padding in (0..usable).step_by(977).chain(usable - 130..usable - 70) {
+            let chunks = [chunk(b'p', 0, 0, &vec![0; padding]), plain_chunk(&records)];
+            assert_eq!(kernels_of(&executable_of(&chunks)), expected, "{padding}");
+        }
+        // and between chunks
+        let (first, rest) = records.split_at(2);
+        assert_eq!(kernels_of(&executable_of(&[plain_chunk(first), plain_chunk(rest)])), expected);
+    }
+
+    #[test]
+    fn what_is_cut_off_gives_nothing_else() {
+        for (name, step) in [("add.executable", 1), ("loop.executable", 31)] {
+            let (whole, mut records) = (data(name), pieces(name));
+            let expected = kernels_of(&whole);
+            // compile options follow the executable
+            let end = whole.len() - at_end(&whole);
+            for cut in 0..end {
+                assert_eq!(kernels_of(&whole[..cut]), None, "{name} {cut}");
+            }
+            let part = records.pop().unwrap();
+            for cut in (0..part.len()).step_by(step) {
+                records.push(part[..cut].to_vec());
+                let told = repacked(&records);
+                assert!(told.is_none() || told == expected || told == Some(Vec::new()), "{name} {cut}");
+                records.pop();
+            }
+            assert_eq!(repacked(&records), None, "a record is missing");
+            records.extend([part, Vec::new()]);
+            assert_eq!(repacked(&records), None, "one that the manifest does not have");
+        }
+    }
+
+    /// Bytes behind the first field.
+    fn at_end(executable: &[u8]) -> usize {
+        let mut fields = WireCursor::new(executable);
+        fields.next();
+        executable.len() - fields.position()
+    }
+
+    #[test]
+    fn no_flipped_bit_ends_in_a_panic() {
+        let whole = data("add.executable");
+        for at in 0..whole.len() {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << (at % 8);
+            kernels_of(&flipped);
+        }
+        let mut records = pieces("add.executable");
+        let last = records.len() - 1;
+        for at in 0..records[last].len() {
+            records[last][at] ^= 1 << (at % 8);
+            let told = repacked(&records).unwrap_or_default();
+            assert!(told.iter().all(|kernel| kernel.registers < 256 && kernel.name.is_ascii()), "{told:?}");
+            records[last][at] ^= 1 << (at % 8);
+        }
+    }
+
+    #[test]
+    fn what_expands_beyond_all_bounds_is_not_expanded() {
+        let told = |sizes: &[u8], values: &[u8]| {
+            let data = [b"s", &*varint(sizes.len()), sizes, values].concat();
+            kernels_of(&executable_of(&[chunk(b'r', 1, 1 << 25, &data)]))
+        };
+        // 32 MiB of what is 20 bytes, and sizes of as many bytes
+        let bomb = [varint(1 << 25), varint(1 << 25), vec![0xfe; 20]].concat();
+        assert_eq!(told(&[1, 1, 0, 9], &bomb), None);
+        assert_eq!(told(&bomb, &[1, 1, 0, 9]), None);
+    }
+
+    #[test]
+    fn what_cannot_be_looked_into_leaves_nothing_known() {
+        assert_eq!(told_of(&[]), Some(Vec::new()));
+        // a copy, and a matrix product of cuBLAS
+        assert_eq!(told_of(&[thunk(3, |_| {}), thunk(9, |_| {})]), Some(Vec::new()));
+        // a kernel in the executable's own cubin, a custom call, a collective, a kind that is yet to come
+        for kind in [8, 30, 39, 99] {
+            assert_eq!(told_of(&[thunk(kind, |_| {})]), None, "{kind}");
+            assert_eq!(told_of(&[sequence(&thunk(kind, |_| {}))]), None, "{kind}");
+        }
+        // the plugin's own kernel; PTX
+        let with_spec = |payload: u32| {
+            thunk(36, |launch| {
+                launch.message(3, |kernel| {
+                    kernel.message(2, |spec| {
+                        spec.bytes(payload, b"").bytes(4, b"kernel");
+                    });
+                });
+            })
+        };
+        assert_eq!(told_of(&[with_spec(6)]), Some(Vec::new()));
+        assert_eq!(told_of(&[with_spec(1)]), None);
+        assert_eq!(told_of(&[with_spec(2)]), None);
+    }
+
+    #[test]
+    fn sequences_within_sequences_have_a_bound() {
+        let nested = |depth: usize| (0..depth).fold(thunk(3, |_| {}), |inner, _| sequence(&inner));
+        assert_eq!(told_of(&[nested(32), nested(32)]), Some(Vec::new()));
+        assert_eq!(told_of(&[nested(33)]), None);
+        assert_eq!(told_of(&[nested(5000)]), None);
+    }
+}

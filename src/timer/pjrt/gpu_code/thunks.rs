@@ -1,0 +1,123 @@
+//! Thunks, which are what XLA's executables do: the kernels that they launch.
+
+use super::cubin::read_kernel;
+use super::fields::{at_most_one, the_bytes};
+use crate::timer::protocol::KernelUse;
+use crate::wire::WireCursor;
+
+/// As many as fit into the header of a kept executable.
+const MAX_KERNELS: usize = 1024;
+/// More than any GPU has for a block: beyond it a number means something else.
+const MAX_SHARED_BYTES: u64 = 1 << 20;
+/// Loops within loops, and branches.
+const MAX_DEPTH: usize = 32;
+
+// fields of openxla/xla, xla/backends/gpu/runtime/thunk.proto: ThunkSequenceProto and SequentialThunkProto,
+const THUNKS: u32 = 1;
+// CustomKernelThunkProto
+const CUSTOM_KERNEL: u32 = 3;
+// xla/backends/gpu/codegen/kernels/custom_kernel.proto, CustomKernelProto
+const KERNEL_SPEC: u32 = 2;
+const SHARED_MEMORY_BYTES: u32 = 6;
+// xla/stream_executor/kernel_spec.proto, KernelLoaderSpecProto and CudaCubinProto
+const CUBIN: u32 = 2;
+const KERNEL_NAME: u32 = 4;
+const IN_PROCESS_SYMBOL: u32 = 6;
+const CUBIN_DATA: u32 = 1;
+
+/// What a thunk has to do with kernels.
+enum Kind {
+    /// Is a sequence of thunks.
+    Sequence,
+    /// Has such sequences in these fields.
+    Sequences(&'static [u32]),
+    /// Launches a kernel that it brings along.
+    CustomKernel,
+    /// None of its own: it copies, or runs what the libraries and the driver bring.
+    None,
+}
+
+/// The kind by its field in `ThunkProto`. A custom call or a collective may run kernels that are not seen here, and so may a
+/// kind that is not known.
+fn kind_of(field: u32) -> Option<Kind> {
+    match field {
+        2 => Some(Kind::Sequence),
+        // conditional; while, its condition and its body; dynamic slice; start of what runs beside; dynamic slice fusion
+        6 => Some(Kind::Sequences(&[2])),
+        7 => Some(Kind::Sequences(&[2, 3])),
+        18 => Some(Kind::Sequences(&[1])),
+        57 => Some(Kind::Sequences(&[3])),
+        60 => Some(Kind::Sequences(&[6])),
+        36 => Some(Kind::CustomKernel),
+        // the thunk's name; copies; GEMM, triangular solve, replica id, copy on the device, partition id, cuDNN; memzero, select-k,
+        // infeed, cuBLASLt, outfeed, norm, convolutions, FFT, memset; end of what runs beside
+        1 | 3..=5 | 9 | 11..=15 | 19..=28 | 58 => Some(Kind::None),
+        _ => None,
+    }
+}
+
+/// The kernels that were met.
+#[derive(Debug, Default)]
+pub(super) struct Kernels {
+    found: Vec<KernelUse>,
+    depth: usize,
+}
+
+impl Kernels {
+    pub(super) fn into_vec(self) -> Vec<KernelUse> {
+        self.found
+    }
+
+    /// Adds the kernels of a thunk and of those within it.
+    pub(super) fn read_thunk(&mut self, thunk: &[u8]) -> Option<()> {
+        for field in WireCursor::new(thunk) {
+            let (number, value) = field.ok()?;
+            let (kind, thunk) = (kind_of(number)?, value.as_bytes()?);
+            match kind {
+                Kind::None => {}
+                Kind::CustomKernel => self.read_custom_kernel(thunk)?,
+                Kind::Sequence => self.read_sequence(thunk)?,
+                Kind::Sequences(fields) => {
+                    for field in WireCursor::new(thunk) {
+                        let (number, value) = field.ok()?;
+                        if fields.contains(&number) {
+                            self.read_sequence(value.as_bytes()?)?;
+                        }
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn read_sequence(&mut self, sequence: &[u8]) -> Option<()> {
+        self.depth = Some(self.depth + 1).filter(|&depth| depth <= MAX_DEPTH)?;
+        for field in WireCursor::new(sequence) {
+            let (number, value) = field.ok()?;
+            if number == THUNKS {
+                self.read_thunk(value.as_bytes()?)?;
+            }
+        }
+        self.depth -= 1;
+        Some(())
+    }
+
+    fn read_custom_kernel(&mut self, thunk: &[u8]) -> Option<()> {
+        let kernel = the_bytes(thunk, CUSTOM_KERNEL)?;
+        let spec = the_bytes(kernel, KERNEL_SPEC)?;
+        if at_most_one(spec, IN_PROCESS_SYMBOL)?.is_some() {
+            // the plugin's own
+            return Some(());
+        }
+        let dynamic = match at_most_one(kernel, SHARED_MEMORY_BYTES)? {
+            Some(bytes) => bytes.as_varint()?,
+            None => 0,
+        };
+        let mut kernel = read_kernel(the_bytes(the_bytes(spec, CUBIN)?, CUBIN_DATA)?, the_bytes(spec, KERNEL_NAME)?)?;
+        kernel.shared_bytes = kernel.shared_bytes.checked_add(dynamic).filter(|&bytes| bytes <= MAX_SHARED_BYTES)?;
+        if !self.found.contains(&kernel) {
+            self.found.push(kernel);
+        }
+        (self.found.len() <= MAX_KERNELS).then_some(())
+    }
+}
