@@ -8,6 +8,7 @@ mod compiler;
 mod compilers;
 mod compiling;
 mod custom_call;
+mod cut;
 mod device;
 mod discover;
 #[allow(unsafe_code)]
@@ -22,6 +23,7 @@ mod plugin;
 mod probe;
 #[allow(unsafe_code)]
 mod profiler;
+mod sharding;
 mod signature;
 mod store;
 mod target_compiler;
