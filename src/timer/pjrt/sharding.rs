@@ -274,3 +274,153 @@ fn product(dims: &[u64]) -> Option<usize> {
     let product = dims.iter().try_fold(1_u64, |product, &dim| product.checked_mul(dim))?;
     usize::try_from(product).ok().filter(|&product| product > 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::array::DType;
+
+    const DEVICES: usize = 8;
+
+    /// `make_shardings.py`, JAX 0.10.2: shapes, the bytes of a sharding, and from where to where each of eight devices has each
+    /// dimension.
+    fn cases() -> Vec<(ArraySpec, Vec<u8>, Vec<Vec<(u64, u64)>>)> {
+        let text = include_str!("../../../tests/data/timer/shardings.json");
+        let cases: Vec<Value> = serde_json::from_str(text).unwrap();
+        let number = |value: &Value| value.as_u64().unwrap();
+        let case = |case: &Value| {
+            let dims: Vec<u64> = case["shape"].as_array().unwrap().iter().map(number).collect();
+            let hex = case["proto"].as_str().unwrap();
+            let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+            let parts = case["parts"].as_array().unwrap().iter().map(|part| {
+                let ranges = part.as_array().unwrap().iter();
+                ranges.map(|range| (number(&range[0]), number(&range[1]))).collect()
+            });
+            (ArraySpec::new(DType::S16, dims), (0..hex.len()).step_by(2).map(byte).collect(), parts.collect())
+        };
+        cases.iter().map(case).collect()
+    }
+
+    /// An array that holds the numbers from 0 on.
+    fn counted(spec: &ArraySpec) -> Vec<u8> {
+        (0..spec.elements().unwrap() as u16).flat_map(u16::to_le_bytes).collect()
+    }
+
+    /// Elements of a counted array that lie between these indices, one at a time.
+    fn between(spec: &ArraySpec, ranges: &[(u64, u64)]) -> Vec<u8> {
+        let is_inside = |number: u64| {
+            let mut rest = number;
+            let inside = spec.dims.iter().zip(ranges).rev().map(|(dim, (from, to))| {
+                let index = rest % dim;
+                rest /= dim;
+                (*from..*to).contains(&index)
+            });
+            inside.fold(true, |all, one| all & one)
+        };
+        (0..spec.elements().unwrap()).filter(|&number| is_inside(number)).flat_map(|at| (at as u16).to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn every_device_has_what_jax_gives_it() {
+        let cases = cases();
+        assert_eq!(cases.len(), 14);
+        for (spec, proto, parts) in cases {
+            let sharding = Sharding::read(&proto, DEVICES).unwrap();
+            let whole = counted(&spec);
+            let part = sharding.part_of(&spec).unwrap();
+            assert_eq!(sharding.whole_of(&part).unwrap(), spec);
+            let mut cut = Vec::new();
+            for (device, ranges) in parts.iter().enumerate() {
+                let dims: Vec<u64> = ranges.iter().map(|(from, to)| to - from).collect();
+                assert_eq!(part.dims, dims, "{spec} of {proto:?}");
+                let bytes = sharding.cut(&spec, &whole, device).unwrap().into_owned();
+                assert_eq!(bytes, between(&spec, ranges), "{spec} of {proto:?} on device {device}");
+                cut.push(bytes);
+            }
+            assert_eq!(sharding.join(&part, cut.clone()).unwrap(), (spec.clone(), whole));
+            // another number on the last device is the array's, or differs from that of a device that has a copy
+            cut[DEVICES - 1][0] ^= 1;
+            let changed = sharding.join(&part, cut);
+            let is_shared = parts[..DEVICES - 1].contains(&parts[DEVICES - 1]);
+            match changed {
+                Ok((_, bytes)) => assert!(!is_shared && bytes != counted(&spec), "{spec} of {proto:?}"),
+                Err(reason) => assert!(is_shared && reason.contains("and 7 of the program differ in 1 of"), "{reason}"),
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_may_be_listed_and_shared_for_several_reasons() {
+        let iota = Sharding::read(b"\x08\x03\x1a\x02\x02\x02\x4a\x02\x02\x02\x52\x02\x01\x00", 4).unwrap();
+        // {devices=[2,2]<=[2,2]T(1,0)} and {devices=[2,2]0,2,1,3}
+        assert_eq!(Sharding::read(b"\x08\x03\x1a\x02\x02\x02\x22\x04\x00\x02\x01\x03", 4).unwrap(), iota);
+        assert_eq!(iota, Sharding { parts: vec![2, 2], places: vec![0, 2, 1, 3] });
+        // {devices=[2,1,2]<=[4] last_tile_dims={manual, replicated}}
+        let shared = Sharding::read(b"\x08\x03\x1a\x03\x02\x01\x02\x42\x02\x04\x00\x4a\x01\x04\x52\x01\x00", 4).unwrap();
+        assert_eq!(shared, Sharding { parts: vec![2], places: vec![0, 0, 1, 1] });
+        // one tile, whatever its device, and a function that is written for one device
+        for whole in [&b"\x08\x01\x1a\x01\x01\x22\x01\x02"[..], b"\x08\x04", b"", b"\x08\x03\x1a\x02\x01\x01\x4a\x01\x01\x52\x01\x00"] {
+            let devices = if whole.len() > 10 { 1 } else { 4 };
+            assert_eq!(Sharding::read(whole, devices).unwrap(), Sharding::whole(devices));
+        }
+        // a tuple of two
+        let two = Sharding::read_all(b"\x08\x02\x2a\x00\x2a\x02\x08\x04", 4).unwrap();
+        assert_eq!(two, vec![Sharding::whole(4); 2]);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_said() {
+        let why = |proto: &[u8], devices| Sharding::read(proto, devices).unwrap_err();
+        assert_eq!(why(b"\x08\x06", 2), "a sharding of type 6");
+        assert_eq!(why(b"\x08\x02", 2), "a sharding of type 2");
+        assert_eq!(why(b"\x08\x03\x72\x00", 2), "a sharding by the names of a mesh");
+        assert!(why(b"\x08", 2).contains("truncated"));
+        for (proto, devices) in [
+            // two tiles on three devices, no tile at all, and fewer dimensions than are shared
+            (&b"\x08\x03\x1a\x01\x02\x4a\x01\x02\x52\x01\x00"[..], 3),
+            (b"\x08\x03", 2),
+            (b"\x08\x03\x30\x01", 1),
+            // a device twice, one that is not there, and numbers that are not transposed but mixed up
+            (b"\x08\x03\x1a\x01\x02\x22\x02\x01\x01", 2),
+            (b"\x08\x03\x1a\x01\x02\x22\x02\x00\x02", 2),
+            (b"\x08\x03\x1a\x01\x04\x4a\x02\x02\x02\x52\x02\x00\x00", 4),
+            (b"\x08\x03\x1a\x01\x04\x4a\x02\x02\x02\x52\x01\x00", 4),
+            (b"\x08\x03\x1a\x01\x04\x4a\x02\x02\x02\x52\x02\x00\x05", 4),
+            // devices that share a tile since each has a term of a sum
+            (b"\x08\x03\x1a\x02\x02\x02\x42\x01\x06\x4a\x01\x04\x52\x01\x00", 4),
+            // more tiles than can be counted
+            (b"\x08\x03\x1a\x0c\xff\xff\xff\xff\xff\x7f\xff\xff\xff\xff\xff\x7f\x22\x02\x00\x01", 2),
+        ] {
+            assert!(why(proto, devices).contains("tiles that are not those"), "{proto:?}");
+        }
+        let halves = Sharding { parts: vec![2], places: vec![0, 1] };
+        let spec: ArraySpec = "s16[3]".parse().unwrap();
+        assert_eq!(halves.part_of(&spec).unwrap_err(), "s16[3] in equal parts, 2 of them");
+        assert!(halves.part_of(&"s16[4,4]".parse().unwrap()).is_err());
+        let four: ArraySpec = "s16[4]".parse().unwrap();
+        assert!(halves.cut(&four, &[0; 8], 2).is_err());
+        assert!(halves.cut(&four, &[0; 7], 1).is_err());
+        assert!(halves.join(&"s16[2]".parse().unwrap(), vec![vec![0; 4], vec![0; 3]]).is_err());
+        assert!(halves.whole_of(&ArraySpec::new(DType::S16, vec![u64::MAX])).is_err());
+    }
+
+    #[test]
+    fn whatever_bytes_come_are_read_or_refused() {
+        for (spec, proto, _) in cases() {
+            let whole = counted(&spec);
+            for at in 0..proto.len() {
+                for value in 0..=255 {
+                    let mut bytes = proto.clone();
+                    bytes[at] = value;
+                    let Ok(sharding) = Sharding::read(&bytes, DEVICES) else { continue };
+                    let Ok(part) = sharding.part_of(&spec) else { continue };
+                    let cut = (0..DEVICES).map(|device| sharding.cut(&spec, &whole, device).unwrap().into_owned());
+                    assert_eq!(sharding.join(&part, cut.collect()).unwrap().1, whole);
+                }
+                let _ = Sharding::read_all(&proto[..at], DEVICES);
+            }
+        }
+    }
+}

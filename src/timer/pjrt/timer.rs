@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use super::compiler::{CompileTask, CompileWorker, CompiledTask, as_compile_failure};
 use super::compilers::Compilers;
+use super::compiling::read_code;
 use super::device::cpu_features;
 use super::discover::MAX_PLUGIN_BYTES;
 use super::flags::without_fatal;
 use super::no_device::explained;
-use super::options::compile_options;
+use super::options::{Partitions, partitioned_options};
 use super::store::{ExecutableKey, ExecutableStore, Kept};
 use crate::array::ArraySpec;
 use crate::device::{DeviceFingerprint, xla_measures};
@@ -193,7 +194,7 @@ impl PjrtTimer {
         ExecutableKey {
             program: program.program.digest,
             format: program.program.format.pjrt_format().to_owned(),
-            compile_options: compile_options(None, &BTreeMap::new()),
+            compile_options: partitioned_options(partitions_of(program), &[], &BTreeMap::new()),
             plugin: self.plugin_digest,
             device: self.device.identity.to_string(),
             device_index: self.device_index,
@@ -277,6 +278,11 @@ impl PjrtTimer {
         self.compilers.retire();
         self.compile_in_place(params)
     }
+}
+
+/// Into how many partitions a program is cut. One that cannot be read is never compiled.
+fn partitions_of(program: &ProgramFile) -> Partitions {
+    Partitions::of(&read_code(&program.into()).unwrap_or_default())
 }
 
 /// SHA-256 of the plugin's file.
@@ -385,6 +391,10 @@ impl Timer for PjrtTimer {
 
     fn device(&self) -> &DeviceFingerprint {
         &self.device
+    }
+
+    fn device_count(&self) -> Option<usize> {
+        Some(self.bench.hello().devices.len())
     }
 
     fn follow(&mut self, events: &Events) {
