@@ -58,7 +58,8 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
             ModuleForm::StablehloBytecode => integer_attribute(bytes, PARTITIONS.as_bytes()).ok().flatten(),
             _ => partitions_in_text(bytes),
         };
-        let is_shardy = [SHARDY, SHARDY_DIALECT].iter().any(|mark| memchr::memmem::find(bytes, mark.as_bytes()).is_some());
+        let is_shardy =
+            [SHARDY, SHARDY_DIALECT].iter().any(|mark| memchr::memmem::find(bytes, mark.as_bytes()).is_some());
         return Ok(Program { form, bytes, donates, partitions: partitions.unwrap_or(1), is_shardy });
     }
     let (start, end) = proto::module_range(&bytes)?;

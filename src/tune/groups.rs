@@ -116,7 +116,9 @@ mod tests {
         };
         assert_eq!(groups(2, &[0, 1, 2, 3, 4, 5, 6, 7]), Ok(vec![0, 2, 4, 6]));
         assert_eq!(groups(4, &[4, 5, 6, 7, 12, 13, 14, 15]), Ok(vec![4, 12]));
-        for (partitions, devices) in [(4, &[0, 1, 2, 3, 4, 5][..]), (2, &[0]), (2, &[0, 2]), (2, &[1, 0]), (u64::MAX, &[0])] {
+        for (partitions, devices) in
+            [(4, &[0, 1, 2, 3, 4, 5][..]), (2, &[0]), (2, &[0, 2]), (2, &[1, 0]), (u64::MAX, &[0])]
+        {
             assert!(groups(partitions, devices).is_err(), "{partitions} on {devices:?}");
         }
         let error = groups(4, &[0, 1]).unwrap_err();

@@ -49,9 +49,7 @@ fn job(folder: &Path, programs: Vec<ProgramFile>, arguments: &[Values], donated:
         fs::write(&path, f32s(values)).unwrap();
         InputArray::new(format!("input {index}"), spec.parse().unwrap(), path).donated(index == donated)
     });
-    Job::new(Call::new("test@v1", "0123456789abcdef"), folder)
-        .inputs(inputs.collect())
-        .candidates(candidates.collect())
+    Job::new(Call::new("test@v1", "0123456789abcdef"), folder).inputs(inputs.collect()).candidates(candidates.collect())
 }
 
 /// Numbers that differ from each other.
@@ -76,7 +74,12 @@ fn product([(_, x), (_, w), (_, b)]: &[Values; 3]) -> Vec<Values> {
 }
 
 fn eight_arguments() -> [Values; 4] {
-    [("f32[8,4]", numbers(32, 1.0)), ("f32[8,4]", numbers(32, 3.0)), ("f32[3,8,2]", numbers(48, 2.0)), ("f32[]", vec![1.5])]
+    [
+        ("f32[8,4]", numbers(32, 1.0)),
+        ("f32[8,4]", numbers(32, 3.0)),
+        ("f32[3,8,2]", numbers(48, 2.0)),
+        ("f32[]", vec![1.5]),
+    ]
 }
 
 /// What `sharded8` computes: each part of `x`, one of 4 × 2, with its number added; `(x + y) s`; the sums of the columns of `y`;
@@ -166,10 +169,8 @@ fn jax_gives_the_same() {
     // the worker has the environment of this process, which other tests share
     let wrapper = tempfile::tempdir().unwrap();
     let wrapped = wrapper.path().join("python");
-    let text = format!(
-        "#!/bin/sh\nXLA_FLAGS=--xla_force_host_platform_device_count=8 exec '{}' \"$@\"\n",
-        python.display()
-    );
+    let text =
+        format!("#!/bin/sh\nXLA_FLAGS=--xla_force_host_platform_device_count=8 exec '{}' \"$@\"\n", python.display());
     crate::support::executable::write_executable(&wrapped, &text);
     for (files, donated, arguments, expected) in [
         (vec!["sharded2.mlir", "sharded2_whole.mlir"], 0, product_arguments().to_vec(), product(&product_arguments())),

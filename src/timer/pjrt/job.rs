@@ -204,11 +204,13 @@ impl Job {
         let output_bytes = self.output_bytes(candidate)?;
         let candidate = self.find(candidate)?;
         let sets = if donated_bytes(candidate) == 0 { 1 } else { batch };
-        let fresh = (0..sets).map(|_| self.donate(candidate)).collect::<Result<Vec<_>, _>>().map_err(execute_failure)?;
+        let fresh =
+            (0..sets).map(|_| self.donate(candidate)).collect::<Result<Vec<_>, _>>().map_err(execute_failure)?;
         let calls = fresh.iter().map(|fresh| call(candidate, fresh)).collect::<Result<Vec<_>, _>>();
         let calls = calls.map_err(execute_failure)?;
         let keeps_outputs = output_bytes.saturating_mul(u64::from(batch)) <= MAX_KEPT_BYTES;
-        let elapsed = candidate.executable.run_batch(&calls, batch, keeps_outputs, self.watched()).map_err(execute_failure)?;
+        let elapsed =
+            candidate.executable.run_batch(&calls, batch, keeps_outputs, self.watched()).map_err(execute_failure)?;
         let count = u128::from(batch.max(1));
         Ok(u64::try_from((elapsed.as_nanos() + count / 2) / count).unwrap_or(u64::MAX))
     }
@@ -254,7 +256,9 @@ fn donated_bytes(candidate: &Candidate) -> u64 {
     let lengths = candidate.arguments.iter().map(|argument| match &**argument {
         Argument::Kept(_) => 0,
         // an empty one is made anew like any other
-        Argument::Donated { bytes, .. } => bytes.iter().map(|part| part.len().max(1) as u64).fold(0, u64::saturating_add),
+        Argument::Donated { bytes, .. } => {
+            bytes.iter().map(|part| part.len().max(1) as u64).fold(0, u64::saturating_add)
+        }
     });
     lengths.fold(0, u64::saturating_add)
 }
@@ -284,7 +288,9 @@ fn check_signature(parameters: &[ArraySpec], inputs: &[Input]) -> Result<(), Fai
     }
     let mut pairs = parameters.iter().zip(inputs);
     match pairs.find(|(parameter, input)| **parameter != input.spec) {
-        Some((parameter, input)) => Err(wrong_input(input, &format!("is {}, the program takes {parameter}", input.spec))),
+        Some((parameter, input)) => {
+            Err(wrong_input(input, &format!("is {}, the program takes {parameter}", input.spec)))
+        }
         None => Ok(()),
     }
 }

@@ -66,7 +66,8 @@ impl Sharding {
         if self.is_whole() {
             return Ok(spec.clone());
         }
-        let dims = spec.dims.iter().zip(&self.parts).map(|(&dim, &parts)| scale(dim, parts)).collect::<Option<Vec<_>>>();
+        let dims =
+            spec.dims.iter().zip(&self.parts).map(|(&dim, &parts)| scale(dim, parts)).collect::<Option<Vec<_>>>();
         let dims = dims.filter(|dims| dims.len() == self.parts.len() && dims.len() == spec.dims.len());
         dims.map(|dims| ArraySpec::new(spec.dtype, dims)).ok_or_else(|| {
             let parts: Vec<String> = self.parts.iter().map(u64::to_string).collect();
@@ -319,7 +320,10 @@ mod tests {
             });
             inside.fold(true, |all, one| all & one)
         };
-        (0..spec.elements().unwrap()).filter(|&number| is_inside(number)).flat_map(|at| (at as u16).to_le_bytes()).collect()
+        (0..spec.elements().unwrap())
+            .filter(|&number| is_inside(number))
+            .flat_map(|at| (at as u16).to_le_bytes())
+            .collect()
     }
 
     #[test]
@@ -358,10 +362,16 @@ mod tests {
         assert_eq!(Sharding::read(b"\x08\x03\x1a\x02\x02\x02\x22\x04\x00\x02\x01\x03", 4).unwrap(), iota);
         assert_eq!(iota, Sharding { parts: vec![2, 2], places: vec![0, 2, 1, 3] });
         // {devices=[2,1,2]<=[4] last_tile_dims={manual, replicated}}
-        let shared = Sharding::read(b"\x08\x03\x1a\x03\x02\x01\x02\x42\x02\x04\x00\x4a\x01\x04\x52\x01\x00", 4).unwrap();
+        let shared =
+            Sharding::read(b"\x08\x03\x1a\x03\x02\x01\x02\x42\x02\x04\x00\x4a\x01\x04\x52\x01\x00", 4).unwrap();
         assert_eq!(shared, Sharding { parts: vec![2], places: vec![0, 0, 1, 1] });
         // one tile, whatever its device, and a function that is written for one device
-        for whole in [&b"\x08\x01\x1a\x01\x01\x22\x01\x02"[..], b"\x08\x04", b"", b"\x08\x03\x1a\x02\x01\x01\x4a\x01\x01\x52\x01\x00"] {
+        for whole in [
+            &b"\x08\x01\x1a\x01\x01\x22\x01\x02"[..],
+            b"\x08\x04",
+            b"",
+            b"\x08\x03\x1a\x02\x01\x01\x4a\x01\x01\x52\x01\x00",
+        ] {
             let devices = if whole.len() > 10 { 1 } else { 4 };
             assert_eq!(Sharding::read(whole, devices).unwrap(), Sharding::whole(devices));
         }

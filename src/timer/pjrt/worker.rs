@@ -11,9 +11,7 @@ use super::cut::Cut;
 use super::device::fingerprints;
 use super::executable::{Executable, read_bounded};
 use super::job::{Job, device_failure};
-use super::options::{
-    Partitions, compile_options, default_client_options, parse_client_option, partitioned_options,
-};
+use super::options::{Partitions, compile_options, default_client_options, parse_client_option, partitioned_options};
 use super::plugin::{Client, PjrtError, Plugin, one_line};
 use super::probe::probe;
 use super::profiler::Profiler;
