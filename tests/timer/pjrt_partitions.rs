@@ -162,6 +162,46 @@ fn eight_devices_on_a_mesh_of_two_axes() {
     }
 }
 
+/// A part that goes round a hundred times as often makes the run as long on either device.
+#[test]
+fn the_slowest_device_counts() {
+    for plugin in plugins() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut timer = started(&plugin, folder.path(), 2, 0);
+        let mut shortest = |rounds: [i32; 2]| {
+            let job = job(folder.path(), vec![program("sharded2_control.mlir")], &[("f32[8]", numbers(8, 1.0))], 1);
+            let path = folder.path().join("rounds.bin");
+            fs::write(&path, rounds.iter().flat_map(|rounds| rounds.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+            let mut inputs = job.inputs.clone();
+            inputs.insert(0, InputArray::new("rounds", "s32[2]".parse().unwrap(), path));
+            timer.begin(&job.inputs(inputs)).unwrap();
+            timer.prepare(0).unwrap();
+            timer.measure(0, 7).unwrap().into_iter().min().unwrap()
+        };
+        let (short, first, second) =
+            (shortest([10_000; 2]), shortest([1_000_000, 10_000]), shortest([10_000, 1_000_000]));
+        let whose = plugin.display();
+        assert!(first > 20 * short && second > 20 * short, "{whose}: {short}, {first} and {second} ns");
+    }
+}
+
+/// What is said to be one array on both devices, and is two.
+#[test]
+fn copies_that_differ_are_no_output() {
+    for plugin in plugins() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut timer = started(&plugin, folder.path(), 2, 0);
+        timer
+            .begin(&job(folder.path(), vec![program("sharded2_apart.mlir")], &[("f32[4]", numbers(4, 1.0))], 1))
+            .unwrap();
+        timer.prepare(0).unwrap();
+        let failure = timer.outputs(0).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::WrongOutput);
+        let expected = "output 0 is no whole array: devices 0 and 1 of the program differ in 4 of the elements";
+        assert!(failure.message.contains(expected), "{}: {failure}", plugin.display());
+    }
+}
+
 /// The same programs in JAX, which cuts by its own shardings.
 #[test]
 fn jax_gives_the_same() {

@@ -85,3 +85,20 @@ for name, is_shardy in (("sharded8", True), ("sharded8_gspmd", False)):
     outputs = over("x", "y"), over("y"), over("x"), over(None, ("y", "x"), None), over()
     program = jax.jit(eight, in_shardings=inputs, out_shardings=outputs, donate_argnums=(0,))
     (here / f"{name}.mlir").write_text(program.lower(f32(8, 4), f32(8, 4), f32(3, 8, 2), f32()).as_text())
+
+# two partitions that are written for one device: each goes round as often as its part of `n` says; and an output that is
+# said to be the same on both, and is not
+mesh = jax.sharding.Mesh(jax.devices()[:2], ("x",))
+
+
+def rounds(n, x):
+    return jax.lax.fori_loop(0, n[0], lambda i, s: s * 0.5 + 1.0, x)
+
+
+jax.config.update("jax_use_shardy_partitioner", True)
+jax.clear_caches()
+program = jax.jit(jax.shard_map(rounds, mesh=mesh, in_specs=(P("x"), P("x")), out_specs=P("x")))
+(here / "sharded2_control.mlir").write_text(program.lower(jax.ShapeDtypeStruct((2,), jnp.int32), f32(8)).as_text())
+apart = lambda x: x + jax.lax.axis_index("x").astype(jnp.float32)
+program = jax.jit(jax.shard_map(apart, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False))
+(here / "sharded2_apart.mlir").write_text(program.lower(f32(4)).as_text())
