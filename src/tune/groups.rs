@@ -20,20 +20,25 @@ pub struct Widest {
 
 /// A program for more devices than there are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` has a program of {} partitions, and {}: what runs over several hosts is for `compile --target`{}",
-        .widest.call, .widest.partitions, counted(*.devices, "device") + if *.devices == 1 { " is here" } else { " are here" }, way(*.is_cpu, .widest))]
+#[error("`{call}` has a program of {partitions} partitions, and {} here: what runs over several hosts is for \
+         `compile --target`{}", are(*.devices), way(*.is_cpu, *.partitions))]
 #[non_exhaustive]
 pub struct SeveralHosts {
     /// The call.
-    pub widest: Widest,
+    pub call: Call,
+    /// Its partitions.
+    pub partitions: u64,
     /// How many devices there are.
     pub devices: usize,
     /// Whether they are a CPU's.
     pub is_cpu: bool,
 }
 
-fn way(is_cpu: bool, widest: &Widest) -> String {
-    let count = widest.partitions;
+fn are(devices: usize) -> String {
+    format!("{} {}", counted(devices, "device"), if devices == 1 { "is" } else { "are" })
+}
+
+fn way(is_cpu: bool, count: u64) -> String {
     if is_cpu { format!("; `--client-option cpu_device_count={count}` makes as many of a CPU") } else { String::new() }
 }
 
@@ -81,7 +86,8 @@ impl Widest {
         match timer.device_count() {
             Some(devices) if self.partitions > devices as u64 => {
                 let is_cpu = timer.device().identity.platform == "cpu";
-                Err(SeveralHosts { widest: self.clone(), devices, is_cpu })
+                let Self { call, partitions } = self.clone();
+                Err(SeveralHosts { call, partitions, devices, is_cpu })
             }
             _ => Ok(()),
         }

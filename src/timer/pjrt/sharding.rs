@@ -285,9 +285,11 @@ mod tests {
 
     const DEVICES: usize = 8;
 
-    /// `make_shardings.py`, JAX 0.10.2: shapes, the bytes of a sharding, and from where to where each of eight devices has each
-    /// dimension.
-    fn cases() -> Vec<(ArraySpec, Vec<u8>, Vec<Vec<(u64, u64)>>)> {
+    /// An array, the bytes of a sharding, and from where to where each device has each dimension.
+    type Case = (ArraySpec, Vec<u8>, Vec<Vec<(u64, u64)>>);
+
+    /// `make_shardings.py`, JAX 0.10.2, eight devices.
+    fn cases() -> Vec<Case> {
         let text = include_str!("../../../tests/data/timer/shardings.json");
         let cases: Vec<Value> = serde_json::from_str(text).unwrap();
         let number = |value: &Value| value.as_u64().unwrap();
