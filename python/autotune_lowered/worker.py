@@ -460,7 +460,8 @@ class Worker:
 
         written = []
         for index, array in enumerate(self.run(params["candidate"])):
-            host = np.ascontiguousarray(array)
+            # `ascontiguousarray` would make an array of one element of a scalar
+            host = np.asarray(array, order="C")
             path = os.path.join(params["folder"], "output-%d-%d.bin" % (params["candidate"], index))
             host.tofile(path)
             written.append({"spec": spec_of(host), "path": path})

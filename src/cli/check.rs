@@ -100,6 +100,9 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let (resolution, of_selftest) =
         selftest::known_resolution(cache::folder(&args.cache).ok().as_deref(), &*timer, args.timer.cache_state.clone());
     let plan = source.plan(&timer.device().identity, &args.plan.options())?;
+    if let Some(widest) = plan.widest(&source.registry) {
+        widest.check_hosts(&*timer).map_err(Fault::input)?;
+    }
     let options = TuneOptions {
         rounds: Some(args.rounds),
         rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },

@@ -60,30 +60,43 @@ impl<'a> Executables<'a> {
     }
 }
 
-/// Starts a timer for each of the devices, which must be of one identity, or one for the device that is named.
-pub(super) fn start_timers(
+/// Starts a timer for the first of the devices, or one for the device that is named.
+pub(super) fn start_first(
     args: &TimerArgs,
     devices: Option<&[usize]>,
     executables: Executables<'_>,
-) -> Result<Vec<Box<dyn Timer>>, Fault> {
-    let Some(devices) = devices else { return Ok(vec![start_timer(args, executables)?]) };
+) -> Result<Box<dyn Timer>, Fault> {
+    let Some(devices) = devices else { return start_timer(args, executables) };
     if !["auto", "pjrt", "jax"].contains(&&*args.timer) && !args.timer.starts_with("jax:") {
         let message = format!("`--devices` is for the timers `pjrt` and `jax`; `{}` has one device", args.timer);
         return Err(Fault::new(exit::USAGE, message));
     }
-    let mut timers: Vec<Box<dyn Timer>> = Vec::new();
-    for &device in devices {
-        let plugin = PluginArgs { device, ..args.plugin.clone() };
-        let timer = start_timer(&TimerArgs { plugin, ..args.clone() }, executables)?;
-        if let Some(first) = timers.first()
-            && first.device().identity != timer.device().identity
-        {
-            let (one, other) = (&first.device().identity, &timer.device().identity);
+    let device = devices.first().ok_or_else(|| Fault::new(exit::USAGE, "`--devices` names no device"))?;
+    start_on(*device, args, executables)
+}
+
+/// Starts a timer for each other group of devices. All must be of one identity.
+pub(super) fn start_others(
+    args: &TimerArgs,
+    first: &dyn Timer,
+    groups: &[usize],
+    executables: Executables<'_>,
+) -> Result<Vec<Box<dyn Timer>>, Fault> {
+    let mut timers = Vec::new();
+    for &device in groups.iter().skip(1) {
+        let timer = start_on(device, args, executables)?;
+        let (one, other) = (&first.device().identity, &timer.device().identity);
+        if one != other {
             return Err(Fault::device(format!("device {device} is {other}, the first one is {one}: tune them apart")));
         }
         timers.push(timer);
     }
     Ok(timers)
+}
+
+fn start_on(device: usize, args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
+    let plugin = PluginArgs { device, ..args.plugin.clone() };
+    start_timer(&TimerArgs { plugin, ..args.clone() }, executables)
 }
 
 /// Starts a timer and says what it wants the user to know.

@@ -22,7 +22,7 @@ use super::profile::trace::untold;
 use super::progress::Progress;
 use super::say::say;
 use super::scan::nothing_matched;
-use super::timers::{Executables, scratch, start_timers};
+use super::timers::{Executables, scratch, start_first, start_others};
 use super::tune_args::{DeviceList, TuneArgs};
 use super::{cache, candidates, executables, exit, profile, selftest};
 
@@ -63,12 +63,11 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let devices = args.devices.as_ref().map(|DeviceList(devices)| devices.as_slice());
     let (compiled, verify_key) = (args.compiled.as_deref(), args.cache.verify_key.as_deref());
     let from = Executables { kept: &executables, compiled, verify_key };
-    let mut timers = start_timers(&args.timer, devices, from)?;
-    let keeper = timers.first().map_or(Ok(None), |timer| args.keep.keeper(&**timer, args.dry_run))?;
+    let mut timer = start_first(&args.timer, devices, from)?;
+    let keeper = args.keep.keeper(&*timer, args.dry_run)?;
     drop(starting);
-    let Some(timer) = timers.first() else { return Err(Fault::new(exit::USAGE, "`--devices` names no device")) };
     let (resolution, of_selftest) =
-        selftest::known_resolution(cache.folder.as_deref(), &**timer, args.timer.cache_state.clone());
+        selftest::known_resolution(cache.folder.as_deref(), &*timer, args.timer.cache_state.clone());
     let planning = events.open(Slice::Step("plan"));
     let has_step = step.is_some();
     let spaces = match timer.builds_programs() {
@@ -76,7 +75,17 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         false => Spaces::default(),
     };
     let plan = source.plan(&timer.device().identity, &PlanOptions { step, spaces, ..args.plan.options() })?;
+    let widest = plan.widest(&source.registry);
     drop(planning);
+    if let Some(widest) = &widest {
+        widest.check_hosts(&*timer).map_err(Fault::input)?;
+    }
+    let devices = devices.unwrap_or_default();
+    let groups = widest.map_or_else(|| Ok(devices.to_vec()), |widest| widest.groups(devices));
+    let groups = groups.map_err(|error| Fault::new(exit::USAGE, format!("`--devices`: {error}")))?;
+    let starting = (groups.len() > 1).then(|| events.open(Slice::Step("start the other timers")));
+    let mut others = start_others(&args.timer, &*timer, &groups, from)?;
+    drop(starting);
     let options = TuneOptions {
         rounds: args.rounds,
         rules: DecisionRules {
@@ -97,12 +106,11 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     };
     // one for each device: each draws its own bar
     let events = keeper.iter().fold(events, |events, keeper| events.and(keeper.clone()));
-    let mut devices = timers.iter_mut().map(|timer| (timer, events.and(Progress::new(bars.clone()))));
-    let Some((timer, told)) = devices.next() else { return Ok(exit::FINE) };
+    let told = || events.and(Progress::new(bars.clone()));
     let mut session =
-        Session::new(&source.registry, &cache.ledger, &mut **timer).options(options).cancel(&cancel).events(told);
-    for (timer, told) in devices {
-        session = session.device(&mut **timer, told);
+        Session::new(&source.registry, &cache.ledger, &mut *timer).options(options).cancel(&cancel).events(told());
+    for timer in &mut others {
+        session = session.device(&mut **timer, told());
     }
     let outcome = if args.dry_run { Ok(session.preview(&plan)) } else { session.run(&plan) };
     // also of a run that was stopped, and before anything else can fail

@@ -40,7 +40,8 @@ pub(super) struct TuneArgs {
     pub compiled: Option<PathBuf>,
     #[command(flatten)]
     pub keep: KeepArgs,
-    /// Tune on several devices of one kind at once, each operation on one of them: `0,1` or `0-7`
+    /// Tune on several devices of one kind at once, each operation on one of them: `0,1` or `0-7`. Where programs are cut into N
+    /// partitions, each operation takes N devices that follow each other (docs/registry.md)
     #[arg(long, value_name = "LIST", value_parser = device_list, conflicts_with_all = ["device", "keep_profiles"])]
     pub devices: Option<DeviceList>,
     /// Folder of search spaces that go before those shipped; they feed workers that build programs themselves

@@ -20,12 +20,18 @@ pub struct Program<'a> {
     pub donates: bool,
     /// Into how many partitions it is to be cut, one for each device that it runs on. An `HloModuleProto` does not tell: 1.
     pub partitions: u64,
+    /// Whether its shardings are written in Shardy's words: the partitioner before Shardy refuses those.
+    pub is_shardy: bool,
 }
 
 /// What MLIR's printer and its bytecode call an argument that may be overwritten: jax, `jax/_src/interpreters/mlir.py`.
 const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
 /// What a module's attributes call the number of partitions; nothing else has one of this name.
 const PARTITIONS: &str = "mhlo.num_partitions";
+/// What stands before the attributes of Shardy, also of those that were put away for a portable artifact (`xla.sdy.…`).
+const SHARDY: &str = "sdy.";
+/// The dialect itself, as bytecode names it: strings end with a zero.
+const SHARDY_DIALECT: &str = "\0sdy\0";
 /// Fields of `HloModuleProto` that say so: `input_output_alias` and `buffer_donor` of `xla/service/hlo.proto`.
 const DONATING_FIELDS: [u32; 2] = [8, 18];
 
@@ -78,7 +84,9 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
             ModuleForm::StablehloBytecode => integer_attribute(bytes, PARTITIONS.as_bytes()).ok().flatten(),
             _ => partitions_in_text(bytes),
         };
-        return Ok(Program { form, bytes, donates, partitions: partitions.unwrap_or(1) });
+        let is_shardy =
+            [SHARDY, SHARDY_DIALECT].iter().any(|mark| memchr::memmem::find(bytes, mark.as_bytes()).is_some());
+        return Ok(Program { form, bytes, donates, partitions: partitions.unwrap_or(1), is_shardy });
     }
     let (start, end) = proto::module_range(&bytes)?;
     let range = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
@@ -87,7 +95,7 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
         what: error.what.to_owned(),
         offset: start + error.offset as u64,
     })?;
-    Ok(Program { form, bytes, donates, partitions: 1 })
+    Ok(Program { form, bytes, donates, partitions: 1, is_shardy: false })
 }
 
 fn partitions_in_text(bytes: &[u8]) -> Option<u64> {
@@ -139,6 +147,9 @@ mod tests {
             [("sharded2.mlir", 2), ("sharded2.mlirbc", 2), ("add.mlir", 1), ("add.mlirbc", 1), ("add.hlo.pb", 1)]
         {
             assert_eq!(read_program(&sample(name), name).unwrap().partitions, partitions, "{name}");
+        }
+        for (name, is_shardy) in [("sharded2.mlir", true), ("sharded2.mlirbc", true), ("sharded2_gspmd.mlir", false)] {
+            assert_eq!(read_program(&sample(name), name).unwrap().is_shardy, is_shardy, "{name}");
         }
         for (text, partitions) in [
             ("module @m attributes {mhlo.num_partitions=12:i32} {}", 12),

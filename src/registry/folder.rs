@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::disk::{read_checked, visible_entries};
+use super::disk::{MAX_PROGRAM_BYTES, read_checked, visible_entries};
 use super::{Change, Invocation, Problem, ProblemKind, Program, RegistryError, RegistryWriter, merge, record};
 use crate::array::{Fill, MAX_ARRAY_BYTES, argument_seed, generate};
+use crate::hlo::read_program;
+use crate::outside_file;
 
 /// A registry's folder and the invocations in it.
 #[derive(Debug)]
@@ -118,6 +120,13 @@ impl Registry {
     /// Where the file cannot be read or its bytes are not those recorded.
     pub fn checked_program_path(&self, program: &Program) -> Result<PathBuf, RegistryError> {
         self.writer.checked_program_path(program)
+    }
+
+    /// Into how many partitions a program is cut, one for each device that it runs on; one where it cannot be read or does not
+    /// tell. The digest of its bytes is not checked.
+    pub fn partitions(&self, program: &Program) -> u64 {
+        let bytes = outside_file::bytes(&self.program_path(program), MAX_PROGRAM_BYTES).unwrap_or_default();
+        read_program(&bytes, "program").map_or(1, |program| program.partitions)
     }
 
     /// The bytes of an invocation's argument: generated from its fill, or read from the registry.

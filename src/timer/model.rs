@@ -61,6 +61,12 @@ pub trait Timer: Send {
     /// The device that samples come from.
     fn device(&self) -> &DeviceFingerprint;
 
+    /// How many devices of its kind there are here, that one included, where it can tell: a program of several partitions runs
+    /// on that device and on those after it.
+    fn device_count(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether it builds the program of a config by itself, so that configs without a recorded program can be tried.
     fn builds_programs(&self) -> bool {
         false

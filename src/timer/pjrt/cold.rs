@@ -26,7 +26,7 @@ const LINE_BYTES: usize = 64;
 pub(super) enum Flush {
     /// Each core streams a buffer of its own.
     Host(Vec<Stream>),
-    /// A transfer that is larger than the device's caches.
+    /// A transfer that is larger than the device's caches, to the first device and to those after it that a program has.
     Device { client: Rc<Client>, index: usize, spec: ArraySpec, bytes: Vec<u8> },
 }
 
@@ -57,8 +57,9 @@ impl Flush {
         Self::Host(threads.into_iter().map(stream).collect())
     }
 
-    /// Does it; what was in the caches before is not there afterwards.
-    pub(super) fn run(&self) -> Result<(), PjrtError> {
+    /// Does it for a program that runs on so many devices, from the first on; what was in the caches before is not there
+    /// afterwards.
+    pub(super) fn run(&self, devices: usize) -> Result<(), PjrtError> {
         match self {
             Self::Host(streams) => {
                 let without_thread = |error| PjrtError::local(format!("no thread to flush the caches: {error}"));
@@ -74,7 +75,8 @@ impl Flush {
                 })
             }
             // dropped at once: the memory is the program's again
-            Self::Device { client, index, spec, bytes } => Buffer::from_host(client, *index, spec, bytes).map(drop),
+            Self::Device { client, index, spec, bytes } => (*index..index.saturating_add(devices))
+                .try_for_each(|index| Buffer::from_host(client, index, spec, bytes).map(drop)),
         }
     }
 }
@@ -200,7 +202,7 @@ mod tests {
         machine(folder.path());
         let flush = Flush::host(&own_cores(), folder.path());
         for _ in 0..3 {
-            flush.run().unwrap();
+            flush.run(1).unwrap();
         }
         let Flush::Host(streams) = &flush else { panic!("not of a device") };
         assert!(!streams.is_empty());

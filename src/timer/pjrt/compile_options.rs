@@ -42,12 +42,18 @@ pub struct ExecutableBuildOptions {
     /// Replicas of the program: 1 here.
     #[prost(int64, tag = "4")]
     pub num_replicas: i64,
-    /// Partitions of the program: 1 here.
+    /// Partitions of the program, one for each device that it runs on.
     #[prost(int64, tag = "5")]
     pub num_partitions: i64,
+    /// One program for all partitions, as every partitioner of today makes it. Not told of a program of one partition.
+    #[prost(bool, tag = "6")]
+    pub use_spmd_partitioning: bool,
     /// Which device runs which replica and partition; the plugin's default where it is not set.
     #[prost(message, optional, tag = "9")]
     pub device_assignment: ::core::option::Option<DeviceAssignment>,
+    /// Whether Shardy partitions the program; the partitioner before it does where this is not set.
+    #[prost(bool, tag = "19")]
+    pub use_shardy_partitioner: bool,
 }
 /// Devices by replica and computation.
 #[derive(Clone, PartialEq, ::prost::Message)]

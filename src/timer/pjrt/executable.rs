@@ -184,12 +184,25 @@ impl Drop for PlainExecutable {
     }
 }
 
-/// A compiled program, loaded on its device.
+/// A compiled program, loaded on its devices.
 pub(super) struct Executable {
     client: Rc<Client>,
     loaded: *mut RawLoadedExecutable,
     plain: PlainExecutable,
+    /// Outputs on each device.
     outputs: usize,
+    /// Devices that it runs on: one for each of its partitions.
+    devices: usize,
+}
+
+/// A place for what a run leaves.
+struct Room {
+    /// The outputs of the first device, then those of the second.
+    outputs: Vec<*mut RawBuffer>,
+    /// For each device where its outputs begin.
+    lists: Vec<*mut *mut RawBuffer>,
+    /// For each device when it is done.
+    events: Vec<*mut RawEvent>,
 }
 
 impl Executable {
@@ -219,19 +232,40 @@ impl Executable {
 
     fn adopt(client: &Rc<Client>, loaded: *mut RawLoadedExecutable) -> Result<Self, PjrtError> {
         let plain = PlainExecutable { plugin: Rc::clone(&client.plugin), raw: ptr::null_mut() };
-        let mut executable = Self { client: Rc::clone(client), loaded, plain, outputs: 0 };
+        let mut executable = Self { client: Rc::clone(client), loaded, plain, outputs: 0, devices: 1 };
         let mut plain = GetExecutableArgs::new();
         plain.loaded_executable = loaded;
-        let mut count = ExecutableCountArgs::new();
+        let (mut outputs, mut partitions) = (ExecutableCountArgs::new(), ExecutableCountArgs::new());
         // SAFETY: the loaded executable is alive; the plain one is ours to destroy.
         unsafe {
             call!(client.plugin, loaded_executable_get_executable, &mut plain)?;
             executable.plain.raw = plain.executable;
-            count.executable = plain.executable;
-            call!(client.plugin, executable_num_outputs, &mut count)?;
+            outputs.executable = plain.executable;
+            partitions.executable = plain.executable;
+            call!(client.plugin, executable_num_outputs, &mut outputs)?;
+            match call!(client.plugin, executable_num_partitions, &mut partitions) {
+                Ok(()) => executable.devices = partitions.count.max(1),
+                // a plugin that does not count them has one
+                Err(error) if error.is_unimplemented() => {}
+                Err(error) => return Err(error),
+            }
         }
-        executable.outputs = count.count;
+        executable.outputs = outputs.count;
+        if executable.devices > client.device_count() {
+            let count = client.device_count();
+            return Err(PjrtError::local(format!("{} partitions for {count} devices", executable.devices)));
+        }
         Ok(executable)
+    }
+
+    /// How many devices it runs on.
+    pub(super) fn devices(&self) -> usize {
+        self.devices
+    }
+
+    /// How many outputs it leaves on each.
+    pub(super) fn outputs(&self) -> usize {
+        self.outputs
     }
 
     /// What was compiled, without the device.
@@ -239,13 +273,14 @@ impl Executable {
         &self.plain
     }
 
-    /// Runs once: outputs, and the time from launch to completion, which is awaited awake for as long as `watched`.
+    /// Runs once: outputs, those of the first device first, and the time from launch until the last device is done, which is
+    /// awaited awake for as long as `watched`.
     pub(super) fn run(&self, call: &Call<'_>, watched: Duration) -> Result<(Vec<Buffer>, Duration), PjrtError> {
-        let mut outputs = self.room();
+        let mut room = self.room();
         let start = Instant::now();
-        let result = self.launch(call, &mut outputs, watched);
+        let result = self.launch(call, &mut room, watched);
         let elapsed = start.elapsed();
-        let outputs = self.taken(&mut outputs).collect();
+        let outputs = self.taken(&mut room).collect();
         result.map(|()| (outputs, elapsed))
     }
 
@@ -259,59 +294,72 @@ impl Executable {
         watched: Duration,
     ) -> Result<Duration, PjrtError> {
         let batch = batch as usize;
-        let mut outputs: Vec<Vec<*mut RawBuffer>> =
-            (0..if keeps_outputs { batch } else { 1 }).map(|_| self.room()).collect();
+        let mut rooms: Vec<Room> = (0..if keeps_outputs { batch } else { 1 }).map(|_| self.room()).collect();
         let mut result = Ok(());
         let start = Instant::now();
         for (run, call) in calls.iter().cycle().take(batch).enumerate() {
             let place = if keeps_outputs { run } else { 0 };
-            let Some(outputs) = outputs.get_mut(place) else { break };
-            result = self.launch(call, outputs, watched);
+            let Some(room) = rooms.get_mut(place) else { break };
+            result = self.launch(call, room, watched);
             if !keeps_outputs {
-                self.taken(outputs).for_each(drop);
+                self.taken(room).for_each(drop);
             }
             if result.is_err() {
                 break;
             }
         }
         let elapsed = start.elapsed();
-        outputs.iter_mut().for_each(|outputs| self.taken(outputs).for_each(drop));
+        rooms.iter_mut().for_each(|room| self.taken(room).for_each(drop));
         result.map(|()| elapsed)
     }
 
-    /// A place for the outputs of one run.
-    fn room(&self) -> Vec<*mut RawBuffer> {
-        vec![ptr::null_mut(); self.outputs]
+    /// A place for what one run leaves.
+    fn room(&self) -> Room {
+        Room {
+            outputs: vec![ptr::null_mut(); self.devices.saturating_mul(self.outputs)],
+            lists: vec![ptr::dangling_mut(); self.devices],
+            events: vec![ptr::null_mut(); self.devices],
+        }
     }
 
-    /// What a run left there.
-    fn taken(&self, outputs: &mut [*mut RawBuffer]) -> impl Iterator<Item = Buffer> {
-        let taken = outputs.iter_mut().map(|raw| std::mem::replace(raw, ptr::null_mut()));
+    /// The outputs that a run left there.
+    fn taken(&self, room: &mut Room) -> impl Iterator<Item = Buffer> {
+        let taken = room.outputs.iter_mut().map(|raw| std::mem::replace(raw, ptr::null_mut()));
         taken.filter(|raw| !raw.is_null()).map(|raw| Buffer { client: Rc::clone(&self.client), raw })
     }
 
-    /// Runs once and waits for the end, awake for as long as `watched`; `outputs` is what [`room`](Self::room) gave.
-    fn launch(&self, call: &Call<'_>, outputs: &mut [*mut RawBuffer], watched: Duration) -> Result<(), PjrtError> {
-        let output_list = outputs.as_mut_ptr();
-        let argument_list = call.arguments.as_ptr();
-        let mut event: *mut RawEvent = ptr::null_mut();
+    /// Runs once and waits until the last device is done, awake for as long as `watched`; the room is what
+    /// [`room`](Self::room) gave.
+    fn launch(&self, call: &Call<'_>, room: &mut Room, watched: Duration) -> Result<(), PjrtError> {
+        if call.lists.len() != self.devices {
+            let message = format!("arguments on {} devices for a program of {}", call.lists.len(), self.devices);
+            return Err(PjrtError::local(message));
+        }
+        for (list, outputs) in room.lists.iter_mut().zip(room.outputs.chunks_mut(self.outputs.max(1))) {
+            *list = outputs.as_mut_ptr();
+        }
+        room.events.fill(ptr::null_mut());
         let mut options = ExecuteOptions::new();
         options.non_donatable_input_indices = call.kept.as_ptr();
         options.num_non_donatable_input_indices = call.kept.len();
         let mut arguments = ExecuteArgs::new();
         arguments.executable = self.loaded;
         arguments.options = &raw mut options;
-        arguments.argument_lists = &raw const argument_list;
-        arguments.num_devices = 1;
-        arguments.num_args = call.arguments.len();
-        arguments.output_lists = &raw const output_list;
-        arguments.device_complete_events = &raw mut event;
-        // SAFETY: one device; the lists have one entry for it, as long as the program's arguments (the caller
-        // checked the signature) and outputs, and outlive the event awaited below.
-        unsafe { call!(self.client.plugin, loaded_executable_execute, &mut arguments) }.and_then(|()| {
+        arguments.argument_lists = call.lists.as_ptr();
+        arguments.num_devices = self.devices;
+        arguments.num_args = call.count;
+        arguments.output_lists = room.lists.as_ptr();
+        arguments.device_complete_events = room.events.as_mut_ptr();
+        // SAFETY: the lists and the events have one entry for each device, the lists as long as the program's arguments (the
+        // caller checked the signature) and outputs, and all outlive the events awaited below.
+        unsafe { call!(self.client.plugin, loaded_executable_execute, &mut arguments) }?;
+        let mut result = Ok(());
+        for &event in &room.events {
             self.client.plugin.watch_event(event, watched);
-            self.client.plugin.await_event(event)
-        })
+            // also after one that failed: nothing may be freed that another device still uses
+            result = result.and(self.client.plugin.await_event(event));
+        }
+        result
     }
 }
 
@@ -326,22 +374,33 @@ impl Drop for Executable {
 
 /// The arguments of one run: borrowed device arrays, and which of them the program must leave alone.
 pub(super) struct Call<'a> {
-    arguments: Vec<*mut RawBuffer>,
+    /// The arguments of the first device, then those of the second: what `lists` points into.
+    _arguments: Vec<*mut RawBuffer>,
+    /// For each device where its arguments begin.
+    lists: Vec<*const *mut RawBuffer>,
+    /// How many each device has.
+    count: usize,
     kept: Vec<i64>,
     _buffers: std::marker::PhantomData<&'a Buffer>,
 }
 
 impl<'a> Call<'a> {
-    /// Arguments in the program's order, each with whether the program may take it over.
-    pub(super) fn new(arguments: impl IntoIterator<Item = (&'a Buffer, bool)>) -> Self {
-        let mut call = Self { arguments: Vec::new(), kept: Vec::new(), _buffers: std::marker::PhantomData };
-        for (index, (buffer, donated)) in (0_i64..).zip(arguments) {
-            call.arguments.push(buffer.raw);
-            if !donated {
-                call.kept.push(index);
+    /// Arguments in the program's order, each with its part on every device and whether the program may take it over.
+    pub(super) fn new(devices: usize, arguments: &[(&'a [Buffer], bool)]) -> Result<Self, PjrtError> {
+        let mut all = Vec::new();
+        for device in 0..devices {
+            for (parts, _) in arguments {
+                // a null pointer would end the process
+                let missing = || PjrtError::local(format!("an argument has no part on device {device}"));
+                all.push(parts.get(device).ok_or_else(missing)?.raw);
             }
         }
-        call
+        let count = arguments.len();
+        let mut lists: Vec<*const *mut RawBuffer> = all.chunks(count.max(1)).map(<[_]>::as_ptr).collect();
+        // without arguments there is nothing to point at
+        lists.resize(devices, ptr::dangling());
+        let kept = (0_i64..).zip(arguments).filter(|(_, (_, donated))| !donated).map(|(index, _)| index).collect();
+        Ok(Self { _arguments: all, lists, count, kept, _buffers: std::marker::PhantomData })
     }
 }
 

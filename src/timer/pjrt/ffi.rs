@@ -325,7 +325,8 @@ pub(super) struct Api {
     pub(super) device_get_description: Option<Fn<DeviceDescriptionArgs>>,
     _unused_9: [Option<Unused>; 10],
     pub(super) executable_destroy: Option<Fn<ExecutableArgs>>,
-    _unused_10: [Option<Unused>; 3],
+    _unused_10: [Option<Unused>; 2],
+    pub(super) executable_num_partitions: Option<Fn<ExecutableCountArgs>>,
     pub(super) executable_num_outputs: Option<Fn<ExecutableCountArgs>>,
     _unused_11: [Option<Unused>; 3],
     pub(super) executable_optimized_program: Option<Fn<OptimizedProgramArgs>>,
@@ -380,6 +381,7 @@ mod tests {
             ("DeviceDescription_Id", DescriptionIdArgs::new().struct_size, 28),
             ("DeviceDescription_Kind", DescriptionTextArgs::new().struct_size, 40),
             ("DeviceDescription_Attributes", DescriptionAttributesArgs::new().struct_size, 40),
+            ("Executable_NumPartitions", ExecutableCountArgs::new().struct_size, 32),
             ("Executable_NumOutputs", ExecutableCountArgs::new().struct_size, 32),
             ("Executable_OptimizedProgram", OptimizedProgramArgs::new().struct_size, 32),
             ("Executable_Serialize", SerializeArgs::new().struct_size, 56),
@@ -421,6 +423,7 @@ mod tests {
         assert_eq!(offset_of!(Api, client_buffer_from_host_buffer), 216);
         assert_eq!(offset_of!(Api, device_description_attributes), 240);
         assert_eq!(offset_of!(Api, device_get_description), 272);
+        assert_eq!(offset_of!(Api, executable_num_partitions), 384);
         assert_eq!(offset_of!(Api, executable_num_outputs), 392);
         assert_eq!(offset_of!(Api, executable_optimized_program), 424);
         assert_eq!(offset_of!(Api, loaded_executable_execute), 480);

@@ -1,15 +1,20 @@
 //! A job on a device: its inputs, its candidates, and the runs of these.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::cold::Flush;
+use super::cut::Cut;
 use super::executable::{Call, Executable, read_bounded};
 use super::plugin::{Buffer, Client, PjrtError, one_line};
+use super::sharding::Sharding;
 use crate::array::ArraySpec;
 use crate::failure::{Failure, FailureKind};
+use crate::outside_file;
 use crate::timer::protocol::{BeginParams, Input};
 
 /// A run that is shorter is awaited awake, for so long.
@@ -25,8 +30,11 @@ const MAX_DONATED_BYTES: u64 = 256 << 20;
 /// The job at hand.
 pub(super) struct Job {
     client: Rc<Client>,
+    /// The first device of every program.
     device: usize,
-    inputs: Vec<LoadedInput>,
+    inputs: Vec<Input>,
+    /// Inputs where programs take them, by their number and how they are cut.
+    arguments: BTreeMap<(usize, Sharding), Rc<Argument>>,
     candidates: BTreeMap<usize, Candidate>,
     /// Where caches are to be cold.
     flush: Option<Flush>,
@@ -37,26 +45,25 @@ pub(super) struct Job {
 /// A candidate that is loaded.
 pub(super) struct Candidate {
     executable: Executable,
+    arguments: Vec<Rc<Argument>>,
+    /// How its outputs are cut, where it runs on several devices.
+    outputs: Option<Vec<Sharding>>,
     /// Bytes of the outputs of one run, once there was one.
     output_bytes: Cell<Option<u64>>,
 }
 
-struct LoadedInput {
-    spec: ArraySpec,
-    array: InputArray,
-}
-
-enum InputArray {
-    /// On the device for the whole job.
-    Kept(Buffer),
+/// An input as a program takes it: a part on each of its devices.
+enum Argument {
+    /// On the devices for the whole job.
+    Kept(Vec<Buffer>),
     /// On the host, given anew before every run.
-    Donated(Vec<u8>),
+    Donated { part: ArraySpec, bytes: Vec<Vec<u8>> },
 }
 
 impl Job {
-    /// Loads the inputs.
+    /// Looks at the inputs. They are loaded with the first candidate, which says where they are to be.
     pub(super) fn begin(client: &Rc<Client>, device: usize, params: &BeginParams) -> Result<Self, Failure> {
-        let inputs = params.inputs.iter().map(|input| load_input(client, device, input)).collect::<Result<_, _>>()?;
+        params.inputs.iter().try_for_each(check_input)?;
         // the protocol lets no state through besides warm and cold
         let flush = match params.cache_state.is_warm() {
             true => None,
@@ -65,16 +72,44 @@ impl Job {
         Ok(Self {
             client: Rc::clone(client),
             device,
-            inputs,
+            inputs: params.inputs.clone(),
+            arguments: BTreeMap::new(),
             candidates: BTreeMap::new(),
             flush,
             fastest: Cell::new(Duration::MAX),
         })
     }
 
-    /// Adds a candidate, or puts it in the place of one before it.
-    pub(super) fn insert(&mut self, candidate: usize, executable: Executable) {
-        self.candidates.insert(candidate, Candidate { executable, output_bytes: Cell::new(None) });
+    /// Adds a candidate, or puts it in the place of one before it. One that runs on several devices comes with how its arrays
+    /// are cut.
+    pub(super) fn insert(&mut self, candidate: usize, executable: Executable, cut: Option<Cut>) -> Result<(), Failure> {
+        let shardings: Vec<Sharding> = match &cut {
+            Some(cut) => {
+                check_signature(&cut.signature().parameters, &self.inputs)?;
+                cut.parameters.iter().map(|(_, sharding)| sharding.clone()).collect()
+            }
+            None => vec![Sharding::whole(1); self.inputs.len()],
+        };
+        let mut arguments = Vec::with_capacity(shardings.len());
+        for (index, sharding) in shardings.into_iter().enumerate() {
+            arguments.push(self.argument(index, sharding, executable.devices())?);
+        }
+        let (outputs, output_bytes) = (cut.map(|cut| cut.outputs), Cell::new(None));
+        self.candidates.insert(candidate, Candidate { executable, arguments, outputs, output_bytes });
+        Ok(())
+    }
+
+    /// An input cut so over so many devices, loaded unless it is there already.
+    fn argument(&mut self, index: usize, sharding: Sharding, devices: usize) -> Result<Rc<Argument>, Failure> {
+        let key = (index, sharding);
+        if let Some(argument) = self.arguments.get(&key) {
+            return Ok(Rc::clone(argument));
+        }
+        let missing = || Failure::new(FailureKind::Signature, format!("there is no input {index}"));
+        let input = self.inputs.get(index).ok_or_else(missing)?;
+        let argument = Rc::new(load(&self.client, self.device..self.device.saturating_add(devices), input, &key.1)?);
+        self.arguments.insert(key, Rc::clone(&argument));
+        Ok(argument)
     }
 
     /// A candidate that was loaded.
@@ -84,9 +119,43 @@ impl Job {
         })
     }
 
-    /// The outputs of one run that nobody times.
-    pub(super) fn run(&self, candidate: usize) -> Result<Vec<Buffer>, Failure> {
-        self.run_after(candidate, None).map(|(outputs, _)| outputs)
+    /// On how many devices a candidate runs.
+    pub(super) fn devices(&self, candidate: usize) -> Result<usize, Failure> {
+        self.find(candidate).map(|candidate| candidate.executable.devices())
+    }
+
+    /// The outputs of one run that nobody times, as whole arrays, each given to `write` with its number. What several devices
+    /// have copies of must be the same on all of them.
+    pub(super) fn outputs(
+        &self,
+        candidate: usize,
+        mut write: impl FnMut(usize, ArraySpec, Vec<u8>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Candidate { executable, outputs: shardings, .. } = self.find(candidate)?;
+        let outputs = self.run_after(candidate, None)?.0;
+        let count = executable.outputs();
+        if outputs.len() != count.saturating_mul(executable.devices()) {
+            let message = format!("{} outputs on {} devices, {count} on each", outputs.len(), executable.devices());
+            return Err(Failure::new(FailureKind::Execute, message));
+        }
+        for index in 0..count {
+            let mut spec = None;
+            let mut parts = Vec::new();
+            for buffer in outputs.iter().skip(index).step_by(count) {
+                let part = buffer.spec().map_err(execute_failure)?;
+                parts.push(buffer.to_host(&part).map_err(execute_failure)?);
+                spec.get_or_insert(part);
+            }
+            let Some(spec) = spec else { continue };
+            let (spec, bytes) = match shardings.as_ref().and_then(|shardings| shardings.get(index)) {
+                Some(sharding) => sharding.join(&spec, parts).map_err(|reason| {
+                    Failure::new(FailureKind::WrongOutput, format!("output {index} is no whole array: {reason}"))
+                })?,
+                None => (spec, parts.pop().unwrap_or_default()),
+            };
+            write(index, spec, bytes)?;
+        }
+        Ok(())
     }
 
     /// One run, nanoseconds.
@@ -96,11 +165,12 @@ impl Job {
 
     /// The donated inputs are made and the caches are flushed before, and the clock does not see it.
     fn run_after(&self, candidate: usize, flush: Option<&Flush>) -> Result<(Vec<Buffer>, Duration), Failure> {
-        let executable = &self.find(candidate)?.executable;
-        let fresh = self.donate().map_err(execute_failure)?;
-        let call = self.call(&fresh);
+        let candidate = self.find(candidate)?;
+        let executable = &candidate.executable;
+        let fresh = self.donate(candidate).map_err(execute_failure)?;
+        let call = call(candidate, &fresh).map_err(execute_failure)?;
         if let Some(flush) = flush {
-            flush.run().map_err(|error| device_failure(&error))?;
+            flush.run(executable.devices()).map_err(|error| device_failure(&error))?;
         }
         let (outputs, elapsed) = executable.run(&call, self.watched()).map_err(execute_failure)?;
         self.fastest.set(self.fastest.get().min(elapsed));
@@ -114,13 +184,13 @@ impl Job {
         if self.fastest.get() < SHORT_RUN { WATCHED } else { Duration::ZERO }
     }
 
-    /// Whether so many runs can be timed together; the inner error says why they are to be timed one by one.
-    pub(super) fn check_batch(&self, batch: u32) -> Result<Result<(), String>, Failure> {
+    /// Whether so many runs of a candidate can be timed together; the inner error says why they are to be timed one by one.
+    pub(super) fn check_batch(&self, candidate: usize, batch: u32) -> Result<Result<(), String>, Failure> {
         if self.flush.is_some() {
             let message = "a batch would warm the caches, which are to be cold: ask for single runs";
             return Err(Failure::new(FailureKind::Protocol, message));
         }
-        let bytes = self.donated_bytes().saturating_mul(u64::from(batch));
+        let bytes = donated_bytes(self.find(candidate)?).saturating_mul(u64::from(batch));
         if bytes <= MAX_DONATED_BYTES {
             return Ok(Ok(()));
         }
@@ -132,12 +202,15 @@ impl Job {
     /// The mean of so many runs that are timed together, nanoseconds; all donated inputs are made before.
     pub(super) fn timed_batch(&self, candidate: usize, batch: u32) -> Result<u64, Failure> {
         let output_bytes = self.output_bytes(candidate)?;
-        let sets = if self.donated_bytes() == 0 { 1 } else { batch };
-        let fresh = (0..sets).map(|_| self.donate()).collect::<Result<Vec<_>, _>>().map_err(execute_failure)?;
-        let calls: Vec<Call<'_>> = fresh.iter().map(|fresh| self.call(fresh)).collect();
+        let candidate = self.find(candidate)?;
+        let sets = if donated_bytes(candidate) == 0 { 1 } else { batch };
+        let fresh =
+            (0..sets).map(|_| self.donate(candidate)).collect::<Result<Vec<_>, _>>().map_err(execute_failure)?;
+        let calls = fresh.iter().map(|fresh| call(candidate, fresh)).collect::<Result<Vec<_>, _>>();
+        let calls = calls.map_err(execute_failure)?;
         let keeps_outputs = output_bytes.saturating_mul(u64::from(batch)) <= MAX_KEPT_BYTES;
-        let executable = &self.find(candidate)?.executable;
-        let elapsed = executable.run_batch(&calls, batch, keeps_outputs, self.watched()).map_err(execute_failure)?;
+        let elapsed =
+            candidate.executable.run_batch(&calls, batch, keeps_outputs, self.watched()).map_err(execute_failure)?;
         let count = u128::from(batch.max(1));
         Ok(u64::try_from((elapsed.as_nanos() + count / 2) / count).unwrap_or(u64::MAX))
     }
@@ -149,7 +222,7 @@ impl Job {
             return Ok(bytes);
         }
         let mut bytes: u64 = 0;
-        for output in self.run(candidate)? {
+        for output in self.run_after(candidate, None)?.0 {
             let spec = output.spec().map_err(execute_failure)?;
             bytes = bytes.saturating_add(spec.host_bytes().unwrap_or(u64::MAX));
         }
@@ -157,51 +230,98 @@ impl Job {
         Ok(bytes)
     }
 
-    /// Buffers that a run may destroy.
-    fn donate(&self) -> Result<Vec<Buffer>, PjrtError> {
+    /// Buffers that a run may destroy, by argument.
+    fn donate(&self, candidate: &Candidate) -> Result<Vec<Vec<Buffer>>, PjrtError> {
         let mut fresh = Vec::new();
-        for input in &self.inputs {
-            if let InputArray::Donated(bytes) = &input.array {
-                fresh.push(Buffer::from_host(&self.client, self.device, &input.spec, bytes)?);
+        for argument in &candidate.arguments {
+            if let Argument::Donated { part, bytes } = &**argument {
+                fresh.push(on_devices(&self.client, self.device, part, bytes)?);
             }
         }
         Ok(fresh)
     }
+}
 
-    /// The arguments of a run, with what was made for it alone.
-    fn call<'a>(&'a self, fresh: &'a [Buffer]) -> Call<'a> {
-        let mut donated = fresh.iter();
-        Call::new(self.inputs.iter().filter_map(|input| match &input.array {
-            InputArray::Kept(buffer) => Some((buffer, false)),
-            InputArray::Donated(_) => donated.next().map(|buffer| (buffer, true)),
-        }))
-    }
+/// The arguments of a run, with what was made for it alone.
+fn call<'a>(candidate: &'a Candidate, fresh: &'a [Vec<Buffer>]) -> Result<Call<'a>, PjrtError> {
+    let mut donated = fresh.iter();
+    let arguments = candidate.arguments.iter().filter_map(|argument| match &**argument {
+        Argument::Kept(parts) => Some((parts.as_slice(), false)),
+        Argument::Donated { .. } => donated.next().map(|parts| (parts.as_slice(), true)),
+    });
+    Call::new(candidate.executable.devices(), &arguments.collect::<Vec<_>>())
+}
 
-    fn donated_bytes(&self) -> u64 {
-        let lengths = self.inputs.iter().map(|input| match &input.array {
-            InputArray::Kept(_) => 0,
-            // an empty one is made anew like any other
-            InputArray::Donated(bytes) => bytes.len().max(1) as u64,
-        });
-        lengths.fold(0, u64::saturating_add)
+fn donated_bytes(candidate: &Candidate) -> u64 {
+    let lengths = candidate.arguments.iter().map(|argument| match &**argument {
+        Argument::Kept(_) => 0,
+        // an empty one is made anew like any other
+        Argument::Donated { bytes, .. } => {
+            bytes.iter().map(|part| part.len().max(1) as u64).fold(0, u64::saturating_add)
+        }
+    });
+    lengths.fold(0, u64::saturating_add)
+}
+
+fn wrong_input(input: &Input, message: &str) -> Failure {
+    Failure::new(FailureKind::Signature, format!("input `{}`: {message}", one_line(&input.name)))
+}
+
+/// Whether an input's file can be read and is as long as its array.
+fn check_input(input: &Input) -> Result<(), Failure> {
+    let Input { spec, path, .. } = input;
+    let expected = spec.host_bytes();
+    let expected = expected.ok_or_else(|| wrong_input(input, &format!("{spec} is beyond any memory")))?;
+    let length = outside_file::open(path, expected).and_then(|file| file.metadata()).map(|metadata| metadata.len());
+    match length {
+        Ok(length) if length == expected => Ok(()),
+        Ok(length) => Err(wrong_input(input, &format!("{length} bytes are not an array {spec}"))),
+        Err(error) => Err(wrong_input(input, &format!("{}: cannot be read: {error}", path.display()))),
     }
 }
 
-fn load_input(client: &Rc<Client>, device: usize, input: &Input) -> Result<LoadedInput, Failure> {
-    let wrong =
-        |message: String| Failure::new(FailureKind::Signature, format!("input `{}`: {message}", one_line(&input.name)));
-    let expected = input.spec.host_bytes().ok_or_else(|| wrong(format!("{} is beyond any memory", input.spec)))?;
-    let bytes = read_bounded(&input.path, expected).map_err(|error| wrong(error.message))?;
-    let array = if input.donated {
-        if u64::try_from(bytes.len()).ok() != Some(expected) {
-            return Err(wrong(format!("{} bytes are not an array {}", bytes.len(), input.spec)));
+/// Compares what a program takes with the inputs: of parts of a wrong array nobody could tell.
+fn check_signature(parameters: &[ArraySpec], inputs: &[Input]) -> Result<(), Failure> {
+    if parameters.len() != inputs.len() {
+        let message = format!("the program takes {} arguments, {} are given", parameters.len(), inputs.len());
+        return Err(Failure::new(FailureKind::Signature, message));
+    }
+    let mut pairs = parameters.iter().zip(inputs);
+    match pairs.find(|(parameter, input)| **parameter != input.spec) {
+        Some((parameter, input)) => {
+            Err(wrong_input(input, &format!("is {}, the program takes {parameter}", input.spec)))
         }
-        InputArray::Donated(bytes)
-    } else {
-        let buffer = Buffer::from_host(client, device, &input.spec, &bytes);
-        InputArray::Kept(buffer.map_err(|error| wrong(one_line(&error.message)))?)
-    };
-    Ok(LoadedInput { spec: input.spec.clone(), array })
+        None => Ok(()),
+    }
+}
+
+/// Reads an input and brings its parts where they are kept.
+fn load(client: &Rc<Client>, devices: Range<usize>, input: &Input, sharding: &Sharding) -> Result<Argument, Failure> {
+    let Input { spec, path, donated, .. } = input;
+    let wrong = |message: String| wrong_input(input, &message);
+    let bytes = read_bounded(path, spec.host_bytes().unwrap_or(u64::MAX)).map_err(|error| wrong(error.message))?;
+    if spec.host_bytes() != u64::try_from(bytes.len()).ok() {
+        return Err(wrong(format!("{} bytes are not an array {spec}", bytes.len())));
+    }
+    let part = sharding.part_of(spec).map_err(wrong)?;
+    let parts = (0..devices.len()).map(|device| sharding.cut(spec, &bytes, device)).collect::<Result<Vec<_>, _>>();
+    let parts = parts.map_err(wrong)?;
+    if *donated {
+        return Ok(Argument::Donated { part, bytes: parts.into_iter().map(Cow::into_owned).collect() });
+    }
+    let kept = on_devices(client, devices.start, &part, &parts);
+    kept.map(Argument::Kept).map_err(|error| wrong(one_line(&error.message)))
+}
+
+/// Brings parts to the devices that follow each other from the first on.
+fn on_devices(
+    client: &Rc<Client>,
+    first: usize,
+    part: &ArraySpec,
+    parts: &[impl AsRef<[u8]>],
+) -> Result<Vec<Buffer>, PjrtError> {
+    let devices = first..first.saturating_add(parts.len());
+    devices.zip(parts).map(|(device, bytes)| Buffer::from_host(client, device, part, bytes.as_ref())).collect()
 }
 
 pub(super) fn nanoseconds(duration: Duration) -> u64 {

@@ -9,6 +9,7 @@ mod compiler;
 mod compilers;
 mod compiling;
 mod custom_call;
+mod cut;
 mod device;
 mod discover;
 #[allow(unsafe_code)]
@@ -25,6 +26,7 @@ mod plugin_digest;
 mod probe;
 #[allow(unsafe_code)]
 mod profiler;
+mod sharding;
 mod signature;
 mod store;
 mod target_compiler;

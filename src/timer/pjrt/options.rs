@@ -10,20 +10,49 @@ use super::compile_options::{
     CompileOptions, ComputationDevice, DeviceAssignment, ExecutableBuildOptions, OptionOverride,
 };
 use super::plugin::OptionValue;
+use crate::hlo::{Program, read_program};
+
+/// Into how many partitions a program is cut, each for a device of its own, and in whose words it says how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Partitions {
+    pub(super) count: u64,
+    is_shardy: bool,
+}
+
+impl Partitions {
+    /// What a program says of itself; one partition where it cannot be read, which is the plugin's to refuse.
+    pub(super) fn of(code: &[u8]) -> Self {
+        match read_program(code, "program") {
+            Ok(Program { partitions: count @ 2.., is_shardy, .. }) => Self { count, is_shardy },
+            _ => Self { count: 1, is_shardy: false },
+        }
+    }
+}
 
 /// A serialized `CompileOptionsProto`: one replica, one partition, on the device with this id or the first, with options of the
 /// compiler by name.
 pub(super) fn compile_options(device_id: Option<i64>, overrides: &BTreeMap<String, String>) -> Vec<u8> {
-    let device_assignment = device_id.map(|id| DeviceAssignment {
+    partitioned_options(Partitions { count: 1, is_shardy: false }, device_id.as_slice(), overrides)
+}
+
+/// The same for as many partitions, each on the device with its id; on those that the plugin takes where no ids are given.
+pub(super) fn partitioned_options(
+    partitions: Partitions,
+    device_ids: &[i64],
+    overrides: &BTreeMap<String, String>,
+) -> Vec<u8> {
+    let device_assignment = (!device_ids.is_empty()).then(|| DeviceAssignment {
         replica_count: 1,
-        computation_count: 1,
-        computation_devices: vec![ComputationDevice { replica_device_ids: vec![id] }],
+        computation_count: i32::try_from(device_ids.len()).unwrap_or(i32::MAX),
+        computation_devices: device_ids.iter().map(|&id| ComputationDevice { replica_device_ids: vec![id] }).collect(),
     });
     CompileOptions {
         executable_build_options: Some(ExecutableBuildOptions {
             num_replicas: 1,
-            num_partitions: 1,
+            num_partitions: i64::try_from(partitions.count).unwrap_or(i64::MAX),
+            use_spmd_partitioning: partitions.count > 1,
             device_assignment,
+            use_shardy_partitioner: partitions.is_shardy,
         }),
         env_option_overrides: overrides.iter().map(|(name, value)| (name.clone(), option_override(value))).collect(),
     }
@@ -89,6 +118,22 @@ mod tests {
             compile_options(Some(2), &none),
             [0x1a, 0x0f, 0x20, 1, 0x28, 1, 0x4a, 0x09, 0x08, 1, 0x10, 1, 0x1a, 3, 0x0a, 1, 2]
         );
+    }
+
+    #[test]
+    fn each_partition_has_its_device() {
+        let none = BTreeMap::new();
+        let of = |text: &str| Partitions::of(format!("module @m attributes {{{text}}} {{}}").as_bytes());
+        assert_eq!(partitioned_options(of(""), &[], &none), compile_options(None, &none));
+        assert_eq!(partitioned_options(of("a = \"sdy.\""), &[2], &none), compile_options(Some(2), &none));
+        // two computations of one replica each; fields 6 and 19 are switches
+        let gspmd = of("mhlo.num_partitions = 2 : i32");
+        let assigned = [0x4a, 0x0e, 0x08, 1, 0x10, 2, 0x1a, 3, 0x0a, 1, 4, 0x1a, 3, 0x0a, 1, 5];
+        let expected = [&[0x1a, 0x16, 0x20, 1, 0x28, 2, 0x30, 1][..], &assigned].concat();
+        assert_eq!(partitioned_options(gspmd, &[4, 5], &none), expected);
+        let shardy = of("mhlo.num_partitions = 2 : i32, sdy.mesh = 0");
+        let expected = [&[0x1a, 0x19, 0x20, 1, 0x28, 2, 0x30, 1][..], &assigned, &[0x98, 1, 1]].concat();
+        assert_eq!(partitioned_options(shardy, &[4, 5], &none), expected);
     }
 
     #[test]

@@ -59,7 +59,10 @@ fn trial(
     let [add, multiply] = programs;
     let programs = [add?, multiply?];
     let run = |program: usize| match programs.get(program) {
-        Some(program) => program.run(&Call::new([(&input, false)]), Duration::ZERO).map(drop),
+        Some(program) => {
+            let arguments = [(std::slice::from_ref(&input), false)];
+            program.run(&Call::new(1, &arguments)?, Duration::ZERO).map(drop)
+        }
         None => Ok(()),
     };
     // a first run loads code onto the device, and is not profiled

@@ -41,13 +41,17 @@ const ELEMENT_TYPES: [(u64, DType); 28] = [
 
 /// The signature of an optimized program of the given format; `None` when it holds none that arrays can fill.
 pub(super) fn read_signature(code: &[u8], format: &str) -> Option<Signature> {
-    let module = match format {
+    parameters(module_of(code, format)?).ok().flatten().map(|parameters| Signature { parameters })
+}
+
+/// The `HloModuleProto` of an optimized program.
+pub(super) fn module_of<'a>(code: &'a [u8], format: &str) -> Option<&'a [u8]> {
+    match format {
         "hlo" => Some(code),
         // HloModuleProtoWithConfig: the module is field 1
         "hlo_with_config" => message(code, 1).ok().flatten(),
         _ => None,
-    }?;
-    parameters(module).ok().flatten().map(|parameters| Signature { parameters })
+    }
 }
 
 /// The last occurrence of a length-delimited field, as protobuf has it.
@@ -62,7 +66,8 @@ fn message(buffer: &[u8], number: u32) -> Result<Option<&[u8]>, WireError> {
     Ok(found)
 }
 
-fn parameters(module: &[u8]) -> Result<Option<Vec<ArraySpec>>, WireError> {
+/// What a module takes; of one that is partitioned the part of a device. `None` where it takes other things than arrays.
+pub(super) fn parameters(module: &[u8]) -> Result<Option<Vec<ArraySpec>>, WireError> {
     let Some(program_shape) = message(module, 4)? else { return Ok(None) };
     let mut parameters = Vec::new();
     for field in WireCursor::new(program_shape) {

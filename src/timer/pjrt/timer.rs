@@ -12,7 +12,7 @@ use super::compiling::read_code;
 use super::device::cpu_features;
 use super::flags::without_fatal;
 use super::no_device::{PCI, explained, has_tpu};
-use super::options::compile_options;
+use super::options::{Partitions, partitioned_options};
 use super::plugin_digest::digest_of_plugin;
 use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
 use crate::array::ArraySpec;
@@ -202,7 +202,8 @@ impl PjrtTimer {
             job: None,
         };
         if let Some(options) = &options.compiled {
-            let (compiled, notes) = CompiledStore::open(options, &timer.key(Digest::of(&[]), String::new()))?;
+            let (compiled, notes) =
+                CompiledStore::open(options, &timer.key(Digest::of(&[]), String::new(), Partitions::of(&[])))?;
             timer.notes.extend(notes);
             timer.compiled = Some(compiled);
         }
@@ -210,14 +211,14 @@ impl PjrtTimer {
     }
 
     fn key_of(&self, program: &ProgramFile) -> ExecutableKey {
-        self.key(program.program.digest, program.program.format.pjrt_format().to_owned())
+        self.key(program.program.digest, program.program.format.pjrt_format().to_owned(), partitions_of(program))
     }
 
-    fn key(&self, program: Digest, format: String) -> ExecutableKey {
+    fn key(&self, program: Digest, format: String, partitions: Partitions) -> ExecutableKey {
         ExecutableKey {
             program,
             format,
-            compile_options: compile_options(None, &BTreeMap::new()),
+            compile_options: partitioned_options(partitions, &[], &BTreeMap::new()),
             plugin: self.plugin_digest,
             device: self.device.identity.to_string(),
             device_index: self.device_index,
@@ -311,6 +312,11 @@ impl PjrtTimer {
         self.compilers.retire();
         self.compile_in_place(params)
     }
+}
+
+/// Into how many partitions a program is cut. One that cannot be read is never compiled.
+fn partitions_of(program: &ProgramFile) -> Partitions {
+    Partitions::of(&read_code(&program.into()).unwrap_or_default())
 }
 
 /// The plugin's digest, taken while its first worker starts, and that worker; `kept` is a folder of digests.
@@ -428,6 +434,10 @@ impl Timer for PjrtTimer {
         let known: Vec<(f64, u64)> =
             listed.iter().filter(|listed| listed.key.device == device).filter_map(Listed::cost).collect();
         Some(Forecast::by(&known, programs.len() - kept, kept, self.compilers.jobs()))
+    }
+
+    fn device_count(&self) -> Option<usize> {
+        Some(self.bench.hello().devices.len())
     }
 
     fn follow(&mut self, events: &Events) {

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use super::compiling::{compile_failure, described, read_code, timed, write_file, written};
+use super::cut::Cut;
 use super::device::fingerprints;
 use super::executable::{Executable, read_bounded};
-use super::job::{Job, device_failure, execute_failure};
-use super::options::{compile_options, default_client_options, parse_client_option};
+use super::job::{Job, device_failure};
+use super::options::{Partitions, compile_options, default_client_options, parse_client_option, partitioned_options};
 use super::plugin::{Client, PjrtError, Plugin, one_line};
 use super::probe::probe;
 use super::profiler::Profiler;
@@ -20,7 +21,6 @@ use super::timer::HOST_CLOCK;
 use super::worker_options::PjrtWorkerOptions;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
-use crate::hlo::{Program, read_program};
 use crate::measured_by::Source;
 use crate::timer::clock::resolution_ns;
 use crate::timer::model::means;
@@ -97,18 +97,52 @@ impl PjrtWorker {
     ) -> Result<(Executable, Compiled), Failure> {
         let opened = self.client()?;
         let code = read_code(program)?;
-        // what cannot be read here is the plugin's to refuse
-        if let Ok(Program { partitions: partitions @ 2.., .. }) = read_program(&code, "program") {
-            let message =
-                format!("the program has {partitions} partitions, this timer runs one; `--timer jax` runs them");
-            return Err(Failure::new(FailureKind::Device, message));
-        }
-        let options = compile_options(opened.device_id, overrides);
+        let partitions = Partitions::of(&code);
+        let options = match partitions.count {
+            1 => compile_options(opened.device_id, overrides),
+            count => partitioned_options(partitions, &opened.device_ids(self.options.device, count)?, overrides),
+        };
         let format = program.format.pjrt_format();
         let (executable, compiled) = timed(|| Executable::compile(&opened.client, &code, format, &options))
             .map_err(|error| compile_failure(&error))?;
         let compiled = described(compiled, executable.plain(), program, &code);
-        Ok((executable, compiled))
+        match cut_of(&executable)? {
+            // the compiled program takes parts
+            Some(cut) => Ok((executable, compiled.signature(Some(cut.signature())))),
+            None => Ok((executable, compiled)),
+        }
+    }
+}
+
+/// How the arrays of a program are cut that runs on several devices.
+fn cut_of(executable: &Executable) -> Result<Option<Cut>, Failure> {
+    match executable.devices() {
+        1 => Ok(None),
+        devices => Cut::of(executable.plain(), devices, executable.outputs()).map(Some),
+    }
+}
+
+impl Opened {
+    /// The ids of as many devices, from this one on.
+    fn device_ids(&self, first: usize, count: u64) -> Result<Vec<i64>, Failure> {
+        let shown = self.client.device_count();
+        let end = usize::try_from(count).ok().and_then(|count| first.checked_add(count));
+        let Some(end) = end.filter(|&end| end <= shown) else {
+            let needed = count.saturating_add(first as u64);
+            let way = if self.client.platform_name().is_ok_and(|platform| platform.eq_ignore_ascii_case("cpu")) {
+                format!("; `--client-option cpu_device_count={needed}` makes as many of a CPU")
+            } else if count > shown as u64 {
+                "; what runs over several hosts is for `compile --target`".to_owned()
+            } else {
+                String::new()
+            };
+            let message = format!(
+                "the program has {count} partitions and needs as many devices, from number {first} on; {shown} are there{way}"
+            );
+            return Err(Failure::new(FailureKind::Device, message));
+        };
+        let ids = (first..end).map(|index| Ok(self.client.describe(index)?.id)).collect::<Result<_, _>>();
+        ids.map_err(|error: PjrtError| device_failure(&error))
     }
 }
 
@@ -218,7 +252,8 @@ impl Worker for PjrtWorker {
             }
         };
         let job = self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))?;
-        job.insert(params.candidate, executable);
+        let cut = cut_of(&executable)?;
+        job.insert(params.candidate, executable, cut)?;
         Ok(loaded)
     }
 
@@ -232,7 +267,7 @@ impl Worker for PjrtWorker {
     fn measure_batches(&mut self, candidate: usize, runs: u32, batch: u32) -> Result<Measured, Failure> {
         check_runs(runs)?;
         let job = self.job_by_clock(candidate)?;
-        if let Err(reason) = job.check_batch(batch)? {
+        if let Err(reason) = job.check_batch(candidate, batch)? {
             let samples = self.measure(candidate, runs)?.samples_ns;
             return Ok(Measured { samples_ns: means(&samples, batch), single_runs: Some(reason) });
         }
@@ -242,9 +277,11 @@ impl Worker for PjrtWorker {
     }
 
     fn measure_round(&mut self, launches: &[Launch], folder: &Path) -> Result<Profiled, Failure> {
+        let mut devices = Vec::with_capacity(launches.len());
         for launch in launches {
             check_runs(launch.runs)?;
-            self.job()?.find(launch.candidate)?;
+            let count = self.job()?.devices(launch.candidate)?;
+            devices.push(u32::try_from(count).unwrap_or(u32::MAX));
         }
         let profiler = self.client()?.profiler.as_ref().map_err(|reason| {
             Failure::new(FailureKind::Protocol, format!("this worker takes no profiles: {reason}"))
@@ -263,19 +300,17 @@ impl Worker for PjrtWorker {
         let bytes = session.finish().map_err(failed)?;
         let profile = folder.join("round.xplane.pb");
         write_file(&profile, &bytes)?;
-        Ok(Profiled { profile, module_name: None, devices: None })
+        Ok(Profiled { profile, module_name: None, devices: Some(devices) })
     }
 
     fn outputs(&mut self, candidate: usize, folder: &Path) -> Result<Outputs, Failure> {
-        let buffers = self.job()?.run(candidate)?;
         let mut outputs = Vec::new();
-        for (index, buffer) in buffers.iter().enumerate() {
-            let spec = buffer.spec().map_err(execute_failure)?;
-            let bytes = buffer.to_host(&spec).map_err(execute_failure)?;
+        self.job()?.outputs(candidate, |index, spec, bytes| {
             let path = folder.join(format!("output-{candidate}-{index}.bin"));
             write_file(&path, &bytes)?;
             outputs.push(OutputRef { spec, path });
-        }
+            Ok(())
+        })?;
         Ok(Outputs { outputs })
     }
 

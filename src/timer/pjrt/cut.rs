@@ -1,0 +1,67 @@
+//! What a program of several partitions takes and gives: parts of arrays, one on each of its devices.
+
+use super::executable::PlainExecutable;
+use super::plugin::one_line;
+use super::sharding::Sharding;
+use super::signature::{module_of, parameters};
+use crate::array::ArraySpec;
+use crate::failure::{Failure, FailureKind};
+use crate::timer::protocol::Signature;
+use crate::wire::{WireCursor, WireValue};
+
+/// How the arrays of a program are cut.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Cut {
+    /// Each parameter, and how it is cut.
+    pub(super) parameters: Vec<(ArraySpec, Sharding)>,
+    /// How the outputs are cut.
+    pub(super) outputs: Vec<Sharding>,
+}
+
+impl Cut {
+    /// What the compiled program tells, which runs on so many devices and gives so many outputs on each. What is not understood
+    /// is a failure: a wrong part would go unnoticed.
+    pub(super) fn of(executable: &PlainExecutable, devices: usize, outputs: usize) -> Result<Self, Failure> {
+        let program = executable.optimized_program().map_err(|error| one_line(&error.message));
+        let cut = program.and_then(|(code, format)| Self::read(&code, &format, devices, outputs));
+        cut.map_err(|reason| {
+            let message = format!(
+                "how the arrays of a program of {devices} partitions are cut is not understood: {reason}; `--timer jax` may run it"
+            );
+            Failure::new(FailureKind::Signature, message)
+        })
+    }
+
+    /// Reads the shardings that the partitioner leaves in a module: openxla/xla, `xla/service/hlo.proto`.
+    fn read(code: &[u8], format: &str, devices: usize, outputs: usize) -> Result<Self, String> {
+        let module = module_of(code, format).ok_or("the plugin shows no optimized program")?;
+        let parts = parameters(module).map_err(|error| error.to_string())?.ok_or("a parameter that is no array")?;
+        let (mut shardings, mut of_outputs) = (Vec::new(), Vec::new());
+        for field in WireCursor::new(module) {
+            match field.map_err(|error| error.to_string())? {
+                (12, WireValue::Bytes(proto)) => of_outputs = Sharding::read_all(proto, devices)?,
+                (14, WireValue::Bytes(proto)) => shardings.push(Sharding::read(proto, devices)?),
+                _ => {}
+            }
+        }
+        if shardings.len() != parts.len() {
+            return Err(format!("{} shardings of {} parameters", shardings.len(), parts.len()));
+        }
+        // one that says the same of all
+        if let [one] = of_outputs.as_slice()
+            && one.is_whole()
+        {
+            of_outputs = vec![one.clone(); outputs];
+        }
+        if of_outputs.len() != outputs {
+            return Err(format!("{} shardings of {outputs} outputs", of_outputs.len()));
+        }
+        let parameters = parts.iter().zip(shardings).map(|(part, sharding)| Ok((sharding.whole_of(part)?, sharding)));
+        Ok(Self { parameters: parameters.collect::<Result<_, String>>()?, outputs: of_outputs })
+    }
+
+    /// The whole arrays that the program takes.
+    pub(super) fn signature(&self) -> Signature {
+        Signature { parameters: self.parameters.iter().map(|(spec, _)| spec.clone()).collect() }
+    }
+}
