@@ -24,6 +24,7 @@ from .fills import Fill, Observed, captured, fill_of
 from .mapped import rule_of_whole
 from .record import store
 from .registry import Registry
+from .stand_in import answering
 
 _LOG = logging.getLogger("autotune_lowered")
 
@@ -222,7 +223,7 @@ class Recorder:
 
     def _store(self, call: RecordedCall, fills: dict[str, Fill], unknown: dict[str, str]) -> list[dict[str, Any]]:
         try:
-            with lowering():
+            with lowering(), answering(self.registry.absent):
                 return store(call, fills, unknown, self.registry)
         except OSError:
             raise
