@@ -15,8 +15,16 @@ from typing import Any
 
 from .target import Target
 
-# code that asks for the device that its kernels run on; whoever else asks JAX for devices wants those that are here
-_KERNELS = ("tokamax", "ejkernel.kernels", "jax._src.pallas", "jax.experimental.pallas", "jax.experimental.mosaic")
+# code that asks for the device that its kernels run on; whoever else asks JAX for devices wants those that are here. ejkernel's CUDA
+# kernels are left out: told of a GPU, they build libraries for it
+_KERNELS = (
+    "tokamax",
+    "ejkernel.kernels._pallas",
+    "ejkernel.kernels._registry",
+    "jax._src.pallas",
+    "jax.experimental.pallas",
+    "jax.experimental.mosaic",
+)
 
 _LOCK = threading.Lock()
 _ORIGINALS: list[tuple[Any, str, Any]] = []
