@@ -48,9 +48,10 @@ class recording:
         folder: The registry, made where there is none.
         platforms: What to lower for: `cpu`, `cuda`, `rocm`, `tpu`; their devices need not be there. Unless given, the
             platform that the process runs on.
-        target: One device to record for in place of platforms, by the name that `autotune-lowered compile --target` takes
-            (`cuda:h100_sxm`, `tpu:v5e`). It need not be there: in the thread that records, libraries that ask JAX for the device are
-            told of it, so what is traced inside is to be lowered for it (`lowering_platforms`) and not run.
+        target: One device to record for in place of platforms, by the name that `autotune-lowered compile --target`
+            takes (`cuda:h100_sxm`, `tpu:v5e`). It need not be there: in the thread that records, libraries that ask JAX
+            for the device are told of it, so what is traced inside is to be lowered for it (`lowering_platforms`) and
+            not run.
         candidates: By operation (`flash_attention@v2`), the configs to try in place of the operation's own.
         directions: `forward`, `forward-vjp` or both.
         capture_values: Also fetch the values of integer and boolean arguments of traced calls, and size and sign of real
@@ -59,8 +60,8 @@ class recording:
             labels; `None` leaves `EJKERNEL_OPS_STAMP` alone. What the user has set wins.
         max_array_bytes: The largest array whose values are captured.
 
-    Raises ImportError without JAX, ValueError for a registry of another schema and for unknown platforms and targets, OSError where
-    the folder or, at the end, a record cannot be written.
+    Raises ImportError without JAX, ValueError for a registry of another schema and for unknown platforms and targets,
+    OSError where the folder or, at the end, a record cannot be written.
     """
 
     def __init__(

@@ -141,7 +141,7 @@ def test_what_tokamax_chose_for_the_host_is_no_program_of_another_platform(tmp_p
         attention(None).trace(Q, Q, Q).lower()
     for record in records(tmp_path):
         if record["target"] == {"platform": "cuda"}:
-            assert is_left_to_the_device(record, 'record with `target="cuda:NAME"`')
+            assert is_left_to_the_device(record, "record with a `target`")
         else:
             assert all("program" in candidate for candidate in record["candidates"])
 

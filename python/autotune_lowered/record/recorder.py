@@ -24,7 +24,6 @@ from .fills import Fill, Observed, captured, fill_of
 from .mapped import rule_of_whole
 from .record import store
 from .registry import Registry
-from .stand_in import answering
 
 _LOG = logging.getLogger("autotune_lowered")
 
@@ -223,7 +222,7 @@ class Recorder:
 
     def _store(self, call: RecordedCall, fills: dict[str, Fill], unknown: dict[str, str]) -> list[dict[str, Any]]:
         try:
-            with lowering(), answering(self.registry.absent):
+            with lowering():
                 return store(call, fills, unknown, self.registry)
         except OSError:
             raise

@@ -32,8 +32,8 @@ class Registry:
         fingerprint: Callable[[], dict[str, Any]],
         absent: Target | None = None,
     ) -> None:
-        """`platforms` as users name them, or the `absent` device that is recorded for in place of them; `fingerprint` gives that of
-        the device here, and is asked once."""
+        """`platforms` as users name them, or the `absent` device that is recorded for in place of them; `fingerprint` gives
+        that of the device here, and is asked once."""
         if importlib.util.find_spec("jax") is None:
             raise ImportError("recording needs JAX: pip install 'autotune-lowered[jax]'")
         # made now: a folder that is of another schema, or cannot be written, is refused before the run and not after it
@@ -62,6 +62,12 @@ class Registry:
         if self.absent is not None:
             return {"device": self.absent.identity}
         return {"device": self._fingerprint()["identity"]} if self.is_here(platform) else {"platform": platform}
+
+    def device_away(self, platform: str) -> Target | None:
+        """What is to be told of the device that is lowered for; `None` where it is the one of this process."""
+        if self.is_here(platform):
+            return None
+        return self.absent or Target.of_platform(platform)
 
     def is_here(self, platform: str) -> bool:
         """Whether this process runs on what is recorded for."""

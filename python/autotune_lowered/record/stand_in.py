@@ -1,7 +1,7 @@
 """What libraries ask JAX of its devices, answered by a target while calls are recorded for it.
 
-Tokamax chooses an operation's implementation, and kernels choose their blocks, by the device that JAX says is there. Where another one
-is recorded for, that would be the host's choice.
+Tokamax chooses an operation's implementation, and kernels choose their blocks, by the device that JAX says is there.
+Where another one is recorded for, that would be the host's choice.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from .target import Target
 
-# code that asks for the device that its kernels run on; whoever else asks JAX for devices wants those that are here. ejkernel's CUDA
-# kernels are left out: told of a GPU, they build libraries for it
+# code that asks for the device that its kernels run on; whoever else asks JAX for devices wants those that are here.
+# ejkernel's CUDA kernels are left out: told of a GPU, they build libraries for it
 _KERNELS = (
     "tokamax",
     "ejkernel.kernels._pallas",
@@ -40,7 +40,9 @@ class _Device:
     def __init__(self, target: Target) -> None:
         self.target = target.name
         self.platform = target.jax_platform
-        self.device_kind = target.identity["device_kind"]
+        if target.device_kind is None:
+            return
+        self.device_kind = target.device_kind
         if target.platform == "tpu":
             self.num_cores = target.cores
         else:
@@ -48,7 +50,9 @@ class _Device:
             self.compute_capability = target.identity["hardware"]["compute_capability"]
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"`{name}` of {self.__dict__.get('target')} is not known: the device is not here")
+        known = self.__dict__
+        remedy = "" if "device_kind" in known else ": record with a `target`"
+        raise AttributeError(f"`{name}` of {known.get('target')}, which is not here, is not known{remedy}")
 
     def __repr__(self) -> str:
         return f"<{self.target}, not here>"
@@ -129,8 +133,9 @@ def _is_kernel(module: str) -> bool:
 
 
 def _devices(target: Target, backend: Any = None) -> list[_Device] | None:
-    """`jax.devices`; `None` where those of another platform are asked for."""
-    return [_device_of(target)] if backend in (None, target.platform, target.jax_platform) else None
+    """`jax.devices`; `None` where those of another platform are asked for, or any of one of which no device is known."""
+    is_asked = backend is None or target.device_kind is not None and backend in (target.platform, target.jax_platform)
+    return [_device_of(target)] if is_asked else None
 
 
 def _local_devices(target: Target, process_index: Any = None, backend: Any = None, **_: Any) -> list[_Device] | None:
@@ -167,10 +172,9 @@ def abstract_device(target: Target) -> Any | None:
     import jax
 
     described = getattr(jax.sharding, "AbstractDevice", None)
-    if described is None:
+    if described is None or target.device_kind is None:
         return None
-    kind, platform = target.identity["device_kind"], target.jax_platform
-    return described(device_kind=kind, num_cores=target.cores, platform=platform)
+    return described(device_kind=target.device_kind, num_cores=target.cores, platform=target.jax_platform)
 
 
 def _on_abstract_device(target: Target | None) -> contextlib.AbstractContextManager[Any]:

@@ -53,8 +53,8 @@ class Target:
     name: str
     """As it was named: `cuda:h100_sxm`, `tpu:v5e`."""
     identity: Mapping[str, Any] = dataclasses.field(hash=False)
-    """`platform`, `device_kind` and `hardware`, as on the device itself."""
-    cores: int
+    """`platform`, `device_kind` and `hardware`, as on the device itself; the platform alone where that is all that is known."""
+    cores: int = 0
     """Multiprocessors of a GPU, cores of a TPU's device."""
     axes: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"x": 1}, hash=False)
     """How many devices there are along each side of its topology, and on each chip (`core`) where they are several."""
@@ -67,7 +67,12 @@ class Target:
     @property
     def jax_platform(self) -> str:
         """By the names of JAX's devices: `gpu`, `tpu`."""
-        return "gpu" if self.platform == "cuda" else self.platform
+        return "gpu" if self.platform in ("cuda", "rocm") else self.platform
+
+    @property
+    def device_kind(self) -> str | None:
+        """By PJRT's name: `NVIDIA L4`, `TPU v5 lite`; `None` where it is not known."""
+        return self.identity.get("device_kind")
 
     @property
     def devices(self) -> int:
@@ -92,6 +97,11 @@ class Target:
         raise ValueError(
             f"`{name}` is no target: name one of {', '.join(names())}, or a GpuTargetConfigProto as `cuda:FILE.txtpb`"
         )
+
+    @classmethod
+    def of_platform(cls, platform: str) -> Target:
+        """Any device of a platform."""
+        return cls(platform, {"platform": platform})
 
     @classmethod
     def _cuda(cls, name: str, kind: str, capability: str, cores: int) -> Target:

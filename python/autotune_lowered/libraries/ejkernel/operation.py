@@ -58,7 +58,7 @@ class Operation:
 
     def refuse(self, config: Mapping[str, Any], platform: str) -> str | None:
         """ejkernel picks the implementation of `auto` by the device that is there: another one's cannot be foretold."""
-        if answered() is None and _PLATFORMS[_own_platform()] == _PLATFORMS[platform]:
+        if answered() is None:
             return None
         chosen = self._asked if self._asked not in (None, "auto") else config.get("platform")
         if chosen in (None, "auto"):

@@ -1,8 +1,8 @@
 """Calls of Tokamax's operations, as each asks for its config.
 
 A Tokamax `Op` asks its `BoundArguments` for `default_config` once for each call that is traced; the arguments are abstract
-by then, with their `vmap` axes. Which `Op` that is, Tokamax has chosen before by the devices that concrete arrays lie on, else by
-JAX's default device.
+by then, with their `vmap` axes. Which `Op` that is, Tokamax has chosen before: by the devices that concrete arrays lie
+on, else by JAX's default device.
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ def _refuse(registry: Registry, chosen_for: Target | None, config: Mapping[str, 
     if chosen_for == absent and (absent is not None or registry.is_here(platform)):
         return None
     if absent is None:
-        return f'Tokamax chose the operation for the device here: record with `target="{platform}:NAME"`'
+        return "Tokamax chose the operation for the device here: record with a `target`"
     return (
-        f"Tokamax chose the operation for the device here and not for {absent.name}: trace the call in the thread that records, its "
-        "arrays arguments of what is traced"
+        f"Tokamax chose the operation for the device here and not for {absent.name}: trace the call in the thread that "
+        "records, its arrays arguments of what is traced"
     )
 
 
