@@ -106,12 +106,12 @@ class recording:
         if self._entered is not None:
             raise RuntimeError("this recording has begun already: make another one")
         self._entered = contextlib.ExitStack()
+        # also for none: a recording inside of one for a target is for the host again
+        self._entered.enter_context(answering(self._absent))
         self._recorder.begin()
         self._entered.callback(self._recorder.end)
         self._entered.callback(ejkernel.attached(self._stamp))
         self._entered.callback(tokamax.attached())
-        # also for none: a recording inside of one for a target is for the host again
-        self._entered.enter_context(answering(self._absent))
         if "jax" in sys.modules:
             self._entered.enter_context(_retracing(next(_NUMBERS)))
 

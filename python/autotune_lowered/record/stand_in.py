@@ -7,6 +7,7 @@ Where another one is recorded for, that would be the host's choice.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import sys
 import threading
@@ -174,7 +175,9 @@ def abstract_device(target: Target) -> Any | None:
     described = getattr(jax.sharding, "AbstractDevice", None)
     if described is None or target.device_kind is None:
         return None
-    return described(device_kind=target.device_kind, num_cores=target.cores, platform=target.jax_platform)
+    told = {"device_kind": target.device_kind, "num_cores": target.cores, "platform": target.jax_platform}
+    # the platform is none of it before JAX 0.10.1
+    return described(**{field.name: told[field.name] for field in dataclasses.fields(described)})
 
 
 def _on_abstract_device(target: Target | None) -> contextlib.AbstractContextManager[Any]:
