@@ -230,7 +230,7 @@ def test_other_threads_and_other_code_see_the_devices_that_are_here(tmp_path):
     [
         ("tpu:v6e:2x2", {"x": 2, "y": 2}),
         ("tpu:v5e", {"x": 2, "y": 2}),
-        ("tpu:v4", {"x": 2, "y": 2, "z": 1}),
+        ("tpu:v5p", {"x": 2, "y": 2, "z": 1}),
         ("tpu:v3:4x4", {"x": 4, "y": 4, "core": 2}),
         ("cuda:h100_sxm", {"x": 1}),
         ("cuda:h100_sxm:8", {"x": 8}),

@@ -88,6 +88,19 @@ def test_tokamax_is_left_as_it_was(tmp_path):
 
 Q = jax.ShapeDtypeStruct((1, 256, 2, 64), jnp.bfloat16)
 TRITON = "__gpu$xla.gpu.triton"
+ATTENTION = "tokamax._src.ops.attention"
+# Tokamax itself has hundreds to try, of which a few tell as much
+FEW = {
+    f"{ATTENTION}.pallas_triton.PallasTritonFlashAttention": [
+        {"block_q": 64, "block_k": 64, "num_warps": 4, "num_stages": stages} for stages in (1, 2)
+    ],
+    f"{ATTENTION}.pallas_mosaic_tpu.PallasMosaicTpuFlashAttention": [],
+    "tokamax._src.ops.normalization.pallas_triton.PallasTritonNormalization": [],
+}
+
+
+def for_target(folder, target):
+    return autotune_lowered.recording(folder, target=target, directions=("forward",), candidates=FEW)
 
 
 def attention(implementation):
@@ -100,17 +113,17 @@ def custom_calls(record):
 
 @pytest.mark.parametrize("target", ["cuda:h100_sxm", "cuda:a100_sxm_80"])
 def test_attention_is_recorded_for_a_gpu_that_is_not_here(tmp_path, target):
-    with autotune_lowered.recording(tmp_path / "registry", target=target, directions=("forward",)):
+    with for_target(tmp_path / "registry", target):
         lowered = attention(("triton", "xla")).trace(Q, Q, Q).lower(lowering_platforms=("cuda",))
     (record,) = records(tmp_path / "registry")
     assert record["target"]["device"]["platform"] == "cuda" and "PallasTriton" in record["op_id"]
-    assert custom_calls(record) == {(TRITON,)} and len(record["candidates"]) > 1
+    assert custom_calls(record) == {(TRITON,)} and len(record["candidates"]) >= 2
     assert all("program" in candidate for candidate in record["candidates"])
     assert labels(tmp_path / "module.mlir", lowered.as_text(debug_info=True)) == {(record["op_id"], record["call_key"])}
 
 
 def test_attention_is_recorded_for_a_tpu_that_is_not_here(tmp_path):
-    with autotune_lowered.recording(tmp_path, target="tpu:v6e", directions=("forward",)):
+    with for_target(tmp_path, "tpu:v6e"):
         attention(("mosaic", "xla")).trace(Q, Q, Q).lower(lowering_platforms=("tpu",))
     (record,) = records(tmp_path)
     assert "PallasMosaicTpu" in record["op_id"] and custom_calls(record) == {("tpu_custom_call",)}
@@ -120,7 +133,7 @@ def test_heuristics_count_the_targets_multiprocessors(tmp_path):
     """Normalization asks `jax.devices()` for them, which a CPU has none of."""
     baselines = []
     for target in ("cuda:l4", "cuda:b200"):
-        with autotune_lowered.recording(tmp_path / target, target=target, directions=("forward",)):
+        with for_target(tmp_path / target, target):
             jax.jit(lambda x, s: tokamax.layer_norm(x, s, None)).trace(
                 jax.ShapeDtypeStruct((4096, 256), jnp.float32), jax.ShapeDtypeStruct((256,), jnp.float32)
             ).lower(lowering_platforms=("cuda",))
@@ -148,7 +161,7 @@ def test_what_tokamax_chose_for_the_host_is_no_program_of_another_platform(tmp_p
 
 def test_what_lies_on_the_host_makes_tokamax_choose_for_the_host(tmp_path):
     keys = jnp.ones(Q.shape, Q.dtype)
-    with autotune_lowered.recording(tmp_path, target="cuda:h100_sxm", directions=("forward",)):
+    with for_target(tmp_path, "cuda:h100_sxm"):
         jax.jit(lambda q: tokamax.dot_product_attention(q, keys, keys)).trace(Q)
     (record,) = records(tmp_path)
     assert is_left_to_the_device(record, "chose the operation for the device here and not for cuda:h100_sxm")

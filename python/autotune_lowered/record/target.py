@@ -25,7 +25,7 @@ _CUDA = {
 
 @dataclasses.dataclass(frozen=True)
 class _Chip:
-    """A TPU as libtpu describes it."""
+    """A TPU as libtpu 0.0.42.1 describes it in a topology."""
 
     kind: str
     smallest: str
@@ -38,7 +38,7 @@ class _Chip:
 _TPU = {
     "v2": _Chip("TPU v2", "2x2", devices=2),
     "v3": _Chip("TPU v3", "2x2", devices=2),
-    "v4": _Chip("TPU v4", "2x2x1", cores=2),
+    "v4": _Chip("TPU v4", "2x2x1", devices=2),
     "v5e": _Chip("TPU v5 lite", "2x2"),
     "v5p": _Chip("TPU v5", "2x2x1", cores=2),
     "v6e": _Chip("TPU v6 lite", "2x2"),
