@@ -12,7 +12,6 @@ jax = pytest.importorskip("jax", reason="recording needs JAX")
 
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 from jax.extend import backend
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -47,6 +46,13 @@ def pallas_call(kernel, x, block, out_dtype=None, **options):
     return pl.pallas_call(kernel, out_shape=out, grid=grid, in_specs=[spec], out_specs=spec, **options)(x)
 
 
+def for_triton():
+    # old JAX has no such module
+    from jax.experimental.pallas import triton
+
+    return {"compiler_params": triton.CompilerParams(num_warps=4)}
+
+
 def doubled(x, block, **options):
     def kernel(x_ref, o_ref):
         o_ref[...] = x_ref[...] * 2
@@ -61,7 +67,7 @@ def mosaic_double(x, *, block=8):
 
 @autotune_lowered.tunable(op="triton_double", version=1, space={"block": [8, 16]})
 def triton_double(x, *, block=8):
-    return doubled(x, block, compiler_params=triton.CompilerParams(num_warps=4))
+    return doubled(x, block, **for_triton())
 
 
 @autotune_lowered.tunable(op="triton_float8", version=1, space={"block": [8, 16]})
@@ -69,7 +75,7 @@ def triton_float8(x, *, block=8):
     def kernel(x_ref, o_ref):
         o_ref[...] = x_ref[...].astype(jnp.float8_e4m3fn)
 
-    return pallas_call(kernel, x, block, jnp.float8_e4m3fn, compiler_params=triton.CompilerParams(num_warps=4))
+    return pallas_call(kernel, x, block, jnp.float8_e4m3fn, **for_triton())
 
 
 # of the kind that asks for its device, as libraries' operations do
