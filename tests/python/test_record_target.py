@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -286,3 +288,25 @@ def test_a_kernel_on_a_mesh_is_recorded_for_the_target(tmp_path, axis):
     assert not recorded.report()[0]["not_lowered"]
     assert record["arguments"][0]["spec"] == ("f32[16,128]" if axis is None else "f32[4,16,128]")
     assert {tuple(candidate["program"]["custom_calls"]) for candidate in record["candidates"]} == {("tpu_custom_call",)}
+
+
+SCRIPT = """
+import jax, jax.numpy as jnp
+import autotune_lowered
+from jax.extend import backend
+
+@autotune_lowered.tunable(op="told", version=1, space={"block": [8, 16]})
+def told(x, *, block=8):
+    return x * float(backend.get_default_device().compute_capability)
+
+jax.jit(lambda x: told(x)).trace(jax.ShapeDtypeStruct((8,), jnp.float32)).lower(lowering_platforms=("cuda",))
+"""
+
+
+@needs_default_device
+def test_a_program_that_only_lowers_is_recorded_for_a_target(tmp_path):
+    script, registry = tmp_path / "lower.py", tmp_path / "registry"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "autotune_lowered", "record", "--registry", registry]
+    subprocess.run([*command, "--target", "cuda:h100_sxm", script], check=True, timeout=300)
+    assert record_of(registry, "told@v1", "forward")["target"] == {"device": H100}
