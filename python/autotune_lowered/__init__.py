@@ -30,6 +30,7 @@ _NAMES = {
     "overlay": "lookup.in_force",
     "profiling": "profiling",
     "recording": "_recording",
+    "target_mesh": "record.target_mesh",
     "tunable": "tunables.tunable",
     "tune": "tuning.run",
     "use_cache": "lookup.best",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from .lookup.device import device as device
     from .lookup.in_force import overlay as overlay
     from .module import dump as dump
+    from .record.target_mesh import target_mesh as target_mesh
     from .tunables.tunable import tunable as tunable
     from .tuning.result import AutotuningResult as AutotuningResult
     from .tuning.run import TuningError as TuningError

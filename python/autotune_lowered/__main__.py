@@ -16,6 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     record = commands.add_parser("record", help="run a program with its operations recorded")
     record.add_argument("--registry", default=os.environ.get("AUTOTUNE_LOWERED_RECORD") or "registry", metavar="DIR")
     record.add_argument("--platforms", help="such as `cpu,cuda`; by default the one that the program runs on")
+    record.add_argument("--target", help="one device in place of platforms, as `compile` names it: `cuda:h100_sxm`")
     record.add_argument("--capture-values", action="store_true", help="fetch what arguments of traced calls hold")
     record.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
     record.add_argument("script", metavar="SCRIPT")
@@ -28,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("autotune_lowered").setLevel(logging.INFO)
     platforms = options.platforms.split(",") if options.platforms else None
     sys.argv = [options.script, *options.rest]
-    with recording(options.registry, platforms=platforms, capture_values=options.capture_values):
+    with recording(options.registry, platforms=platforms, target=options.target, capture_values=options.capture_values):
         if options.module:
             sys.path.insert(0, os.getcwd())
             runpy.run_module(options.script, run_name="__main__", alter_sys=True)

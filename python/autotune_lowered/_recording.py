@@ -19,6 +19,8 @@ from .libraries.tokamax import calls as tokamax
 from .record.call import DIRECTIONS
 from .record.recorder import Recorder, active
 from .record.registry import Registry
+from .record.stand_in import answering
+from .record.target import Target
 
 _LOG = logging.getLogger("autotune_lowered")
 
@@ -46,6 +48,10 @@ class recording:
         folder: The registry, made where there is none.
         platforms: What to lower for: `cpu`, `cuda`, `rocm`, `tpu`; their devices need not be there. Unless given, the
             platform that the process runs on.
+        target: One device to record for in place of platforms, by the name that `autotune-lowered compile --target`
+            takes (`cuda:h100_sxm`, `tpu:v5e`). It need not be there: in the thread that records, libraries that ask JAX
+            for the device are told of it, so what is traced inside is to be lowered for it (`lowering_platforms`) and
+            not run.
         candidates: By operation (`flash_attention@v2`), the configs to try in place of the operation's own.
         directions: `forward`, `forward-vjp` or both.
         capture_values: Also fetch the values of integer and boolean arguments of traced calls, and size and sign of real
@@ -54,8 +60,8 @@ class recording:
             labels; `None` leaves `EJKERNEL_OPS_STAMP` alone. What the user has set wins.
         max_array_bytes: The largest array whose values are captured.
 
-    Raises ImportError without JAX, ValueError for a registry of another schema and for unknown platforms, OSError where
-    the folder or, at the end, a record cannot be written.
+    Raises ImportError without JAX, ValueError for a registry of another schema and for unknown platforms and targets,
+    OSError where the folder or, at the end, a record cannot be written.
     """
 
     def __init__(
@@ -63,6 +69,7 @@ class recording:
         folder: str | os.PathLike[str],
         *,
         platforms: Iterable[str] | None = None,
+        target: str | None = None,
         candidates: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
         directions: Sequence[str] = DIRECTIONS,
         capture_values: bool = False,
@@ -73,11 +80,15 @@ class recording:
         if wrong or not directions:
             raise ValueError(f"no direction `{wrong[0] if wrong else ''}`: name `forward`, `forward-vjp` or both")
         chosen = dict(candidates or {})
+        if platforms is not None and target is not None:
+            raise ValueError("a recording is for `platforms` or for a `target`: name one of them")
         asked = [platforms] if isinstance(platforms, str) else platforms
-        registry = Registry(folder, asked, tuple(directions), _fingerprint)
+        absent = None if target is None else Target.named(target)
+        registry = Registry(folder, asked, tuple(directions), _fingerprint, absent)
         if asked is not None:
             _ = registry.platforms  # a wrong name is an error here, not at the first call
         self._recorder = Recorder(registry, chosen, capture_values, max_array_bytes)
+        self._absent = absent
         self._stamp = stamp
         self._entered: contextlib.ExitStack | None = None
 
@@ -95,6 +106,8 @@ class recording:
         if self._entered is not None:
             raise RuntimeError("this recording has begun already: make another one")
         self._entered = contextlib.ExitStack()
+        # also for none: a recording inside of one for a target is for the host again
+        self._entered.enter_context(answering(self._absent))
         self._recorder.begin()
         self._entered.callback(self._recorder.end)
         self._entered.callback(ejkernel.attached(self._stamp))

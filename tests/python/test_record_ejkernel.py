@@ -236,9 +236,35 @@ def test_other_platforms_are_lowered_without_their_device(tmp_path):
     by_platform = {}
     for candidate in there["candidates"]:
         by_platform.setdefault(candidate["config"]["platform"], []).append(candidate)
-    # XLA's are lowered here; Triton's need the device, and say so
+    # XLA's are lowered here; Triton's need the device, and say so in words that depend on whether Triton is installed
     assert all("program" in candidate for candidate in by_platform["xla"])
-    assert all("platform=triton" in candidate["not_lowered"] for candidate in by_platform["triton"])
+    assert all(candidate["not_lowered"] for candidate in by_platform["triton"])
+
+
+def test_what_asks_the_gpu_keeps_a_recipe_and_its_reason_for_a_target(tmp_path):
+    with autotune_lowered.recording(tmp_path, target="cuda:h100_sxm", directions=("forward",)):
+        text = jax.jit(attention).trace(Q).lower(lowering_platforms=("cuda",)).as_text(debug_info=True)
+    record = record_of(tmp_path, FLASH, "forward")
+    assert f"ejkernel_ops#{FLASH}:{record['call_key']}" in text
+    assert record["target"]["device"]["device_kind"] == "NVIDIA H100 80GB HBM3"
+    by_platform = {}
+    for candidate in record["candidates"]:
+        by_platform.setdefault(candidate["config"]["platform"], []).append(candidate)
+    for platform, candidates in by_platform.items():
+        assert all(("program" in candidate) == (platform == "xla") for candidate in candidates), platform
+        assert all(candidate.get("not_lowered") for candidate in candidates if platform != "xla")
+    assert "requires the GPU backend" in by_platform["cuda"][0]["not_lowered"]
+    assert by_platform["triton"] and record["static_arguments"]["recipe"]["kind"] == "ejkernel"
+
+
+def test_the_pallas_kernels_of_a_tpu_are_lowered_for_a_target(tmp_path):
+    with autotune_lowered.recording(tmp_path, target="tpu:v5e", directions=("forward",)):
+        jax.jit(grouped).trace(jnp.ones((256, 128)), jnp.ones((4, 128, 128)), np.array([64] * 4, np.int32))
+    candidates = record_of(tmp_path, GROUPED, "forward")["candidates"]
+    pallas = [candidate for candidate in candidates if candidate["config"]["platform"] == "pallas"]
+    assert pallas and all(one["program"]["custom_calls"] == ["tpu_custom_call"] for one in pallas)
+    # which one ejkernel takes for itself is decided there
+    assert all("decided on the tpu" in one["not_lowered"] for one in candidates if one["config"]["platform"] == "auto")
 
 
 def test_a_callable_argument_is_described_by_name_and_lowered_through_its_closure(tmp_path):

@@ -84,3 +84,95 @@ def test_tokamax_is_left_as_it_was(tmp_path):
     with autotune_lowered.recording(tmp_path):
         assert tokamax.BoundArguments.default_config is not before
     assert tokamax.BoundArguments.default_config is before
+
+
+Q = jax.ShapeDtypeStruct((1, 256, 2, 64), jnp.bfloat16)
+TRITON = "__gpu$xla.gpu.triton"
+ATTENTION = "tokamax._src.ops.attention"
+# Tokamax itself has hundreds to try, of which a few tell as much
+FEW = {
+    f"{ATTENTION}.pallas_triton.PallasTritonFlashAttention": [
+        {"block_q": 64, "block_k": 64, "num_warps": 4, "num_stages": stages} for stages in (1, 2)
+    ],
+    f"{ATTENTION}.pallas_mosaic_tpu.PallasMosaicTpuFlashAttention": [],
+    "tokamax._src.ops.normalization.pallas_triton.PallasTritonNormalization": [],
+}
+
+
+def for_target(folder, target):
+    return autotune_lowered.recording(folder, target=target, directions=("forward",), candidates=FEW)
+
+
+def attention(implementation):
+    return jax.jit(lambda q, k, v: tokamax.dot_product_attention(q, k, v, implementation=implementation))
+
+
+def custom_calls(record):
+    return {tuple(candidate["program"]["custom_calls"]) for candidate in record["candidates"] if "program" in candidate}
+
+
+@pytest.mark.parametrize("target", ["cuda:h100_sxm", "cuda:a100_sxm_80"])
+def test_attention_is_recorded_for_a_gpu_that_is_not_here(tmp_path, target):
+    with for_target(tmp_path / "registry", target):
+        lowered = attention(("triton", "xla")).trace(Q, Q, Q).lower(lowering_platforms=("cuda",))
+    (record,) = records(tmp_path / "registry")
+    assert record["target"]["device"]["platform"] == "cuda" and "PallasTriton" in record["op_id"]
+    assert custom_calls(record) == {(TRITON,)} and len(record["candidates"]) >= 2
+    assert all("program" in candidate for candidate in record["candidates"])
+    assert labels(tmp_path / "module.mlir", lowered.as_text(debug_info=True)) == {(record["op_id"], record["call_key"])}
+
+
+def test_attention_is_recorded_for_a_tpu_that_is_not_here(tmp_path):
+    with for_target(tmp_path, "tpu:v6e"):
+        attention(("mosaic", "xla")).trace(Q, Q, Q).lower(lowering_platforms=("tpu",))
+    (record,) = records(tmp_path)
+    assert "PallasMosaicTpu" in record["op_id"] and custom_calls(record) == {("tpu_custom_call",)}
+
+
+def test_heuristics_count_the_targets_multiprocessors(tmp_path):
+    """Normalization asks `jax.devices()` for them, which a CPU has none of."""
+    baselines = []
+    for target in ("cuda:l4", "cuda:b200"):
+        with for_target(tmp_path / target, target):
+            jax.jit(lambda x, s: tokamax.layer_norm(x, s, None)).trace(
+                jax.ShapeDtypeStruct((4096, 256), jnp.float32), jax.ShapeDtypeStruct((256,), jnp.float32)
+            ).lower(lowering_platforms=("cuda",))
+        record = records(tmp_path / target)[0]
+        assert custom_calls(record) == {(TRITON,)}
+        baselines.append(record["baseline"]["block_m"])
+    assert baselines[0] > baselines[1]
+
+
+def is_left_to_the_device(record, reason):
+    recipe = record["static_arguments"]["recipe"]
+    assert (recipe["kind"], recipe["bound"]["op"]["__type"]) == ("tokamax", record["op_id"])
+    return all(reason in candidate["not_lowered"] for candidate in record["candidates"])
+
+
+def test_what_tokamax_chose_for_the_host_is_no_program_of_another_platform(tmp_path):
+    with autotune_lowered.recording(tmp_path, platforms=("cpu", "cuda"), directions=("forward",)):
+        attention(None).trace(Q, Q, Q).lower()
+    for record in records(tmp_path):
+        if record["target"] == {"platform": "cuda"}:
+            assert is_left_to_the_device(record, "record with a `target`")
+        else:
+            assert all("program" in candidate for candidate in record["candidates"])
+
+
+def test_what_lies_on_the_host_makes_tokamax_choose_for_the_host(tmp_path):
+    keys = jnp.ones(Q.shape, Q.dtype)
+    with for_target(tmp_path, "cuda:h100_sxm"):
+        jax.jit(lambda q: tokamax.dot_product_attention(q, keys, keys)).trace(Q)
+    (record,) = records(tmp_path)
+    assert is_left_to_the_device(record, "chose the operation for the device here and not for cuda:h100_sxm")
+
+
+def test_tokamax_is_left_as_it_was_after_an_exception(tmp_path):
+    before = vars(tokamax.BoundArguments)["default_config"], vars(tokamax.Op)["__call__"]
+    with pytest.raises(ZeroDivisionError), autotune_lowered.recording(tmp_path, target="cuda:l4"):
+        assert vars(tokamax.Op)["__call__"] is not before[1]
+        raise ZeroDivisionError
+    assert before == (vars(tokamax.BoundArguments)["default_config"], vars(tokamax.Op)["__call__"])
+    # on the host again
+    text = attention(None).lower(*(jnp.ones(Q.shape, Q.dtype),) * 3).as_text()
+    assert TRITON not in text

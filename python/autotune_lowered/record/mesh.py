@@ -38,7 +38,9 @@ def mesh_over(axes: set[str]) -> OnMesh:
             f"it talks over the axis `{missing[0]}`, which is none of a `shard_map` that this JAX tells of (an axis of a `vmap` that a "
             "`jit` or `scan` hides from it, or a JAX before 0.7): leave the collective outside of the tunable function"
         )
-    return OnMesh(jax.sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes)))
+    device = getattr(mesh, "abstract_device", None)
+    described = {} if device is None else {"abstract_device": device}
+    return OnMesh(jax.sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes), **described))
 
 
 class OnMesh:

@@ -15,6 +15,7 @@ from typing import Any
 
 from .._native import RegistryWriter
 from .._version import __version__
+from .target import Target
 
 # platforms as JAX and its users name them, to the names of lowering
 LOWERING_PLATFORMS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "rocm", "tpu": "tpu"}
@@ -29,19 +30,24 @@ class Registry:
         platforms: Iterable[str] | None,
         directions: tuple[str, ...],
         fingerprint: Callable[[], dict[str, Any]],
+        absent: Target | None = None,
     ) -> None:
-        """`platforms` as users name them; `fingerprint` gives that of the device here, and is asked once."""
+        """`platforms` as users name them, or the `absent` device that is recorded for in place of them; `fingerprint` gives
+        that of the device here, and is asked once."""
         if importlib.util.find_spec("jax") is None:
             raise ImportError("recording needs JAX: pip install 'autotune-lowered[jax]'")
         # made now: a folder that is of another schema, or cannot be written, is refused before the run and not after it
         self.writer = RegistryWriter(Path(folder).absolute())
         self.directions = directions
+        self.absent = absent
         self._fingerprint = functools.cache(fingerprint)
         self._asked = None if platforms is None else tuple(platforms)
 
     @functools.cached_property
     def platforms(self) -> tuple[str, ...]:
         """What is lowered for, by JAX's names; where none was asked for, the platform that this process runs on."""
+        if self.absent is not None:
+            return (self.absent.platform,)
         if self._asked is None:
             return (self._own_platform(),)
         unknown = [name for name in self._asked if name not in LOWERING_PLATFORMS]
@@ -52,12 +58,20 @@ class Registry:
         return tuple(dict.fromkeys(LOWERING_PLATFORMS[name] for name in self._asked))
 
     def target(self, platform: str) -> dict[str, Any]:
-        """The device where it is there, else every device of the platform."""
+        """The device where it is there or was named, else every device of the platform."""
+        if self.absent is not None:
+            return {"device": self.absent.identity}
         return {"device": self._fingerprint()["identity"]} if self.is_here(platform) else {"platform": platform}
 
+    def device_away(self, platform: str) -> Target | None:
+        """What is to be told of the device that is lowered for; `None` where it is the one of this process."""
+        if self.is_here(platform):
+            return None
+        return self.absent or Target.of_platform(platform)
+
     def is_here(self, platform: str) -> bool:
-        """Whether this process runs on the platform."""
-        return self._own_platform() == platform
+        """Whether this process runs on what is recorded for."""
+        return self.absent is None and self._own_platform() == platform
 
     def _own_platform(self) -> str:
         return str(self._fingerprint()["identity"]["platform"])

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...record.parameters import spelled
 from ...record.registry import LOWERING_PLATFORMS
+from ...record.stand_in import answered
 from .config import config_from_json, config_to_json
 
 # how ejkernel's methods name the platforms
@@ -57,7 +58,7 @@ class Operation:
 
     def refuse(self, config: Mapping[str, Any], platform: str) -> str | None:
         """ejkernel picks the implementation of `auto` by the device that is there: another one's cannot be foretold."""
-        if _PLATFORMS[_own_platform()] == _PLATFORMS[platform]:
+        if answered() is None:
             return None
         chosen = self._asked if self._asked not in (None, "auto") else config.get("platform")
         if chosen in (None, "auto"):

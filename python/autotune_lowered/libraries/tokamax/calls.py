@@ -1,21 +1,27 @@
 """Calls of Tokamax's operations, as each asks for its config.
 
 A Tokamax `Op` asks its `BoundArguments` for `default_config` once for each call that is traced; the arguments are abstract
-by then, with their `vmap` axes.
+by then, with their `vmap` axes. Which `Op` that is, Tokamax has chosen before: by the devices that concrete arrays lie
+on, else by JAX's default device.
 """
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import logging
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from ...record.arguments import is_tracer
 from ...record.describe import one_line
 from ...record.recorder import active
+from ...record.registry import Registry
+from ...record.stand_in import answered
+from ...record.target import Target
 from ..import_hook import after_import
 from .bound import describe_call, label
 
@@ -23,7 +29,9 @@ _LOG = logging.getLogger("autotune_lowered")
 
 _LOCK = threading.Lock()
 _ATTACHED: list[object] = []
-_ORIGINAL: list[property] = []
+_ORIGINALS: list[tuple[type, str, Any]] = []
+# an attribute of ours on Tokamax's operations
+_CHOSEN_FOR = "_autotune_lowered_chosen_for"
 
 
 def attached() -> Callable[[], None]:
@@ -45,8 +53,8 @@ def _attach(token: object, tokamax: ModuleType) -> None:
         return
     with _LOCK:
         if not _ATTACHED:
-            _ORIGINAL.append(asked)
-            tokamax.BoundArguments.default_config = property(functools.partial(_on_call, asked.fget))
+            _replace(tokamax.BoundArguments, "default_config", property(functools.partial(_on_call, asked.fget)))
+            _replace(tokamax.Op, "__call__", _on_op(tokamax.Op.__call__))
         _ATTACHED.append(token)
 
 
@@ -55,8 +63,33 @@ def _detach(token: object) -> None:
         if token not in _ATTACHED:
             return
         _ATTACHED.remove(token)
-        if not _ATTACHED:
-            sys.modules["tokamax"].BoundArguments.default_config = _ORIGINAL.pop()
+        while _ORIGINALS and not _ATTACHED:
+            setattr(*_ORIGINALS.pop())
+
+
+def _replace(owner: type, name: str, value: Any) -> None:
+    _ORIGINALS.append((owner, name, vars(owner)[name]))
+    setattr(owner, name, value)
+
+
+def _on_op(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks an operation that was chosen for a target: its rules of differentiation may be traced after the call."""
+
+    @functools.wraps(original)
+    def call(op: Any, *args: Any, **kwargs: Any) -> Any:
+        target = answered()
+        if target is not None and not _lie_on_a_device(args, kwargs):
+            op = copy.copy(op)
+            object.__setattr__(op, _CHOSEN_FOR, target)
+        return original(op, *args, **kwargs)
+
+    return call
+
+
+def _lie_on_a_device(*arguments: Any) -> bool:
+    import jax
+
+    return any(isinstance(leaf, jax.Array) and not is_tracer(leaf) for leaf in jax.tree.leaves(arguments))
 
 
 def _on_call(original: Callable[[Any], Any], bound: Any) -> Any:
@@ -68,10 +101,25 @@ def _on_call(original: Callable[[Any], Any], bound: Any) -> Any:
             bound = _abstract(bound)
             op_id, key = label(bound)
             if recorder.wants(op_id, key):
-                recorder.record(describe_call(op_id, key, bound))
+                call = describe_call(op_id, key, bound)
+                refuse = functools.partial(_refuse, recorder.registry, getattr(bound.op, _CHOSEN_FOR, None))
+                recorder.record(dataclasses.replace(call, refuse=refuse))
         except Exception as error:  # the user's program goes on, whatever its arguments are
             recorder.skipped(op_id, key, one_line(error))
     return original(bound)
+
+
+def _refuse(registry: Registry, chosen_for: Target | None, config: Mapping[str, Any], platform: str) -> str | None:
+    """Why a call is none of the device that is recorded for: Tokamax chose its operation for another one."""
+    absent = registry.absent
+    if chosen_for == absent and (absent is not None or registry.is_here(platform)):
+        return None
+    if absent is None:
+        return "Tokamax chose the operation for the device here: record with a `target`"
+    return (
+        f"Tokamax chose the operation for the device here and not for {absent.name}: trace the call in the thread that "
+        "records, its arrays arguments of what is traced"
+    )
 
 
 def _abstract(bound: Any) -> Any:
