@@ -91,6 +91,11 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
         );
         return Failure::new(FailureKind::Device, message);
     }
+    // nor is this: what the kernel calls is brought by JAX, and the plugin alone does not have it
+    if message.contains("Failed to materialize symbols") {
+        let message = format!("the plugin lacks what this kernel calls as it is compiled, as of Mosaic GPU, which JAX brings ({message})");
+        return Failure::new(FailureKind::CustomCall, message);
+    }
     let kind = if is_of_a_signal(&message) { FailureKind::Crash } else { FailureKind::Compile };
     Failure::new(kind, message)
 }
@@ -121,6 +126,8 @@ mod tests {
         let refused = "ptxas exited with non-zero error code 65280, output: ptxas fatal   : Unsupported .version";
         assert_eq!(kind(refused), FailureKind::Compile);
         assert_eq!(kind("Shared memory size limit exceeded: requested 196608"), FailureKind::Compile);
+        let runtime = "INTERNAL: Failed to materialize symbols: { (main, { mosaic_gpu_init_tma_desc }) }";
+        assert_eq!(kind(runtime), FailureKind::CustomCall);
         let none = "No PTX compilation provider is available. Neither ptxas/nvlink nor nvjtlink is available.";
         assert_eq!(kind(none), FailureKind::Device);
     }
