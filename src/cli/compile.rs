@@ -1,7 +1,7 @@
 //! `compile`: a module's candidates, or the module itself, compiled for devices that need not be here.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,7 +25,8 @@ use super::options::{FormatArg, LimitArgs};
 use super::output_file::OutputFile;
 use super::plan::{PlanArgs, Source};
 use super::signature::StoreSignerArgs;
-use super::timers::this_program;
+use super::timers::{scratch, this_program};
+use super::tune_args::TuneArgs;
 
 #[derive(Debug, Args)]
 pub(super) struct CompileArgs {
@@ -62,8 +63,28 @@ pub(super) struct CompileArgs {
     pub format: FormatArg,
 }
 
-fn target(name: &str) -> Result<Target, TargetError> {
+/// Reads a target's name.
+pub(super) fn target(name: &str) -> Result<Target, TargetError> {
     Target::named(name)
+}
+
+/// Says what compiling a module's candidates would take for the targets of a main job that only says what it would do.
+pub(super) fn forecast(args: &TuneArgs, module: &Path, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
+    let scratch = scratch()?;
+    let args = CompileArgs {
+        module: module.to_owned(),
+        plan: args.plan.clone(),
+        targets: args.targets.clone(),
+        store: args.compiled.clone().unwrap_or_else(|| scratch.path().to_owned()),
+        plugin: args.timer.plugin.plugin.clone(),
+        baseline: None,
+        dry_run: true,
+        junit: None,
+        signer: StoreSignerArgs::default(),
+        limits: args.timer.limits.clone(),
+        format: args.format.clone(),
+    };
+    run(&args, bars, out)
 }
 
 /// Compiles for each target and prints what came of it; refusals are no failure.
@@ -75,7 +96,7 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
         Baseline::open(store).map_err(wrong)
     });
     let baseline = baseline.transpose()?;
-    let signer = args.signer.signer()?.map(Arc::new);
+    let signer = if args.dry_run { None } else { args.signer.signer()?.map(Arc::new) };
     let source = read(args)?;
     std::fs::create_dir_all(&args.store).map_err(|error| {
         Fault::input(format!("`{}`: no folder to keep what is compiled: {error}", args.store.display()))

@@ -67,7 +67,7 @@ impl SignerArgs {
 }
 
 /// Who signs what is compiled for others.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(super) struct StoreSignerArgs {
     /// Private key that signs what is compiled, so that other machines may load it (docs/targets.md) [default: this user's own
     /// key, which is made where there is none]

@@ -34,6 +34,9 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let Some(module) = &args.module else {
         return Err(Fault::new(exit::USAGE, "name a module, or see `--help`"));
     };
+    if !args.targets.is_empty() {
+        return super::compile::forecast(args, module, bars, out);
+    }
     let search = args.search.options()?;
     let reading = events.open(Slice::Step("read the module"));
     let source = match args.plan.read(module)? {

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::candidates::Target;
 use crate::decision::DecisionRules;
 use crate::search::{Budget, Kind};
 use crate::tune::SearchOptions;
 
+use super::compile::target;
 use super::exit;
 use super::fault::Fault;
 use super::kept_profiles::KeepArgs;
@@ -76,9 +78,12 @@ pub(super) struct TuneArgs {
     /// Compile and race every candidate; else those of which too little is expected are left (docs/decisions.md)
     #[arg(long)]
     pub thorough: bool,
-    /// Say what would be tuned, and measure nothing
+    /// Say what would be tuned and what compiling it would take, and measure nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// With --dry-run: a device that need not be here, as `compile` names it; may be given again
+    #[arg(long = "target", value_name = "TARGET", requires = "dry_run", value_parser = target)]
+    pub targets: Vec<Target>,
     /// Also write the run as a page to look at, one HTML file with everything in it (docs/report.md)
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,

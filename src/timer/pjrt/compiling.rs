@@ -93,7 +93,9 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
     }
     // nor is this: what the kernel calls is brought by JAX, and the plugin alone does not have it
     if message.contains("Failed to materialize symbols") {
-        let message = format!("the plugin lacks what this kernel calls as it is compiled, as of Mosaic GPU, which JAX brings ({message})");
+        let message = format!(
+            "the plugin lacks what this kernel calls as it is compiled, as of Mosaic GPU, which JAX brings ({message})"
+        );
         return Failure::new(FailureKind::CustomCall, message);
     }
     let kind = if is_of_a_signal(&message) { FailureKind::Crash } else { FailureKind::Compile };
