@@ -117,11 +117,12 @@ fn programs_of_several_partitions_are_compiled_for_as_many_gpus() {
         |name: &str| json!({"config": {"form": name}, "program_file": root.join("tests/data/timer").join(name)});
     let argument =
         |name: &str, spec: &str| json!({"name": name, "spec": spec, "fill": {"kind": "normal", "scale": 1.0}});
+    let candidates = ["sharded2.mlir", "sharded2.mlirbc", "sharded2_gspmd.mlir"].map(candidate);
     let description = json!({
         "target": {"platform": "cuda"}, "op_id": "hostile@v1", "call_key": "0123456789abcdef",
         "arguments": [argument("x", "f32[64,128]"), argument("w", "f32[128,32]"), argument("b", "f32[32]")],
         "baseline": {"form": "sharded2.mlir"},
-        "candidates": ["sharded2.mlir", "sharded2.mlirbc", "sharded2_gspmd.mlir"].map(candidate),
+        "candidates": candidates,
     });
     let (file, registry) =
         (folder.path().join("description.json"), folder.path().join("registry").display().to_string());
