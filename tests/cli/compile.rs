@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::prerequisite::{Promised, plugin, present};
 use crate::support::program::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const TARGETS: [&str; 2] = ["cuda:a100_sxm_80", "cuda:h100_sxm"];
 
@@ -178,6 +178,56 @@ fn a_module_is_compiled_itself_and_a_bad_target_is_told_before_anything_is_compi
     assert_eq!(kernels, &targets[1]["module"]["kernels"]);
     let run = of(&["--target", "cuda:l4", "--registry", &data("registry")]);
     assert!(run.code == 3 && run.fault().contains("holds no label"), "{}", run.stderr);
+}
+
+#[test]
+fn programs_of_several_partitions_are_compiled_for_as_many_gpus() {
+    let Some(cuda) = cuda() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let candidate =
+        |name: &str| json!({"config": {"form": name}, "program_file": root.join("tests/data/timer").join(name)});
+    let argument =
+        |name: &str, spec: &str| json!({"name": name, "spec": spec, "fill": {"kind": "normal", "scale": 1.0}});
+    let candidates = ["sharded2.mlir", "sharded2.mlirbc", "sharded2_gspmd.mlir"].map(candidate);
+    let description = json!({
+        "target": {"platform": "cuda"}, "op_id": "hostile@v1", "call_key": "0123456789abcdef",
+        "arguments": [argument("x", "f32[64,128]"), argument("w", "f32[128,32]"), argument("b", "f32[32]")],
+        "baseline": {"form": "sharded2.mlir"},
+        "candidates": candidates,
+    });
+    let (file, registry) =
+        (folder.path().join("description.json"), folder.path().join("registry").display().to_string());
+    fs::write(&file, description.to_string()).unwrap();
+    let cache = folder.path().join("cache");
+    let added = run(&cache, &["registry", "add", &registry, file.to_str().unwrap()]);
+    assert_eq!(added.code, 0, "{}", added.stderr);
+    let (module, store) = (root.join("tests/data/cli/module.mlir").display().to_string(), folder.path().join("store"));
+    let run = run(
+        &cache,
+        &[
+            "compile",
+            &module,
+            "--registry",
+            &registry,
+            "--target",
+            "cuda:h100_sxm",
+            "--plugin",
+            cuda.to_str().unwrap(),
+            "-o",
+            store.to_str().unwrap(),
+            "--format",
+            "json",
+        ],
+    );
+    let result = run.json();
+    let candidates = result["targets"][0]["calls"][0]["candidates"].as_array().unwrap();
+    assert_eq!(candidates.len(), 3, "{}", run.stderr);
+    for candidate in candidates {
+        assert_eq!(candidate["status"], "compiled", "{candidate}");
+        // one device's halves of `x` and `w`, and all of `b`
+        assert_eq!(candidate["memory"]["argument_bytes"], (64 * 128 + 128 * 32) / 2 * 4 + 32 * 4, "{candidate}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a program of several partitions takes and gives: parts of arrays, one on each of its devices.
 
 use super::executable::PlainExecutable;
-use super::plugin::one_line;
+use super::plugin::{PjrtError, one_line};
 use super::sharding::Sharding;
 use super::signature::{module_of, parameters};
 use crate::array::ArraySpec;
@@ -19,14 +19,21 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// What the compiled program tells, which runs on so many devices and gives so many outputs on each. What is not understood
-    /// is a failure: a wrong part would go unnoticed.
-    pub(super) fn of(executable: &PlainExecutable, devices: usize, outputs: usize) -> Result<Self, Failure> {
-        let program = executable.optimized_program().map_err(|error| one_line(&error.message));
-        let cut = program.and_then(|(code, format)| Self::read(&code, &format, devices, outputs));
-        cut.map_err(|reason| {
+    /// What a compiled program tells; `None` where it runs on one device. What is not understood is a failure: a wrong part
+    /// would go unnoticed.
+    pub(super) fn of(executable: &PlainExecutable) -> Result<Option<Self>, Failure> {
+        let cut = || {
+            let devices = executable.devices()?;
+            if devices == 1 {
+                return Ok(None);
+            }
+            let (code, format) = executable.optimized_program()?;
+            Self::read(&code, &format, devices, executable.outputs()?).map(Some).map_err(PjrtError::local)
+        };
+        cut().map_err(|error: PjrtError| {
+            let reason = one_line(&error.message);
             let message = format!(
-                "how the arrays of a program of {devices} partitions are cut is not understood: {reason}; `--timer jax` may run it"
+                "how the arrays of a program of several partitions are cut is not understood: {reason}; `--timer jax` may run it"
             );
             Failure::new(FailureKind::Signature, message)
         })

@@ -158,6 +158,28 @@ impl PlainExecutable {
         Ok((code, String::from_utf8_lossy(format).into_owned()))
     }
 
+    /// How many outputs it leaves on each of its devices.
+    pub(super) fn outputs(&self) -> Result<usize, PjrtError> {
+        let mut arguments = ExecutableCountArgs::new();
+        arguments.executable = self.raw;
+        // SAFETY: the executable is alive; a number is written.
+        unsafe { call!(self.plugin, executable_num_outputs, &mut arguments) }?;
+        Ok(arguments.count)
+    }
+
+    /// On how many devices it runs: one for each of its partitions.
+    pub(super) fn devices(&self) -> Result<usize, PjrtError> {
+        let mut arguments = ExecutableCountArgs::new();
+        arguments.executable = self.raw;
+        // SAFETY: the executable is alive; a number is written.
+        match unsafe { call!(self.plugin, executable_num_partitions, &mut arguments) } {
+            Ok(()) => Ok(arguments.count.max(1)),
+            // a plugin that does not count them has one
+            Err(error) if error.is_unimplemented() => Ok(1),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What a run takes of the device's memory, bytes; unimplemented in some plugins.
     pub(super) fn memory(&self) -> Result<MemoryStats, PjrtError> {
         let mut arguments = MemoryStatsArgs::new();
@@ -235,22 +257,11 @@ impl Executable {
         let mut executable = Self { client: Rc::clone(client), loaded, plain, outputs: 0, devices: 1 };
         let mut plain = GetExecutableArgs::new();
         plain.loaded_executable = loaded;
-        let (mut outputs, mut partitions) = (ExecutableCountArgs::new(), ExecutableCountArgs::new());
         // SAFETY: the loaded executable is alive; the plain one is ours to destroy.
-        unsafe {
-            call!(client.plugin, loaded_executable_get_executable, &mut plain)?;
-            executable.plain.raw = plain.executable;
-            outputs.executable = plain.executable;
-            partitions.executable = plain.executable;
-            call!(client.plugin, executable_num_outputs, &mut outputs)?;
-            match call!(client.plugin, executable_num_partitions, &mut partitions) {
-                Ok(()) => executable.devices = partitions.count.max(1),
-                // a plugin that does not count them has one
-                Err(error) if error.is_unimplemented() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        executable.outputs = outputs.count;
+        unsafe { call!(client.plugin, loaded_executable_get_executable, &mut plain) }?;
+        executable.plain.raw = plain.executable;
+        executable.outputs = executable.plain.outputs()?;
+        executable.devices = executable.plain.devices()?;
         if executable.devices > client.device_count() {
             let count = client.device_count();
             return Err(PjrtError::local(format!("{} partitions for {count} devices", executable.devices)));

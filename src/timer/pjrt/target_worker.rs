@@ -1,16 +1,18 @@
 //! The worker that compiles for devices which are not here: it opens no client, and runs nothing.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use super::compiling::{described, read_code, refusal, timed, written};
+use super::cut::Cut;
 use super::device::fingerprints_of_target;
 use super::job::device_failure;
-use super::options::{compile_options, parse_client_option};
-use super::plugin::{PjrtError, Plugin};
+use super::options::{Partitions, compile_options, parse_client_option, partitioned_options};
+use super::plugin::{OptionValue, PjrtError, Plugin};
 use super::topology::Topology;
 use super::worker_options::PjrtWorkerOptions;
 use crate::failure::{Failure, FailureKind};
-use crate::hlo::{Program, read_program};
 use crate::measured_by::Source;
 use crate::timer::protocol::{
     BeginParams, CompileParams, Compiled, Hello, LoadParams, Loaded, Measured, Outputs, capability,
@@ -21,22 +23,61 @@ use crate::timer::server::Worker;
 pub(super) struct TargetWorker {
     options: PjrtWorkerOptions,
     topology: Option<Topology>,
+    /// The same with as many devices as programs have partitions, where a plugin makes as many of a GPU as it is told.
+    wider: BTreeMap<u64, Topology>,
 }
+
+/// How a plugin for GPUs is told of its devices: partitions, hosts, and devices of each host.
+const SHAPE: &str = "topology";
 
 impl TargetWorker {
     pub(super) fn new(options: PjrtWorkerOptions) -> Self {
-        Self { options, topology: None }
+        Self { options, topology: None, wider: BTreeMap::new() }
+    }
+
+    fn topology_options(&self) -> Result<Vec<(String, OptionValue)>, PjrtError> {
+        let options = self.options.topology_options.iter().map(|text| parse_client_option(text));
+        options.collect::<Result<_, _>>().map_err(PjrtError::local)
     }
 
     fn open(&mut self) -> Result<&Topology, PjrtError> {
         if self.topology.is_none() {
-            let options = self.options.topology_options.iter().map(|text| parse_client_option(text));
-            let options = options.collect::<Result<Vec<_>, _>>().map_err(PjrtError::local)?;
+            let options = self.topology_options()?;
             let plugin = Plugin::load(&self.options.plugin)?;
             let name = self.options.topology.as_deref().unwrap_or_default();
             self.topology = Some(Topology::create(&plugin, name, &options)?);
         }
         self.topology.as_ref().ok_or_else(|| PjrtError::local("there is no topology"))
+    }
+
+    /// The topology for a program of so many partitions, and the ids of its devices.
+    fn open_for(&mut self, partitions: u64) -> Result<(&Topology, Vec<i64>), PjrtError> {
+        let mut options = self.topology_options()?;
+        self.open()?;
+        let Self { topology: Some(own), wider, .. } = self else {
+            return Err(PjrtError::local("there is no topology"));
+        };
+        let shape = options.iter_mut().find(|(name, _)| name == SHAPE);
+        let topology = match shape {
+            Some((_, shape)) if (own.devices()?.len() as u64) < partitions => {
+                *shape = OptionValue::Text(format!("1x1x{partitions}"));
+                match wider.entry(partitions) {
+                    Entry::Occupied(made) => made.into_mut(),
+                    Entry::Vacant(place) => place.insert(Topology::create(&own.plugin, "", &options)?),
+                }
+            }
+            _ => own,
+        };
+        let devices = topology.devices()?;
+        let count = usize::try_from(partitions).unwrap_or(usize::MAX);
+        if devices.len() < count {
+            return Err(PjrtError::local(format!(
+                "the program has {partitions} partitions, and the target {} devices: name a larger one, such as `tpu:v6e:4x4`",
+                devices.len()
+            )));
+        }
+        let ids = devices.iter().take(count).map(|device| device.id).collect();
+        Ok((topology, ids))
     }
 }
 
@@ -61,18 +102,23 @@ impl Worker for TargetWorker {
 
     fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure> {
         let code = read_code(&params.program)?;
-        // what cannot be read here is the plugin's to refuse
-        if let Ok(Program { partitions: partitions @ 2.., .. }) = read_program(&code, "program") {
-            let message = format!("the program has {partitions} partitions, and is compiled for one device here");
-            return Err(Failure::new(FailureKind::Device, message));
+        if self.topology.is_none() {
+            return Err(Failure::new(FailureKind::Protocol, "`hello` must come first"));
         }
-        let topology = self.topology.as_ref();
-        let topology = topology.ok_or_else(|| Failure::new(FailureKind::Protocol, "`hello` must come first"))?;
-        let options = compile_options(None, &params.overrides);
+        let partitions = Partitions::of(&code);
+        let (topology, ids) = self.open_for(partitions.count).map_err(|error| device_failure(&error))?;
+        let options = match partitions.count {
+            1 => compile_options(None, &params.overrides),
+            _ => partitioned_options(partitions, &ids, &params.overrides),
+        };
         let format = params.program.format.pjrt_format();
         let (executable, compiled) =
             timed(|| topology.compile(&code, format, &options)).map_err(|error| refusal(&error))?;
-        let compiled = described(compiled, &executable, &params.program, &code);
+        let mut compiled = described(compiled, &executable, &params.program, &code);
+        if partitions.count > 1 {
+            // the compiled program takes parts
+            compiled = compiled.signature(Cut::of(&executable).ok().flatten().map(|cut| cut.signature()));
+        }
         written(compiled, &executable, &params.executable)
     }
 

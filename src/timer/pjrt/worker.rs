@@ -106,19 +106,11 @@ impl PjrtWorker {
         let (executable, compiled) = timed(|| Executable::compile(&opened.client, &code, format, &options))
             .map_err(|error| compile_failure(&error))?;
         let compiled = described(compiled, executable.plain(), program, &code);
-        match cut_of(&executable)? {
+        match Cut::of(executable.plain())? {
             // the compiled program takes parts
             Some(cut) => Ok((executable, compiled.signature(Some(cut.signature())))),
             None => Ok((executable, compiled)),
         }
-    }
-}
-
-/// How the arrays of a program are cut that runs on several devices.
-fn cut_of(executable: &Executable) -> Result<Option<Cut>, Failure> {
-    match executable.devices() {
-        1 => Ok(None),
-        devices => Cut::of(executable.plain(), devices, executable.outputs()).map(Some),
     }
 }
 
@@ -252,7 +244,7 @@ impl Worker for PjrtWorker {
             }
         };
         let job = self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))?;
-        let cut = cut_of(&executable)?;
+        let cut = Cut::of(executable.plain())?;
         job.insert(params.candidate, executable, cut)?;
         Ok(loaded)
     }
