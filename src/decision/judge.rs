@@ -96,7 +96,11 @@ pub fn judge(
         candidates,
         standing,
     };
-    let is_known = |index: usize| verdicts.get(index).is_some_and(Option::is_some);
+    // one that rested while others were measured is shown, and cannot win
+    let is_known = |index: usize| {
+        let verdict = verdicts.get(index).and_then(Option::as_ref);
+        verdict.is_some_and(|verdict| verdict.rounds >= rules.min_rounds || is_shown(&standing, index))
+    };
     if !is_known(baseline) {
         return undecided("too few rounds of the baseline", verdicts, standing);
     }
@@ -154,11 +158,7 @@ fn kept(rules: &DecisionRules, resolution: f64) -> String {
 
 fn verdict(field: &Field<'_>, candidate: usize, standing: &Standing) -> Option<CandidateVerdict> {
     let ratios = paired_ratios(field.seen.iter().copied(), candidate, field.baseline);
-    let dropped = standing.dropped.get(&candidate).map(|dropped| dropped.reason);
-    // who was dropped early has shown enough, and so has the one that is left
-    let is_shown = dropped.is_some() || standing.contenders == [candidate];
-    let enough = if is_shown { 1 } else { field.rules.min_rounds.max(1) };
-    if ratios.len() < enough {
+    if ratios.is_empty() {
         return None;
     }
     let samples: Vec<f64> = field.seen.iter().filter_map(|round| round.sample_ns(candidate)).collect();
@@ -168,8 +168,13 @@ fn verdict(field: &Field<'_>, candidate: usize, standing: &Standing) -> Option<C
         ratio: median(&ratios)?,
         interval: anytime_interval(&ratios, field.rules.confidence)?,
         tied_with_best: false,
-        dropped,
+        dropped: standing.dropped.get(&candidate).map(|dropped| dropped.reason),
     })
+}
+
+/// Who was dropped early has shown enough, and so has the one that is left.
+fn is_shown(standing: &Standing, candidate: usize) -> bool {
+    standing.dropped.contains_key(&candidate) || standing.contenders == [candidate]
 }
 
 /// `0.02` as `2`, `0.005` as `0.5`.
