@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::candidates::{Target, TargetError};
+use crate::candidates::Target;
 use crate::compile::{
     Baseline, CompileResult, Follower, compile_module, compile_plan, forecast_module, forecast_plan,
     write_compile_junit,
@@ -21,7 +21,7 @@ use crate::timer::pjrt::{Outcome, TargetCompiler, TargetOptions, discover};
 use super::ending::cancel_flag;
 use super::exit;
 use super::fault::Fault;
-use super::options::{FormatArg, LimitArgs};
+use super::options::{FormatArg, LimitArgs, target};
 use super::output_file::OutputFile;
 use super::plan::{PlanArgs, Source};
 use super::signature::StoreSignerArgs;
@@ -61,11 +61,6 @@ pub(super) struct CompileArgs {
     pub limits: LimitArgs,
     #[command(flatten)]
     pub format: FormatArg,
-}
-
-/// Reads a target's name.
-pub(super) fn target(name: &str) -> Result<Target, TargetError> {
-    Target::named(name)
 }
 
 /// Says what compiling a module's candidates would take for the targets of a main job that only says what it would do.

@@ -10,11 +10,10 @@ use crate::decision::DecisionRules;
 use crate::search::{Budget, Kind};
 use crate::tune::SearchOptions;
 
-use super::compile::target;
 use super::exit;
 use super::fault::Fault;
 use super::kept_profiles::KeepArgs;
-use super::options::{CacheArgs, FormatArg, number, part, seconds, time};
+use super::options::{CacheArgs, FormatArg, number, part, seconds, target, time};
 use super::plan::PlanArgs;
 use super::signature::SignerArgs;
 use super::timers::TimerArgs;
