@@ -9,6 +9,7 @@ mod cache;
 mod candidates;
 mod check;
 mod compile;
+mod compiled;
 mod golden;
 mod log_folder;
 mod measure;

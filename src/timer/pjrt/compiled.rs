@@ -114,12 +114,12 @@ fn why_not(stored: &ExecutableKey, here: &ExecutableKey) -> String {
 fn believed(listed: &Listed, trusted: &[PublicKeys]) -> Result<(), String> {
     let name = listed.path.display().to_string();
     let why = |error| match error {
-        SignatureError::Missing { .. } => "without a signature".to_owned(),
+        SignatureError::Missing { .. } => "not signed".to_owned(),
         SignatureError::UnknownKey { key, .. } => format!("signed by {key}, which is not trusted here"),
-        _ => "with a signature that does not hold".to_owned(),
+        _ => "its signature does not hold".to_owned(),
     };
     let signatures = Signatures::read_beside(&listed.path).map_err(why)?;
-    let mut refused = "with nobody who is trusted".to_owned();
+    let mut refused = "nobody is trusted here".to_owned();
     for keys in trusted {
         match signatures.check(listed.digest, keys, &name) {
             Ok(_) => return Ok(()),

@@ -32,9 +32,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::CWD;
 use serde::{Deserialize, Serialize};
 
-use self::bounds::FOLDER;
+use self::bounds::{FOLDER, open_folder};
 use self::items::{Item, items};
 use self::users::User;
 use crate::config::Config;
@@ -296,7 +297,7 @@ impl ExecutableStore {
 }
 
 fn list(folder: &Path) -> io::Result<Vec<Listed>> {
-    let mut items = items(&File::open(folder)?)?;
+    let mut items = items(&open_folder(CWD, folder)?.ok_or(io::ErrorKind::NotFound)?)?;
     items.retain(Item::is_executable);
     items.sort_by(|one, other| one.name.cmp(&other.name));
     let paths = items.iter().map(|item| folder.join(item.name.to_string_lossy().as_ref()));

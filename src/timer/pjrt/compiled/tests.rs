@@ -63,9 +63,7 @@ fn only_what_a_trusted_key_signed_is_loaded_and_refusals_are_told() {
     for unknown in [key(b"unsigned"), key(b"three"), ExecutableKey { format: "hlo".into(), ..key(b"one") }] {
         assert!(compiled.find(&unknown).is_none());
     }
-    assert!(
-        notes.len() == 1 && notes[0].starts_with("1 of 3 programs of ") && notes[0].contains("without a signature")
-    );
+    assert!(notes.len() == 1 && notes[0].starts_with("1 of 3 programs of ") && notes[0].contains("(not signed)"));
 
     let (compiled, notes) = open(folder.path(), vec![others]);
     assert!(compiled.find(&key(b"one")).is_none() && compiled.find(&key(b"two")).is_none());

@@ -77,7 +77,7 @@ pub fn bound_executables(cache: &Path, bounds: &ExecutableBounds, dry_run: bool)
 }
 
 /// A folder, which is none where a link stands in its place.
-fn open_folder(at: impl rustix::fd::AsFd, path: &Path) -> io::Result<Option<File>> {
+pub(super) fn open_folder(at: impl rustix::fd::AsFd, path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(at, path, flags, Mode::empty()) {
         Ok(folder) => Ok(Some(File::from(folder))),

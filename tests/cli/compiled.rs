@@ -1,0 +1,133 @@
+//! `--compiled`: executables that were made where the device was not. No CPU plugin compiles without a device, so what a run kept is
+//! given the key of such executables here, and signed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use autotune_lowered::digest::{Digest, FieldHasher};
+use autotune_lowered::signature::{PrivateKey, Signatures, Signer, Statement};
+use serde_json::Value;
+
+use crate::support::prerequisite::plugin;
+use crate::support::program::*;
+
+const MAGIC: &[u8] = b"ATLEXE2\n";
+
+/// Puts what a run kept into a store, as if it had been compiled for a target; `change` may change each header further.
+fn as_compiled_elsewhere(cache: &Path, store: &Path, signer: &Signer, change: impl Fn(usize, &mut Value)) -> usize {
+    let (from, to) = (cache.join("executables-v2"), store.join("executables-v2"));
+    fs::create_dir_all(&to).unwrap();
+    let files = fs::read_dir(from).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "exe")).collect();
+    files.sort();
+    for (number, file) in files.iter().enumerate() {
+        let bytes = fs::read(file).unwrap();
+        let length = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
+        assert_eq!(&bytes[..8], MAGIC);
+        let mut header: Value = serde_json::from_slice(&bytes[44..44 + length]).unwrap();
+        header["key"]["target"] = "a CPU".into();
+        header["key"]["cpu_features"] = "".into();
+        change(number, &mut header);
+        let header = serde_json::to_vec(&header).unwrap();
+        let payload = if header.windows(9).any(|at| at == b"\"refused\"") { &[][..] } else { &bytes[44 + length..] };
+        let digest = Digest::of(&header);
+        let parts = [MAGIC, &(header.len() as u32).to_le_bytes(), digest.as_bytes(), &header, payload];
+        let path = to.join(file.file_name().unwrap());
+        fs::write(&path, parts.concat()).unwrap();
+        let signed = FieldHasher::new("pjrt-executable-file-v1").field(digest.as_bytes()).finish();
+        let signature = signer.sign(Statement::of_file(signed)).unwrap();
+        Signatures::from(signature).write_beside(&path).unwrap();
+    }
+    files.len()
+}
+
+#[test]
+fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_out() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let (key, _) = PrivateKey::generate(&place.path("key")).unwrap();
+    let signer = Signer::Key(key);
+    let module = module();
+    let plugin = plugin.display().to_string();
+    let tune = |cache: &str, arguments: &[&str]| {
+        let fixed = [&*module, "--plugin", &plugin, "--thorough", "--rounds", "6", "--format", "json"];
+        run(&place.path(cache), &[&fixed, &["--only", "chunked_cross_entropy@v1"][..], arguments].concat())
+    };
+    let first = tune("first", &[]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    let programs = as_compiled_elsewhere(&place.path("first"), &place.path("store"), &signer, |_, _| {});
+    assert!(programs >= 6, "{programs}");
+    let (store, keys) = (place.text("store"), place.text("key.pub"));
+    let compiled = |run: &Run| {
+        let spent = run.json()["operations"][0]["spent"].clone();
+        (spent["compile_baselines_ns"].as_u64().unwrap(), spent["compile_candidates_ns"].as_u64().unwrap())
+    };
+    assert!(compiled(&first).1 > 0);
+
+    let trusted = tune("second", &["--compiled", &store, "--verify-key", &keys]);
+    assert_eq!((trusted.code, compiled(&trusted)), (0, (0, 0)), "{}", trusted.stderr);
+    let statuses = |run: &Run| {
+        let candidates = run.json()["operations"][0]["candidates"].as_array().unwrap().clone();
+        candidates.into_iter().map(|one| (one["status"].clone(), one["failure"].clone())).collect::<Vec<_>>()
+    };
+    assert!(statuses(&trusted).iter().all(|(status, _)| status == "measured"), "{:?}", statuses(&trusted));
+
+    // native code of somebody else's is not loaded, and that is said
+    let unknown = tune("third", &["--compiled", &store]);
+    assert!(unknown.code == 0 && compiled(&unknown).1 > 0, "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("are compiled again here"), "{}", unknown.stderr);
+
+    let refused = as_compiled_elsewhere(&place.path("first"), &place.path("refusing"), &signer, |number, header| {
+        if number == 2 {
+            header["note"]["refused"] = "Shared memory size limit exceeded".into();
+            header["payload_bytes"] = 0.into();
+            header["payload_digest"] = Digest::of(b"").to_string().into();
+        }
+    });
+    assert_eq!(refused, programs);
+    let refusing = tune("fourth", &["--compiled", &place.text("refusing"), "--verify-key", &keys]);
+    let told = "refused where there is no device: Shared memory size limit exceeded";
+    let failures = statuses(&refusing);
+    let is_told = |failure: &Value| failure["message"].as_str().is_some_and(|message| message.contains(told));
+    let operation = refusing.json()["operations"][0].clone();
+    let of_baseline = operation["failure"]["message"].as_str().is_some_and(|message| message.contains(told));
+    assert!(of_baseline || failures.iter().filter(|(_, failure)| is_told(failure)).count() == 1, "{operation}");
+
+    // nothing to load, and what is no store
+    fs::create_dir_all(place.path("empty/executables-v2")).unwrap();
+    let empty = tune("fifth", &["--compiled", &place.text("empty"), "--dry-run"]);
+    assert!(empty.code == 0 && empty.stderr.contains("has nothing: everything is compiled here"), "{}", empty.stderr);
+    for none in ["none", "file"] {
+        let _ = fs::write(place.path("file"), "");
+        let run = tune("fifth", &["--compiled", &place.text(none), "--dry-run"]);
+        assert!(run.code == 5 && run.fault().contains("no store of compiled programs"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn what_a_run_would_take_is_said_before_it() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let (module, plugin) = (module(), plugin.display().to_string());
+    let fixed = [&*module, "--plugin", &plugin, "--only", "chunked_cross_entropy@v1", "--format", "json"];
+    let note = |arguments: &[&str]| {
+        let run = place.run(&[&fixed, arguments].concat());
+        let notes = run.json()["notes"].as_array().unwrap().clone();
+        notes.iter().filter_map(Value::as_str).find(|note| note.contains("to compile at most")).map(str::to_owned)
+    };
+    let before = note(&["--dry-run"]).unwrap();
+    assert!(before.ends_with("nothing was compiled for this device before") && before.contains(" 0 kept"), "{before}");
+    assert_eq!(note(&["--thorough", "--rounds", "6"]), None);
+    let after = note(&["--dry-run"]).unwrap();
+    assert!(after.starts_with("0 programs to compile at most") && after.ends_with("nothing is compiled"), "{after}");
+}
+
+#[test]
+fn launches_are_chosen_for_gpus_alone() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let run = place.run(&[&module(), "--plugin", &plugin.display().to_string(), "--launch", "eager", "--dry-run"]);
+    assert!(run.code == 2 && run.fault().contains("`--launch` is for GPUs"), "{}", run.stderr);
+}
