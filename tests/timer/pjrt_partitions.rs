@@ -224,7 +224,7 @@ fn an_executable_for_other_devices_is_refused() {
         let answers = |first: &str, calls: &[(&str, &Value)]| -> Vec<Value> {
             let mut worker = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"));
             worker.args(["worker", "pjrt", "--client-option", "cpu_device_count=8", "--device", first, "--plugin"]);
-            worker.arg(&plugin).stdin(Stdio::piped()).stdout(Stdio::piped());
+            worker.arg(&plugin).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
             let mut worker = worker.spawn().unwrap();
             let mut requests = worker.stdin.take().unwrap();
             let hello = ("hello", &json!({"protocol": 1}));
