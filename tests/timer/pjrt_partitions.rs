@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::support::pjrt::options;
 use crate::support::prerequisite::{plugins, python_with};
@@ -17,6 +19,7 @@ use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::PjrtTimer;
 use autotune_lowered::timer::{CommandTimer, InputArray, Job, JobCandidate, Limits, OutputArray, ProgramFile, Timer};
+use serde_json::{Value, json};
 
 /// An array with its values.
 type Values = (&'static str, Vec<f32>);
@@ -200,6 +203,42 @@ fn copies_that_differ_are_no_output() {
         assert_eq!(failure.kind, FailureKind::WrongOutput);
         let expected = "output 0 is no whole array: devices 0 and 1 of the program differ in 4 of the elements";
         assert!(failure.message.contains(expected), "{}: {failure}", plugin.display());
+    }
+}
+
+/// What was compiled for two devices is not loaded on two others, which would be given its arguments.
+#[test]
+fn an_executable_for_other_devices_is_refused() {
+    for plugin in plugins() {
+        let folder = tempfile::tempdir().unwrap();
+        let executable = folder.path().join("executable");
+        let program = json!({"format": "stablehlo-text", "path": program("sharded2_apart.mlir").path});
+        let input = folder.path().join("input.bin");
+        fs::write(&input, f32s(&numbers(4, 1.0))).unwrap();
+        let begin = json!({
+            "op_id": "test@v1", "call_key": "0123456789abcdef", "direction": "forward", "scratch": folder.path(),
+            "inputs": [{"name": "x", "spec": "f32[4]", "path": input, "donated": false}],
+        });
+        let compile = json!({"candidate": 0, "program": program, "executable": executable});
+        let load = json!({"candidate": 0, "config": {}, "executable": {"path": executable, "offset": 0}});
+        let answers = |first: &str, calls: &[(&str, &Value)]| -> Vec<Value> {
+            let mut worker = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"));
+            worker.args(["worker", "pjrt", "--client-option", "cpu_device_count=8", "--device", first, "--plugin"]);
+            worker.arg(&plugin).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut worker = worker.spawn().unwrap();
+            let mut requests = worker.stdin.take().unwrap();
+            let hello = ("hello", &json!({"protocol": 1}));
+            for (id, (method, params)) in std::iter::once(&hello).chain(calls).enumerate() {
+                writeln!(requests, "{}", json!({"id": id, "method": method, "params": params})).unwrap();
+            }
+            drop(requests);
+            let answered = String::from_utf8(worker.wait_with_output().unwrap().stdout).unwrap();
+            answered.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        let here = answers("0", &[("begin", &begin), ("compile", &compile), ("load", &load)]);
+        assert!(here.iter().all(|answer| answer.get("error").is_none()), "{here:?}");
+        let there = answers("2", &[("begin", &begin), ("load", &load)]);
+        assert_eq!(there[2]["error"]["kind"], "compile", "{there:?}");
     }
 }
 

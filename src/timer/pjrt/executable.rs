@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::ffi::{
     BufferDimensionsArgs, BufferEventArgs, BufferTypeArgs, CompileArgs, DeserializeArgs, ExecutableArgs,
-    ExecutableCountArgs, ExecuteArgs, ExecuteOptions, FromHostArgs, GetExecutableArgs, LoadedExecutableArgs,
-    MemoryLayout, MemoryStatsArgs, OptimizedProgramArgs, ProgramStruct, RawBuffer, RawEvent, RawExecutable,
-    RawLoadedExecutable, SerializeArgs, ToHostArgs,
+    ExecutableCountArgs, ExecutableDevicesArgs, ExecuteArgs, ExecuteOptions, FromHostArgs, GetExecutableArgs,
+    LoadedExecutableArgs, MemoryLayout, MemoryStatsArgs, OptimizedProgramArgs, ProgramStruct, RawBuffer, RawEvent,
+    RawExecutable, RawLoadedExecutable, SerializeArgs, ToHostArgs,
 };
 use super::plugin::{Buffer, Client, PjrtError, Plugin, call, data_of};
 use crate::array::{ArraySpec, DType};
@@ -277,6 +277,25 @@ impl Executable {
     /// How many outputs it leaves on each.
     pub(super) fn outputs(&self) -> usize {
         self.outputs
+    }
+
+    /// Whether a program of several partitions runs on the devices from the first one on, in that order: one that was compiled
+    /// for others, or where none was, would take its arguments elsewhere.
+    pub(super) fn check_devices(&self, first: usize) -> Result<(), PjrtError> {
+        if self.devices == 1 {
+            return Ok(());
+        }
+        let expected = (first..first.saturating_add(self.devices)).map(|index| self.client.device(index));
+        let expected = expected.collect::<Result<Vec<_>, _>>()?;
+        let mut arguments = ExecutableDevicesArgs::new();
+        arguments.executable = self.loaded;
+        // SAFETY: the executable is alive and owns the list, which is compared at once.
+        let is_expected = unsafe {
+            call!(self.client.plugin, loaded_executable_addressable_devices, &mut arguments)?;
+            !arguments.devices.is_null()
+                && std::slice::from_raw_parts(arguments.devices, arguments.num_devices) == expected.as_slice()
+        };
+        if is_expected { Ok(()) } else { Err(PjrtError::local("the executable is one for other devices")) }
     }
 
     /// What was compiled, without the device.

@@ -187,6 +187,11 @@ arguments! {
         deleter: Option<unsafe extern "C" fn(*mut c_void)> = None,
     }
     LoadedExecutableArgs { executable: *mut RawLoadedExecutable = ptr::null_mut() }
+    ExecutableDevicesArgs {
+        executable: *mut RawLoadedExecutable = ptr::null_mut(),
+        devices: *const *mut RawDevice = ptr::null(),
+        num_devices: usize = 0,
+    }
     GetExecutableArgs {
         loaded_executable: *mut RawLoadedExecutable = ptr::null_mut(),
         executable: *mut RawExecutable = ptr::null_mut(),
@@ -333,7 +338,8 @@ pub(super) struct Api {
     pub(super) executable_serialize: Option<Fn<SerializeArgs>>,
     pub(super) loaded_executable_destroy: Option<Fn<LoadedExecutableArgs>>,
     pub(super) loaded_executable_get_executable: Option<Fn<GetExecutableArgs>>,
-    _unused_12: [Option<Unused>; 3],
+    pub(super) loaded_executable_addressable_devices: Option<Fn<ExecutableDevicesArgs>>,
+    _unused_12: [Option<Unused>; 2],
     pub(super) loaded_executable_execute: Option<Fn<ExecuteArgs>>,
     pub(super) executable_deserialize_and_load: Option<Fn<DeserializeArgs>>,
     _unused_13: [Option<Unused>; 1],
@@ -386,6 +392,7 @@ mod tests {
             ("Executable_OptimizedProgram", OptimizedProgramArgs::new().struct_size, 32),
             ("Executable_Serialize", SerializeArgs::new().struct_size, 56),
             ("LoadedExecutable_GetExecutable", GetExecutableArgs::new().struct_size, 32),
+            ("LoadedExecutable_AddressableDevices", ExecutableDevicesArgs::new().struct_size, 40),
             ("Executable_DeserializeAndLoad", DeserializeArgs::new().struct_size, 64),
             ("ExecuteOptions", ExecuteOptions::new().struct_size, 112),
             ("LoadedExecutable_Execute", ExecuteArgs::new().struct_size, 80),
@@ -426,6 +433,7 @@ mod tests {
         assert_eq!(offset_of!(Api, executable_num_partitions), 384);
         assert_eq!(offset_of!(Api, executable_num_outputs), 392);
         assert_eq!(offset_of!(Api, executable_optimized_program), 424);
+        assert_eq!(offset_of!(Api, loaded_executable_addressable_devices), 456);
         assert_eq!(offset_of!(Api, loaded_executable_execute), 480);
         assert_eq!(offset_of!(Api, executable_deserialize_and_load), 488);
         assert_eq!(offset_of!(Api, buffer_destroy), 504);

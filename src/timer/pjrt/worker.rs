@@ -215,6 +215,7 @@ impl Worker for PjrtWorker {
     }
 
     fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
+        let device = self.options.device;
         let opened = self.client()?;
         let (executable, loaded) = match (&params.executable, &params.program) {
             (Some(file), _) => {
@@ -231,6 +232,7 @@ impl Worker for PjrtWorker {
                         }
                         _ => Executable::deserialize(&opened.client, bytes),
                     })
+                    .and_then(|executable| executable.check_devices(device).map(|()| executable))
                     .map_err(|error| compile_failure(&error))?;
                 (executable, Loaded::default())
             }
