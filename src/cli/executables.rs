@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::ledger::Ledger;
-use crate::timer::pjrt::{ExecutableBounds, bound_executables};
+use crate::timer::pjrt::{ExecutableBounds, bound_executables, keeps_executables};
 
 use super::exit;
 use super::fault::Fault;
@@ -34,7 +34,12 @@ pub(super) fn folder_for(ledger: &Ledger, scratch: &Path) -> Result<PathBuf, Fau
     }
 }
 
-/// The same in a cache folder that this process holds the lock of.
+/// The folder that a run would find executables in, of one that only says what it would do.
+pub(super) fn folder_to_look_in(cache: Option<&Path>, scratch: &Path) -> PathBuf {
+    cache.filter(|cache| keeps_executables(cache)).unwrap_or(scratch).to_owned()
+}
+
+/// A cache folder, within its bounds, that this process holds the lock of.
 pub(super) fn within_bounds(root: &Path) -> Result<PathBuf, Fault> {
     match bound_executables(root, &bounds()?, false) {
         Ok(bound) => tracing::debug!("kept executables of `{}`: {bound:?}", root.display()),

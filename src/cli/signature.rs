@@ -91,7 +91,12 @@ impl StoreSignerArgs {
                 tracing::warn!("what is compiled is not signed, and is loaded nowhere: {error}");
                 Ok(None)
             }
-            None => Ok(None),
+            None => {
+                tracing::warn!(
+                    "what is compiled is not signed, and is loaded nowhere: no home folder; name a key by `--sign-key`"
+                );
+                Ok(None)
+            }
         }
     }
 }

@@ -61,7 +61,10 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     // the cache comes first: a locked or broken one is known before a device is started
     let cache = cache::open_run(&args.cache, &args.signer, !(args.no_persist || args.dry_run))?;
     drop(opening);
-    let executables = executables::folder_for(&cache.ledger, scratch.path())?;
+    let executables = match args.dry_run && !args.no_persist {
+        true => executables::folder_to_look_in(cache.folder.as_deref(), scratch.path()),
+        false => executables::folder_for(&cache.ledger, scratch.path())?,
+    };
     let starting = events.open(Slice::Step("start the timer"));
     let devices = args.devices.as_ref().map(|DeviceList(devices)| devices.as_slice());
     let (compiled, verify_key) = (args.compiled.as_deref(), args.cache.verify_key.as_deref());

@@ -44,7 +44,7 @@ use crate::outside_file;
 use crate::signature::{Signatures, Signer, Statement};
 use crate::timer::protocol::{ExecutableRef, KernelUse, MemoryStats, Signature};
 
-pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables};
+pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables, keeps_executables};
 
 const MAGIC: &[u8; 8] = b"ATLEXE2\n";
 const MAX_HEADER_BYTES: u32 = 1 << 20;

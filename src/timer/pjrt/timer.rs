@@ -1,6 +1,7 @@
 //! The `pjrt` timer: expendable workers compile side by side, another one loads every executable and measures. Nothing is
 //! measured while anything is compiled.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -143,6 +144,8 @@ pub struct PjrtTimer {
     compilers: Compilers<CompileWorker>,
     store: ExecutableStore,
     compiled: Option<CompiledStore>,
+    /// Seconds and bytes of what is kept of the device, read when they are asked for.
+    costs: OnceCell<Vec<(f64, u64)>>,
     plugin_digest: Digest,
     device: DeviceFingerprint,
     device_index: usize,
@@ -196,6 +199,7 @@ impl PjrtTimer {
             metric,
             store,
             compiled: None,
+            costs: OnceCell::new(),
             plugin_digest,
             device,
             device_index: options.device,
@@ -429,11 +433,12 @@ impl Timer for PjrtTimer {
             self.store.find(&key).is_some() || self.compiled_before(program, &key).is_some()
         };
         let kept = programs.iter().filter(is_kept).count();
-        let device = self.device.identity.to_string();
-        let listed = self.store.listed().unwrap_or_default();
-        let known: Vec<(f64, u64)> =
-            listed.iter().filter(|listed| listed.key.device == device).filter_map(Listed::cost).collect();
-        Some(Forecast::by(&known, programs.len() - kept, kept, self.compilers.jobs()))
+        let known = self.costs.get_or_init(|| {
+            let device = self.device.identity.to_string();
+            let listed = self.store.listed().unwrap_or_default();
+            listed.iter().filter(|listed| listed.key.device == device).filter_map(Listed::cost).collect()
+        });
+        Some(Forecast::by(known, programs.len() - kept, kept, self.compilers.jobs()))
     }
 
     fn device_count(&self) -> Option<usize> {

@@ -54,6 +54,11 @@ pub struct BoundExecutables {
     pub left_alone: Option<String>,
 }
 
+/// Whether executables are kept in a cache folder.
+pub fn keeps_executables(cache: &Path) -> bool {
+    cache.join(FOLDER).is_dir()
+}
+
 /// Removes what is beyond the bounds from a cache folder's kept executables, and the folder of older versions. With
 /// `dry_run` nothing goes and what would is counted.
 ///
