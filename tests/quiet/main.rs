@@ -41,6 +41,8 @@ fn exchanged_executables_are_compiled_again() {
     let folder = cache.join("executables-v2");
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|item| item.unwrap().path()).collect();
     files.sort();
+    // the plugin's digest is kept beside them, once its file is settled
+    files.retain(|path| !path.ends_with("plugins.json"));
     assert_eq!(files.len(), 3 * survival::real::OPERATIONS, "one for each program, and nothing is left behind");
     // the first takes the second's name, and so on
     let bytes: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
