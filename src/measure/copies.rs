@@ -38,7 +38,7 @@ pub fn job_of_copies(
     let (inputs, _) = make(&specs, None, program.donates, scratch)?;
     let copy = |number: usize| {
         let name = Map::from_iter([("copy".to_owned(), Value::from(number))]);
-        JobCandidate { config: Config::new(name), program: Some(file.clone()) }
+        JobCandidate::new(Config::new(name)).program(Some(file.clone()))
     };
     Ok(Job { candidates: (0..copies).map(copy).collect(), ..job(&file, inputs, cache_state, scratch) })
 }

@@ -122,7 +122,7 @@ pub(super) fn job(file: &ProgramFile, inputs: Vec<InputArray>, cache_state: Cach
         call: Call::new("measure@v1", file.program.digest.to_short()),
         direction: Direction::Forward,
         inputs,
-        candidates: vec![JobCandidate { config: Config::new(serde_json::Map::new()), program: Some(file.clone()) }],
+        candidates: vec![JobCandidate::new(Config::new(serde_json::Map::new())).program(Some(file.clone()))],
         recipe: None,
         cache_state,
         scratch: scratch.to_owned(),

@@ -110,6 +110,10 @@ impl CommandTimer {
         if found.program.is_none() && !can_build {
             return Err(Failure::new(FailureKind::NoProgram, "the worker cannot build its program"));
         }
+        if !found.build.options.is_empty() && !hello.can(capability::COMPILER_OPTIONS) {
+            let message = format!("`{}` compiles with no options of the compiler's", self.name);
+            return Err(Failure::new(FailureKind::NoProgram, message));
+        }
         Ok(LoadParams::new(candidate, found))
     }
 }
@@ -174,7 +178,7 @@ impl Timer for CommandTimer {
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let params = self.load_params(candidate)?;
         let loaded = self.bench.load(params)?;
-        Ok(Prepared { compile_ns: loaded.compile_ns, cpu_ns: loaded.cpu_ns, reused: false })
+        Ok(Prepared::new(loaded.compile_ns).cpu_ns(loaded.cpu_ns).executable(loaded.executable))
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {

@@ -321,7 +321,13 @@ fn begin(
 fn load(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, can_build: bool) -> Result<Loaded, Failure> {
     let program = ProgramRef { format: ProgramFormat::StablehloText, path: files.program.clone() };
     let program = (!can_build).then_some(program);
-    let params = LoadParams { candidate: 7, config: Config::new(serde_json::Map::new()), program, executable: None };
+    let params = LoadParams {
+        candidate: 7,
+        config: Config::new(serde_json::Map::new()),
+        program,
+        executable: None,
+        overrides: Default::default(),
+    };
     client.request(Method::Load(params), limits.compile)
 }
 

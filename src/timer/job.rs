@@ -1,5 +1,6 @@
 //! A job: what a timer has to know of one invocation, and what preparing a candidate cost.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -7,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::array::ArraySpec;
 use crate::call::{Call, Direction};
 use crate::config::Config;
+use crate::digest::Digest;
 use crate::measured_by::CacheState;
 use crate::registry::Program;
 use crate::setters::setters;
@@ -51,16 +53,31 @@ pub struct JobCandidate {
     pub config: Config,
     /// Its program; `None` for a worker that builds programs itself.
     pub program: Option<ProgramFile>,
+    /// How that is compiled, where not as the timer does by itself.
+    pub build: Build,
 }
 
 impl JobCandidate {
     /// A config whose program the worker builds.
     pub fn new(config: Config) -> Self {
-        Self { config, program: None }
+        Self { config, program: None, build: Build::default() }
     }
 }
 
-setters!(JobCandidate { program: Option<ProgramFile> });
+setters!(JobCandidate { program: Option<ProgramFile>, build: Build });
+
+/// How a program is compiled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Build {
+    /// Options of the compiler for this program alone, by name, their values spelled as XLA reads them: `True`, `512`, `0.5`, a
+    /// text.
+    pub options: BTreeMap<String, String>,
+    /// Which compilation of the same program with the same options it is: each number is compiled by itself.
+    pub copy: u32,
+}
+
+setters!(Build { options: BTreeMap<String, String>, copy: u32 });
 
 /// Everything a timer needs to know of one invocation. Candidates are named by their index.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,6 +133,9 @@ pub struct Prepared {
     pub cpu_ns: u64,
     /// Whether the executable came from the store of executables.
     pub reused: bool,
+    /// SHA-256 of the serialized executable, where the timer has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executable: Option<Digest>,
 }
 
 impl Prepared {
@@ -125,7 +145,7 @@ impl Prepared {
     }
 }
 
-setters!(Prepared { cpu_ns: u64, reused: bool });
+setters!(Prepared { cpu_ns: u64, reused: bool, executable: Option<Digest> });
 
 // serde hands over a reference
 #[allow(clippy::trivially_copy_pass_by_ref)]

@@ -34,7 +34,7 @@ pub use auto::AutoTimer;
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;
 pub use forecast::Forecast;
-pub use job::{InputArray, Job, JobCandidate, Prepared, ProgramFile};
+pub use job::{Build, InputArray, Job, JobCandidate, Prepared, ProgramFile};
 pub use log_keeper::LogKeeper;
 pub use model::Timer;
 pub(crate) use phases::PHASES_PLANE;

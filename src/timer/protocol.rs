@@ -238,13 +238,17 @@ pub struct LoadParams {
     /// The program, compiled already by a worker of the same kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<ExecutableRef>,
+    /// Options of the compiler for this program alone, by name; capability `compiler-options`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub overrides: BTreeMap<String, String>,
 }
 
 impl LoadParams {
     /// A candidate that no worker has compiled yet.
     pub fn new(index: usize, candidate: &JobCandidate) -> Self {
         let program = candidate.program.as_ref().map(ProgramRef::from);
-        Self { candidate: index, config: candidate.config.clone(), program, executable: None }
+        let overrides = candidate.build.options.clone();
+        Self { candidate: index, config: candidate.config.clone(), program, executable: None, overrides }
     }
 }
 
@@ -312,6 +316,8 @@ pub mod capability {
     pub const PROFILE: &str = "profile";
     /// `measure` takes `batch`: so many runs are timed together.
     pub const BATCHES: &str = "batches";
+    /// `load` and `compile` take `overrides`: options of the compiler.
+    pub const COMPILER_OPTIONS: &str = "compiler-options";
     /// `begin` takes `cache_state`: caches are flushed before every timed run.
     pub const COLD_CACHES: &str = "cold-caches";
 }
@@ -448,9 +454,12 @@ pub struct Loaded {
     /// What the program takes, where the worker can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
+    /// SHA-256 of the serialized executable, where the worker has it: equal ones are one program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executable: Option<Digest>,
 }
 
-setters!(Loaded { compile_ns: u64, cpu_ns: u64, signature: Option<Signature> });
+setters!(Loaded { compile_ns: u64, cpu_ns: u64, signature: Option<Signature>, executable: Option<Digest> });
 
 /// The answer to `measure`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

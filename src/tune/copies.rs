@@ -100,6 +100,7 @@ pub fn measure_copies(
         forgiven: Default::default(),
         round_forgiven: false,
         is_exact: false,
+        joins_executables: false,
         waves: None,
         tried: 0,
         epochs: (0, 0),

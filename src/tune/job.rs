@@ -171,7 +171,7 @@ pub(super) fn materialize(
                 other
             }
         };
-        candidates.push(JobCandidate { config: candidate.config.clone(), program });
+        candidates.push(JobCandidate::new(candidate.config.clone()).program(program));
     }
     let job = Job {
         call: invocation.call.clone(),

@@ -75,6 +75,8 @@ pub(super) struct Measuring<'a> {
     pub(super) round_forgiven: bool,
     /// Whether there are as many rounds as asked for and no more, whatever is settled.
     pub(super) is_exact: bool,
+    /// Whether candidates that compile to one executable are one candidate.
+    pub(super) joins_executables: bool,
     /// Which candidates are compiled when; all at once where there is none.
     pub(super) waves: Option<&'a mut Waves>,
     /// Programs that were to be compiled so far.
@@ -304,6 +306,9 @@ impl Measuring<'_> {
             }
             match outcome {
                 Ok(cost) => {
+                    if let (true, Some(executable)) = (self.joins_executables, cost.executable) {
+                        self.rounds.join(candidate, executable);
+                    }
                     let (is_baseline, done) = (candidate == self.identity.baseline, before + done + 1);
                     self.events.tell(Kind::Prepared { cost, is_baseline, done, of });
                 }

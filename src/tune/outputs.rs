@@ -96,9 +96,14 @@ impl Measuring<'_> {
             let program = self.job.candidates.get(candidate).and_then(|candidate| candidate.program.as_ref());
             program.map(|file| file.program.semantic_digest)
         };
+        let options = |candidate: usize| self.job.candidates.get(candidate).map(|candidate| &candidate.build.options);
         let own = program(self.identity.baseline);
         let others = self.active().into_iter().filter(|&candidate| candidate != self.identity.baseline);
-        others.map(program).any(|other| other.is_none() || other != own)
+        let own_options = options(self.identity.baseline);
+        others.into_iter().any(|other| {
+            let same = program(other);
+            same.is_none() || same != own || options(other) != own_options
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decision::Round;
+use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, FailureRecord, JobHistory, RoundRecord};
 use crate::stats::median;
@@ -22,6 +23,10 @@ pub(super) struct JobRounds {
     pub(super) notes: Vec<String>,
     /// Candidates that are not compiled, or not yet.
     left: BTreeSet<usize>,
+    /// Executables, and whose each is.
+    executables: BTreeMap<Digest, usize>,
+    /// Candidates whose executable is another one's.
+    pub(super) same: BTreeMap<usize, usize>,
 }
 
 impl JobRounds {
@@ -38,7 +43,7 @@ impl JobRounds {
         let believed = |failure: &FailureRecord| !is_one_kill(&failure.failure) || is_missing(failure.candidate);
         let failures = history.failures.into_iter().filter(believed).map(|record| (record.candidate, record.failure));
         let failures = failures.collect();
-        Self { rounds, failures, notes: Vec::new(), left: BTreeSet::new() }
+        Self { rounds, failures, ..Self::default() }
     }
 
     /// Whether nothing was measured yet.
@@ -63,8 +68,19 @@ impl JobRounds {
 
     /// Candidates with programs of their own that did not fail and are not left.
     pub(super) fn competing(&self, identity: &JobIdentity) -> Vec<usize> {
-        let is_out = |candidate: &usize| self.failures.contains_key(candidate) || self.left.contains(candidate);
+        let is_out = |candidate: &usize| {
+            [self.failures.contains_key(candidate), self.left.contains(candidate), self.same.contains_key(candidate)]
+                .contains(&true)
+        };
         identity.distinct().into_iter().filter(|candidate| !is_out(candidate)).collect()
+    }
+
+    /// Notes what a candidate compiled to: of several that are the same the first one competes.
+    pub(super) fn join(&mut self, candidate: usize, executable: Digest) {
+        let first = *self.executables.entry(executable).or_insert(candidate);
+        if first != candidate {
+            self.same.insert(candidate, first);
+        }
     }
 
     /// Leaves every candidate that no round holds, but for the baseline, until it is [admitted](Self::admit).
@@ -166,7 +182,6 @@ fn fastest(sample: &CandidateSamples) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest::Digest;
 
     #[test]
     fn a_failed_candidate_loses_its_samples_and_the_ends_are_the_sentinel() {

@@ -86,6 +86,7 @@ impl Autotuner<'_> {
             forgiven: Default::default(),
             round_forgiven: false,
             is_exact: matches!(extent, Extent::Exact),
+            joins_executables: false,
             waves: match extent {
                 Extent::Race(waves) => waves,
                 Extent::Exact => None,

@@ -76,6 +76,15 @@ pub(super) struct ExecutableKey {
     /// What overrides options of the compiler for this program alone, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) overrides: BTreeMap<String, String>,
+    /// Which compilation of the same it is, where more than one is wanted.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub(super) copy: u32,
+}
+
+// serde hands over a reference
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_first(copy: &u32) -> bool {
+    *copy == 0
 }
 
 impl ExecutableKey {
@@ -101,6 +110,9 @@ impl ExecutableKey {
         }
         for (name, value) in &self.overrides {
             hasher.field(b"\0override").field(name.as_bytes()).field(value.as_bytes());
+        }
+        if self.copy > 0 {
+            hasher.field(b"\0copy").field(&self.copy.to_le_bytes());
         }
         hasher.finish()
     }
@@ -387,6 +399,7 @@ mod tests {
             target: None,
             toolchain: None,
             overrides: BTreeMap::new(),
+            copy: 0,
         }
     }
 
@@ -421,6 +434,7 @@ mod tests {
             ExecutableKey { target: Some("v5e:2x2".into()), ..key() },
             ExecutableKey { toolchain: Some("v5e:2x2".into()), ..key() },
             ExecutableKey { overrides: BTreeMap::from([("xla_a".into(), "1".into())]), ..key() },
+            ExecutableKey { copy: 1, ..key() },
         ] {
             assert_eq!(store.find(&other), None, "{other:?}");
             // nor is it believed under the other one's name

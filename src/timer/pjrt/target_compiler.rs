@@ -248,6 +248,7 @@ impl TargetCompiler {
             target: Some(self.target.description()),
             toolchain: self.toolchain.clone(),
             overrides: Default::default(),
+            copy: 0,
         }
     }
 

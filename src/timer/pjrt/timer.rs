@@ -29,7 +29,7 @@ use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::command::{find, scratch};
 use crate::timer::events::Events;
 use crate::timer::forecast::Forecast;
-use crate::timer::job::{Job, Prepared, ProgramFile};
+use crate::timer::job::{Build, Job, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
 use crate::timer::protocol::{Hello, LoadParams, capability};
@@ -214,8 +214,9 @@ impl PjrtTimer {
         Ok(timer)
     }
 
-    fn key_of(&self, program: &ProgramFile) -> ExecutableKey {
-        self.key(program.program.digest, program.program.format.pjrt_format().to_owned(), partitions_of(program))
+    fn key_of(&self, program: &ProgramFile, build: &Build) -> ExecutableKey {
+        let key = self.key(program.program.digest, program.program.format.pjrt_format().to_owned(), partitions_of(program));
+        ExecutableKey { overrides: build.options.clone(), copy: build.copy, ..key }
     }
 
     fn key(&self, program: Digest, format: String, partitions: Partitions) -> ExecutableKey {
@@ -231,6 +232,7 @@ impl PjrtTimer {
             target: None,
             toolchain: None,
             overrides: BTreeMap::new(),
+            copy: 0,
         }
     }
 
@@ -266,7 +268,8 @@ impl PjrtTimer {
 
     /// What became of a program where the device was not; nothing where that is not known, or must be found out here.
     fn compiled_before(&self, program: &ProgramFile, key: &ExecutableKey) -> Option<CompiledBefore> {
-        let found = self.compiled.as_ref()?.find(key)?;
+        // where no device was, programs are compiled as they are by default
+        let found = self.compiled.as_ref().filter(|_| key.overrides.is_empty() && key.copy == 0)?.find(key)?;
         // where a device is XLA measures how to compute some operations, and chooses blindly where there is none: a race of the
         // one with the other would be decided by that
         let measures = xla_measures(&self.device.identity.platform, &self.device.environment.xla_flags);
@@ -274,7 +277,7 @@ impl PjrtTimer {
         (!measures || !is_blind()).then_some(found)
     }
 
-    fn load_params(&self, candidate: usize) -> Result<(ProgramFile, LoadParams), Failure> {
+    fn load_params(&self, candidate: usize) -> Result<(ProgramFile, Build, LoadParams), Failure> {
         let found = find(&self.job, candidate)?;
         let program = found.program.clone().ok_or_else(|| {
             Failure::new(
@@ -282,16 +285,17 @@ impl PjrtTimer {
                 "a PJRT plugin cannot build its program, and `--timer jax` can where the record holds a recipe",
             )
         })?;
-        Ok((program, LoadParams::new(candidate, found)))
+        Ok((program, found.build.clone(), LoadParams::new(candidate, found)))
     }
 
-    fn load_kept(&mut self, mut params: LoadParams, kept: Kept) -> Result<(), Failure> {
+    fn load_kept(&mut self, mut params: LoadParams, kept: Kept) -> Result<Option<Digest>, Failure> {
         if let Some(signature) = &kept.signature {
             let inputs = self.job.as_ref().map(|job| job.inputs.as_slice()).unwrap_or_default();
             check_signature(signature, inputs)?;
         }
+        let digest = kept.executable.digest;
         params.executable = Some(kept.executable);
-        self.bench.load(params).map(drop)
+        self.bench.load(params).map(|_| digest)
     }
 
     /// The measuring worker compiles: its request names the candidate that is to blame if it dies.
@@ -305,7 +309,7 @@ impl PjrtTimer {
         let CompiledTask { kept, compile_ns, cpu_ns } = compiled;
         if let Some(kept) = kept {
             match self.load_kept(params.clone(), kept) {
-                Ok(()) => return Ok(Prepared::new(compile_ns).cpu_ns(cpu_ns)),
+                Ok(digest) => return Ok(Prepared::new(compile_ns).cpu_ns(cpu_ns).executable(digest)),
                 // fresh and refused: what this plugin serializes is of no use
                 Err(failure) if failure.kind == FailureKind::Compile => {}
                 Err(failure) => return Err(failure),
@@ -429,7 +433,7 @@ impl Timer for PjrtTimer {
 
     fn forecast(&self, programs: &[ProgramFile]) -> Option<Forecast> {
         let is_kept = |program: &&ProgramFile| {
-            let key = self.key_of(program);
+            let key = self.key_of(program, &Build::default());
             self.store.find(&key).is_some() || self.compiled_before(program, &key).is_some()
         };
         let kept = programs.iter().filter(is_kept).count();
@@ -458,12 +462,12 @@ impl Timer for PjrtTimer {
     }
 
     fn signature(&mut self, candidate: usize) -> Result<Option<Vec<ArraySpec>>, Failure> {
-        let (program, params) = self.load_params(candidate)?;
+        let (program, build, params) = self.load_params(candidate)?;
         if !self.in_place {
             let kept = match self.compilers.take(candidate) {
                 Some(outcome) => outcome.map_err(as_compile_failure)?.kept,
                 None => {
-                    let key = self.key_of(&program);
+                    let key = self.key_of(&program, &build);
                     match (self.store.find(&key), self.compiled_before(&program, &key)) {
                         (Some(kept), _) | (None, Some(CompiledBefore::Executable(kept))) => Some(kept),
                         _ => self.compile(candidate, &program, key)?.kept,
@@ -484,8 +488,8 @@ impl Timer for PjrtTimer {
         let mut tasks = Vec::new();
         for &candidate in candidates {
             // what cannot be compiled at all is told when it is prepared
-            let Ok((program, _)) = self.load_params(candidate) else { continue };
-            let key = self.key_of(&program);
+            let Ok((program, build, _)) = self.load_params(candidate) else { continue };
+            let key = self.key_of(&program, &build);
             if self.store.find(&key).is_none() && self.compiled_before(&program, &key).is_none() {
                 tasks.push((candidate, self.task(candidate, &program, key)?));
             }
@@ -496,17 +500,17 @@ impl Timer for PjrtTimer {
     }
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        let (program, params) = self.load_params(candidate)?;
+        let (program, build, params) = self.load_params(candidate)?;
         if self.in_place {
             return self.compile_in_place(params);
         }
         if let Some(outcome) = self.compilers.take(candidate) {
             return self.load_compiled(params, outcome.map_err(as_compile_failure)?);
         }
-        let key = self.key_of(&program);
+        let key = self.key_of(&program, &build);
         if let Some(kept) = self.store.find(&key) {
             match self.load_kept(params.clone(), kept) {
-                Ok(()) => return Ok(Prepared { reused: true, ..Prepared::default() }),
+                Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
                 // a plugin may refuse what it wrote itself: then the program decides
                 Err(failure) if failure.kind == FailureKind::Compile => {}
                 Err(failure) => return Err(failure),
@@ -517,7 +521,7 @@ impl Timer for PjrtTimer {
                 return Err(Failure::new(FailureKind::Compile, format!("refused where there is no device: {reason}")));
             }
             Some(CompiledBefore::Executable(kept)) => match self.load_kept(params.clone(), kept) {
-                Ok(()) => return Ok(Prepared { reused: true, ..Prepared::default() }),
+                Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
                 Err(failure) if failure.kind == FailureKind::Compile => {
                     tracing::warn!(
                         "candidate {candidate} is compiled here: the device does not take its executable: {failure}"

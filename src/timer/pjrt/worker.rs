@@ -173,7 +173,7 @@ impl Worker for PjrtWorker {
         let devices = fingerprints(&opened.client, &plugin).map_err(|error| device_failure(&error))?;
         let serializes = opened.client.plugin.api.executable_serialize.is_some()
             && opened.client.plugin.api.executable_deserialize_and_load.is_some();
-        let mut capabilities = vec![capability::COLD_CACHES.to_owned()];
+        let mut capabilities = vec![capability::COLD_CACHES.to_owned(), capability::COMPILER_OPTIONS.to_owned()];
         if serializes {
             capabilities.push(capability::COMPILE.to_owned());
         }
@@ -237,9 +237,9 @@ impl Worker for PjrtWorker {
                 (executable, Loaded::default())
             }
             (None, Some(program)) => {
-                let (executable, compiled) = self.compile_program(program, &BTreeMap::new())?;
+                let (executable, compiled) = self.compile_program(program, &params.overrides)?;
                 let Compiled { compile_ns, cpu_ns, signature, .. } = compiled;
-                (executable, Loaded { compile_ns, cpu_ns, signature })
+                (executable, Loaded { compile_ns, cpu_ns, signature, executable: None })
             }
             (None, None) => {
                 return Err(Failure::new(FailureKind::NoProgram, "a PJRT plugin cannot build programs from a config"));

@@ -232,7 +232,7 @@ impl Timer for ReplayTimer {
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let recorded = self.call(candidate, Method::Prepare)?;
         self.loaded.insert(candidate);
-        Ok(Prepared { compile_ns: recorded.compile_ns, cpu_ns: 0, reused: false })
+        Ok(Prepared::new(recorded.compile_ns))
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
@@ -325,7 +325,7 @@ mod tests {
             call: Call::new("matmul@v1", "k"),
             direction: Direction::Forward,
             inputs: Vec::new(),
-            candidates: blocks.iter().map(|block| JobCandidate { config: config(block), program: None }).collect(),
+            candidates: blocks.iter().map(|block| JobCandidate::new(config(block))).collect(),
             recipe: None,
             cache_state: CacheState::Warm,
             scratch: folder.to_owned(),

@@ -1,0 +1,176 @@
+//! Whole programs raced as candidates are: what is compared need not be a recorded call.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use crate::cache::CacheKey;
+use crate::config::Config;
+use crate::decision::{Judgement, Round, judge};
+use crate::digest::{Digest, FieldHasher};
+use crate::failure::Failure;
+use crate::ledger::Ledger;
+use crate::measured_by::MeasuredBy;
+use crate::samples::{CandidateRecord, JobRecord, Record};
+use crate::timer::events::Events;
+use crate::timer::{Job, Timer};
+
+use super::commit::candidate_results;
+use super::copies::CopiesError;
+use super::job::JobIdentity;
+use super::measure::Measuring;
+use super::rounds::JobRounds;
+use super::{CandidateResult, TuneOptions};
+
+/// Changes when samples of older versions must not be mixed with this version's.
+const VERSION: &str = "program-race-v1";
+
+/// A job of programs. The first candidate is the baseline.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ProgramRace {
+    /// The programs, their inputs, and how each is compiled.
+    pub job: Job,
+    /// Digest of what the inputs hold.
+    pub inputs: Digest,
+    /// Which of several races of the same programs it is: samples of one are never taken for those of another.
+    pub stage: String,
+    /// Whether candidates that compile to one executable are one candidate.
+    pub joins_executables: bool,
+    /// Whether as many rounds are measured as asked for, whatever is settled before.
+    pub is_exact: bool,
+}
+
+impl ProgramRace {
+    /// A race that ends when it is settled, in which each candidate is measured.
+    pub fn new(job: Job, inputs: Digest, stage: impl Into<String>) -> Self {
+        Self { job, inputs, stage: stage.into(), joins_executables: false, is_exact: false }
+    }
+
+    /// What makes its samples comparable with those of another run.
+    pub fn digest(&self, timer: &dyn Timer, by: &MeasuredBy) -> Digest {
+        let device = timer.device();
+        let mut hasher = FieldHasher::new(VERSION);
+        hasher.field(self.stage.as_bytes()).field(device.identity.to_digest().as_bytes());
+        hasher.field(serde_json::to_string(&device.environment).unwrap_or_default().as_bytes());
+        hasher.field(serde_json::to_string(by).unwrap_or_default().as_bytes()).field(self.inputs.as_bytes());
+        for candidate in &self.job.candidates {
+            let program = candidate.program.as_ref().map(|file| file.program.digest);
+            hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
+            hasher.field(candidate.config.as_str().as_bytes()).field(&candidate.build.copy.to_le_bytes());
+            for (name, value) in &candidate.build.options {
+                hasher.field(b"\0option").field(name.as_bytes()).field(value.as_bytes());
+            }
+        }
+        hasher.finish()
+    }
+}
+
+/// What came of a race.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Raced {
+    /// The job, in the sample log.
+    pub digest: Digest,
+    /// All rounds, of earlier runs too.
+    pub rounds: Vec<Round>,
+    /// The verdict by the rules of the options.
+    pub judgement: Judgement,
+    /// One row a candidate.
+    pub rows: Vec<CandidateResult>,
+    /// Candidates that are out, and why.
+    pub failures: BTreeMap<usize, Failure>,
+    /// Candidates whose executable is an earlier one's.
+    pub same_executable: BTreeMap<usize, usize>,
+    /// Rounds measured in this run.
+    pub rounds_measured: u32,
+    /// Rounds that the log held before.
+    pub rounds_kept: u32,
+    /// What was seen of the baseline's outputs.
+    pub notes: Vec<String>,
+}
+
+/// Races programs, after what the log holds of the same race.
+///
+/// # Errors
+/// Where the baseline or the worker fails, the user ends it, or the log cannot be written.
+pub fn race_programs(
+    timer: &mut dyn Timer,
+    ledger: &Ledger,
+    race: &ProgramRace,
+    options: &TuneOptions,
+    cancel: &AtomicBool,
+    events: &Events,
+) -> Result<Raced, CopiesError> {
+    let ProgramRace { job, .. } = race;
+    let by = timer.measured_by(&options.cache_state);
+    let device = timer.device().clone();
+    let identity = JobIdentity {
+        digest: race.digest(&*timer, &by),
+        key: CacheKey { call: job.call.clone(), direction: job.direction, device: device.identity.clone() },
+        baseline: 0,
+        same_as: vec![None; job.candidates.len()],
+        not_lowered: Default::default(),
+    };
+    let history = if options.force { Default::default() } else { ledger.history(identity.digest)? };
+    if history.job.is_none() {
+        let candidates = job.candidates.iter().map(|candidate| CandidateRecord {
+            config: candidate.config.clone(),
+            semantic_digest: candidate.program.as_ref().map(|file| file.program.semantic_digest),
+        });
+        let record = JobRecord {
+            job: identity.digest,
+            device,
+            call: job.call.clone(),
+            direction: job.direction,
+            measured_by: by,
+            baseline: identity.baseline,
+            candidates: candidates.collect(),
+            fresh: options.force,
+        };
+        ledger.append(&Record::Job(Box::new(record)))?;
+    }
+    let mut rounds = JobRounds::from_history(history);
+    let rounds_kept = rounds.count();
+    let mut measuring = Measuring {
+        timer,
+        ledger,
+        options,
+        cancel,
+        events,
+        identity: &identity,
+        job,
+        rounds: &mut rounds,
+        forgiven: Default::default(),
+        round_forgiven: false,
+        is_exact: race.is_exact,
+        joins_executables: race.joins_executables,
+        waves: None,
+        tried: 0,
+        epochs: (0, 0),
+        in_rounds: Default::default(),
+        running: Default::default(),
+        compiling: Default::default(),
+    };
+    if let Some(failure) = measuring.rounds.failures.get(&identity.baseline) {
+        return Err(CopiesError::Failed(failure.clone()));
+    }
+    let rounds_measured = measuring.run()?;
+    let candidates = job.candidates.len();
+    let decided = rounds.to_decision(candidates, identity.baseline);
+    let rules = options.rules_for(&decided, identity.baseline);
+    let judgement = judge(&decided, candidates, &rounds.competing(&identity), identity.baseline, None, &rules);
+    let configs: Vec<Config> = job.candidates.iter().map(|candidate| candidate.config.clone()).collect();
+    let same_as: Vec<Option<usize>> = (0..candidates).map(|candidate| rounds.same.get(&candidate).copied()).collect();
+    let rows = candidate_results(&configs, &same_as, identity.baseline, &judgement, &rounds, &[]);
+    Ok(Raced {
+        digest: identity.digest,
+        rounds: decided,
+        judgement,
+        rows,
+        failures: rounds.failures,
+        same_executable: rounds.same,
+        rounds_measured,
+        rounds_kept,
+        notes: rounds.notes,
+    })
+}
