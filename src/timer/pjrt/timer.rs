@@ -215,7 +215,8 @@ impl PjrtTimer {
     }
 
     fn key_of(&self, program: &ProgramFile, build: &Build) -> ExecutableKey {
-        let key = self.key(program.program.digest, program.program.format.pjrt_format().to_owned(), partitions_of(program));
+        let key =
+            self.key(program.program.digest, program.program.format.pjrt_format().to_owned(), partitions_of(program));
         ExecutableKey { overrides: build.options.clone(), copy: build.copy, ..key }
     }
 

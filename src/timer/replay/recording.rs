@@ -356,7 +356,7 @@ mod tests {
         let mut timer = ReplayTimer::open(&path).unwrap();
         assert_eq!((timer.name(), timer.source()), (format!("replay:{}", path.display()).as_str(), Source::Replay));
         timer.begin(&job(folder.path(), &[128, 64, 256, 512])).unwrap();
-        assert_eq!(timer.prepare(1), Ok(Prepared { compile_ns: 5, cpu_ns: 0, reused: false }));
+        assert_eq!(timer.prepare(1), Ok(Prepared::new(5)));
         assert_eq!(timer.measure(1, 2).unwrap(), [9, 8]);
         assert_eq!(timer.measure(1, 3).unwrap(), [7, 9, 8]);
         let outputs = timer.outputs(1).unwrap();
