@@ -12,6 +12,7 @@ use crate::timer::events::Events;
 
 use super::exit;
 use super::fault::Fault;
+use super::input_args::InputArgs;
 use super::options::{FormatArg, LimitArgs, PluginArgs, cache_state, launch};
 use super::timers::{Executables, TimerArgs, scratch, start_timer};
 
@@ -34,9 +35,8 @@ pub(super) struct MeasureArgs {
     /// How a GPU is handed the program's kernels [default: as XLA_FLAGS say]
     #[arg(long, value_parser = launch())]
     pub launch: Option<Launch>,
-    /// Folder of inputs, dense little-endian elements in `0.bin`, `1.bin`, … [default: normal values, zeros for integers]
-    #[arg(long, value_name = "DIR")]
-    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub inputs: InputArgs,
     /// What runs the program: `jax` or `jax:PYTHON`, `pjrt` where the plugin has a profiler, `command:CMD` [default: jax, and
     /// with --plugin pjrt]
     #[arg(long, value_name = "TIMER")]
@@ -69,7 +69,7 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     let mut timer = start_timer(&timer, Executables::kept(scratch.path()))?;
     let options = MeasureOptions {
         iterations: args.iterations,
-        inputs: args.inputs.clone(),
+        inputs: args.inputs.options(),
         cache_state: args.cache_state.clone(),
     };
     let measured = measure(&mut *timer, &program, &options, scratch.path(), &Events::default());

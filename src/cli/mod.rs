@@ -14,6 +14,7 @@ mod exchange;
 mod executables;
 pub mod exit;
 mod fault;
+mod input_args;
 mod kept_profiles;
 mod logging;
 mod measure;

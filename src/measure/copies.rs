@@ -5,7 +5,8 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::error::MeasureError;
-use super::inputs::make;
+use super::input_options::InputOptions;
+use super::inputs::make_inputs;
 use super::program::MeasuredProgram;
 use super::run::job;
 use crate::array::ArraySpec;
@@ -35,7 +36,7 @@ pub fn job_of_copies(
             specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?
         }
     };
-    let (inputs, _) = make(&specs, None, program.donates, scratch)?;
+    let inputs = make_inputs(program, &specs, &InputOptions::default(), scratch)?.arrays;
     let copy = |number: usize| {
         let name = Map::from_iter([("copy".to_owned(), Value::from(number))]);
         JobCandidate::new(Config::new(name)).program(Some(file.clone()))

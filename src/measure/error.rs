@@ -46,6 +46,22 @@ pub enum MeasureError {
         /// Why.
         source: FillError,
     },
+    /// An argument's type does not hold the values that are asked for.
+    #[error("`--fill` of the argument `{argument}`: {reason}")]
+    Values {
+        /// The argument, as the user named it.
+        argument: String,
+        /// Why not.
+        reason: String,
+    },
+    /// No argument has the name.
+    #[error("`--fill`: no argument is called `{argument}`; there are: {arguments}")]
+    UnknownArgument {
+        /// What the user named.
+        argument: String,
+        /// What could have been named.
+        arguments: String,
+    },
     /// The file of an input has another size than its array.
     #[error("`{path}`: {bytes} bytes are not argument {index}, {spec}: its dense little-endian elements", path = path.display())]
     InputSize {
@@ -95,6 +111,8 @@ impl MeasureError {
             | Self::HloText { .. }
             | Self::Partitioned { .. }
             | Self::Fill { .. }
+            | Self::Values { .. }
+            | Self::UnknownArgument { .. }
             | Self::InputSize { .. } => true,
             Self::Failed(failure) => matches!(
                 failure.kind,

@@ -1,12 +1,15 @@
-//! Inputs made from nothing but what the program takes.
+//! Inputs made from nothing but what the program takes and what the user says of them.
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::error::MeasureError;
-use super::program::write_file;
-use crate::array::{ArraySpec, DType, Fill, argument_seed, generate};
+use super::input_options::{InputOptions, default_fill};
+use super::program::{MeasuredProgram, write_file};
+use crate::array::{ArraySpec, Fill, MAX_ARRAY_BYTES, argument_seed, generate};
+use crate::digest::{Digest, FieldHasher};
+use crate::outside_file;
 use crate::timer::InputArray;
 
 /// Where an input's values come from.
@@ -31,51 +34,103 @@ pub struct MadeInput {
     pub made: Made,
 }
 
-/// Normal values where the type has fractions; zeros for integers and booleans, which may be indices, lengths or conditions.
-fn recipe(spec: &ArraySpec) -> Fill {
-    match spec.dtype {
-        dtype if !dtype.has_fractions() => Fill::Constant { value: 0.0 },
-        // it has no sign
-        DType::F8E8M0Fnu => Fill::Uniform { low: 0.5, high: 2.0 },
-        _ => Fill::Normal { scale: 1.0 },
-    }
+/// The inputs of a program, written where a worker reads them.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Inputs {
+    /// The arrays, in the program's order.
+    pub arrays: Vec<InputArray>,
+    /// How each was made.
+    pub made: Vec<MadeInput>,
+    /// Digest of what they hold: their types, their shapes and every byte.
+    pub digest: Digest,
 }
 
-/// Makes the inputs of a program: the file `<index>.bin` of `given` where there is one, else values from a recipe.
-pub(super) fn make(
+/// Makes the inputs of a program, `specs` being what it takes in its compiled form: of each argument the user's file, or
+/// the values that the user asked for, or else a recipe's. Files go into `scratch`, where none of their names is taken.
+///
+/// # Errors
+/// Where a file of the user's cannot be read or has another size, an argument's type does not hold the values, a name is none
+/// of an argument, or `scratch` cannot be written.
+pub fn make_inputs(
+    program: &MeasuredProgram,
     specs: &[ArraySpec],
-    given: Option<&Path>,
-    donates: bool,
+    options: &InputOptions,
     scratch: &Path,
-) -> Result<(Vec<InputArray>, Vec<MadeInput>), MeasureError> {
-    let mut arrays = Vec::with_capacity(specs.len());
-    let mut made = Vec::with_capacity(specs.len());
+) -> Result<Inputs, MeasureError> {
+    check_names(specs, options)?;
+    let mut hasher = FieldHasher::new("inputs-v1");
+    let mut inputs = Inputs { arrays: Vec::new(), made: Vec::new(), digest: hasher.finish() };
     for (index, spec) in specs.iter().enumerate() {
         let name = format!("argument-{index}");
-        let file = given.map(|folder| of_user(folder, index, spec)).transpose()?.flatten();
-        let (path, how) = match file {
-            Some(path) => (path.clone(), Made::File(path)),
+        let file = options.folder.as_deref().map(|folder| of_user(folder, index, spec)).transpose()?.flatten();
+        let (path, made, digest) = match file {
+            Some((path, digest)) => (path.clone(), Made::File(path), digest),
             None => {
-                let fill = recipe(spec);
-                let bytes = generate(spec, &fill, argument_seed(&name, index as u64))
+                let fill = fill(index, spec, options)?;
+                let bytes = generate(spec, &fill, seed(&name, index, options.seed))
                     .map_err(|source| MeasureError::Fill { index, source })?;
                 let path = scratch.join(format!("{name}.bin"));
                 write_file(&path, &bytes)?;
-                (path, Made::Fill(fill))
+                (path, Made::Fill(fill), Digest::of(&bytes))
             }
         };
-        arrays.push(InputArray { name, spec: spec.clone(), path, donated: donates });
-        made.push(MadeInput { spec: spec.clone(), made: how });
+        hasher.field(spec.to_string().as_bytes()).field(digest.as_bytes());
+        inputs.arrays.push(InputArray { name, spec: spec.clone(), path, donated: program.donates });
+        inputs.made.push(MadeInput { spec: spec.clone(), made });
     }
-    Ok((arrays, made))
+    inputs.digest = hasher.finish();
+    Ok(inputs)
 }
 
-/// The user's file for an argument, whole and of the right size.
-fn of_user(folder: &Path, index: usize, spec: &ArraySpec) -> Result<Option<PathBuf>, MeasureError> {
+/// The values that the user wants for an argument, or else what its type suggests.
+fn fill(index: usize, spec: &ArraySpec, options: &InputOptions) -> Result<Fill, MeasureError> {
+    match options.fills.iter().rfind(|fill| fill.names(index, "")) {
+        Some(wanted) => {
+            let wrong = |reason| MeasureError::Values { argument: wanted.argument.clone(), reason };
+            wanted.values.fill(spec).map_err(wrong)
+        }
+        None => Ok(default_fill(spec)),
+    }
+}
+
+fn check_names(specs: &[ArraySpec], options: &InputOptions) -> Result<(), MeasureError> {
+    let is_known = |argument: usize| (0..specs.len()).any(|index| index == argument);
+    let names_none = options.fills.iter().find(|fill| !fill.argument.parse().is_ok_and(is_known));
+    match names_none {
+        Some(fill) => Err(MeasureError::UnknownArgument { argument: fill.argument.clone(), arguments: names(specs) }),
+        None => Ok(()),
+    }
+}
+
+/// Arguments that a message lists.
+const NAMES_SHOWN: usize = 24;
+
+fn names(specs: &[ArraySpec]) -> String {
+    let mut names: Vec<String> =
+        specs.iter().take(NAMES_SHOWN).enumerate().map(|(index, spec)| format!("`{index}` ({spec})")).collect();
+    match specs.len().saturating_sub(NAMES_SHOWN) {
+        0 if specs.is_empty() => return "none".to_owned(),
+        0 => {}
+        more => names.push(format!("and {more} more")),
+    }
+    names.join(", ")
+}
+
+/// Seed 0 gives the values that an argument of this name has everywhere else.
+fn seed(name: &str, index: usize, seed: u64) -> u64 {
+    match seed {
+        0 => argument_seed(name, index as u64),
+        seed => argument_seed(&format!("{name}, seed {seed}"), index as u64),
+    }
+}
+
+/// The user's file for an argument, whole and of the right size, with the digest of its bytes.
+fn of_user(folder: &Path, index: usize, spec: &ArraySpec) -> Result<Option<(PathBuf, Digest)>, MeasureError> {
     let path = folder.join(format!("{index}.bin"));
     let unreadable = |source| MeasureError::Unreadable { path: path.clone(), source };
-    let metadata = match std::fs::metadata(&path) {
-        Ok(metadata) => metadata,
+    let file = match outside_file::open(&path, MAX_ARRAY_BYTES) {
+        Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             // a folder that is not there was meant to be
             let folder_is_there = std::fs::metadata(folder).map(|metadata| metadata.is_dir());
@@ -90,36 +145,40 @@ fn of_user(folder: &Path, index: usize, spec: &ArraySpec) -> Result<Option<PathB
         }
         Err(error) => return Err(unreadable(error)),
     };
-    if !metadata.is_file() {
-        return Err(unreadable(std::io::Error::other("not a regular file")));
-    }
-    if spec.host_bytes() != Some(metadata.len()) {
-        let (spec, bytes) = (spec.to_string(), metadata.len());
+    let bytes = file.metadata().map_err(unreadable)?.len();
+    if spec.host_bytes() != Some(bytes) {
+        let spec = spec.to_string();
         return Err(MeasureError::InputSize { path, index, spec, bytes });
     }
-    std::path::absolute(&path).map(Some).map_err(unreadable)
+    let digest = Digest::of_reader(file).map_err(unreadable)?;
+    let path = std::path::absolute(&path).map_err(unreadable)?;
+    Ok(Some((path, digest)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::DType;
+
+    fn program() -> MeasuredProgram {
+        MeasuredProgram::of_text("module @m {}")
+    }
+
+    fn specs(specs: &[&str]) -> Vec<ArraySpec> {
+        specs.iter().map(|spec| spec.parse().unwrap()).collect()
+    }
 
     #[test]
     fn every_type_has_a_recipe_that_fills_it() {
         let scratch = tempfile::tempdir().unwrap();
         let specs: Vec<ArraySpec> = DType::ALL.iter().map(|&dtype| ArraySpec::new(dtype, [3])).collect();
-        let (arrays, made) = make(&specs, None, true, scratch.path()).unwrap();
-        assert_eq!((arrays.len(), made.len()), (DType::ALL.len(), DType::ALL.len()));
-        for array in &arrays {
-            assert!(array.donated);
-            assert_eq!(
-                std::fs::metadata(&array.path).unwrap().len(),
-                array.spec.host_bytes().unwrap(),
-                "{}",
-                array.spec
-            );
+        let inputs = make_inputs(&program(), &specs, &InputOptions::default(), scratch.path()).unwrap();
+        assert_eq!((inputs.arrays.len(), inputs.made.len()), (DType::ALL.len(), DType::ALL.len()));
+        for array in &inputs.arrays {
+            let bytes = std::fs::metadata(&array.path).unwrap().len();
+            assert_eq!(bytes, array.spec.host_bytes().unwrap(), "{}", array.spec);
         }
-        let fill = |dtype| &made[DType::ALL.iter().position(|one| *one == dtype).unwrap()].made;
+        let fill = |dtype| &inputs.made[DType::ALL.iter().position(|one| *one == dtype).unwrap()].made;
         assert_eq!(*fill(DType::S32), Made::Fill(Fill::Constant { value: 0.0 }));
         assert_eq!(*fill(DType::Bf16), Made::Fill(Fill::Normal { scale: 1.0 }));
     }
@@ -127,20 +186,45 @@ mod tests {
     #[test]
     fn a_file_of_the_users_goes_before_the_recipe() {
         let (scratch, given) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let specs = ["f32[2]", "s32[2]"].map(|spec| spec.parse::<ArraySpec>().unwrap());
+        let specs = specs(&["f32[2]", "s32[2]"]);
         std::fs::write(given.path().join("1.bin"), [7; 8]).unwrap();
-        let (arrays, made) = make(&specs, Some(given.path()), false, scratch.path()).unwrap();
-        assert_eq!(made[0].made, Made::Fill(Fill::Normal { scale: 1.0 }));
-        assert_eq!(
-            (&made[1].made, &arrays[1].path),
-            (&Made::File(given.path().join("1.bin")), &given.path().join("1.bin"))
-        );
-        std::fs::write(given.path().join("1.bin"), [7; 9]).unwrap();
+        let options = InputOptions::default().folder(Some(given.path().to_owned()));
+        let inputs = make_inputs(&program(), &specs, &options, scratch.path()).unwrap();
+        assert_eq!(inputs.made[0].made, Made::Fill(Fill::Normal { scale: 1.0 }));
+        let path = given.path().join("1.bin");
+        assert_eq!((&inputs.made[1].made, &inputs.arrays[1].path), (&Made::File(path.clone()), &path));
+        std::fs::write(&path, [7; 9]).unwrap();
         let scratch = tempfile::tempdir().unwrap();
-        let error = make(&specs, Some(given.path()), false, scratch.path()).unwrap_err();
+        let error = make_inputs(&program(), &specs, &options, scratch.path()).unwrap_err();
         assert!(error.is_of_input() && error.to_string().contains("9 bytes are not argument 1, s32[2]"), "{error}");
         let scratch = tempfile::tempdir().unwrap();
-        let error = make(&specs, Some(&given.path().join("none")), false, scratch.path()).unwrap_err();
+        let options = InputOptions::default().folder(Some(given.path().join("none")));
+        let error = make_inputs(&program(), &specs, &options, scratch.path()).unwrap_err();
         assert!(error.is_of_input() && error.to_string().contains("cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn the_digest_is_of_what_they_hold() {
+        let made = |specs: &[ArraySpec], options: &InputOptions| {
+            let scratch = tempfile::tempdir().unwrap();
+            make_inputs(&program(), specs, options, scratch.path())
+        };
+        let (specs, given) = (specs(&["f32[2]", "s32[2]"]), tempfile::tempdir().unwrap());
+        let options = InputOptions::default();
+        let plain = made(&specs, &options).unwrap().digest;
+        assert_eq!(made(&specs, &options).unwrap().digest, plain);
+        assert_ne!(made(&specs, &options.clone().seed(1)).unwrap().digest, plain);
+        // the values of a recipe, from a file
+        std::fs::write(given.path().join("1.bin"), [0; 8]).unwrap();
+        let of_file = options.clone().folder(Some(given.path().to_owned()));
+        assert_eq!(made(&specs, &of_file).unwrap().digest, plain);
+        let ones = options.clone().fills(vec!["1=ones".parse().unwrap()]);
+        assert_ne!(made(&specs, &ones).unwrap().digest, plain);
+        assert_eq!(made(&specs, &ones).unwrap().made[1].made, Made::Fill(Fill::Constant { value: 1.0 }));
+        let wrong = options.clone().fills(vec!["1=normal".parse().unwrap()]);
+        assert!(made(&specs, &wrong).unwrap_err().to_string().contains("`1`: s32 holds no fractions"));
+        let unknown = options.fills(vec!["2=ones".parse().unwrap()]);
+        let error = made(&specs, &unknown).unwrap_err();
+        assert!(error.is_of_input() && error.to_string().contains("`0` (f32[2]), `1` (s32[2])"), "{error}");
     }
 }

@@ -1,16 +1,18 @@
 //! One program's device time: its kernels added up, or the span from the first to the last with the gaps between them.
 //!
-//! [`measure`] compiles a program with a timer that gives profiles, makes its inputs from what it takes, and runs it
+//! [`make_inputs`] makes the inputs of a whole program. [`measure`] compiles a program with a timer that gives profiles, makes its inputs from what it takes, and runs it
 //! under one profile. What comes out is a [`crate::profile::Measurement`] with how it was made.
 
 mod copies;
 mod error;
+mod input_options;
 mod inputs;
 mod program;
 mod run;
 
 pub use copies::job_of_copies;
 pub use error::MeasureError;
-pub use inputs::{Made, MadeInput};
+pub use input_options::{ArgumentFill, InputOptions, Values};
+pub use inputs::{Inputs, Made, MadeInput, make_inputs};
 pub use program::MeasuredProgram;
 pub use run::{MeasureMode, MeasureOptions, Measured, WARM_UP, measure};

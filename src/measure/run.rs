@@ -1,11 +1,12 @@
 //! From a program to its measurement.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
 use super::error::MeasureError;
-use super::inputs::{MadeInput, make};
+use super::input_options::InputOptions;
+use super::inputs::{MadeInput, make_inputs};
 use super::program::MeasuredProgram;
 use crate::call::{Call, Direction};
 use crate::config::Config;
@@ -32,23 +33,23 @@ pub enum MeasureMode {
 }
 
 /// How a program is measured.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MeasureOptions {
     /// Iterations that count; at least one.
     pub iterations: u32,
-    /// Folder of input files; an argument without one is filled.
-    pub inputs: Option<PathBuf>,
+    /// How the inputs are made.
+    pub inputs: InputOptions,
     /// What every iteration finds in the caches.
     pub cache_state: CacheState,
 }
 
-setters!(MeasureOptions { inputs: Option<PathBuf>, cache_state: CacheState });
+setters!(MeasureOptions { inputs: InputOptions, cache_state: CacheState });
 
 impl MeasureOptions {
     /// So many iterations, with inputs that are filled and caches as the iteration before left them.
     pub fn new(iterations: u32) -> Self {
-        Self { iterations, inputs: None, cache_state: CacheState::Warm }
+        Self { iterations, inputs: InputOptions::default(), cache_state: CacheState::Warm }
     }
 }
 
@@ -85,7 +86,8 @@ pub fn measure(
     timer.begin(&job(&file, Vec::new(), options.cache_state.clone(), scratch))?;
     let specs = timer.signature(0)?;
     let specs = specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?;
-    let (arrays, inputs) = make(&specs, options.inputs.as_deref(), program.donates, scratch)?;
+    let inputs = make_inputs(program, &specs, &options.inputs, scratch)?;
+    let (arrays, inputs) = (inputs.arrays, inputs.made);
     let job = job(&file, arrays, options.cache_state.clone(), scratch);
     timer.follow(events);
     let _job = events.try_open(Slice::Job(&job))?;
@@ -144,13 +146,14 @@ fn control(timer: &mut dyn Timer, scratch: &Path) -> Result<(), Failure> {
     let scratch = tempfile::tempdir_in(scratch)
         .map_err(|source| of_scratch(MeasureError::Scratch { path: scratch.to_owned(), source }))?;
     let scratch = scratch.path();
-    let file = MeasuredProgram::of_text(CONTROL).write(scratch, "control").map_err(of_scratch)?;
+    let program = MeasuredProgram::of_text(CONTROL);
+    let file = program.write(scratch, "control").map_err(of_scratch)?;
     // what was prepared is not wanted again
     timer.end();
     timer.restart(&[])?;
     timer.begin(&job(&file, Vec::new(), CacheState::Warm, scratch))?;
     let specs = timer.signature(0)?.unwrap_or_default();
-    let (arrays, _) = make(&specs, None, false, scratch).map_err(of_scratch)?;
+    let arrays = make_inputs(&program, &specs, &InputOptions::default(), scratch).map_err(of_scratch)?.arrays;
     timer.begin(&job(&file, arrays, CacheState::Warm, scratch))?;
     timer.prepare(0)?;
     let round = timer.profile_round(&[(0, 1)]);

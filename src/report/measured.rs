@@ -96,8 +96,11 @@ impl<'a> MeasuredDocument<'a> {
         if iterations.iter().any(|iteration| iteration.kernels_ps > iteration.busy_ps) {
             notes.push("kernels ran at the same time, so their sum is more than the time in which they ran".to_owned());
         }
-        if measured.inputs.iter().any(|input| matches!(input.made, Made::Fill(Fill::Constant { .. }))) {
-            notes.push("integer and boolean inputs are zeros; give others with `--inputs DIR`".to_owned());
+        let is_zero_index = |input: &MadeInput| {
+            matches!(input.made, Made::Fill(Fill::Constant { value: 0.0 })) && !input.spec.dtype.has_fractions()
+        };
+        if measured.inputs.iter().any(is_zero_index) {
+            notes.push("integer and boolean inputs are zeros; give others with `--fill` or `--inputs DIR`".to_owned());
         }
         Self {
             schema: 1,
@@ -200,7 +203,9 @@ fn values(made: &Made) -> String {
         Made::File(path) => format!("from `{}`", file_name(path)),
         Made::Fill(Fill::Normal { scale }) => format!("normal({scale})"),
         Made::Fill(Fill::Uniform { low, high }) => format!("uniform({low}, {high})"),
-        Made::Fill(Fill::Constant { .. }) => "zeros".to_owned(),
+        Made::Fill(Fill::Constant { value: 0.0 }) => "zeros".to_owned(),
+        Made::Fill(Fill::Constant { value }) => format!("constant({value})"),
+        Made::Fill(Fill::IntegerRange { low, high }) => format!("integers({low}..={high})"),
         Made::Fill(_) => "filled".to_owned(),
     }
 }

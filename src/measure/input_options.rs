@@ -1,0 +1,195 @@
+//! What a user says of a program's inputs.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::array::{ArraySpec, DType, Fill};
+use crate::setters::setters;
+
+/// Longest text of a fill.
+const MAX_FILL_CHARS: usize = 4096;
+
+/// How the inputs of a program are made.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct InputOptions {
+    /// Values of single arguments; of several that name one argument the last counts.
+    pub fills: Vec<ArgumentFill>,
+    /// Folder of input files; an argument without one is filled.
+    pub folder: Option<PathBuf>,
+    /// Which values are drawn: the same seed gives the same bytes on every machine.
+    pub seed: u64,
+}
+
+setters!(InputOptions { fills: Vec<ArgumentFill>, folder: Option<PathBuf>, seed: u64 });
+
+/// Which values a user wants for an argument, or for all below a place in a tree of arguments.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ArgumentFill {
+    /// The argument: its number from 0, its path such as `params/w`, or what its path begins with, such as `params`.
+    pub argument: String,
+    /// Its values.
+    pub values: Values,
+}
+
+/// Kinds of values, as `--fill` spells them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Values {
+    /// Normal values, mean zero: `normal`, or `normal:0.02` with a standard deviation.
+    Normal {
+        /// Standard deviation.
+        scale: f64,
+    },
+    /// Uniform values from `low` to below `high`: `uniform:0,1e-4`. Integers as well.
+    Uniform {
+        /// Lower end, included.
+        low: f64,
+        /// Upper end, excluded.
+        high: f64,
+    },
+    /// One value everywhere: `zeros`, `ones`, `constant:0.5`.
+    Constant {
+        /// The value.
+        value: f64,
+    },
+}
+
+impl Values {
+    /// The recipe for an array; an error says what the type does not hold.
+    pub(super) fn fill(self, spec: &ArraySpec) -> Result<Fill, String> {
+        let has_fractions = spec.dtype.has_fractions();
+        match self {
+            Self::Normal { .. } if !has_fractions => {
+                Err(format!("{} holds no fractions; `uniform:0,9` fits it", spec.dtype))
+            }
+            // the end of a range of integers is excluded, as it is of others
+            Self::Uniform { low, high } if !has_fractions => {
+                let whole = |value: f64| (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64);
+                match (whole(low), whole(high)) {
+                    (Some(low), Some(high)) if low < high => Ok(Fill::IntegerRange { low, high: high - 1 }),
+                    _ => Err(format!("`{low},{high}` is no range of whole numbers, which {} needs", spec.dtype)),
+                }
+            }
+            Self::Normal { scale } => Ok(Fill::Normal { scale }),
+            Self::Uniform { low, high } => Ok(Fill::Uniform { low, high }),
+            Self::Constant { value } => Ok(Fill::Constant { value }),
+        }
+    }
+}
+
+impl FromStr for Values {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || {
+            let shown: String = text.chars().take(60).collect();
+            format!(
+                "`{shown}`: expected `normal`, `normal:SCALE`, `uniform:LOW,HIGH`, `zeros`, `ones` or `constant:VALUE`"
+            )
+        };
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(wrong);
+        let (kind, rest) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
+        match (kind.trim(), rest) {
+            ("normal", None) => Ok(Self::Normal { scale: 1.0 }),
+            ("normal", Some(scale)) => {
+                let scale = number(scale)?;
+                if scale < 0.0 { Err(wrong()) } else { Ok(Self::Normal { scale }) }
+            }
+            ("uniform", Some(range)) => {
+                let (low, high) = range.split_once(',').ok_or_else(wrong)?;
+                let (low, high) = (number(low)?, number(high)?);
+                if low < high { Ok(Self::Uniform { low, high }) } else { Err(wrong()) }
+            }
+            ("zeros", None) => Ok(Self::Constant { value: 0.0 }),
+            ("ones", None) => Ok(Self::Constant { value: 1.0 }),
+            ("constant", Some(value)) => Ok(Self::Constant { value: number(value)? }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl FromStr for ArgumentFill {
+    type Err = String;
+
+    /// Reads `ARGUMENT=VALUES`; an argument's path may itself hold `=`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.chars().nth(MAX_FILL_CHARS).is_some() {
+            return Err(format!("more than {MAX_FILL_CHARS} characters"));
+        }
+        let (argument, values) = text.rsplit_once('=').ok_or("expected ARGUMENT=VALUES, such as `params/w=zeros`")?;
+        let argument = argument.trim().trim_matches('/');
+        if argument.is_empty() {
+            return Err("expected an argument before `=`: its path or its number".to_owned());
+        }
+        Ok(Self { argument: argument.to_owned(), values: values.parse()? })
+    }
+}
+
+impl fmt::Display for ArgumentFill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.argument)
+    }
+}
+
+impl ArgumentFill {
+    /// Whether it is meant for an argument: by number, by path, or by a part of the path from its beginning.
+    pub(super) fn names(&self, index: usize, path: &str) -> bool {
+        let below = |path: &str| path.strip_prefix(&self.argument).is_some_and(|rest| rest.starts_with('/'));
+        self.argument == path || self.argument == index.to_string() || (!path.is_empty() && below(path))
+    }
+}
+
+/// What an argument is filled with where nobody says: normal values where the type has fractions; zeros for integers and
+/// booleans, which may be indices, lengths or conditions.
+pub(super) fn default_fill(spec: &ArraySpec) -> Fill {
+    match spec.dtype {
+        dtype if !dtype.has_fractions() => Fill::Constant { value: 0.0 },
+        // it has no sign
+        DType::F8E8M0Fnu => Fill::Uniform { low: 0.5, high: 2.0 },
+        _ => Fill::Normal { scale: 1.0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fills_are_read_as_they_are_spelled() {
+        for (text, argument, values) in [
+            ("params/w=normal", "params/w", Values::Normal { scale: 1.0 }),
+            ("0=normal:0.02", "0", Values::Normal { scale: 0.02 }),
+            ("/opt/nu/=uniform:0,1e-4", "opt/nu", Values::Uniform { low: 0.0, high: 1e-4 }),
+            ("a=b=zeros", "a=b", Values::Constant { value: 0.0 }),
+            ("x=ones", "x", Values::Constant { value: 1.0 }),
+            ("x=constant:-2", "x", Values::Constant { value: -2.0 }),
+        ] {
+            assert_eq!(text.parse(), Ok(ArgumentFill { argument: argument.to_owned(), values }), "{text}");
+        }
+        for text in ["x", "=zeros", "x=", "x=zero", "x=uniform:1", "x=uniform:2,1", "x=normal:-1", "x=constant:nan"] {
+            assert!(text.parse::<ArgumentFill>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_type_gets_what_it_holds() {
+        let fill = |values: Values, spec: &str| values.fill(&spec.parse().unwrap());
+        let whole = Values::Uniform { low: 0.0, high: 8.0 };
+        assert_eq!(fill(whole, "s32[4]"), Ok(Fill::IntegerRange { low: 0, high: 7 }));
+        assert_eq!(fill(whole, "bf16[4]"), Ok(Fill::Uniform { low: 0.0, high: 8.0 }));
+        assert!(fill(Values::Uniform { low: 0.0, high: 0.5 }, "s32[4]").unwrap_err().contains("whole numbers"));
+        assert!(fill(Values::Normal { scale: 1.0 }, "pred[]").unwrap_err().contains("no fractions"));
+    }
+
+    #[test]
+    fn an_argument_is_named_by_number_path_or_place_in_the_tree() {
+        let named = |argument: &str, index, path| {
+            ArgumentFill { argument: argument.to_owned(), values: Values::Constant { value: 0.0 } }.names(index, path)
+        };
+        assert!(named("params", 3, "params/w") && named("params/w", 3, "params/w") && named("3", 3, "params/w"));
+        assert!(!named("par", 3, "params/w") && !named("params/w/x", 3, "params/w") && !named("2", 3, ""));
+    }
+}
