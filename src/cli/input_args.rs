@@ -11,7 +11,7 @@ pub(super) struct InputArgs {
     /// Folder of inputs, dense little-endian elements in `0.bin`, `1.bin`, … [default: normal values, zeros for integers]
     #[arg(long, value_name = "DIR")]
     pub inputs: Option<PathBuf>,
-    /// Values of an argument, by its number: `normal`, `normal:SCALE`, `uniform:LOW,HIGH`, `zeros`, `ones` or `constant:VALUE`
+    /// Values of an argument, by its path, what its path begins with, or its number: `normal`, `normal:SCALE`, `uniform:LOW,HIGH`, `zeros`, `ones` or `constant:VALUE`
     #[arg(long = "fill", value_name = "ARGUMENT=VALUES")]
     pub fills: Vec<ArgumentFill>,
     /// Which values are drawn

@@ -5,6 +5,7 @@ use super::bytecode::integer_attribute;
 use super::detect::{self, Content, HEAD_BYTES};
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
+use super::interface::{ProgramArgument, arguments};
 use super::proto;
 use crate::wire::{WireCursor, WireError, WireValue};
 
@@ -68,6 +69,17 @@ const MEASURED: [&[u8]; 14] = [
 /// count, however it multiplies. In doubt it would.
 pub fn is_measured_by_xla(module: &[u8]) -> bool {
     MEASURED.iter().any(|mark| memchr::memmem::find(module, mark).is_some())
+}
+
+impl Program<'_> {
+    /// Its arguments in their order; `None` where the form does not tell them one by one, as bytecode.
+    ///
+    /// # Errors
+    ///
+    /// A module that is damaged; `place` names it.
+    pub fn arguments(&self, place: &str) -> Result<Option<Vec<ProgramArgument>>, ScanError> {
+        arguments(self.form, self.bytes).map_err(|kind| kind.at(place))
+    }
 }
 
 fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {

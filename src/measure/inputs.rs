@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::error::MeasureError;
-use super::input_options::{InputOptions, default_fill};
+use super::input_options::{ArgumentFill, InputOptions, default_fill};
 use super::program::{MeasuredProgram, write_file};
 use crate::array::{ArraySpec, Fill, MAX_ARRAY_BYTES, argument_seed, generate};
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
+use crate::printable::printable;
 use crate::timer::InputArray;
 
 /// Where an input's values come from.
@@ -27,6 +28,11 @@ pub enum Made {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MadeInput {
+    /// Its place in the tree of arguments; empty where the program does not say.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub path: String,
+    /// Whether every run gets a new copy, since the program may write over it.
+    pub donated: bool,
     /// Element type and dimensions.
     pub spec: ArraySpec,
     /// Its values.
@@ -58,16 +64,17 @@ pub fn make_inputs(
     options: &InputOptions,
     scratch: &Path,
 ) -> Result<Inputs, MeasureError> {
-    check_names(specs, options)?;
+    check_names(program, specs, options)?;
     let mut hasher = FieldHasher::new("inputs-v1");
     let mut inputs = Inputs { arrays: Vec::new(), made: Vec::new(), digest: hasher.finish() };
     for (index, spec) in specs.iter().enumerate() {
         let name = format!("argument-{index}");
+        let (place, donated) = program.argument(index, specs.len());
         let file = options.folder.as_deref().map(|folder| of_user(folder, index, spec)).transpose()?.flatten();
         let (path, made, digest) = match file {
             Some((path, digest)) => (path.clone(), Made::File(path), digest),
             None => {
-                let fill = fill(index, spec, options)?;
+                let fill = fill(index, place, spec, options)?;
                 let bytes = generate(spec, &fill, seed(&name, index, options.seed))
                     .map_err(|source| MeasureError::Fill { index, source })?;
                 let path = scratch.join(format!("{name}.bin"));
@@ -76,16 +83,17 @@ pub fn make_inputs(
             }
         };
         hasher.field(spec.to_string().as_bytes()).field(digest.as_bytes());
-        inputs.arrays.push(InputArray { name, spec: spec.clone(), path, donated: program.donates });
-        inputs.made.push(MadeInput { spec: spec.clone(), made });
+        let name = if place.is_empty() { name } else { place.to_owned() };
+        inputs.arrays.push(InputArray { name, spec: spec.clone(), path, donated });
+        inputs.made.push(MadeInput { path: place.to_owned(), donated, spec: spec.clone(), made });
     }
     inputs.digest = hasher.finish();
     Ok(inputs)
 }
 
 /// The values that the user wants for an argument, or else what its type suggests.
-fn fill(index: usize, spec: &ArraySpec, options: &InputOptions) -> Result<Fill, MeasureError> {
-    match options.fills.iter().rfind(|fill| fill.names(index, "")) {
+fn fill(index: usize, path: &str, spec: &ArraySpec, options: &InputOptions) -> Result<Fill, MeasureError> {
+    match options.fills.iter().rfind(|fill| fill.names(index, path)) {
         Some(wanted) => {
             let wrong = |reason| MeasureError::Values { argument: wanted.argument.clone(), reason };
             wanted.values.fill(spec).map_err(wrong)
@@ -94,11 +102,14 @@ fn fill(index: usize, spec: &ArraySpec, options: &InputOptions) -> Result<Fill, 
     }
 }
 
-fn check_names(specs: &[ArraySpec], options: &InputOptions) -> Result<(), MeasureError> {
-    let is_known = |argument: usize| (0..specs.len()).any(|index| index == argument);
-    let names_none = options.fills.iter().find(|fill| !fill.argument.parse().is_ok_and(is_known));
-    match names_none {
-        Some(fill) => Err(MeasureError::UnknownArgument { argument: fill.argument.clone(), arguments: names(specs) }),
+fn check_names(program: &MeasuredProgram, specs: &[ArraySpec], options: &InputOptions) -> Result<(), MeasureError> {
+    let path = |index| program.argument(index, specs.len()).0;
+    let names_none = |fill: &&ArgumentFill| !(0..specs.len()).any(|index| fill.names(index, path(index)));
+    match options.fills.iter().find(names_none) {
+        Some(fill) => Err(MeasureError::UnknownArgument {
+            argument: fill.argument.clone(),
+            arguments: printable(&names(program, specs)),
+        }),
         None => Ok(()),
     }
 }
@@ -106,9 +117,12 @@ fn check_names(specs: &[ArraySpec], options: &InputOptions) -> Result<(), Measur
 /// Arguments that a message lists.
 const NAMES_SHOWN: usize = 24;
 
-fn names(specs: &[ArraySpec]) -> String {
-    let mut names: Vec<String> =
-        specs.iter().take(NAMES_SHOWN).enumerate().map(|(index, spec)| format!("`{index}` ({spec})")).collect();
+fn names(program: &MeasuredProgram, specs: &[ArraySpec]) -> String {
+    let name = |(index, spec): (usize, &ArraySpec)| match program.argument(index, specs.len()).0 {
+        "" => format!("`{index}` ({spec})"),
+        path => format!("`{path}` ({spec})"),
+    };
+    let mut names: Vec<String> = specs.iter().enumerate().take(NAMES_SHOWN).map(name).collect();
     match specs.len().saturating_sub(NAMES_SHOWN) {
         0 if specs.is_empty() => return "none".to_owned(),
         0 => {}
@@ -201,6 +215,30 @@ mod tests {
         let options = InputOptions::default().folder(Some(given.path().join("none")));
         let error = make_inputs(&program(), &specs, &options, scratch.path()).unwrap_err();
         assert!(error.is_of_input() && error.to_string().contains("cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn a_step_is_filled_by_the_names_of_its_arguments() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/inputs/step.mlir");
+        let program = MeasuredProgram::open(&path).unwrap();
+        let (w, b) = ("f32[4,8]", "f32[4]");
+        let specs = specs(&[b, w, b, w, b, w, "s32[]", "s32[5]", "s32[]", "f32[100,8]"]);
+        let fills = ["opt/nu=uniform:0,1e-4", "batch/ids=uniform:0,100", "9=ones"].map(|fill| fill.parse().unwrap());
+        let options = InputOptions::default().fills(fills.to_vec());
+        let scratch = tempfile::tempdir().unwrap();
+        let inputs = make_inputs(&program, &specs, &options, scratch.path()).unwrap();
+        let small = Made::Fill(Fill::Uniform { low: 0.0, high: 1e-4 });
+        let of = |made: Made| -> Vec<&str> {
+            inputs.made.iter().filter(|input| input.made == made).map(|one| one.path.as_str()).collect()
+        };
+        assert_eq!(of(small), ["opt/nu/b", "opt/nu/w"]);
+        assert_eq!(of(Made::Fill(Fill::IntegerRange { low: 0, high: 99 })), ["batch/ids"]);
+        assert_eq!(of(Made::Fill(Fill::Constant { value: 1.0 })), ["table"]);
+        let donated: Vec<bool> = inputs.arrays.iter().map(|input| input.donated).collect();
+        assert_eq!(donated, [true, true, true, true, true, true, true, false, false, false]);
+        let unknown = InputOptions::default().fills(vec!["opt/v=zeros".parse().unwrap()]);
+        let error = make_inputs(&program, &specs, &unknown, scratch.path()).unwrap_err().to_string();
+        assert!(error.contains("no argument is called `opt/v`") && error.contains("`opt/nu/w` (f32[4,8])"), "{error}");
     }
 
     #[test]

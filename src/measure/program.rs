@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::MeasureError;
 use crate::digest::Digest;
-use crate::hlo::{ModuleForm, read_program};
+use crate::hlo::{ModuleForm, ProgramArgument, read_program};
 use crate::outside_file;
 use crate::registry::{Program, ProgramFormat};
 use crate::timer::ProgramFile;
@@ -23,6 +23,8 @@ pub struct MeasuredProgram {
     pub format: ProgramFormat,
     /// Whether it may write its outputs over its arguments.
     pub donates: bool,
+    /// Its arguments, where the form tells them one by one.
+    pub arguments: Option<Vec<ProgramArgument>>,
 }
 
 impl MeasuredProgram {
@@ -34,7 +36,8 @@ impl MeasuredProgram {
         let bytes = outside_file::open(path, MAX_PROGRAM_BYTES)
             .and_then(|file| outside_file::read(file, MAX_PROGRAM_BYTES))
             .map_err(|source| MeasureError::Unreadable { path: path.to_owned(), source })?;
-        let program = read_program(&bytes, &path.display().to_string())?;
+        let place = path.display().to_string();
+        let program = read_program(&bytes, &place)?;
         if program.partitions > 1 {
             return Err(MeasureError::Partitioned { path: path.to_owned(), partitions: program.partitions });
         }
@@ -46,13 +49,21 @@ impl MeasuredProgram {
                 return Err(MeasureError::HloText { path: path.to_owned() });
             }
         };
-        let (donates, bytes) = (program.donates, program.bytes.to_vec());
-        Ok(Self { bytes, format, donates })
+        let (donates, arguments) = (program.donates, program.arguments(&place)?);
+        Ok(Self { bytes: program.bytes.to_vec(), format, donates, arguments })
     }
 
     /// A program of our own, as StableHLO text, that writes nothing over its arguments.
     pub fn of_text(text: &str) -> Self {
-        Self { bytes: text.as_bytes().to_vec(), format: ProgramFormat::StablehloText, donates: false }
+        Self { bytes: text.as_bytes().to_vec(), format: ProgramFormat::StablehloText, donates: false, arguments: None }
+    }
+
+    /// The path of an argument, empty where it is not known, and whether the program may write over it. Where the module does
+    /// not tell its arguments one by one, a program that writes over any may write over all.
+    pub(super) fn argument(&self, index: usize, count: usize) -> (&str, bool) {
+        let known = self.arguments.as_ref().filter(|arguments| arguments.len() == count);
+        let known = known.and_then(|arguments| arguments.get(index));
+        known.map_or(("", self.donates), |argument| (argument.path.as_str(), argument.is_donated))
     }
 
     /// Digest of its bytes.

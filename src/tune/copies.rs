@@ -99,6 +99,7 @@ pub fn measure_copies(
         rounds: &mut rounds,
         forgiven: Default::default(),
         round_forgiven: false,
+        needs_finite: false,
         is_exact: false,
         joins_executables: false,
         waves: None,

@@ -75,6 +75,8 @@ pub(super) struct Measuring<'a> {
     pub(super) round_forgiven: bool,
     /// Whether there are as many rounds as asked for and no more, whatever is settled.
     pub(super) is_exact: bool,
+    /// Whether nothing is decided where the baseline's outputs are not finite throughout.
+    pub(super) needs_finite: bool,
     /// Whether candidates that compile to one executable are one candidate.
     pub(super) joins_executables: bool,
     /// Which candidates are compiled when; all at once where there is none.

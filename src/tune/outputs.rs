@@ -71,7 +71,8 @@ impl Measuring<'_> {
             .enumerate()
             .filter_map(|(index, output)| Some((index, output.spec(), output.finiteness()?)))
             .collect();
-        if self.compares_programs()
+        if !self.needs_finite
+            && self.compares_programs()
             && let Some((index, spec, found)) = seen.iter().find(|(.., found)| found.finite == 0)
         {
             let what = if found.nan == found.elements { "NaN alone" } else { "nothing finite" };
@@ -79,6 +80,11 @@ impl Measuring<'_> {
                 "output {index} of the baseline, `{spec}`, holds {what}, and that another program gives the same proves nothing: \
                  record the call with the values that it has in use (run it eagerly once, or with `capture_values=True`)"
             );
+            return Err(Ended::Failed(Failure::new(FailureKind::NotFinite, message)));
+        }
+        if self.needs_finite
+            && let Some(message) = seen.iter().find_map(|(index, spec, found)| refusal(*index, spec, found))
+        {
             return Err(Ended::Failed(Failure::new(FailureKind::NotFinite, message)));
         }
         self.rounds.notes.extend(seen.iter().filter_map(|(index, _, found)| weakness(*index, found)));
@@ -105,6 +111,18 @@ impl Measuring<'_> {
             same.is_none() || same != own || options(other) != own_options
         })
     }
+}
+
+/// Why nothing is decided on this output of a whole program's baseline, where it is not finite throughout.
+fn refusal(index: usize, spec: &ArraySpec, found: &Finiteness) -> Option<String> {
+    let others = found.elements.saturating_sub(found.finite);
+    (others > 0).then(|| {
+        format!(
+            "output {index} of the baseline, `{spec}`, has {others} of {} elements that are NaN or infinite, so nothing is decided: \
+             give the arguments values of a real run (`--inputs DIR`), or such as they may have (`--fill ARGUMENT=uniform:0,1e-4`)",
+            found.elements
+        )
+    })
 }
 
 /// Why an output of the baseline is not what an operation gives in use, where it seems so.
@@ -154,4 +172,28 @@ fn first_difference(outputs: &[OutputArray], reference: &[Reference]) -> Option<
             format!("output {index} differs from the baseline's in {} elements{most}{first}", found.mismatches)
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::DType;
+
+    #[test]
+    fn a_whole_program_is_refused_for_one_nan() {
+        let spec = ArraySpec::new(DType::F32, [3]);
+        let look = |values: [f32; 3]| {
+            let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let reference = Reference::new(spec.clone(), bytes, Tolerance::EXACT);
+            refusal(2, &spec, &reference.finiteness().unwrap())
+        };
+        assert_eq!(look([0.0, 1.0, -1.0]), None);
+        for value in [f32::NAN, f32::INFINITY] {
+            let said = look([0.0, value, 1.0]).unwrap();
+            assert!(
+                said.contains("output 2 of the baseline, `f32[3]`, has 1 of 3") && said.contains("--fill"),
+                "{said}"
+            );
+        }
+    }
 }

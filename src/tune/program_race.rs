@@ -142,6 +142,7 @@ pub fn race_programs(
         rounds: &mut rounds,
         forgiven: Default::default(),
         round_forgiven: false,
+        needs_finite: true,
         is_exact: race.is_exact,
         joins_executables: race.joins_executables,
         waves: None,

@@ -85,6 +85,7 @@ impl Autotuner<'_> {
             rounds,
             forgiven: Default::default(),
             round_forgiven: false,
+            needs_finite: false,
             is_exact: matches!(extent, Extent::Exact),
             joins_executables: false,
             waves: match extent {
