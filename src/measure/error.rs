@@ -54,6 +54,14 @@ pub enum MeasureError {
         /// Why not.
         reason: String,
     },
+    /// A folder of captured inputs is not what it should be.
+    #[error("`{path}`: {reason}", path = path.display())]
+    Captured {
+        /// The manifest, or the file of an input.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// No argument has the name.
     #[error("`--fill`: no argument is called `{argument}`; there are: {arguments}")]
     UnknownArgument {
@@ -112,6 +120,7 @@ impl MeasureError {
             | Self::Partitioned { .. }
             | Self::Fill { .. }
             | Self::Values { .. }
+            | Self::Captured { .. }
             | Self::UnknownArgument { .. }
             | Self::InputSize { .. } => true,
             Self::Failed(failure) => matches!(

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::captured::Captured;
 use super::error::MeasureError;
 use super::input_options::{ArgumentFill, InputOptions, default_fill};
 use super::program::{MeasuredProgram, write_file};
@@ -52,8 +53,8 @@ pub struct Inputs {
     pub digest: Digest,
 }
 
-/// Makes the inputs of a program, `specs` being what it takes in its compiled form: of each argument the user's file, or
-/// the values that the user asked for, or else a recipe's. Files go into `scratch`, where none of their names is taken.
+/// Makes the inputs of a program, `specs` being what it takes in its compiled form: of each argument the
+/// values that the user asked for, or the user's file, or else a recipe's. Files go into `scratch`, where none of their names is taken.
 ///
 /// # Errors
 /// Where a file of the user's cannot be read or has another size, an argument's type does not hold the values, a name is none
@@ -65,21 +66,44 @@ pub fn make_inputs(
     scratch: &Path,
 ) -> Result<Inputs, MeasureError> {
     check_names(program, specs, options)?;
+    let captured = options.folder.as_deref().map(Captured::open).transpose()?.flatten();
     let mut hasher = FieldHasher::new("inputs-v1");
     let mut inputs = Inputs { arrays: Vec::new(), made: Vec::new(), digest: hasher.finish() };
     for (index, spec) in specs.iter().enumerate() {
         let name = format!("argument-{index}");
-        let (place, donated) = program.argument(index, specs.len());
-        let file = options.folder.as_deref().map(|folder| of_user(folder, index, spec)).transpose()?.flatten();
-        let (path, made, digest) = match file {
-            Some((path, digest)) => (path.clone(), Made::File(path), digest),
-            None => {
-                let fill = fill(index, place, spec, options)?;
+        let (place, mut donated) = program.argument(index, specs.len());
+        let write = |bytes: &[u8]| {
+            let path = scratch.join(format!("{name}.bin"));
+            write_file(&path, bytes).map(|()| (path, Digest::of(bytes)))
+        };
+        let wanted = options.fills.iter().rfind(|fill| fill.names(index, place));
+        let (path, made, digest) = match (&captured, &options.folder) {
+            (Some(captured), _) if wanted.is_none() => {
+                let argument = captured.find(index, specs.len(), place)?;
+                // where the program writes over some argument and does not say which, the step that was captured does
+                donated &= argument.donated || program.tells_arguments(specs.len());
+                let (file, bytes) = captured.read(argument, spec)?;
+                let (path, digest) = write(&bytes)?;
+                (path, Made::File(file), digest)
+            }
+            (None, Some(folder))
+                if wanted.is_none()
+                    && let Some((path, digest)) = of_user(folder, index, spec)? =>
+            {
+                (path.clone(), Made::File(path), digest)
+            }
+            _ => {
+                let fill = match wanted {
+                    Some(wanted) => wanted
+                        .values
+                        .fill(spec)
+                        .map_err(|reason| MeasureError::Values { argument: wanted.argument.clone(), reason })?,
+                    None => default_fill(spec),
+                };
                 let bytes = generate(spec, &fill, seed(&name, index, options.seed))
                     .map_err(|source| MeasureError::Fill { index, source })?;
-                let path = scratch.join(format!("{name}.bin"));
-                write_file(&path, &bytes)?;
-                (path, Made::Fill(fill), Digest::of(&bytes))
+                let (path, digest) = write(&bytes)?;
+                (path, Made::Fill(fill), digest)
             }
         };
         hasher.field(spec.to_string().as_bytes()).field(digest.as_bytes());
@@ -89,17 +113,6 @@ pub fn make_inputs(
     }
     inputs.digest = hasher.finish();
     Ok(inputs)
-}
-
-/// The values that the user wants for an argument, or else what its type suggests.
-fn fill(index: usize, path: &str, spec: &ArraySpec, options: &InputOptions) -> Result<Fill, MeasureError> {
-    match options.fills.iter().rfind(|fill| fill.names(index, path)) {
-        Some(wanted) => {
-            let wrong = |reason| MeasureError::Values { argument: wanted.argument.clone(), reason };
-            wanted.values.fill(spec).map_err(wrong)
-        }
-        None => Ok(default_fill(spec)),
-    }
 }
 
 fn check_names(program: &MeasuredProgram, specs: &[ArraySpec], options: &InputOptions) -> Result<(), MeasureError> {
@@ -145,18 +158,7 @@ fn of_user(folder: &Path, index: usize, spec: &ArraySpec) -> Result<Option<(Path
     let unreadable = |source| MeasureError::Unreadable { path: path.clone(), source };
     let file = match outside_file::open(&path, MAX_ARRAY_BYTES) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            // a folder that is not there was meant to be
-            let folder_is_there = std::fs::metadata(folder).map(|metadata| metadata.is_dir());
-            return match folder_is_there {
-                Ok(true) => Ok(None),
-                Ok(false) => Err(MeasureError::Unreadable {
-                    path: folder.to_owned(),
-                    source: std::io::ErrorKind::NotADirectory.into(),
-                }),
-                Err(source) => Err(MeasureError::Unreadable { path: folder.to_owned(), source }),
-            };
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
     let bytes = file.metadata().map_err(unreadable)?.len();

@@ -3,6 +3,7 @@
 //! [`make_inputs`] makes the inputs of a whole program. [`measure`] compiles a program with a timer that gives profiles, makes its inputs from what it takes, and runs it
 //! under one profile. What comes out is a [`crate::profile::Measurement`] with how it was made.
 
+mod captured;
 mod copies;
 mod error;
 mod input_options;

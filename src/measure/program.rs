@@ -58,6 +58,11 @@ impl MeasuredProgram {
         Self { bytes: text.as_bytes().to_vec(), format: ProgramFormat::StablehloText, donates: false, arguments: None }
     }
 
+    /// Whether the module tells its arguments one by one, as many as these.
+    pub(super) fn tells_arguments(&self, count: usize) -> bool {
+        self.arguments.as_ref().is_some_and(|arguments| arguments.len() == count)
+    }
+
     /// The path of an argument, empty where it is not known, and whether the program may write over it. Where the module does
     /// not tell its arguments one by one, a program that writes over any may write over all.
     pub(super) fn argument(&self, index: usize, count: usize) -> (&str, bool) {

@@ -1,0 +1,244 @@
+//! Folders of inputs that a running step left: `manifest.json` and one `.npy` file for each argument.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::error::MeasureError;
+use crate::array::{ArraySpec, DType, MAX_ARRAY_BYTES};
+use crate::digest::Digest;
+use crate::outside_file::{self, Folder};
+use crate::printable::printable;
+
+/// The file that makes a folder such a one, and the format that it names.
+const MANIFEST: &str = "manifest.json";
+const FORMAT: &str = "autotune-lowered-inputs-v1";
+/// Largest manifest that is read: some hundred thousand arguments.
+const MAX_MANIFEST_BYTES: u64 = 64 << 20;
+/// Largest header of a `.npy` file; those of plain arrays have 128 bytes.
+const MAX_HEADER_BYTES: usize = 1 << 16;
+
+/// A folder of captured inputs.
+pub(super) struct Captured {
+    path: PathBuf,
+    folder: Folder,
+    arguments: Vec<CapturedArgument>,
+}
+
+/// One argument as the manifest has it.
+#[derive(Debug, Deserialize)]
+pub(super) struct CapturedArgument {
+    /// Its place in the tree of arguments, such as `params/w`.
+    pub(super) path: String,
+    spec: ArraySpec,
+    /// Whether the step may write over it.
+    pub(super) donated: bool,
+    file: PathBuf,
+    sha256: Digest,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    format: String,
+    arguments: Vec<CapturedArgument>,
+}
+
+impl Captured {
+    /// Reads the manifest of a folder; `None` where there is none in it.
+    ///
+    /// # Errors
+    /// Where the folder or the manifest cannot be read, or the manifest is of another format.
+    pub(super) fn open(path: &Path) -> Result<Option<Self>, MeasureError> {
+        let unreadable = |path: PathBuf| move |source| MeasureError::Unreadable { path, source };
+        let folder = Folder::open(path).map_err(unreadable(path.to_owned()))?;
+        let place = path.join(MANIFEST);
+        let text = match folder.open_file(Path::new(MANIFEST), MAX_MANIFEST_BYTES) {
+            Ok(file) => outside_file::read_text(file, MAX_MANIFEST_BYTES).map_err(unreadable(place.clone()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(place)(error)),
+        };
+        let wrong = |reason: String| MeasureError::Captured { path: place.clone(), reason: printable(&reason) };
+        let manifest: Manifest = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        if manifest.format != FORMAT {
+            return Err(wrong(format!("has the format `{}`, expected `{FORMAT}`", manifest.format)));
+        }
+        Ok(Some(Self { path: path.to_owned(), folder, arguments: manifest.arguments }))
+    }
+
+    /// The capture of an argument: by its path where the program names it, else by its number where there are as many.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(super) fn find(&self, index: usize, count: usize, place: &str) -> Result<&CapturedArgument, MeasureError> {
+        let missing = |reason| MeasureError::Captured { path: self.path.join(MANIFEST), reason };
+        if place.is_empty() {
+            let found = self.arguments.get(index).filter(|_| self.arguments.len() == count);
+            return found.ok_or_else(|| {
+                let captured = self.arguments.len();
+                missing(format!(
+                    "has {captured} arguments, the program takes {count} and does not name them: give it as text with locations"
+                ))
+            });
+        }
+        let found = self.arguments.iter().find(|argument| argument.path == place);
+        found.ok_or_else(|| missing(format!("has no argument `{}`, which the program takes", printable(place))))
+    }
+
+    /// The dense little-endian elements of a captured argument, and where they stand.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, is a link or lies outside of the folder, has another digest, or holds another array.
+    pub(super) fn read(
+        &self,
+        argument: &CapturedArgument,
+        spec: &ArraySpec,
+    ) -> Result<(PathBuf, Vec<u8>), MeasureError> {
+        let path = self.path.join(&argument.file);
+        let wrong = |reason: String| MeasureError::Captured { path: path.clone(), reason: printable(&reason) };
+        if argument.spec != *spec {
+            return Err(wrong(format!("is `{}` of {}, the program takes {spec}", argument.path, argument.spec)));
+        }
+        let expected = spec.host_bytes().filter(|&bytes| bytes <= MAX_ARRAY_BYTES);
+        let expected = expected.ok_or_else(|| wrong(format!("{spec} is larger than {MAX_ARRAY_BYTES} bytes")))?;
+        let limit = expected.saturating_add(MAX_HEADER_BYTES as u64);
+        let file = self.folder.open_file(&argument.file, limit);
+        let bytes = file.and_then(|file| outside_file::read(file, limit));
+        let mut bytes = bytes.map_err(|source| MeasureError::Unreadable { path: path.clone(), source })?;
+        if Digest::of(&bytes) != argument.sha256 {
+            return Err(wrong("has another digest than the manifest says: capture the step again".to_owned()));
+        }
+        let start = elements_start(&bytes, spec).map_err(wrong)?;
+        let found = bytes.len().saturating_sub(start) as u64;
+        if found != expected {
+            return Err(wrong(format!("{found} bytes of elements are not an array {spec}")));
+        }
+        bytes.drain(..start);
+        Ok((path, bytes))
+    }
+}
+
+/// Where the elements of a `.npy` file begin (numpy, `numpy/lib/format.py`), which must be those of `spec`, in C's order.
+fn elements_start(bytes: &[u8], spec: &ArraySpec) -> Result<usize, String> {
+    let no_header = || "is no .npy file".to_owned();
+    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or_else(no_header)?;
+    let (start, length): (usize, usize) = match rest {
+        [1, _, a, b, ..] => (10, usize::from(u16::from_le_bytes([*a, *b]))),
+        [2 | 3, _, a, b, c, d, ..] => (12, usize::try_from(u32::from_le_bytes([*a, *b, *c, *d])).unwrap_or(usize::MAX)),
+        _ => return Err(no_header()),
+    };
+    let end = start.checked_add(length).filter(|_| length <= MAX_HEADER_BYTES).ok_or_else(no_header)?;
+    let header = bytes.get(start..end).and_then(|header| std::str::from_utf8(header).ok()).ok_or_else(no_header)?;
+    let value = |key: &str| {
+        let (_, rest) = header.split_once(&format!("'{key}':"))?;
+        Some(rest.trim_start())
+    };
+    let (Some(descr), Some(order), Some(shape)) = (value("descr"), value("fortran_order"), value("shape")) else {
+        return Err(no_header());
+    };
+    let descr = descr.strip_prefix('\'').and_then(|rest| rest.split('\'').next()).ok_or_else(no_header)?;
+    if !order.starts_with("False") {
+        return Err("holds its elements in Fortran's order".to_owned());
+    }
+    let shape = shape.strip_prefix('(').and_then(|rest| rest.split(')').next()).ok_or_else(no_header)?;
+    let dims = shape.split(',').map(str::trim).filter(|dim| !dim.is_empty()).map(str::parse::<u64>);
+    let dims: Vec<u64> = dims.collect::<Result<_, _>>().map_err(|_| no_header())?;
+    if dims != spec.dims || !holds(descr, spec.dtype) {
+        return Err(format!("holds `{descr}` of the shape ({shape}), which is not {spec}"));
+    }
+    Ok(end)
+}
+
+/// Whether numpy's description of a type is that of an element type; types that numpy lacks are stored as plain bytes.
+fn holds(descr: &str, dtype: DType) -> bool {
+    let Some((order, rest)) = descr.split_at_checked(1) else { return false };
+    let Some((kind, size)) = rest.split_at_checked(1) else { return false };
+    let is_of_size = size.parse() == Ok(dtype.host_bytes());
+    let kinds = match dtype {
+        DType::Pred => "b",
+        DType::F16 | DType::F32 | DType::F64 => "f",
+        DType::C64 | DType::C128 => "c",
+        DType::S8 | DType::S16 | DType::S32 | DType::S64 => "i",
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 => "u",
+        _ => "uiV",
+    };
+    // the order of one byte is none
+    is_of_size && matches!(order, "<" | "|") && kinds.contains(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{InputOptions, MeasuredProgram, make_inputs};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// As `numpy.save` writes an array, version 1.0 of the format.
+    fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
+        let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
+        header.push_str(&" ".repeat(118 - 1 - header.len()));
+        header.push('\n');
+        [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), elements].concat()
+    }
+
+    fn manifest(folder: &Path, rows: &[(&str, &str, &str, &[u8])]) {
+        let rows = rows.iter().map(|(path, spec, file, bytes)| {
+            let (donated, sha256) = (false, Digest::of(bytes));
+            serde_json::json!({"path": path, "spec": spec, "donated": donated, "file": file, "sha256": sha256})
+        });
+        let manifest = serde_json::json!({"format": FORMAT, "arguments": rows.collect::<Vec<_>>()});
+        fs::write(folder.join(MANIFEST), manifest.to_string()).unwrap();
+    }
+
+    fn made(folder: &Path, specs: &[&str]) -> Result<Vec<Vec<u8>>, String> {
+        let specs: Vec<ArraySpec> = specs.iter().map(|spec| spec.parse().unwrap()).collect();
+        let text = "module { func.func public @main(%a: tensor<2xbf16> loc(\"p['w']\"), %b: tensor<i32> loc(\"n\")) {";
+        let given = tempfile::tempdir().unwrap();
+        let path = given.path().join("p.mlir");
+        fs::write(&path, format!("{text} return }} }}\n")).unwrap();
+        let program = MeasuredProgram::open(&path).map_err(|error| error.to_string())?;
+        let options = InputOptions::default().folder(Some(folder.to_owned()));
+        let scratch = tempfile::tempdir().unwrap();
+        let inputs = make_inputs(&program, &specs, &options, scratch.path()).map_err(|error| error.to_string())?;
+        Ok(inputs.arrays.iter().map(|input| fs::read(&input.path).unwrap()).collect())
+    }
+
+    #[test]
+    fn captured_inputs_are_found_by_path_and_believed_by_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        let (w, n) = (npy("<u2", "2,", &[1, 2, 3, 4]), npy("<i4", "", &[5, 0, 0, 0]));
+        fs::write(at.join("0.npy"), &n).unwrap();
+        fs::write(at.join("1.npy"), &w).unwrap();
+        let (rows, specs) = ([("n", "s32[]", "0.npy", &n[..]), ("p/w", "bf16[2]", "1.npy", &w)], ["bf16[2]", "s32[]"]);
+        manifest(at, &rows);
+        assert_eq!(made(at, &specs), Ok(vec![vec![1, 2, 3, 4], vec![5, 0, 0, 0]]));
+        let said = |specs: &[&str]| made(at, specs).unwrap_err();
+        assert!(said(&["f16[2]", "s32[]"]).contains("is `p/w` of bf16[2], the program takes f16[2]"));
+        manifest(at, &rows[..1]);
+        assert!(said(&specs).contains("has no argument `p/w`"));
+        // what is there is not what was captured, or is elsewhere
+        manifest(at, &rows);
+        fs::write(at.join("1.npy"), &n).unwrap();
+        assert!(said(&specs).contains("another digest"));
+        fs::remove_file(at.join("1.npy")).unwrap();
+        symlink("0.npy", at.join("1.npy")).unwrap();
+        assert!(said(&specs).contains("symbolic link"));
+        manifest(at, &[rows[0], ("p/w", "bf16[2]", "../1.npy", &w)]);
+        assert!(said(&specs).contains("outside"));
+        for (bytes, why) in [
+            (npy("<u2", "3,", &[1, 2, 3, 4]), "shape (3,)"),
+            (npy("<u4", "2,", &[1, 2, 3, 4]), "`<u4`"),
+            (npy(">u2", "2,", &[1, 2, 3, 4]), "`>u2`"),
+            (npy("<u2", "2,", &[1, 2, 3]), "3 bytes of elements"),
+            (w[..40].to_vec(), "no .npy file"),
+            (Vec::new(), "no .npy file"),
+        ] {
+            fs::write(at.join("2.npy"), &bytes).unwrap();
+            manifest(at, &[rows[0], ("p/w", "bf16[2]", "2.npy", &bytes)]);
+            assert!(said(&specs).contains(why), "{why}: {}", said(&specs));
+        }
+        fs::write(at.join(MANIFEST), "{\"format\": \"v9\", \"arguments\": []}").unwrap();
+        assert!(said(&specs).contains("expected `autotune-lowered-inputs-v1`"));
+    }
+}
