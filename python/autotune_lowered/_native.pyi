@@ -4,7 +4,17 @@ from os import PathLike
 from pathlib import Path
 from typing import final
 
-__all__ = ["SNAPSHOT_FILE", "Fingerprint", "RegistryWriter", "Store", "__version__", "digest", "not_runnable", "scan"]
+__all__ = [
+    "SNAPSHOT_FILE",
+    "Fingerprint",
+    "RegistryWriter",
+    "Store",
+    "__version__",
+    "digest",
+    "not_runnable",
+    "scan",
+    "semantic_digest",
+]
 
 __version__: str
 SNAPSHOT_FILE: str
@@ -14,6 +24,10 @@ def scan(module: bytes) -> str:
 
 def digest(bytes: bytes) -> str:
     """SHA-256, as 64 hexadecimal digits."""
+
+def semantic_digest(program: bytes) -> str:
+    """What a program computes, without locations and the module's name, as 64 hexadecimal digits. ValueError where it has
+    none: HLO text, and what is no module."""
 
 @final
 class RegistryWriter:

@@ -4,12 +4,13 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from . import _native
 from ._jax import jax_for
+from ._stages import compiled_as, stablehlo_text
 
 _LOG = logging.getLogger("autotune_lowered")
 
@@ -17,7 +18,13 @@ _LOG = logging.getLogger("autotune_lowered")
 MAX_SHAPES = 256
 
 
-def dump(module: Any, path: str | os.PathLike[str], *, lowered: Any = None) -> Path:
+def dump(
+    module: Any,
+    path: str | os.PathLike[str],
+    *,
+    lowered: Any = None,
+    compiler_options: Mapping[str, Any] | None = None,
+) -> Path:
     """Write a module for `autotune-lowered`, and `<path>.labels.json` beside it; gives the module's path.
 
     `module` is a `jax.stages.Lowered`, written as StableHLO text with its locations, which hold every label whole, or
@@ -28,6 +35,10 @@ def dump(module: Any, path: str | os.PathLike[str], *, lowered: Any = None) -> P
     that flow in, as the lowered program has them: whole under automatic partitioning, of one device inside
     `shard_map`), `local_shapes` (of one device, where the compiled module is partitioned), `occurrences`, `backward`.
 
+    It also has how the module is compiled, as far as JAX tells: `stablehlo_digest`, `compile_options`, `xla_flags`,
+    `libtpu_init_args`, `partitioner`, `num_partitions`, `device_assignment`, `arguments`. What you give to
+    `lowered.compile(compiler_options=…)` give here too, since JAX does not keep it.
+
     Each file is replaced whole or not at all. A module without labels is written too, and the reason is logged.
     Raises TypeError for another object, ValueError where the compiler gives no text, OSError where it cannot be
     written.
@@ -36,11 +47,11 @@ def dump(module: Any, path: str | os.PathLike[str], *, lowered: Any = None) -> P
     if isinstance(module, stages.Lowered):
         if lowered is not None:
             raise TypeError("`lowered` goes with a compiled module; this one is the lowered itself")
-        text, source = _stablehlo_text(module), None
+        text, source = stablehlo_text(module), None
     elif isinstance(module, stages.Compiled):
         if lowered is not None and not isinstance(lowered, stages.Lowered):
             raise TypeError(f"`lowered` is a {type(lowered).__qualname__}, not a jax.stages.Lowered")
-        text, source = _hlo_text(module), None if lowered is None else _stablehlo_text(lowered)
+        text, source = _hlo_text(module), None if lowered is None else stablehlo_text(lowered)
     else:
         raise TypeError(
             f"cannot dump a {type(module).__qualname__}: give jax.jit(f).lower(…), or that with .compile() after it"
@@ -48,12 +59,15 @@ def dump(module: Any, path: str | os.PathLike[str], *, lowered: Any = None) -> P
     content = text.encode()
     scan = json.loads(_native.scan(content))
     whole = scan if source is None else json.loads(_native.scan(source.encode()))
+    stablehlo = text if isinstance(module, stages.Lowered) else source
     side = {
         "schema": 1,
         "module_digest": _native.digest(content),
         "module": scan.get("module"),
         "form": scan["form"],
         "partitioned": scan.get("partitioned"),
+        "stablehlo_digest": None if stablehlo is None else _native.semantic_digest(stablehlo.encode()),
+        **compiled_as(module, module if isinstance(module, stages.Lowered) else lowered, compiler_options),
         "labels": _side_labels(scan, whole),
     }
     path = Path(path)
@@ -106,17 +120,6 @@ def _shapes(labels: Iterable[dict[str, Any]]) -> list[str]:
 
 def _why_none(scan: dict[str, Any]) -> str:
     return "; ".join(said["message"] for said in scan["diagnosis"]) or "nothing that it calls is a tunable operation"
-
-
-def _stablehlo_text(lowered: Any) -> str:
-    """StableHLO text with locations. Where JAX takes no `debug_info` (0.4.30), its MLIR module prints it."""
-    try:
-        return str(lowered.as_text(debug_info=True))
-    except TypeError:
-        module = lowered.compiler_ir("stablehlo")
-    if module is None:
-        raise ValueError("this backend gives no StableHLO of what it lowers")
-    return str(module.operation.get_asm(enable_debug_info=True))
 
 
 def _hlo_text(compiled: Any) -> str:

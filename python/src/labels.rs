@@ -1,7 +1,7 @@
 //! Labels of a module in memory.
 
 use autotune_lowered::digest::Digest;
-use autotune_lowered::hlo::{ScanOptions, scan_bytes};
+use autotune_lowered::hlo::{self, ScanOptions, scan_bytes};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -18,4 +18,11 @@ pub(crate) fn scan(py: Python<'_>, module: &[u8]) -> PyResult<String> {
 #[pyfunction]
 pub(crate) fn digest(py: Python<'_>, bytes: &[u8]) -> String {
     py.detach(|| Digest::of(bytes)).to_string()
+}
+
+/// The semantic digest of a program: what it computes, without locations and the module's name.
+#[pyfunction]
+pub(crate) fn semantic_digest(py: Python<'_>, program: &[u8]) -> PyResult<String> {
+    let digest = py.detach(|| hlo::semantic_digest(program, "the module"));
+    digest.map(|digest| digest.to_string()).map_err(|error| PyValueError::new_err(error.to_string()))
 }

@@ -19,5 +19,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(registry::not_runnable, module)?)?;
     module.add_function(wrap_pyfunction!(labels::scan, module)?)?;
     module.add_function(wrap_pyfunction!(labels::digest, module)?)?;
+    module.add_function(wrap_pyfunction!(labels::semantic_digest, module)?)?;
     Ok(())
 }

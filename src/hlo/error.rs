@@ -67,6 +67,9 @@ pub enum ScanErrorKind {
         /// What is not understood.
         what: String,
     },
+    /// Its side file cannot be used.
+    #[error("{0}")]
+    SideFile(String),
     /// A folder without a module.
     #[error(
         "holds no module among its {files} files; point XLA at it with `XLA_FLAGS=--xla_dump_to=FOLDER --xla_dump_hlo_as_text`"

@@ -11,6 +11,8 @@
 mod blocks;
 mod bytecode;
 mod census;
+#[cfg(feature = "tuner")]
+mod compiled_as;
 mod compressed;
 mod detect;
 mod diagnosis;
@@ -37,6 +39,8 @@ mod stamp;
 mod tally;
 mod user_label;
 
+#[cfg(feature = "tuner")]
+pub use compiled_as::{Argument, CompiledAs, Partitioner, compiled_as};
 pub use compressed::read_plain;
 pub use error::{ScanError, ScanErrorKind};
 pub use found::{CallSite, Diagnosis, FoundLabel, ModuleForm, Scan};

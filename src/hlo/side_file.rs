@@ -8,11 +8,13 @@
 //! ```
 //!
 //! `op_id` is required, all else in a label may be left out. The file is used only while its digest is that of the
-//! module; a file of another schema is not ours and is left alone.
+//! module; a file of another schema is not ours and is left alone. How the module is compiled stands in it too: see
+//! `compiled_as`.
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::Label;
 use super::found::{CallSite, Diagnosis, FoundLabel};
@@ -24,8 +26,6 @@ const MAX_BYTES: u64 = 1 << 26;
 
 #[derive(Deserialize)]
 struct SideFile {
-    schema: u32,
-    module_digest: Digest,
     labels: Vec<SideLabel>,
 }
 
@@ -65,55 +65,72 @@ pub(crate) enum Side {
     Unusable(Diagnosis),
 }
 
-/// Reads the side file of `module`, whose digest is asked for only where there is one.
+/// Why a side file was not used: a diagnosis code, and what is said after the file's name.
+pub(super) struct Refused {
+    code: &'static str,
+    why: String,
+}
+
+impl Refused {
+    pub(super) fn unreadable(why: String) -> Self {
+        Self { code: "side-file-unreadable", why }
+    }
+
+    /// The whole message.
+    pub(super) fn message(&self, module: &Path) -> String {
+        format!("the side file `{}` {}", path_for(module).display(), self.why)
+    }
+}
+
+/// Reads the labels in the side file of `module`, whose digest is asked for only where there is one.
 pub(crate) fn read(module: &Path, digest: impl FnOnce() -> std::io::Result<Digest>) -> Side {
+    match of_module::<SideFile>(module, digest) {
+        Ok(None) => Side::None,
+        Ok(Some(side)) => Side::Labels(side.labels.into_iter().map(found).collect()),
+        Err(refused) => Side::Unusable(Diagnosis { code: refused.code.to_owned(), message: refused.message(module) }),
+    }
+}
+
+/// What every side file has.
+#[derive(Deserialize)]
+struct Head {
+    schema: u32,
+    module_digest: Digest,
+}
+
+/// What the side file of `module` says; `None` where there is none, or it is another program's.
+pub(super) fn of_module<T: DeserializeOwned>(
+    module: &Path,
+    digest: impl FnOnce() -> std::io::Result<Digest>,
+) -> Result<Option<T>, Refused> {
     let path = path_for(module);
     if std::fs::metadata(&path).is_err() {
-        return Side::None;
+        return Ok(None);
     }
-    let unusable = |code: &str, why: String| {
-        Side::Unusable(Diagnosis {
-            code: code.to_owned(),
-            message: format!("the side file `{}` {why}", path.display()),
-        })
-    };
-    let text = match outside_file::text(&path, MAX_BYTES) {
-        Ok(text) => text,
-        Err(error) => return unusable("side-file-unreadable", format!("cannot be read ({error}); it was not used")),
-    };
-    let value: serde_json::Value = match serde_json::from_str(&text) {
-        Ok(value) => value,
-        Err(error) => return unusable("side-file-unreadable", format!("is not JSON ({error}); it was not used")),
-    };
+    let text = outside_file::text(&path, MAX_BYTES)
+        .map_err(|error| Refused::unreadable(format!("cannot be read ({error}); it was not used")))?;
+    let value: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|error| Refused::unreadable(format!("is not JSON ({error}); it was not used")))?;
     if value.get("module_digest").is_none() {
-        return Side::None;
+        return Ok(None);
     }
-    let side: SideFile = match serde_json::from_value(value) {
-        Ok(side) => side,
-        Err(error) => {
-            return unusable("side-file-unreadable", format!("does not follow schema 1 ({error}); it was not used"));
-        }
-    };
-    if side.schema != 1 {
-        return unusable(
-            "side-file-unreadable",
-            format!("is of schema {}, this version reads 1; it was not used", side.schema),
+    let malformed =
+        |error: serde_json::Error| Refused::unreadable(format!("does not follow schema 1 ({error}); it was not used"));
+    let Head { schema, module_digest } = Head::deserialize(&value).map_err(malformed)?;
+    if schema != 1 {
+        return Err(Refused::unreadable(format!("is of schema {schema}, this version reads 1; it was not used")));
+    }
+    let side = serde_json::from_value(value).map_err(malformed)?;
+    let digest = digest()
+        .map_err(|error| Refused::unreadable(format!("was not used, since the module's digest failed ({error})")))?;
+    if digest != module_digest {
+        let (there, here) = (module_digest.to_short(), digest.to_short());
+        let why = format!(
+            "belongs to another module (digest {there} there, {here} here); it was not used: write it again from this module"
         );
+        return Err(Refused { code: "side-file-stale", why });
     }
-    match digest() {
-        Ok(digest) if digest == side.module_digest => Side::Labels(side.labels.into_iter().map(found).collect()),
-        Ok(digest) => unusable(
-            "side-file-stale",
-            format!(
-                "belongs to another module (digest {} there, {} here); it was not used: write it again from this module",
-                side.module_digest.to_short(),
-                digest.to_short()
-            ),
-        ),
-        Err(error) => {
-            unusable("side-file-unreadable", format!("was not used, since the module's digest failed ({error})"))
-        }
-    }
+    Ok(Some(side))
 }
 
 fn found(side: SideLabel) -> FoundLabel {

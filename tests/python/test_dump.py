@@ -1,5 +1,6 @@
 """`dump`: modules and side files, read back by the program's own scanner."""
 
+import base64
 import hashlib
 import json
 import logging
@@ -70,6 +71,42 @@ def test_a_lowered_module_carries_its_labels_and_its_side_file(tmp_path):
     alone.write_bytes(path.read_bytes())
     for file in (path, alone):
         assert [named(label) for label in scanned(file)["labels"]] == [("rms_norm@v2", KEY, "exact")]
+
+
+def test_the_side_file_says_how_the_module_is_compiled(tmp_path, monkeypatch):
+    monkeypatch.setenv("LIBTPU_INIT_ARGS", "--xla_tpu_x=1")
+
+    def step(parameters, batch, unused, *, rate):
+        return {"w": parameters["w"] - rate * batch.sum().astype(jnp.bfloat16)}
+
+    parameters = {"w": jnp.ones((4, 3), jnp.bfloat16)}
+    jitted = jax.jit(step, donate_argnums=0, compiler_options={"xla_llvm_disable_expensive_passes": True})
+    lowered = jitted.lower(parameters, jnp.ones(8, jnp.int32), 1.0, rate=jnp.bfloat16(2))
+    given = {"xla_cpu_enable_fast_math": True}
+    side = side_of(autotune_lowered.dump(lowered, tmp_path / "module.mlir", compiler_options=given))
+    # the argument that the program does not need is none of its parameters
+    assert side["arguments"] == [
+        {"path": "0/w", "spec": "bf16[4,3]", "donated": True},
+        {"path": "1", "spec": "s32[8]", "donated": False},
+        {"path": "rate", "spec": "bf16[]", "donated": False},
+    ]
+    # what a recorder computes of the printer's own output, with the module's name replaced
+    plain = lowered.as_text().replace("module @jit_step", "module @module", 1).strip()
+    assert side["stablehlo_digest"] == hashlib.sha256(plain.encode()).hexdigest()
+    assert side["libtpu_init_args"] == "--xla_tpu_x=1" and side["xla_flags"] == os.environ.get("XLA_FLAGS")
+    assert (side["partitioner"], side["num_partitions"], side["device_assignment"]) == ("shardy", 1, [0])
+    from jax._src.lib import xla_client
+
+    options = xla_client.CompileOptions.ParseFromString(base64.b64decode(side["compile_options"]))
+    assert dict(options.env_option_overrides) == {"xla_llvm_disable_expensive_passes": True} | given
+    assert (options.num_replicas, options.num_partitions) == (1, 1)
+    compiled = lowered.compile(compiler_options=given)
+    both = side_of(autotune_lowered.dump(compiled, tmp_path / "m.hlo.txt", lowered=lowered, compiler_options=given))
+    assert [both[name] for name in ("arguments", "stablehlo_digest", "compile_options")] == [
+        side[name] for name in ("arguments", "stablehlo_digest", "compile_options")
+    ]
+    alone = side_of(autotune_lowered.dump(compiled, tmp_path / "m.hlo.txt"))
+    assert (alone["stablehlo_digest"], alone["compile_options"], alone["arguments"]) == (None, None, side["arguments"])
 
 
 def test_a_compiled_module_has_whole_labels_by_what_was_lowered(tmp_path, caplog):

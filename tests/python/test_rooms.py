@@ -16,6 +16,7 @@ NAME = "autotune_lowered"
 # rooms and files beside them, the lowest first: each uses those below it, and of its own floor itself alone
 FLOORS = [
     ["_version", "_printable", "_jax", "_specs", "_vmap", "_scratch", "_program", "_native", "ejkernel_fields"],
+    ["_stages"],
     ["module", "profiling", "record", "fleet"],
     ["libraries"],
     # it builds the programs of recipes; and it alone tells devices, since it must be complete in itself

@@ -1,0 +1,134 @@
+"""What JAX's stages, a `Lowered` and a `Compiled`, tell of a program: its text, its arguments, how it is compiled.
+
+What is not public is asked for with care: where a version of JAX keeps it elsewhere, it counts as not told.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ._specs import spec_text
+
+# what a version of JAX raises that keeps something elsewhere
+_UNTOLD = (ImportError, AttributeError, KeyError, TypeError, ValueError, RuntimeError)
+
+
+class Argument(NamedTuple):
+    """An argument of a program."""
+
+    path: str
+    """Position or name in the call, then keys and names inside: `0/params/w`."""
+    array: Any
+    """Its shape and element type; of typed random keys those of the integers that they hold."""
+    donated: bool
+    """Whether the caller gives it away."""
+    leaf: int
+    """Which leaf of the Python function's arguments it is."""
+
+
+def stablehlo_text(lowered: Any) -> str:
+    """StableHLO text with locations. Where JAX takes no `debug_info` (0.4.30), its MLIR module prints it."""
+    try:
+        return str(lowered.as_text(debug_info=True))
+    except TypeError:
+        module = lowered.compiler_ir("stablehlo")
+    if module is None:
+        raise ValueError("this backend gives no StableHLO of what it lowers")
+    return str(module.operation.get_asm(enable_debug_info=True))
+
+
+def arguments(stage: Any) -> list[Argument] | None:
+    """What the program of a `Lowered` or `Compiled` takes, in order: arguments that it does not need are left out.
+
+    None where JAX does not tell.
+    """
+    import jax
+
+    try:
+        inner = getattr(stage, "_lowering", None)
+        kept = stage._executable._kept_var_idx if inner is None else inner.compile_args["kept_var_idx"]
+        leaves, _ = jax.tree_util.tree_flatten_with_path(stage.args_info)
+        found = []
+        for leaf in sorted(kept):
+            path, info = leaves[leaf]
+            array = jax.ShapeDtypeStruct(info.shape, info.dtype)
+            if jax.numpy.issubdtype(info.dtype, jax.dtypes.extended):
+                array = jax.eval_shape(jax.random.key_data, array)
+            found.append(Argument(_path(path), array, bool(info.donated), leaf))
+        return found
+    except (*_UNTOLD, IndexError):
+        return None
+
+
+def _path(path: tuple[Any, ...]) -> str:
+    """The first part of a path says whether the argument is positional, which the second one shows anyway."""
+    return "/".join(_part(part) for part in path[1:])
+
+
+def _part(part: Any) -> str:
+    for name in ("key", "idx", "name"):
+        if hasattr(part, name):
+            return str(getattr(part, name))
+    return str(part)
+
+
+def compiled_as(stage: Any, lowered: Any, compiler_options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """How a program is compiled where it is used, as the side file has it (`docs/scanning.md`); None is not told."""
+    import jax
+
+    devices = _devices(lowered)
+    # JAX without the setting has GSPMD alone
+    partitioner = "shardy" if getattr(jax.config, "jax_use_shardy_partitioner", False) else "gspmd"
+    options = _compile_options(lowered, devices, dict(compiler_options or {}))
+    try:
+        described = [
+            {"path": one.path, "spec": spec_text(one.array), "donated": one.donated} for one in arguments(stage) or ()
+        ]
+    except ValueError:
+        described = []
+    return {
+        "compile_options": None if options is None else base64.b64encode(options).decode(),
+        "xla_flags": os.environ.get("XLA_FLAGS"),
+        "libtpu_init_args": os.environ.get("LIBTPU_INIT_ARGS"),
+        "partitioner": partitioner,
+        "num_partitions": None if devices is None else len(devices),
+        "device_assignment": None if devices is None else [device.id for device in devices],
+        "arguments": described or None,
+    }
+
+
+def _devices(lowered: Any) -> list[Any] | None:
+    """The devices that a program is lowered for, in the partitions' order."""
+    try:
+        inner = lowered._lowering
+        devices = getattr(inner, "_device_list", None) or inner.compile_args.get("device_assignment")
+        return None if devices is None else list(devices)
+    except _UNTOLD:
+        return None
+
+
+def _compile_options(lowered: Any, devices: list[Any] | None, given: dict[str, Any]) -> bytes | None:
+    """`CompileOptionsProto` as JAX gives it to the compiler; None where this JAX makes it in another way."""
+    if devices is None:
+        return None
+    try:
+        import numpy
+        from jax._src.interpreters import pxla
+
+        inner = lowered._lowering
+        its = inner.compile_args
+        # JAX keeps where shardings are open apart from the options that it takes from the user
+        parameters, results = pxla.get_prop_to_input_output(
+            its["in_shardings"], its["out_shardings"], len(its["ordered_effects"])
+        )
+        placed = numpy.array(devices, dtype=object)
+        own = dict(inner._compiler_options_kvs) | given
+        made = pxla.create_compile_options(
+            inner.stablehlo(), its["tuple_args"], parameters, results, its["backend"], placed, own
+        )
+        return bytes(made.SerializeAsString())
+    except _UNTOLD:
+        return None
