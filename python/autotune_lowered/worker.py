@@ -215,6 +215,21 @@ def shapes_of(module):
     raise Failed("compile", "the module has no function `main`")
 
 
+def stablehlo_of(module, form):
+    """StableHLO text of a program in XLA's own form, of one partition: HLO text, or a serialized HloModuleProto."""
+    from jax._src.lib import xla_client  # type: ignore[attr-defined]
+    from jaxlib import _jax
+
+    if form == "hlo-text":
+        try:
+            from jaxlib._hlo import hlo_module_from_text  # type: ignore[import-not-found]
+        except ImportError as error:
+            how = 'dump the proto: `lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()`, into a `.hlo.pb`'
+            raise Failed("compile", "this jaxlib reads no HLO text (0.10.2 does): %s" % how) from error
+        module = hlo_module_from_text(module.decode()).as_serialized_hlo_module_proto()
+    return _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(module))
+
+
 class Worker:
     def __init__(self, index):
         self.devices, self.index = own_devices(index)
@@ -239,7 +254,7 @@ class Worker:
             "protocol": 1,
             "worker": "jax %s" % jax.__version__,
             # recipes are built by the package, which need not be where this file is
-            "capabilities": ["profile", "compile-ahead", "cold-caches"]
+            "capabilities": ["profile", "compile-ahead", "cold-caches", "compiler-options"]
             + ["build-recipes"] * (importlib.util.find_spec("autotune_lowered") is not None),
             "source": "device-profile",
             "devices": [fingerprint(device) for device in self.devices],
@@ -300,12 +315,13 @@ class Worker:
                 module = file.read()
         start = time.perf_counter_ns()
         try:
-            loaded, signature = self.compile(module, form, params["candidate"])
+            loaded, signature = self.compile(module, form, params["candidate"], params.get("overrides") or {})
         except Failed:
             raise
         except Exception as error:
             kind = "custom-call" if "custom call" in str(error) else "compile"
             raise Failed(kind, str(error)) from error
+        # no `executable`: what JAX serializes holds the options and the module's number, so that no two are equal
         return loaded, {"compile_ns": time.perf_counter_ns() - start, "signature": {"parameters": signature}}
 
     def build(self, config):
@@ -323,9 +339,9 @@ class Worker:
         except Exception as error:
             raise Failed("compile", "%s: %s" % (type(error).__name__, error)) from error
 
-    def compile(self, module, form, candidate):
-        if form == "hlo-proto":
-            raise Failed("compile", "this worker takes StableHLO, not HloModuleProto")
+    def compile(self, module, form, candidate, overrides):
+        if form in ("hlo-text", "hlo-proto"):
+            module = stablehlo_of(module, form).encode()
         import numpy
         from jax._src.interpreters import mlir as jax_mlir
         from jax._src.lib import xla_client  # type: ignore[attr-defined]
@@ -355,6 +371,7 @@ class Worker:
             options.device_assignment = xla_client.DeviceAssignment.create(ids)
             options.executable_build_options.use_spmd_partitioning = True
             options.executable_build_options.use_shardy_partitioner = is_shardy
+        options.env_option_overrides = sorted(overrides.items())
         executable = self.device.client.compile_and_load(code, xla_client.DeviceList(devices), options)
         signature = self.signature(executable)
         if count == 1:
@@ -607,6 +624,8 @@ def main():
     # stdout is the protocol's alone: whatever prints from here on goes to stderr
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    # what is measured is what was compiled now
+    os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     worker = Worker(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
     while line := sys.stdin.buffer.readline(LIMIT):
         too_long = len(line) == LIMIT and not line.endswith(b"\n")

@@ -99,6 +99,35 @@ def test_candidates_are_compiled_ahead_and_each_failure_is_its_own(worker, tmp_p
     assert worker.process.wait(60) == 0
 
 
+def test_options_of_the_compiler_and_programs_in_its_own_form(monkeypatch, tmp_path):
+    here = jax_worker.Worker(0)
+    assert "compiler-options" in here.hello({})["capabilities"]
+    here.begin({"inputs": []})
+    module = load_of(0, DATA / "add.mlir")
+    taken = []
+    made = jax_worker.OnOneDevice.__init__
+    monkeypatch.setattr(jax_worker.OnOneDevice, "__init__", lambda self, *of: taken.append(of[0]) or made(self, *of))
+    for overrides in ({"xla_llvm_disable_expensive_passes": "True"}, {"xla_backend_optimization_level": "0"}, {}):
+        here.load(module | {"overrides": overrides})
+    serialized = [executable.serialize() for executable in taken]
+    assert b"xla_llvm_disable_expensive_passes" in serialized[0]
+    assert b"xla_llvm_disable_expensive_passes" not in serialized[2]
+    with pytest.raises(jax_worker.Failed, match="No such compile option: 'xla_none'") as refused:
+        here.load(module | {"overrides": {"xla_none": "1"}})
+    assert refused.value.kind == "compile"
+
+    lowered = jax.jit(lambda a, b: a @ b).lower(*[jax.ShapeDtypeStruct((4, 4), "float32")] * 2)
+    forms = {"hlo-text": lowered.as_text("hlo").encode()}
+    forms["hlo-proto"] = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+    for form, program in forms.items():
+        (tmp_path / form).write_bytes(program)
+        load = {"candidate": 1, "config": {}, "program": {"format": form, "path": str(tmp_path / form)}}
+        assert here.load(load)["signature"] == {"parameters": ["f32[4,4]", "f32[4,4]"]}
+    monkeypatch.setitem(sys.modules, "jaxlib._hlo", None)
+    with pytest.raises(jax_worker.Failed, match="dump the proto"):
+        here.load(load | {"program": {"format": "hlo-text", "path": str(tmp_path / "hlo-text")}})
+
+
 def test_a_process_that_only_loads_programs_has_lapack(worker, tmp_path):
     import numpy as np
 
