@@ -82,6 +82,12 @@ pub enum MeasureError {
         /// The file's size.
         bytes: u64,
     },
+    /// The inputs are larger than what is left of disk or memory.
+    #[error("{message}")]
+    NoRoom {
+        /// What lacks, how much it is and what is needed.
+        message: String,
+    },
     /// The scratch folder cannot be written.
     #[error("`{path}`: cannot be written: {source}{}", scratch_remedy(source), path = path.display())]
     Scratch {
@@ -127,7 +133,11 @@ impl MeasureError {
                 failure.kind,
                 FailureKind::Compile | FailureKind::Signature | FailureKind::CustomCall | FailureKind::NoProgram
             ),
-            Self::Scratch { .. } | Self::NoProfiles { .. } | Self::NoSignature { .. } | Self::KernelsDiffer(_) => false,
+            Self::NoRoom { .. }
+            | Self::Scratch { .. }
+            | Self::NoProfiles { .. }
+            | Self::NoSignature { .. }
+            | Self::KernelsDiffer(_) => false,
         }
     }
 }

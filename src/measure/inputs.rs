@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::captured::Captured;
 use super::error::MeasureError;
 use super::input_options::{ArgumentFill, InputOptions, default_fill};
+use super::preflight::Preflight;
 use super::program::{MeasuredProgram, write_file};
 use crate::array::{ArraySpec, Fill, MAX_ARRAY_BYTES, argument_seed, generate};
 use crate::digest::{Digest, FieldHasher};
@@ -58,7 +59,7 @@ pub struct Inputs {
 ///
 /// # Errors
 /// Where a file of the user's cannot be read or has another size, an argument's type does not hold the values, a name is none
-/// of an argument, or `scratch` cannot be written.
+/// of an argument, there is no room for the inputs, or `scratch` cannot be written.
 pub fn make_inputs(
     program: &MeasuredProgram,
     specs: &[ArraySpec],
@@ -67,6 +68,9 @@ pub fn make_inputs(
 ) -> Result<Inputs, MeasureError> {
     check_names(program, specs, options)?;
     let captured = options.folder.as_deref().map(Captured::open).transpose()?.flatten();
+    let preflight = preflight(program, specs, options, captured.is_some(), scratch);
+    preflight.check(scratch)?;
+    tracing::info!("{preflight}");
     let mut hasher = FieldHasher::new("inputs-v1");
     let mut inputs = Inputs { arrays: Vec::new(), made: Vec::new(), digest: hasher.finish() };
     for (index, spec) in specs.iter().enumerate() {
@@ -113,6 +117,22 @@ pub fn make_inputs(
     }
     inputs.digest = hasher.finish();
     Ok(inputs)
+}
+
+/// What the inputs need: a dense file of the user's is read where it lies.
+fn preflight(
+    program: &MeasuredProgram,
+    specs: &[ArraySpec],
+    options: &InputOptions,
+    is_captured: bool,
+    scratch: &Path,
+) -> Preflight {
+    let is_written = |index: usize| {
+        let path = program.argument(index, specs.len()).0;
+        let is_there = |folder: &PathBuf| !is_captured && folder.join(format!("{index}.bin")).exists();
+        options.fills.iter().any(|fill| fill.names(index, path)) || !options.folder.as_ref().is_some_and(is_there)
+    };
+    Preflight::of(specs.iter().enumerate().map(|(index, spec)| (spec, is_written(index))), scratch)
 }
 
 fn check_names(program: &MeasuredProgram, specs: &[ArraySpec], options: &InputOptions) -> Result<(), MeasureError> {

@@ -8,6 +8,7 @@ mod copies;
 mod error;
 mod input_options;
 mod inputs;
+mod preflight;
 mod program;
 mod run;
 
@@ -15,5 +16,6 @@ pub use copies::job_of_copies;
 pub use error::MeasureError;
 pub use input_options::{ArgumentFill, InputOptions, Values};
 pub use inputs::{Inputs, Made, MadeInput, make_inputs};
+pub use preflight::Preflight;
 pub use program::MeasuredProgram;
 pub use run::{MeasureMode, MeasureOptions, Measured, WARM_UP, measure};

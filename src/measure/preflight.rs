@@ -1,0 +1,124 @@
+//! Whether what a program takes has room, before anything of it is made.
+
+use std::fmt;
+use std::path::Path;
+
+use super::error::MeasureError;
+use crate::array::ArraySpec;
+
+/// What the inputs of a program need and what there is, bytes. What the machine does not tell is not held against it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Preflight {
+    /// Files of inputs that are to be written.
+    pub disk_bytes: u64,
+    /// Room for them in the scratch folder.
+    pub disk_free: Option<u64>,
+    /// The most that is held on the host at one time: one whole array, here as it is made and in the worker as it is read.
+    pub host_bytes: u64,
+    /// Memory of the host that programs may still take.
+    pub host_free: Option<u64>,
+    /// All arguments on the device, without outputs and temporaries, which only the compiled program tells.
+    pub device_bytes: u64,
+}
+
+impl Preflight {
+    /// Looks at what a program takes, each with whether its file is to be written, and at where the files will be.
+    pub fn of<'a>(arguments: impl IntoIterator<Item = (&'a ArraySpec, bool)>, scratch: &Path) -> Self {
+        let mut found = Self { disk_free: disk_free(scratch), host_free: host_free(), ..Self::default() };
+        for (spec, is_written) in arguments {
+            let bytes = spec.host_bytes().unwrap_or(u64::MAX);
+            found.device_bytes = found.device_bytes.saturating_add(bytes);
+            found.disk_bytes = found.disk_bytes.saturating_add(if is_written { bytes } else { 0 });
+            found.host_bytes = found.host_bytes.max(bytes);
+        }
+        found
+    }
+
+    /// Whether it fits.
+    ///
+    /// # Errors
+    /// What does not, with what it needs and what there is.
+    pub fn check(&self, scratch: &Path) -> Result<(), MeasureError> {
+        let lacks = |needed: u64, free: Option<u64>| free.is_some_and(|free| needed > free);
+        let no_room = |message| Err(MeasureError::NoRoom { message });
+        if lacks(self.disk_bytes, self.disk_free) {
+            let (needed, free) = (Size(self.disk_bytes), Size(self.disk_free.unwrap_or_default()));
+            let folder = scratch.display();
+            return no_room(format!(
+                "the inputs take {needed} of disk and `{folder}` has {free} left; set TMPDIR to a folder with more"
+            ));
+        }
+        if lacks(self.host_bytes, self.host_free) {
+            let (needed, free) = (Size(self.host_bytes), Size(self.host_free.unwrap_or_default()));
+            return no_room(format!("the largest input takes {needed} of memory and the host has {free} left"));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Preflight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left = |free: Option<u64>| free.map_or_else(String::new, |free| format!(" of {} left", Size(free)));
+        let (disk, host) = (Size(self.disk_bytes), Size(self.host_bytes));
+        write!(f, "inputs take {disk}{} on disk, {host}{} ", left(self.disk_free), left(self.host_free))?;
+        write!(f, "of host memory at a time, {} of device memory", Size(self.device_bytes))
+    }
+}
+
+/// Bytes for people.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes < 1 << 10 => write!(f, "{bytes} bytes"),
+            bytes if bytes < 1 << 20 => write!(f, "{:.1} KiB", bytes as f64 / 1024.0),
+            bytes if bytes < 1 << 30 => write!(f, "{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+            bytes => write!(f, "{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
+        }
+    }
+}
+
+fn disk_free(folder: &Path) -> Option<u64> {
+    let system = rustix::fs::statvfs(folder).ok()?;
+    system.f_bavail.checked_mul(system.f_frsize)
+}
+
+fn host_free() -> Option<u64> {
+    available(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+/// `MemAvailable` of Linux's `/proc/meminfo`, which counts kibibytes.
+fn available(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_said_before_it_is_made() {
+        let specs: Vec<ArraySpec> = ["f32[1024]", "bf16[512]"].map(|spec| spec.parse().unwrap()).to_vec();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut found = Preflight::of([(&specs[0], true), (&specs[1], false)], scratch.path());
+        assert_eq!((found.disk_bytes, found.host_bytes, found.device_bytes), (4096, 4096, 5120));
+        assert!(found.disk_free > Some(0) && found.check(scratch.path()).is_ok());
+        found.disk_free = Some(4095);
+        let error = found.check(scratch.path()).unwrap_err();
+        assert!(!error.is_of_input() && error.to_string().contains("take 4.0 KiB of disk"), "{error}");
+        (found.disk_free, found.host_free) = (None, Some(1));
+        let error = found.check(scratch.path()).unwrap_err().to_string();
+        assert!(error.contains("takes 4.0 KiB of memory and the host has 1 bytes left"), "{error}");
+        assert_eq!(
+            found.to_string(),
+            "inputs take 4.0 KiB on disk, 4.0 KiB of 1 bytes left of host memory at a time, 5.0 KiB of device memory"
+        );
+        let huge: ArraySpec = "f32[18446744073709551615,2]".parse().unwrap();
+        assert!(Preflight::of([(&huge, true)], scratch.path()).check(scratch.path()).is_err());
+        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    2 kB\n"), Some(2048));
+        assert_eq!(available("MemAvailable: many kB\n"), None);
+    }
+}
