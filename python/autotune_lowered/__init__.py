@@ -24,6 +24,7 @@ _NAMES = {
     "SnapshotMismatch": "cache",
     "TuningError": "tuning.run",
     "autotune_lowered": "tuning.run",
+    "capture": "inputs",
     "device": "lookup.device",
     "dump": "module",
     "fleet": "fleet",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from .cache import Device as Device
     from .cache import Entry as Entry
     from .cache import SnapshotMismatch as SnapshotMismatch
+    from .inputs import capture as capture
     from .lookup.best import use_cache as use_cache
     from .lookup.device import device as device
     from .lookup.in_force import overlay as overlay

@@ -10,6 +10,7 @@ __all__ = [
     "RegistryWriter",
     "Store",
     "__version__",
+    "argument_paths",
     "digest",
     "not_runnable",
     "scan",
@@ -28,6 +29,10 @@ def digest(bytes: bytes) -> str:
 def semantic_digest(program: bytes) -> str:
     """What a program computes, without locations and the module's name, as 64 hexadecimal digits. ValueError where it has
     none: HLO text, and what is no module."""
+
+def argument_paths(program: bytes) -> list[str] | None:
+    """What a program's arguments are called, in order: `params/w`, empty where it does not say; None where it tells nothing.
+    ValueError where it is no program."""
 
 @final
 class RegistryWriter:

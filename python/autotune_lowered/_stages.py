@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from . import _native
 from ._specs import spec_text
 
 # what a version of JAX raises that keeps something elsewhere
@@ -20,7 +21,7 @@ class Argument(NamedTuple):
     """An argument of a program."""
 
     path: str
-    """Position or name in the call, then keys and names inside: `0/params/w`."""
+    """The parameter's name, then keys and names inside: `params/w`; its place in the call where JAX does not name it."""
     array: Any
     """Its shape and element type; of typed random keys those of the integers that they hold."""
     donated: bool
@@ -40,24 +41,25 @@ def stablehlo_text(lowered: Any) -> str:
     return str(module.operation.get_asm(enable_debug_info=True))
 
 
-def arguments(stage: Any) -> list[Argument] | None:
-    """What the program of a `Lowered` or `Compiled` takes, in order: arguments that it does not need are left out.
+def arguments(lowered: Any, text: str) -> list[Argument] | None:
+    """What a program takes, in order, by `text`, its StableHLO with locations: arguments that it does not need are left out.
 
     None where JAX does not tell.
     """
     import jax
 
     try:
-        inner = getattr(stage, "_lowering", None)
-        kept = stage._executable._kept_var_idx if inner is None else inner.compile_args["kept_var_idx"]
-        leaves, _ = jax.tree_util.tree_flatten_with_path(stage.args_info)
+        kept = sorted(lowered._lowering.compile_args["kept_var_idx"])
+        leaves, _ = jax.tree_util.tree_flatten_with_path(lowered.args_info)
+        # as the program names them that reads the module
+        names = _native.argument_paths(text.encode()) or [""] * len(kept)
         found = []
-        for leaf in sorted(kept):
+        for leaf, name in zip(kept, names, strict=True):
             path, info = leaves[leaf]
             array = jax.ShapeDtypeStruct(info.shape, info.dtype)
             if jax.numpy.issubdtype(info.dtype, jax.dtypes.extended):
                 array = jax.eval_shape(jax.random.key_data, array)
-            found.append(Argument(_path(path), array, bool(info.donated), leaf))
+            found.append(Argument(name or _path(path), array, bool(info.donated), leaf))
         return found
     except (*_UNTOLD, IndexError):
         return None
@@ -75,7 +77,7 @@ def _part(part: Any) -> str:
     return str(part)
 
 
-def compiled_as(stage: Any, lowered: Any, compiler_options: Mapping[str, Any] | None) -> dict[str, Any]:
+def compiled_as(lowered: Any, text: str | None, compiler_options: Mapping[str, Any] | None) -> dict[str, Any]:
     """How a program is compiled where it is used, as the side file has it (`docs/scanning.md`); None is not told."""
     import jax
 
@@ -84,9 +86,8 @@ def compiled_as(stage: Any, lowered: Any, compiler_options: Mapping[str, Any] | 
     partitioner = "shardy" if getattr(jax.config, "jax_use_shardy_partitioner", False) else "gspmd"
     options = _compile_options(lowered, devices, dict(compiler_options or {}))
     try:
-        described = [
-            {"path": one.path, "spec": spec_text(one.array), "donated": one.donated} for one in arguments(stage) or ()
-        ]
+        told = None if text is None else arguments(lowered, text)
+        described = [{"path": one.path, "spec": spec_text(one.array), "donated": one.donated} for one in told or ()]
     except ValueError:
         described = []
     return {

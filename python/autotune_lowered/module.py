@@ -67,7 +67,7 @@ def dump(
         "form": scan["form"],
         "partitioned": scan.get("partitioned"),
         "stablehlo_digest": None if stablehlo is None else _native.semantic_digest(stablehlo.encode()),
-        **compiled_as(module, module if isinstance(module, stages.Lowered) else lowered, compiler_options),
+        **compiled_as(module if isinstance(module, stages.Lowered) else lowered, stablehlo, compiler_options),
         "labels": _side_labels(scan, whole),
     }
     path = Path(path)

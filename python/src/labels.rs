@@ -26,3 +26,12 @@ pub(crate) fn semantic_digest(py: Python<'_>, program: &[u8]) -> PyResult<String
     let digest = py.detach(|| hlo::semantic_digest(program, "the module"));
     digest.map(|digest| digest.to_string()).map_err(|error| PyValueError::new_err(error.to_string()))
 }
+
+/// What a program's arguments are called, in order: `params/w`, empty where it does not say; None where it tells nothing.
+#[pyfunction]
+pub(crate) fn argument_paths(py: Python<'_>, program: &[u8]) -> PyResult<Option<Vec<String>>> {
+    let place = "the module";
+    let arguments = py.detach(|| hlo::read_program(program, place).and_then(|program| program.arguments(place)));
+    let arguments = arguments.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(arguments.map(|arguments| arguments.into_iter().map(|argument| argument.path).collect()))
+}

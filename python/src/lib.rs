@@ -20,5 +20,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(labels::scan, module)?)?;
     module.add_function(wrap_pyfunction!(labels::digest, module)?)?;
     module.add_function(wrap_pyfunction!(labels::semantic_digest, module)?)?;
+    module.add_function(wrap_pyfunction!(labels::argument_paths, module)?)?;
     Ok(())
 }

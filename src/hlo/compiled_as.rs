@@ -40,7 +40,7 @@ open_enum! {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Argument {
-    /// Where it is in the arguments of the Python function: positions, names and keys, joined by `/`: `0/params/w`.
+    /// Its place in the tree of arguments, such as `params/w`, as [`ProgramArgument`](super::ProgramArgument) has it.
     pub path: String,
     /// Element type and dimensions, whole also where the program is partitioned.
     pub spec: ArraySpec,
@@ -169,7 +169,7 @@ mod tests {
         let found = told(&json!({
             "labels": [], "stablehlo_digest": "0f".repeat(32), "compile_options": "GgQgASgB", "xla_flags": "--a=1",
             "libtpu_init_args": null, "partitioner": "shardy", "num_partitions": 2, "device_assignment": [3, 1],
-            "arguments": [{"path": "0/params/w", "spec": "bf16[2,128]", "donated": true}, {"path": "1", "spec": "s32[]"}],
+            "arguments": [{"path": "params/w", "spec": "bf16[2,128]", "donated": true}, {"path": "1", "spec": "s32[]"}],
         }));
         let found = found.unwrap().unwrap();
         assert_eq!(found.stablehlo_digest, "0f".repeat(32).parse().ok());
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!((found.partitioner, found.num_partitions), (Some(Partitioner::Shardy), Some(2)));
         assert_eq!(found.device_assignment, [3, 1]);
         let [weights, step] = &found.arguments.unwrap()[..] else { panic!("two arguments") };
-        assert_eq!((weights.path.as_str(), weights.spec.to_string().as_str()), ("0/params/w", "bf16[2,128]"));
+        assert_eq!((weights.path.as_str(), weights.spec.to_string().as_str()), ("params/w", "bf16[2,128]"));
         assert_eq!((weights.donated, step.donated), (true, false));
         assert_eq!(told(&json!({"labels": []})), Ok(Some(CompiledAs::default())), "an older side file");
     }

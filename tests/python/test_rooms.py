@@ -17,7 +17,7 @@ NAME = "autotune_lowered"
 FLOORS = [
     ["_version", "_printable", "_jax", "_specs", "_vmap", "_scratch", "_program", "_native", "ejkernel_fields"],
     ["_stages"],
-    ["module", "profiling", "record", "fleet"],
+    ["module", "inputs", "profiling", "record", "fleet"],
     ["libraries"],
     # it builds the programs of recipes; and it alone tells devices, since it must be complete in itself
     ["worker"],

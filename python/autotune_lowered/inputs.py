@@ -1,0 +1,109 @@
+"""`capture`: the arguments of a step as files, so that `--inputs` runs the step on what it really computes with."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ._jax import jax_for
+from ._specs import spec_text
+from ._stages import Argument, arguments, stablehlo_text
+
+FORMAT = "autotune-lowered-inputs-v1"
+
+
+def capture(
+    step: Any, args: Sequence[Any], folder: str | os.PathLike[str], kwargs: Mapping[str, Any] | None = None
+) -> Path:
+    """Write the arguments of a step, as `autotune-lowered … --inputs FOLDER` reads them; gives the folder's path.
+
+    `step` is a function of `jax.jit`, or any function; `args` and `kwargs` are what it would be called with. It is lowered and not
+    run, so nothing is donated. The folder gets one `.npy` file an argument that the program takes, in its order, and
+    `manifest.json`. It is made with mode 0700, its files with 0600, and put in place whole: it must not be there yet, or be empty.
+
+    What the arrays hold may be private. No command sends them anywhere: `cache push` knows nothing of such folders.
+
+    Raises OSError where the folder cannot be written, ValueError where JAX does not tell what the program takes, an element
+    type is none of XLA's, or an array lies in part on other processes.
+    """
+    jax = jax_for("capture needs")
+    given = dict(kwargs or {})
+    lowered = (step if hasattr(step, "lower") else jax.jit(step)).lower(*args, **given)
+    found = arguments(lowered, stablehlo_text(lowered))
+    if found is None:
+        raise ValueError("this version of JAX does not tell which arguments the program takes: use 0.10.2")
+    leaves = jax.tree_util.tree_leaves((tuple(args), given))
+    if len(leaves) != len(jax.tree_util.tree_leaves(lowered.args_info)):
+        raise ValueError("the step has static arguments: capture a function that has them bound")
+    target = Path(folder)
+    making = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
+    try:
+        rows = [_write(making, number, one, leaves[one.leaf]) for number, one in enumerate(found)]
+        manifest = {"format": FORMAT, "arguments": rows}
+        _put(making / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
+        _sync(making)
+        # takes the place of an empty folder, and of no other
+        os.rename(making, target)
+        _sync(target.absolute().parent)
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+    return target
+
+
+def _write(folder: Path, number: int, argument: Argument, leaf: Any) -> dict[str, Any]:
+    content = _npy(_on_host(argument, leaf))
+    name = f"{number}.npy"
+    _put(folder / name, content)
+    return {
+        "path": argument.path,
+        "spec": spec_text(argument.array),
+        "donated": argument.donated,
+        "file": name,
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+
+
+def _on_host(argument: Argument, leaf: Any) -> Any:
+    """The elements as the program takes them, whole and in C's order; those of types that numpy lacks as plain integers."""
+    import jax
+    import numpy
+
+    if not getattr(leaf, "is_fully_addressable", True):
+        raise ValueError(f"argument `{argument.path}` lies in part on other processes: gather it first")
+    if hasattr(leaf, "dtype") and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.extended):
+        leaf = jax.random.key_data(leaf)
+    # a Python scalar has the type that JAX gives it
+    host = numpy.asarray(leaf).astype(argument.array.dtype, copy=False)
+    host = numpy.require(host, requirements="C").reshape(argument.array.shape)
+    return host if host.dtype.isbuiltin == 1 else host.view(f"u{host.dtype.itemsize}")
+
+
+def _npy(array: Any) -> bytes:
+    import io
+
+    import numpy
+
+    file = io.BytesIO()
+    numpy.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def _put(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
