@@ -25,9 +25,11 @@ _NAMES = {
     "TuningError": "tuning.run",
     "autotune_lowered": "tuning.run",
     "capture": "inputs",
+    "compiler_options": "lookup.compiler_options",
     "device": "lookup.device",
     "dump": "module",
     "fleet": "fleet",
+    "jit": "lookup.jit",
     "overlay": "lookup.in_force",
     "profiling": "profiling",
     "recording": "_recording",
@@ -50,8 +52,10 @@ if TYPE_CHECKING:
     from .cache import SnapshotMismatch as SnapshotMismatch
     from .inputs import capture as capture
     from .lookup.best import use_cache as use_cache
+    from .lookup.compiler_options import compiler_options as compiler_options
     from .lookup.device import device as device
     from .lookup.in_force import overlay as overlay
+    from .lookup.jit import jit as jit
     from .module import dump as dump
     from .record.target_mesh import target_mesh as target_mesh
     from .tunables.tunable import tunable as tunable

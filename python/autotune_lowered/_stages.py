@@ -81,7 +81,7 @@ def compiled_as(lowered: Any, text: str | None, compiler_options: Mapping[str, A
     """How a program is compiled where it is used, as the side file has it (`docs/scanning.md`); None is not told."""
     import jax
 
-    devices = _devices(lowered)
+    devices = devices_of(lowered)
     # JAX without the setting has GSPMD alone
     partitioner = "shardy" if getattr(jax.config, "jax_use_shardy_partitioner", False) else "gspmd"
     options = _compile_options(lowered, devices, dict(compiler_options or {}))
@@ -101,7 +101,7 @@ def compiled_as(lowered: Any, text: str | None, compiler_options: Mapping[str, A
     }
 
 
-def _devices(lowered: Any) -> list[Any] | None:
+def devices_of(lowered: Any) -> list[Any] | None:
     """The devices that a program is lowered for, in the partitions' order."""
     try:
         inner = lowered._lowering

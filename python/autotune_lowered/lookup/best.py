@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 
 from .._vmap import unmapped_key
 from . import in_force, trace_key
 from .cache import Cache, current_cache
-from .device import device
+from .device import Device, device
 from .entry import Entry
 from .in_force import Config
 
@@ -38,16 +39,37 @@ def config_to_trace(op_id: str, call_key: str) -> Config | None:
     return best_config(op_id, call_key)
 
 
+# what `use_cache` chose last, with its match mode
+_chosen: tuple[Cache, str] | None = None
+
+
+def entry_in_force(asking: Device, op_id: str, call_key: str) -> Entry | None:
+    """The entry in force for something on a device, of an overlay or of the cache that the process uses, measured forward."""
+    lookup = in_force.lookup()
+    if isinstance(lookup, in_force.Default):
+        return current_cache().get(asking, op_id, call_key, "forward")
+    if lookup is not None and _chosen is not None:
+        cache, match = _chosen
+        return cache.get(asking, op_id, call_key, "forward", match)
+    config = in_force.overlaid(op_id, call_key)
+    identity = json.dumps(asking.fingerprint["identity"])
+    if config is None:
+        return None
+    return Entry(op_id, call_key, "forward", "overlay", (), json.dumps(config), None, identity)
+
+
 def use_cache(cache: Cache | str | os.PathLike[str] | None = None, *, match: str = "exact") -> None:
     """Let this process's tunable functions take their configs from a `Cache`, or from the one at a path.
 
     Functions that were jitted before are traced again where the snapshot is another. Without a `cache` nothing is looked
     up any more: only overlays and defaults count. `match` says whose results may stand for this device's.
     """
+    global _chosen
     if cache is None:
         in_force.set_lookup(None)
         return
     opened = cache if isinstance(cache, Cache) else Cache.open(cache)
+    _chosen = (opened, match)
 
     def look_up(op_id: str, call_key: str) -> Config | None:
         return _config_of(opened.get(device(), op_id, call_key, match=match), call_key)

@@ -1,0 +1,79 @@
+"""Options of the compiler that were tuned for a whole program, looked up by what the program computes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from typing import Any
+
+from .. import _native
+from .._stages import devices_of
+from . import best
+from .device import Device, device
+from .entry import Entry
+
+_LOG = logging.getLogger("autotune_lowered")
+
+OP_ID = "compiler_options@v1"
+"""The operation of such entries; their call key is the semantic digest of the StableHLO text."""
+
+Options = dict[str, str | int | float | bool]
+
+# printing and hashing a program is what a look-up costs
+_digests: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+_told: set[str] = set()
+
+
+def compiler_options(lowered: Any) -> Options:
+    """The best options for a `jax.stages.Lowered`, for `lowered.compile(compiler_options=…)`; `{}` where none are known.
+
+    They are found by what the program computes, of the cache in force (`use_cache`) and for the device that it was lowered
+    for. Options that another compiler was measured with do not count: what they do may have changed. The digest is kept as long
+    as `lowered` is. Raises `CacheError` where the cache cannot be read.
+    """
+    digest = program_digest(lowered)
+    devices = devices_of(lowered)
+    own = device(devices[0]) if devices else device()
+    entry = best.entry_in_force(own, OP_ID, digest)
+    if entry is None:
+        return {}
+    void = _void(entry, own)
+    if void is None:
+        return entry.config
+    with _lock:
+        is_new = digest not in _told
+        _told.add(digest)
+    if is_new:
+        _LOG.warning("the compiler options of %s… are not used: %s; tune the module again", digest[:16], void)
+    return {}
+
+
+def program_digest(lowered: Any) -> str:
+    """The semantic digest of a lowered program, as `dump` writes it: `stablehlo_digest`."""
+    with _lock:
+        known = _digests.get(lowered)
+    if known is not None:
+        return known
+    # locations are no part of what is hashed, and printing them takes as long again
+    digest = _native.semantic_digest(lowered.as_text().encode())
+    with _lock:
+        _digests[lowered] = digest
+    return digest
+
+
+def _void(entry: Entry, own: Device) -> str | None:
+    """Why an entry does not apply; what an overlay says is what the user wants."""
+    if any(not isinstance(value, (str, int, float)) for value in entry.config.values()):
+        return "an option's value is neither a text nor a number"
+    if entry.tier == "overlay":
+        return None
+    there = _compiler((entry.provenance or {}).get("environment") or {})
+    here = _compiler(own.fingerprint["environment"])
+    return None if there and there == here else f"measured with {there or 'an unknown compiler'}, here is {here}"
+
+
+def _compiler(environment: dict[str, Any]) -> str:
+    """As `Environment::compiler` of the program names it, with the whole digest."""
+    return " ".join(filter(None, [environment.get("plugin"), environment.get("plugin_digest")]))
