@@ -41,9 +41,9 @@ pub use diff::{CacheDiff, Change, Difference, diff};
 pub use entry::{Entry, EntryOf, Peer, PeerRecord, Provenance, Superseded, SupersededOf};
 pub use error::{StoreError, StoreErrorKind};
 pub use exchange::{
-    EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, JsonForm, TokamaxCall, TokamaxExport, TokamaxImport,
-    export_ejkernel, export_json, export_json_as, export_tokamax, import_ejkernel, import_json, import_json_as,
-    import_tokamax,
+    COMPILER_OPTIONS, EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, FlagVariable, JsonForm,
+    TokamaxCall, TokamaxExport, TokamaxImport, export_ejkernel, export_flags, export_json, export_json_as,
+    export_tokamax, import_ejkernel, import_json, import_json_as, import_tokamax,
 };
 pub use hit::{Flag, FlagKind, Hit};
 #[cfg(feature = "tuner")]

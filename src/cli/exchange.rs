@@ -2,12 +2,13 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
 use crate::cache::{
-    CacheKey, EjkernelFields, EjkernelImport, Entry, JsonForm, TokamaxImport, export_ejkernel, export_json_as,
-    export_tokamax, import_ejkernel, import_json_as, import_tokamax,
+    CacheKey, EjkernelFields, EjkernelImport, Entry, FlagVariable, JsonForm, TokamaxImport, export_ejkernel,
+    export_flags, export_json_as, export_tokamax, import_ejkernel, import_json_as, import_tokamax,
 };
 use crate::counted::counted;
 
@@ -20,8 +21,12 @@ pub(super) struct ExportArgs {
     /// Whose files
     #[arg(long, value_enum)]
     pub format: ExchangeArg,
-    /// File (`json`, `tokamax`) or folder to write to; what else another tool's cache files hold stays
-    pub out: PathBuf,
+    /// File (`json`, `tokamax`) or folder to write to; what else another tool's cache files hold stays. Not of `xla-flags` and
+    /// `libtpu-init-args`, which are printed
+    pub out: Option<PathBuf>,
+    /// Only entries of calls whose key begins with this, such as a module's `stablehlo_digest`
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
     /// Only entries of devices whose name, as `cache ls` prints it, contains this
     #[arg(long = "for", value_name = "TEXT")]
     pub device: Option<String>,
@@ -50,24 +55,33 @@ pub(super) enum ExchangeArg {
     Json,
     /// Entries as JSON, one a line, whatever the file is called
     Jsonl,
+    /// The compiler options of one entry as `XLA_FLAGS=…`; written, not read
+    XlaFlags,
+    /// The same of a TPU's entry as `LIBTPU_INIT_ARGS=…`
+    LibtpuInitArgs,
 }
 
 /// Writes the entries of a cache.
 pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let ledger = cache::open_for_reading(&args.cache)?;
     let mut entries = ledger.own_entries()?;
-    let wanted = |key: &CacheKey| args.device.as_ref().is_none_or(|device| key.device.to_string().contains(device));
-    entries.retain(|(key, _)| wanted(key));
+    let is_of_device = |key: &CacheKey| args.device.as_ref().is_none_or(|name| key.device.to_string().contains(name));
+    let is_of_call = |key: &CacheKey| args.key.as_ref().is_none_or(|start| key.call.call_key.starts_with(start));
+    entries.retain(|(key, _)| is_of_device(key) && is_of_call(key));
+    if let Some(variable) = args.format.variable() {
+        return print_flags(&entries, variable, args.out.as_deref(), out);
+    }
+    let folder_or_file = args.out.as_deref().ok_or_else(|| Fault::input("say where to write: `cache export OUT`"))?;
     let fingerprint = args.fingerprint.as_deref();
     let (written, files, tool) = match args.format {
         ExchangeArg::Json | ExchangeArg::Jsonl => {
-            export_json_as(json_form(args.format, &args.out), &args.out, &entries)?;
-            writeln!(out, "{}", args.out.display())?;
+            export_json_as(json_form(args.format, folder_or_file), folder_or_file, &entries)?;
+            writeln!(out, "{}", folder_or_file.display())?;
             return Ok(exit::FINE);
         }
         ExchangeArg::Ejkernel => {
             let fields = args.fields.as_deref().map(EjkernelFields::read).transpose()?;
-            let export = export_ejkernel(&args.out, &entries, fingerprint, fields.as_ref())?;
+            let export = export_ejkernel(folder_or_file, &entries, fingerprint, fields.as_ref())?;
             for (op_id, reason) in &export.left_out {
                 tracing::warn!("`{op_id}` is left out: {reason}");
             }
@@ -76,10 +90,12 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
             }
             (export.written, export.files, "ejkernel")
         }
+        // what is printed was
+        ExchangeArg::XlaFlags | ExchangeArg::LibtpuInitArgs => return Ok(exit::FINE),
         ExchangeArg::Tokamax => {
             let registry = args.registry.as_deref().map(registry::open).transpose()?;
             let mut measured = |key: &CacheKey, entry: &Entry| ledger.to_tokamax(registry.as_ref(), key, entry);
-            let export = export_tokamax(&args.out, &entries, fingerprint, &mut measured)?;
+            let export = export_tokamax(folder_or_file, &entries, fingerprint, &mut measured)?;
             for reason in &export.left_out {
                 tracing::warn!("left out: {reason}");
             }
@@ -94,6 +110,35 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
         return Err(Fault::new(exit::NOTHING_MATCHED, message));
     }
     tracing::info!("{} written", counted(written, "config"));
+    Ok(exit::FINE)
+}
+
+impl ExchangeArg {
+    /// The variable that is printed, where it is one.
+    fn variable(self) -> Option<FlagVariable> {
+        match self {
+            Self::XlaFlags => Some(FlagVariable::XlaFlags),
+            Self::LibtpuInitArgs => Some(FlagVariable::LibtpuInitArgs),
+            _ => None,
+        }
+    }
+}
+
+fn print_flags(
+    entries: &[(CacheKey, Arc<Entry>)],
+    variable: FlagVariable,
+    file: Option<&Path>,
+    out: &mut dyn Write,
+) -> Result<u8, Fault> {
+    let name = variable.name();
+    if file.is_some() {
+        return Err(Fault::input(format!("`{name}` is printed: leave the file away")));
+    }
+    let Some(flags) = export_flags(entries, variable)? else {
+        let message = format!("no cached entry holds compiler options for `{name}`");
+        return Err(Fault::new(exit::NOTHING_MATCHED, message));
+    };
+    writeln!(out, "{name}={flags}")?;
     Ok(exit::FINE)
 }
 
@@ -118,6 +163,9 @@ pub(super) fn import(
         ExchangeArg::Tokamax => {
             let TokamaxImport { entries, left_out, notes } = import_tokamax(path, fingerprint)?;
             (entries, left_out, notes)
+        }
+        ExchangeArg::XlaFlags | ExchangeArg::LibtpuInitArgs => {
+            return Err(Fault::input("flags do not say which program they are for: import entries as `json`"));
         }
         ExchangeArg::Json | ExchangeArg::Jsonl => {
             (import_json_as(json_form(format, path), path)?, Vec::new(), Vec::new())

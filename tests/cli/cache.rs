@@ -356,6 +356,32 @@ fn what_was_decided_under_other_software_is_pruned() {
 }
 
 #[test]
+fn compiler_options_are_printed_as_flags() {
+    let place = Place::new();
+    let entry = |key: &str, device: &str, config: &str| {
+        format!(
+            "{{\"device\":\"{device}\",\"op_id\":\"compiler_options@v1\",\"call_key\":\"{key}\",\"config\":{config}}}\n"
+        )
+    };
+    let lines = [
+        entry("aa01", "cuda:NVIDIA H200", r#"{"xla_b":"True","xla_a":2}"#),
+        entry("bb02", "cuda:NVIDIA H200", r#"{"xla_a":3}"#),
+        entry("cc03", "tpu:TPU v6e", r#"{"xla_tpu_a":1}"#),
+    ];
+    let file = place.lines("entries.jsonl", &lines);
+    assert_eq!(place.cache(&["import", "--format", "jsonl", &file]).code, 0);
+    let one = place.cache(&["export", "--format", "xla-flags", "--key", "aa"]);
+    assert_eq!((one.code, one.stdout.as_str()), (0, "XLA_FLAGS=--xla_a=2 --xla_b=true\n"), "{}", one.stderr);
+    let tpu = place.cache(&["export", "--format", "libtpu-init-args"]);
+    assert_eq!((tpu.code, tpu.stdout.as_str()), (0, "LIBTPU_INIT_ARGS=--xla_tpu_a=1\n"), "{}", tpu.stderr);
+    let several = place.cache(&["export", "--format", "xla-flags"]);
+    assert!(several.code != 0 && several.stdout.is_empty(), "{}", several.stdout);
+    assert!(several.stderr.contains("2 entries have different compiler options"), "{}", several.stderr);
+    assert_eq!(place.cache(&["export", "--format", "xla-flags", "--key", "cc"]).code, 3);
+    assert!(place.cache(&["export", "--format", "json"]).stderr.contains("say where to write"));
+}
+
+#[test]
 fn lines_are_stable_and_little_is_enough() {
     let place = Place::new();
     place.folder("cache", &[line("H200", "k2", 1, 10, 100), line("H200", "k1", 2, 10, 100)]);

@@ -47,6 +47,16 @@ pub enum ExchangeError {
         /// What is wrong, and where.
         what: String,
     },
+    /// Entries of which a process can have one.
+    #[error(
+        "{count} entries have different compiler options, and a process has one `{variable}`: choose one with `--key` or `--for`"
+    )]
+    Disagree {
+        /// The variable of the environment.
+        variable: &'static str,
+        /// How many differ.
+        count: usize,
+    },
     /// A config that the peer cannot take.
     #[error("`{call}` cannot be written for {peer}: {what}")]
     Refused {

@@ -1,0 +1,135 @@
+//! Compiler options of a whole program as a variable of the environment, for what is not started through our package.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::ExchangeError;
+use crate::cache::{CacheKey, Entry};
+
+/// The operation of entries that hold compiler options; their call key is the semantic digest of the StableHLO text.
+pub const COMPILER_OPTIONS: &str = "compiler_options@v1";
+
+/// The platform whose compiler reads a variable of its own.
+const TPU: &str = "tpu";
+
+/// A variable of the environment that a compiler reads its flags from as the process starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FlagVariable {
+    /// `XLA_FLAGS`: of every platform but TPUs, whose flags it does not know.
+    XlaFlags,
+    /// `LIBTPU_INIT_ARGS`: of TPUs.
+    LibtpuInitArgs,
+}
+
+impl FlagVariable {
+    /// The variable's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::XlaFlags => "XLA_FLAGS",
+            Self::LibtpuInitArgs => "LIBTPU_INIT_ARGS",
+        }
+    }
+}
+
+/// The flags that these entries' compiler options are, in their names' order: `--a=1 --b=true`; entries of other operations and of
+/// platforms that do not read the variable are left out. `None` where none is left.
+///
+/// # Errors
+///
+/// Entries with different options, since a process has one value; an option that is no flag.
+pub fn export_flags(
+    entries: &[(CacheKey, Arc<Entry>)],
+    variable: FlagVariable,
+) -> Result<Option<String>, ExchangeError> {
+    let is_wanted = |key: &CacheKey| {
+        key.call.op_id == COMPILER_OPTIONS && (key.device.platform == TPU) == (variable == FlagVariable::LibtpuInitArgs)
+    };
+    let of_entries = entries.iter().filter(|(key, _)| is_wanted(key)).map(|(key, entry)| flags(key, entry, variable));
+    let mut distinct = of_entries.collect::<Result<BTreeSet<_>, _>>()?;
+    if distinct.len() > 1 {
+        return Err(ExchangeError::Disagree { variable: variable.name(), count: distinct.len() });
+    }
+    Ok(distinct.pop_first())
+}
+
+fn flags(key: &CacheKey, entry: &Entry, variable: FlagVariable) -> Result<String, ExchangeError> {
+    let refused = |name: &str, why: &str| ExchangeError::Refused {
+        call: key.call.clone(),
+        peer: variable.name().to_owned(),
+        what: format!("`{}` {why}", name.escape_debug()),
+    };
+    let flag = |(name, value): (&String, &Value)| {
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            return Err(refused(name, "is no name of a flag"));
+        }
+        let text = match value {
+            Value::Bool(_) | Value::Number(_) => value.to_string(),
+            // as options of one compilation, bools are written like this
+            Value::String(text) if text == "True" || text == "False" => text.to_ascii_lowercase(),
+            Value::String(text) => text.clone(),
+            _ => return Err(refused(name, "is neither a text nor a number")),
+        };
+        // the variable is cut at blanks, and quotes mean something in it
+        if text.chars().any(|char| char.is_whitespace() || char.is_control() || matches!(char, '"' | '\'' | '\\')) {
+            return Err(refused(name, "has a value with blanks or quotes"));
+        }
+        Ok(format!("--{name}={text}"))
+    };
+    Ok(entry.config.as_map().iter().map(flag).collect::<Result<Vec<_>, _>>()?.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::call::{Call, Direction};
+    use crate::config::Config;
+    use crate::device::DeviceIdentity;
+
+    fn entry(platform: &str, op_id: &str, key: char, config: &str) -> (CacheKey, Arc<Entry>) {
+        let device =
+            DeviceIdentity { platform: platform.into(), device_kind: platform.into(), hardware: BTreeMap::new() };
+        let call = Call::new(op_id, key.to_string().repeat(64));
+        let config: Config = serde_json::from_str(config).unwrap();
+        (CacheKey { call, direction: Direction::Forward, device }, Arc::new(Entry::new(config)))
+    }
+
+    #[test]
+    fn options_are_flags_of_the_variable_that_their_platform_reads() {
+        let entries = [
+            entry("cuda", COMPILER_OPTIONS, 'a', r#"{"xla_b":"True","xla_a":512,"xla_c":false,"xla_d":"x,y"}"#),
+            entry("tpu", COMPILER_OPTIONS, 'b', r#"{"xla_tpu_a":1.5}"#),
+            entry("cuda", "flash_attention@v2", 'c', r#"{"block":[1]}"#),
+        ];
+        let of = |variable| export_flags(&entries, variable).unwrap();
+        let expected = "--xla_a=512 --xla_b=true --xla_c=false --xla_d=x,y";
+        assert_eq!(of(FlagVariable::XlaFlags).as_deref(), Some(expected));
+        assert_eq!(of(FlagVariable::LibtpuInitArgs).as_deref(), Some("--xla_tpu_a=1.5"));
+        assert_eq!(export_flags(&entries[2..], FlagVariable::XlaFlags).unwrap(), None);
+    }
+
+    #[test]
+    fn one_process_has_one_value_and_flags_no_blanks() {
+        let one = entry("cpu", COMPILER_OPTIONS, 'a', r#"{"xla_a":1}"#);
+        let same = entry("cpu", COMPILER_OPTIONS, 'b', r#"{"xla_a":1}"#);
+        let other = entry("cpu", COMPILER_OPTIONS, 'c', r#"{"xla_a":2}"#);
+        let of = |entries: &[(CacheKey, Arc<Entry>)]| {
+            export_flags(entries, FlagVariable::XlaFlags).map_err(|error| error.to_string())
+        };
+        assert_eq!(of(&[one.clone(), same]).unwrap().as_deref(), Some("--xla_a=1"));
+        assert!(of(&[one, other]).unwrap_err().contains("`--key` or `--for`"));
+        for (config, expected) in [
+            (r#"{"xla_a":"1 --xla_b=2"}"#, "blanks or quotes"),
+            (r#"{"xla_a":"1'"}"#, "blanks or quotes"),
+            (r#"{"xla_a=1 --b":1}"#, "no name of a flag"),
+            (r#"{"xla_a":[1]}"#, "neither a text nor a number"),
+        ] {
+            let error = of(&[entry("cpu", COMPILER_OPTIONS, 'a', config)]).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
