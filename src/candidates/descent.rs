@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::space::{CandidateSpace, SpaceError};
+use super::error::SpaceError;
+use super::space::CandidateSpace;
 use crate::config::Config;
 
 /// Choices of one descent, at most: one that is stuck deep below a bad choice is begun again.

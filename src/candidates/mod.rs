@@ -23,17 +23,23 @@
 //! - `given` names what a caller knows of the call, with values for when it does not say.
 //! - `configs`, optional, are configs to try before those of the space, as they are.
 //! - `baseline` is one config of the space or of `configs`.
+//!
+//! How a program is compiled is a space, too: [`OptionSpace`], a file a platform.
 
 mod built_in;
 mod descent;
+mod error;
 mod file;
 mod locate;
+mod options;
 mod space;
 mod target;
 mod walk;
 
 pub use built_in::Spaces;
 pub use descent::{Descent, Descents};
-pub use space::{CandidateSpace, SpaceError};
+pub use error::SpaceError;
+pub use options::{Choice, CompilerOption, OptionClass, OptionError, OptionKind, OptionScope, OptionSet, OptionSpace};
+pub use space::CandidateSpace;
 pub use target::{Target, TargetError};
 pub use walk::Configs;

@@ -1,18 +1,16 @@
 //! A search space as its file describes it, checked.
 
-use std::io;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::error::SpaceError;
 use super::file::{File, Head};
-use super::locate::{Step, line_and_column, offset, offset_in_string};
+use super::locate::{Step, offset, offset_in_string};
 use crate::config::{Config, canonical_json};
 use crate::constraint::{self, Constraint, ConstraintError, Kinds};
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
-use crate::printable::printable;
-use crate::remedy::remedy;
 
 /// Largest file of a space.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -21,21 +19,6 @@ const SCHEMA: u64 = 1;
 const MAX_PARAMETERS: usize = 64;
 const MAX_CONSTRAINTS: usize = 256;
 const MAX_LISTED: usize = 4096;
-
-/// What is wrong with a space's file, and where.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}:{column}: {message}")]
-#[non_exhaustive]
-pub struct SpaceError {
-    /// The file, as it was named.
-    pub file: String,
-    /// Line, from 1.
-    pub line: usize,
-    /// Column, from 1, in characters.
-    pub column: usize,
-    /// What is wrong.
-    pub message: String,
-}
 
 /// An operation's parameters, the values of each, and what must hold between them.
 #[derive(Debug, Clone)]
@@ -59,13 +42,6 @@ pub(super) struct Placed {
     pub(super) after: usize,
 }
 
-impl SpaceError {
-    /// A file or folder that cannot be read.
-    pub(super) fn unreadable(file: String, error: &io::Error) -> Self {
-        Self { file, line: 1, column: 1, message: format!("cannot be read: {error}{}", remedy(error)) }
-    }
-}
-
 impl CandidateSpace {
     /// Reads a space from a file of at most 1 MiB.
     ///
@@ -84,13 +60,8 @@ impl CandidateSpace {
     /// # Errors
     /// Where the text is no JSON, not of this schema, or does not hold together; with the place.
     pub fn parse(file: &str, text: &str) -> Result<Self, SpaceError> {
-        let of_serde = |error: serde_json::Error| SpaceError {
-            file: file.to_owned(),
-            line: error.line().max(1),
-            column: error.column().max(1),
-            message: one_line(without_place(&error.to_string())),
-        };
-        let wrong = |path: &[Step<'_>], message: String| error_at(file, text, offset(text, path), message);
+        let of_serde = |error: serde_json::Error| SpaceError::of_json(file, &error);
+        let wrong = |path: &[Step<'_>], message: String| SpaceError::at(file, text, offset(text, path), &message);
         let head: Head = serde_json::from_str(text).map_err(of_serde)?;
         if head.schema != SCHEMA {
             let message = format!("schema {}, this version reads {SCHEMA}: use a newer autotune-lowered", head.schema);
@@ -294,11 +265,11 @@ impl CandidateSpace {
     fn constraint_error(&self, index: usize, error: &ConstraintError, before: &str) -> SpaceError {
         let start = offset(&self.text, &[Step::Key("constraints"), Step::Index(index)]);
         let place = offset_in_string(&self.text, start, error.at);
-        error_at(&self.file, &self.text, place, format!("{before}{}", error.message))
+        SpaceError::at(&self.file, &self.text, place, &format!("{before}{}", error.message))
     }
 
     pub(super) fn error(&self, path: &[Step<'_>], message: String) -> SpaceError {
-        error_at(&self.file, &self.text, offset(&self.text, path), message)
+        SpaceError::at(&self.file, &self.text, offset(&self.text, path), &message)
     }
 
     /// No name may stand twice or be both a value and an object.
@@ -328,21 +299,6 @@ impl CandidateSpace {
         let message = "the baseline is neither a config of the space nor one of `configs`";
         Err(self.error(&[Step::Key("baseline")], message.to_owned()))
     }
-}
-
-fn error_at(file: &str, text: &str, offset: usize, message: String) -> SpaceError {
-    let (line, column) = line_and_column(text, offset);
-    SpaceError { file: file.to_owned(), line, column, message: one_line(&message) }
-}
-
-/// A file's own names and values stand in messages, whatever is in them.
-fn one_line(message: &str) -> String {
-    printable(message)
-}
-
-/// serde_json ends its messages with the place, which the error gives already.
-fn without_place(message: &str) -> &str {
-    message.rsplit_once(" at line ").map_or(message, |(message, _)| message)
 }
 
 fn is_name(name: &str) -> bool {

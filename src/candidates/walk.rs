@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
+use super::error::SpaceError;
 use super::locate::Step;
-use super::space::{CandidateSpace, SpaceError};
+use super::space::CandidateSpace;
 use crate::config::Config;
 
 /// Constraints evaluated from one config to the next, at most: a space without any config must end too.

@@ -1,0 +1,44 @@
+//! What is wrong with a space's file, and where.
+
+use std::io;
+
+use super::locate::line_and_column;
+use crate::printable::printable;
+use crate::remedy::remedy;
+
+/// What is wrong with a space's file, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {message}")]
+#[non_exhaustive]
+pub struct SpaceError {
+    /// The file, as it was named.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column, from 1, in characters.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl SpaceError {
+    /// A file or folder that cannot be read.
+    pub(super) fn unreadable(file: String, error: &io::Error) -> Self {
+        Self { file, line: 1, column: 1, message: format!("cannot be read: {error}{}", remedy(error)) }
+    }
+
+    /// A text that is no JSON, or other JSON than what is read.
+    pub(super) fn of_json(file: &str, error: &serde_json::Error) -> Self {
+        let message = error.to_string();
+        // the place, which the error gives already, ends serde_json's messages
+        let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
+        let (line, column) = (error.line().max(1), error.column().max(1));
+        Self { file: file.to_owned(), line, column, message: printable(message) }
+    }
+
+    /// What is wrong at a byte offset of the text. A file's own names and values stand in messages, whatever is in them.
+    pub(super) fn at(file: &str, text: &str, offset: usize, message: &str) -> Self {
+        let (line, column) = line_and_column(text, offset);
+        Self { file: file.to_owned(), line, column, message: printable(message) }
+    }
+}

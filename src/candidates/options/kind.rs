@@ -1,0 +1,97 @@
+//! What options may change, and which of them are tried.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What an option may change beside the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum OptionKind {
+    /// No change of semantics. Results need not be the same bits, since sums may be taken in another order.
+    Safe,
+    /// Switches passes of the compiler off.
+    Passes,
+    /// Floating point arithmetic with fewer guarantees: of NaN, infinities, division, functions.
+    FastMath,
+    /// Other random bits.
+    Rng,
+    /// More memory, or less, rather than another time.
+    Memory,
+}
+
+/// What an option is set for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum OptionScope {
+    /// One compilation.
+    Compile,
+    /// A process, before it loads the plugin: `XLA_FLAGS`, `LIBTPU_INIT_ARGS`.
+    Process,
+}
+
+/// Which kinds of options are tried; each class has those of the one before. Options that change random bits or memory are
+/// in none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum OptionClass {
+    /// Semantics stay.
+    Safe,
+    /// Passes may be off, too.
+    Passes,
+    /// Arithmetic may have fewer guarantees, too.
+    FastMath,
+}
+
+impl OptionKind {
+    /// As files and commands have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Safe => "safe",
+            Self::Passes => "passes",
+            Self::FastMath => "fast-math",
+            Self::Rng => "rng",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+impl OptionScope {
+    /// As files have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Compile => "compile",
+            Self::Process => "process",
+        }
+    }
+}
+
+impl OptionClass {
+    /// As commands have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Safe => "safe",
+            Self::Passes => "passes",
+            Self::FastMath => "fast-math",
+        }
+    }
+
+    /// Whether options of this kind are tried.
+    pub fn includes(self, kind: OptionKind) -> bool {
+        match kind {
+            OptionKind::Safe => true,
+            OptionKind::Passes => self >= Self::Passes,
+            OptionKind::FastMath => self >= Self::FastMath,
+            OptionKind::Rng | OptionKind::Memory => false,
+        }
+    }
+}
+
+impl fmt::Display for OptionClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,34 @@
+//! Options of compilers: which there are on a platform, what each may be set to, and what a set of them is.
+//!
+//! The options of a platform are a JSON file, `candidates/options/<platform>.json`, embedded in the binary:
+//!
+//! ```json
+//! {
+//!   "schema": 1,
+//!   "platform": "cpu",
+//!   "options": [
+//!     {
+//!       "name": "xla_cpu_enable_fast_math",
+//!       "values": [true],
+//!       "kind": "fast-math",
+//!       "scope": "compile",
+//!       "with": {"xla_cpu_fast_math_honor_nans": false},
+//!       "versions": ["jaxlib 0.10.2"],
+//!       "does": "reorders and approximates floating point arithmetic",
+//!       "source": "xla/debug_options_flags.cc"
+//!     }
+//!   ]
+//! }
+//! ```
+//!
+//! Each value of each option is a [`Choice`]. What a choice sets is an [`OptionSet`], and sets are combined.
+
+mod built_in;
+mod file;
+mod kind;
+mod set;
+mod space;
+
+pub use kind::{OptionClass, OptionKind, OptionScope};
+pub use set::{OptionError, OptionSet};
+pub use space::{Choice, CompilerOption, OptionSpace};
