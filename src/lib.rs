@@ -43,7 +43,7 @@
 //! | Keep every sample, and decide on them | [`samples`], [`decision`] |
 //! | Commit the best configs, and look them up | [`ledger`], [`cache`] |
 //! | Share caches between machines | [`remote`], [`signature`] |
-//! | Walk the whole walk; measure one program | [`tune`], [`measure`] |
+//! | Walk the whole walk; measure one program | [`tune`], [`measure`], [`compiler_options`] |
 //! | Check that what is cached still holds, and what this machine can tell apart | [`gate`], [`selftest`] |
 //! | Read profiles | [`profile`], [`analysis`] |
 //! | Draw what happened | [`report`] |
@@ -133,6 +133,8 @@ pub mod tune;
 
 #[cfg(feature = "pjrt")]
 pub mod compile;
+#[cfg(feature = "tuner")]
+pub mod compiler_options;
 #[cfg(feature = "tuner")]
 pub mod gate;
 #[cfg(feature = "tuner")]

@@ -75,7 +75,7 @@ pub(super) fn fill_from_judgement(result: &mut OperationResult, judgement: &Judg
 }
 
 /// Writes an entry's figures into a result.
-pub(super) fn fill_from_entry(result: &mut OperationResult, entry: &Entry) {
+pub(crate) fn fill_from_entry(result: &mut OperationResult, entry: &Entry) {
     let provenance = entry.provenance.as_ref();
     result.best =
         Some(ConfigTime { config: entry.config.clone(), median_ns: provenance.map(|provenance| provenance.best_ns) });

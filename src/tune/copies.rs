@@ -17,7 +17,7 @@ use super::{TuneError, TuneOptions};
 use crate::ledger::{Ledger, LedgerError};
 
 /// Nobody leaves the race and nothing settles it. The cut-off is finite, since it becomes a time.
-pub(super) const ALL_ROUNDS: DecisionRules = DecisionRules {
+pub(crate) const ALL_ROUNDS: DecisionRules = DecisionRules {
     min_improvement: 0.0,
     confidence: 1.0,
     min_rounds: usize::MAX,

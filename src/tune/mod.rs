@@ -43,6 +43,8 @@ mod waves;
 
 pub use again::Again;
 pub use candidate_result::{CandidateOutcome, CandidateResult, CandidateStatus, CandidateTimes, PairedSample};
+pub(crate) use commit::fill_from_entry;
+pub(crate) use copies::ALL_ROUNDS;
 pub use copies::{Copies, CopiesError, measure_copies};
 pub use error::TuneError;
 pub use groups::{NoGroups, SeveralHosts, Widest};
@@ -56,5 +58,6 @@ pub use searched::{SearchEnd, Searched};
 pub use session::{Session, Stopped};
 pub use shard::{ParseShardError, Shard};
 pub use spent::Spent;
+pub(crate) use spent::{Tally, spent};
 pub use step::StepProfile;
 pub use stored_results::stored_results;

@@ -12,7 +12,7 @@ use crate::ledger::Ledger;
 use crate::measured_by::MeasuredBy;
 use crate::samples::{CandidateRecord, JobRecord, Record};
 use crate::timer::events::Events;
-use crate::timer::{Job, Timer};
+use crate::timer::{Build, Job, Timer};
 
 use super::commit::candidate_results;
 use super::copies::CopiesError;
@@ -65,6 +65,19 @@ impl ProgramRace {
     }
 }
 
+/// What tells a candidate's program from others': also how it is compiled.
+fn semantic_digest(program: &Digest, build: &Build) -> Digest {
+    if *build == Build::default() {
+        return *program;
+    }
+    let mut hasher = FieldHasher::new("program and how it is compiled, 1");
+    hasher.field(program.as_bytes()).field(&build.copy.to_le_bytes());
+    for (name, value) in &build.options {
+        hasher.field(name.as_bytes()).field(value.as_bytes());
+    }
+    hasher.finish()
+}
+
 /// What came of a race.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -115,7 +128,10 @@ pub fn race_programs(
     if history.job.is_none() {
         let candidates = job.candidates.iter().map(|candidate| CandidateRecord {
             config: candidate.config.clone(),
-            semantic_digest: candidate.program.as_ref().map(|file| file.program.semantic_digest),
+            semantic_digest: candidate
+                .program
+                .as_ref()
+                .map(|file| semantic_digest(&file.program.semantic_digest, &candidate.build)),
         });
         let record = JobRecord {
             job: identity.digest,

@@ -157,7 +157,7 @@ pub struct OperationResult {
 
 impl OperationResult {
     /// An operation of which nothing is known yet: no label, nothing measured.
-    pub(super) fn undecided(call: Call, direction: Direction, baseline: Config) -> OperationResult {
+    pub(crate) fn undecided(call: Call, direction: Direction, baseline: Config) -> OperationResult {
         OperationResult {
             call,
             batch: Vec::new(),
@@ -256,7 +256,7 @@ pub struct AutotuningResult {
 
 impl AutotuningResult {
     /// Adds what came of one operation.
-    pub(super) fn take(&mut self, operation: Option<OperationResult>, entry: Option<(CacheKey, Arc<Entry>)>) {
+    pub(crate) fn take(&mut self, operation: Option<OperationResult>, entry: Option<(CacheKey, Arc<Entry>)>) {
         self.interrupted |= operation.as_ref().is_some_and(|operation| operation.status == Status::Interrupted);
         self.operations.extend(operation);
         self.entries.extend(entry);

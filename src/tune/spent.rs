@@ -86,7 +86,7 @@ struct Part {
 
 /// Adds up where the time goes, from the events.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     pub(super) spent: Spent,
     open: Vec<Part>,
 }
@@ -144,14 +144,14 @@ impl Sink for Tally {
 
 impl Tally {
     /// The same events, and where the time goes from here on.
-    pub(super) fn of(events: &Events) -> (Events, Arc<Mutex<Self>>) {
+    pub(crate) fn of(events: &Events) -> (Events, Arc<Mutex<Self>>) {
         let tally = Arc::new(Mutex::new(Self::default()));
         (events.and(tally.clone()), tally)
     }
 }
 
 /// What was added up until now.
-pub(super) fn spent(tally: &Mutex<Tally>) -> Spent {
+pub(crate) fn spent(tally: &Mutex<Tally>) -> Spent {
     tally.lock().unwrap_or_else(PoisonError::into_inner).spent
 }
 

@@ -51,6 +51,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("measure", 5),
     ("tune", 5),
     ("compile", 6),
+    ("compiler_options", 6),
     ("gate", 6),
     ("selftest", 6),
     ("report", 7),

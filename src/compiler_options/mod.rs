@@ -1,0 +1,21 @@
+//! The compiler options of a whole module: which set of them runs it fastest with the same outputs.
+//!
+//! [`tune_compiler_options`] takes a module and [choices](crate::candidates::OptionChoice) of options. Each choice is compiled beside the
+//! base by itself; what compiles to one executable is one candidate. Those that look promising are put together, step by
+//! step. What is left is measured once more, in rounds of its own: the base, a second compilation of the base, and every part of the
+//! best set. A set wins by those rounds alone, so that no luck of the first ones decides.
+//!
+//! The result is one [`OperationResult`](crate::tune::OperationResult) of the operation [`OPERATION`], whose call key is the digest of
+//! the module's StableHLO text without locations.
+
+mod module;
+mod race;
+mod settle;
+mod variant;
+mod verdict;
+
+pub use module::{OptionModule, OptionTuneError, TunedOptions};
+pub use settle::tune_compiler_options;
+
+/// The operation that entries of compiler options belong to.
+pub const OPERATION: &str = "compiler_options@v1";

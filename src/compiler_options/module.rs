@@ -1,0 +1,66 @@
+//! What is tuned, and what came of it.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::cache::{CacheKey, Entry};
+use crate::candidates::{OptionChoice, OptionError};
+use crate::digest::Digest;
+use crate::ledger::LedgerError;
+use crate::measure::{InputOptions, MeasureError, MeasuredProgram};
+use crate::tune::{OperationResult, TuneError};
+
+/// A module, and what of its compilation may change.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct OptionModule {
+    /// The module.
+    pub program: MeasuredProgram,
+    /// Digest of its StableHLO text without locations, by which a process finds the entry; else why there can be no entry.
+    pub key: Result<Digest, String>,
+    /// Options that are set in any case.
+    pub base: Map<String, Value>,
+    /// What may be set beside them.
+    pub choices: Vec<OptionChoice>,
+    /// How its inputs are made.
+    pub inputs: InputOptions,
+}
+
+impl OptionModule {
+    /// A module with the compiler's own options as its base.
+    pub fn new(program: MeasuredProgram, key: Result<Digest, String>, choices: Vec<OptionChoice>) -> Self {
+        Self { program, key, base: Map::new(), choices, inputs: InputOptions::default() }
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TunedOptions {
+    /// The result, in the form of an operation's.
+    pub operation: OperationResult,
+    /// The entry that was committed or found.
+    pub entry: Option<(CacheKey, Arc<Entry>)>,
+}
+
+/// Why nothing could be tried.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionTuneError {
+    /// The module or its inputs.
+    #[error(transparent)]
+    Inputs(#[from] MeasureError),
+    /// Options that cannot be set.
+    #[error(transparent)]
+    Options(#[from] OptionError),
+    /// A store or the scratch folder.
+    #[error(transparent)]
+    Fatal(#[from] TuneError),
+}
+
+impl From<LedgerError> for OptionTuneError {
+    fn from(error: LedgerError) -> Self {
+        Self::Fatal(error.into())
+    }
+}

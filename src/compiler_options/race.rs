@@ -1,0 +1,153 @@
+//! The races of one module: jobs of variants, on one timer.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use super::OPERATION;
+use super::variant::Variant;
+use crate::call::{Call, Direction};
+use crate::candidates::OptionError;
+use crate::decision::Round;
+use crate::digest::Digest;
+use crate::failure::Failure;
+use crate::ledger::Ledger;
+use crate::measure::MeasureError;
+use crate::timer::events::Events;
+use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Timer};
+use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Raced, TuneError, TuneOptions, race_programs};
+
+/// A timer, and everything that a race of a module's variants needs.
+pub(super) struct Races<'a> {
+    pub(super) timer: &'a mut dyn Timer,
+    pub(super) ledger: &'a Ledger,
+    pub(super) options: &'a TuneOptions,
+    pub(super) cancel: &'a AtomicBool,
+    pub(super) events: &'a Events,
+    pub(super) program: &'a ProgramFile,
+    pub(super) call: Call,
+    pub(super) inputs: Vec<InputArray>,
+    pub(super) inputs_digest: Digest,
+    pub(super) scratch: &'a Path,
+    /// When the time is used up.
+    pub(super) until: Option<Instant>,
+}
+
+/// How a race is run.
+pub(super) struct Rules<'a> {
+    /// Its name: races of other names share no samples.
+    pub(super) stage: &'a str,
+    /// All rounds of all candidates, so many.
+    pub(super) exact: Option<u32>,
+    /// Whether the first one's samples of an earlier run are left aside.
+    pub(super) is_fresh: bool,
+    /// Whether what compiles to one executable is one candidate.
+    pub(super) joins: bool,
+}
+
+/// Why there is no result.
+pub(super) enum Ended {
+    Failed(Failure),
+    Interrupted,
+    Fatal(TuneError),
+    Inputs(MeasureError),
+    Options(OptionError),
+}
+
+impl From<CopiesError> for Ended {
+    fn from(error: CopiesError) -> Self {
+        match error {
+            CopiesError::Failed(failure) => Self::Failed(failure),
+            CopiesError::Interrupted => Self::Interrupted,
+            CopiesError::Fatal(error) => Self::Fatal(error),
+        }
+    }
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<MeasureError> for Ended {
+    fn from(error: MeasureError) -> Self {
+        match error {
+            MeasureError::Failed(failure) => Self::Failed(failure),
+            error => Self::Inputs(error),
+        }
+    }
+}
+
+impl From<OptionError> for Ended {
+    fn from(error: OptionError) -> Self {
+        Self::Options(error)
+    }
+}
+
+impl From<crate::ledger::LedgerError> for Ended {
+    fn from(error: crate::ledger::LedgerError) -> Self {
+        Self::Fatal(error.into())
+    }
+}
+
+impl Races<'_> {
+    /// A job of variants; a second one of the same options is another compilation.
+    pub(super) fn job(&self, variants: &[Variant]) -> Job {
+        let candidate = |(index, variant): (usize, &Variant)| {
+            let earlier = variants.iter().take(index).filter(|other| other.overrides == variant.overrides).count();
+            let copy = u32::try_from(earlier).unwrap_or(u32::MAX);
+            let build = Build::default().options(variant.overrides.clone()).copy(copy);
+            JobCandidate::new(variant.config.clone()).program(Some(self.program.clone())).build(build)
+        };
+        Job {
+            call: self.call.clone(),
+            direction: Direction::Forward,
+            inputs: self.inputs.clone(),
+            candidates: variants.iter().enumerate().map(candidate).collect(),
+            recipe: None,
+            cache_state: self.options.cache_state.clone(),
+            scratch: self.scratch.to_owned(),
+        }
+    }
+
+    /// Races variants; the first is what the others are compared with.
+    pub(super) fn race(&mut self, variants: &[Variant], rules: &Rules<'_>) -> Result<Raced, Ended> {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let mut options = TuneOptions { force: rules.is_fresh, budget: left, stop_at: None, ..self.options.clone() };
+        if let Some(rounds) = rules.exact {
+            options =
+                TuneOptions { rounds: Some(rounds), rules: ALL_ROUNDS, resolution: Default::default(), ..options };
+        }
+        let race = ProgramRace {
+            joins_executables: rules.joins,
+            is_exact: rules.exact.is_some(),
+            ..ProgramRace::new(self.job(variants), self.inputs_digest, rules.stage)
+        };
+        Ok(race_programs(self.timer, self.ledger, &race, &options, self.cancel, self.events)?)
+    }
+
+    /// Whether the time is used up.
+    pub(super) fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+/// The call of a module.
+pub(super) fn call(digest: Digest) -> Call {
+    Call::new(OPERATION, digest.to_string())
+}
+
+/// Rounds that count.
+pub(super) fn counted(raced: &Raced) -> Vec<&Round> {
+    let aside = &raced.judgement.standing.disturbance.set_aside;
+    raced.rounds.iter().enumerate().filter(|(number, _)| !aside.contains(number)).map(|(_, round)| round).collect()
+}
+
+/// The most time for the last rounds, where nobody says how much there is: as long again as a third of what went before, and at
+/// least this.
+const LEAST_LAST: Duration = Duration::from_secs(10);
+
+pub(super) fn time_for_last(since: Instant) -> Duration {
+    LEAST_LAST.max(since.elapsed() / 3)
+}

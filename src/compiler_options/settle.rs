@@ -1,0 +1,473 @@
+//! The walk: every choice alone, the promising ones together, and what is left in rounds of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::module::{OptionModule, OptionTuneError, TunedOptions};
+use super::race::{Ended, Races, Rules, call, counted, time_for_last};
+use super::variant::{Variant, Variants};
+use super::verdict::{Finalist, Verdict, decide};
+use crate::array::ArraySpec;
+use crate::cache::{CacheKey, Entry, Provenance};
+use crate::call::Direction;
+use crate::config::Config;
+use crate::counted::counted as number_of;
+use crate::decision::DecisionRules;
+use crate::digest::{Digest, FieldHasher};
+use crate::failure::{Failure, FailureKind};
+use crate::ledger::Ledger;
+use crate::measure::make_inputs;
+use crate::measured_by::TOOL;
+use crate::stats::Interval;
+use crate::timer::Timer;
+use crate::timer::events::{Events, Kind, Slice};
+use crate::tune::{
+    CandidateOutcome, CandidateResult, CandidateTimes, OperationResult, Raced, Status, Tally, TuneError, TuneOptions,
+    fill_from_entry, spent,
+};
+
+/// Rounds of the base against a copy of itself, before anything else.
+const FIRST_ROUNDS: u32 = 6;
+/// When the last rounds are looked at.
+const LOOKS: [u32; 4] = [21, 41, 81, 161];
+/// The most choices that are put together with others, and the most in one set.
+const PROMISING: usize = 8;
+const MOST_TOGETHER: usize = 3;
+/// What another choice must add to be taken in.
+const ADDS: f64 = 0.01;
+
+/// Finds the options that run a module fastest, and commits them. Which choices are refused, crash or compute something else is
+/// part of the result.
+///
+/// # Errors
+/// Where the inputs cannot be made, an option cannot be set, or a store fails.
+pub fn tune_compiler_options(
+    timer: &mut dyn Timer,
+    ledger: &Ledger,
+    module: &OptionModule,
+    options: &TuneOptions,
+    cancel: &AtomicBool,
+    events: &Events,
+) -> Result<TunedOptions, OptionTuneError> {
+    let scratch = tempfile::tempdir().map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
+    let program = module.program.write(scratch.path(), "program")?;
+    let (events, tally) = Tally::of(events);
+    let call = call(module.key.as_ref().copied().unwrap_or(program.program.digest));
+    let base = Config::new(module.base.clone());
+    let mut result = OperationResult {
+        occurrences: 1,
+        how: "the module itself".to_owned(),
+        ..OperationResult::undecided(call.clone(), Direction::Forward, base)
+    };
+    let name = call.to_string();
+    let slice = events.open(Slice::Operation { name: &name, index: 0, of: 1 });
+    let races = Races {
+        timer,
+        ledger,
+        options,
+        cancel,
+        events: &events,
+        program: &program,
+        call,
+        inputs: Vec::new(),
+        inputs_digest: Digest::of(b""),
+        scratch: scratch.path(),
+        until: options.budget.and_then(|budget| Instant::now().checked_add(budget)),
+    };
+    let done = Walk { races, module, result: &mut result, began: Instant::now(), rows: BTreeMap::new() }.run();
+    let entry = match done {
+        Ok(entry) => entry,
+        Err(Ended::Failed(failure)) => {
+            result.reason = failure.to_string();
+            result.failure = Some(failure);
+            None
+        }
+        Err(Ended::Interrupted) => {
+            result.status = Status::Interrupted;
+            "ended by the user; its samples are kept".clone_into(&mut result.reason);
+            None
+        }
+        Err(Ended::Fatal(error)) => return Err(error.into()),
+        Err(Ended::Inputs(error)) => return Err(error.into()),
+        Err(Ended::Options(error)) => return Err(error.into()),
+    };
+    result.spent = spent(&tally);
+    let OperationResult { status, reason, speed_up, .. } = &result;
+    events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
+    drop(slice);
+    Ok(TunedOptions { operation: result, entry })
+}
+
+struct Walk<'a, 'r> {
+    races: Races<'a>,
+    module: &'a OptionModule,
+    result: &'r mut OperationResult,
+    began: Instant,
+    /// What is known of each set, by its config; later races know better.
+    rows: BTreeMap<Config, CandidateResult>,
+}
+
+impl Walk<'_, '_> {
+    fn run(mut self) -> Result<Option<(CacheKey, Arc<Entry>)>, Ended> {
+        let mut variants = Variants { base: self.module.base.clone(), choices: &self.module.choices };
+        let mut base = variants.base()?;
+        let mut singles = variants.singles();
+        let specs = self.signature(&base, &singles)?;
+        let inputs = make_inputs(&self.module.program, &specs, &self.module.inputs, self.races.scratch)?;
+        (self.races.inputs, self.races.inputs_digest) = (inputs.arrays, inputs.digest);
+        let search = self.search();
+        let key = CacheKey {
+            call: self.races.call.clone(),
+            direction: Direction::Forward,
+            device: self.races.timer.device().identity.clone(),
+        };
+        if let Some(entry) = self.known(&key, &search)? {
+            fill_from_entry(self.result, &entry);
+            self.result.status = Status::Cached;
+            "known from before; nothing was measured (`--force` measures again)".clone_into(&mut self.result.reason);
+            return Ok(Some((key, entry)));
+        }
+        let rescued = self.first(&base, &singles)?;
+        if let Some(rescue) = &rescued {
+            // what is left is tried on top of the first set that runs
+            variants.base = rescue.config.as_map().clone();
+            base = rescue.clone();
+            base.choices.clear();
+            singles = variants.singles();
+            self.result.baseline.config = base.config.clone();
+        }
+        let promising = self.screen(&base, &singles)?;
+        let best = self.combine(&variants, &base, &promising)?;
+        let finals = self.finals(&variants, &base, &best, &promising)?;
+        self.conclude(key, search, rescued.is_some(), finals)
+    }
+
+    /// What the module takes, as the first variant that compiles says it.
+    fn signature(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<ArraySpec>, Ended> {
+        let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
+        let job = self.races.job(&variants);
+        let timer = &mut *self.races.timer;
+        let mut first = None;
+        for candidate in 0..variants.len() {
+            timer.begin(&job)?;
+            match timer.signature(candidate) {
+                Ok(Some(specs)) => {
+                    timer.end();
+                    return Ok(specs);
+                }
+                Ok(None) => {
+                    let message = format!("the timer `{}` does not tell what the module takes", timer.name());
+                    return Err(Failure::new(FailureKind::Signature, message).into());
+                }
+                Err(failure) => {
+                    if failure.needs_restart() {
+                        timer.restart(&[])?;
+                    }
+                    first.get_or_insert(failure);
+                }
+            }
+        }
+        Err(first.unwrap_or_else(|| Failure::new(FailureKind::Compile, "nothing was compiled")).into())
+    }
+
+    /// Digest of everything that a decision follows from, but for the samples.
+    fn search(&self) -> String {
+        let mut hasher = FieldHasher::new("compiler options, 1");
+        hasher.field(self.result.baseline.config.as_str().as_bytes()).field(self.races.inputs_digest.as_bytes());
+        hasher.field(&self.races.options.rules.min_improvement.to_le_bytes());
+        for choice in &self.module.choices {
+            hasher.field(Config::new(choice.settings.clone()).as_str().as_bytes());
+        }
+        hasher.finish().to_string()
+    }
+
+    /// The entry in force, where the same search found it under the same compiler and clock.
+    fn known(&self, key: &CacheKey, search: &str) -> Result<Option<Arc<Entry>>, Ended> {
+        if self.races.options.force || self.module.key.is_err() {
+            return Ok(None);
+        }
+        let cached = self.races.ledger.cache().entry(key).map_err(|error| Ended::Fatal(error.into()))?;
+        let by = self.races.timer.measured_by(&self.races.options.cache_state);
+        let here = &self.races.timer.device().environment;
+        let is_same = |entry: &Entry| {
+            entry.search() == Some(search)
+                && entry.provenance.as_ref().is_some_and(|from| {
+                    from.environment.compiler() == here.compiler()
+                        && (&from.measured_by.timer, &from.measured_by.source, &from.measured_by.metric)
+                            == (&by.timer, &by.source, &by.metric)
+                })
+        };
+        Ok(cached.map(|(entry, _)| entry).filter(|entry| is_same(entry)))
+    }
+
+    /// The base beside a second compilation of itself. Where it fails, the first choice that does not; that one is given back.
+    fn first(&mut self, base: &Variant, singles: &[Variant]) -> Result<Option<Variant>, Ended> {
+        let is_fresh = self.races.options.force;
+        let rules = Rules { stage: "itself", exact: Some(FIRST_ROUNDS), is_fresh, joins: false };
+        let mut failed: Option<Failure> = None;
+        for variant in std::iter::once(base).chain(singles) {
+            match self.races.race(&[variant.clone(), variant.clone()], &rules) {
+                Ok(raced) => {
+                    self.result.flags.extend(raced.notes.iter().cloned());
+                    if let Some(Failure { kind: FailureKind::WrongOutput, message }) = raced.failures.get(&1) {
+                        let message = format!("nondeterministic: compiled twice it computes two results, {message}");
+                        return Err(Failure::new(FailureKind::WrongOutput, message).into());
+                    }
+                    let Some(failure) = failed else { return Ok(None) };
+                    let flag = format!(
+                        "the default options fail ({failure}); {} is the first set that runs, and the baseline",
+                        variant.config.to_brief()
+                    );
+                    self.result.flags.push(flag);
+                    return Ok(Some(variant.clone()));
+                }
+                Err(Ended::Failed(failure)) if is_of_program(&failure) && !self.races.is_late() => {
+                    failed.get_or_insert(failure);
+                }
+                Err(ended) => return Err(ended),
+            }
+        }
+        Err(failed.unwrap_or_else(|| Failure::new(FailureKind::Compile, "nothing was compiled")).into())
+    }
+
+    /// Every choice alone, beside the base; those that look faster, the fastest first.
+    fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, Ended> {
+        let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
+        // elsewhere XLA measures while it compiles, and one program has several executables
+        let joins = self.races.timer.device().identity.platform == "cpu";
+        let is_fresh = self.races.options.force;
+        let raced = self.races.race(&variants, &Rules { stage: "screen", exact: None, is_fresh, joins })?;
+        let refused = raced.failures.values().filter(|failure| is_refusal(failure)).count();
+        let failed = raced.failures.len() - refused;
+        let same = raced.same_executable.len();
+        self.result.flags.push(format!(
+            "{}: {refused} refused, {failed} failed, {same} with an executable that another one has, {} measured",
+            number_of(singles.len(), "value"),
+            variants.len().saturating_sub(1 + refused + failed + same)
+        ));
+        self.take_rows(&raced, &[]);
+        let enough = 1.0 - self.races.options.rules.min_improvement / 2.0;
+        let seen = raced.rows.iter().zip(&variants).skip(1).filter_map(|(row, variant)| match row.outcome {
+            CandidateOutcome::Measured(CandidateTimes { ratio, .. }) if ratio < enough => {
+                Some((variant.clone(), ratio))
+            }
+            _ => None,
+        });
+        let mut promising: Vec<(Variant, f64)> = seen.collect();
+        promising.sort_by(|a, b| a.1.total_cmp(&b.1));
+        promising.truncate(PROMISING);
+        Ok(promising)
+    }
+
+    /// The best choice with others, one more at a time for as long as that adds something.
+    fn combine(
+        &mut self,
+        variants: &Variants<'_>,
+        base: &Variant,
+        promising: &[(Variant, f64)],
+    ) -> Result<Vec<usize>, Ended> {
+        let Some((first, _)) = promising.first() else { return Ok(Vec::new()) };
+        let mut best = first.clone();
+        for size in 2..=MOST_TOGETHER {
+            let more = promising.iter().flat_map(|(other, _)| &other.choices);
+            let more = more.filter(|choice| !best.choices.contains(choice));
+            let larger: Vec<Variant> =
+                more.filter_map(|&choice| variants.with(&[&best.choices[..], &[choice]].concat())).collect();
+            if larger.is_empty() || self.races.is_late() {
+                break;
+            }
+            let raced: Vec<Variant> = [base.clone(), best.clone()].into_iter().chain(larger).collect();
+            let stage = format!("together-{size}");
+            let is_fresh = self.races.options.force;
+            let seen = self.races.race(&raced, &Rules { stage: &stage, exact: None, is_fresh, joins: false })?;
+            self.take_rows(&seen, &[]);
+            let ratio = |index: usize| seen.rows.get(index).and_then(|row| Some(row.times()?.ratio));
+            let before = ratio(1).unwrap_or(1.0);
+            let found = (2..raced.len()).filter_map(|index| Some((index, ratio(index)?)));
+            match found.min_by(|a, b| a.1.total_cmp(&b.1)) {
+                Some((index, ratio)) if ratio < before * (1.0 - ADDS) => {
+                    best = raced.get(index).cloned().unwrap_or(best);
+                }
+                _ => break,
+            }
+        }
+        Ok(best.choices)
+    }
+
+    /// The base, a copy of it, every part of the best set, and the two best choices alone, in rounds of their own.
+    fn finals(
+        &mut self,
+        variants: &Variants<'_>,
+        base: &Variant,
+        best: &[usize],
+        promising: &[(Variant, f64)],
+    ) -> Result<Option<Finals>, Ended> {
+        let mut finalists = variants.parts(best);
+        for (variant, _) in promising.iter().take(2) {
+            if finalists.iter().all(|other| other.config != variant.config) {
+                finalists.push(variant.clone());
+            }
+        }
+        if finalists.is_empty() || self.races.is_late() {
+            return Ok(None);
+        }
+        let raced: Vec<Variant> = [base.clone(), base.clone()].into_iter().chain(finalists).collect();
+        let (begin, allowed) = (Instant::now(), time_for_last(self.began));
+        let mut finals = None;
+        for (look, rounds) in LOOKS.into_iter().enumerate() {
+            let is_fresh = self.races.options.force && look == 0;
+            let rules = Rules { stage: "last", exact: Some(rounds), is_fresh, joins: false };
+            let seen = self.races.race(&raced, &rules)?;
+            self.result.rounds_measured += seen.rounds_measured;
+            let alive = raced.iter().enumerate().skip(2).filter(|(index, _)| !seen.failures.contains_key(index));
+            let alive: Vec<Finalist> =
+                alive.map(|(candidate, variant)| Finalist { candidate, choices: variant.choices.len() }).collect();
+            let rules: DecisionRules = self.races.options.rules;
+            let verdict = decide(&counted(&seen), (0, 1), &alive, &rules);
+            let is_last = verdict.is_settled
+                || self.races.is_late()
+                || (self.races.until.is_none() && begin.elapsed() > allowed)
+                || alive.is_empty();
+            finals = Some(Finals { variants: raced.clone(), raced: seen, verdict });
+            if is_last {
+                break;
+            }
+        }
+        if let Some(finals) = &finals {
+            self.take_rows(&finals.raced, &[1]);
+        }
+        Ok(finals)
+    }
+
+    /// From the last rounds to an entry.
+    fn conclude(
+        &mut self,
+        key: CacheKey,
+        search: String,
+        is_rescued: bool,
+        finals: Option<Finals>,
+    ) -> Result<Option<(CacheKey, Arc<Entry>)>, Ended> {
+        self.result.candidates = std::mem::take(&mut self.rows).into_values().collect();
+        let min_improvement = self.races.options.rules.min_improvement;
+        let base = self.result.baseline.config.clone();
+        let of_base = self.result.candidates.iter().find(|row| row.config == base).and_then(|row| row.times().copied());
+        let Some(of_base) = of_base else {
+            "too few rounds of the default: allow more time".clone_into(&mut self.result.reason);
+            return Ok(None);
+        };
+        let sure = |confidence| Interval { low: 1.0, high: 1.0, confidence };
+        let (mut config, mut times) = (base.clone(), CandidateTimes { ratio: 1.0, interval: sure(1.0), ..of_base });
+        let mut job = None;
+        self.result.status = Status::BaselineKept;
+        self.result.reason = format!("no set of options is faster by {} %", min_improvement * 100.0);
+        if let Some(Finals { variants, raced, verdict }) = &finals {
+            job = Some(raced.digest);
+            if verdict.copy_bound.is_finite() {
+                let bound = 100.0 * verdict.copy_bound;
+                let flag = format!("compiled twice, the default differs from itself by up to {bound:.1} %");
+                self.result.flags.push(flag);
+                self.result.resolution = Some(verdict.copy_bound);
+            }
+            if verdict.winner.is_none() && !verdict.is_settled {
+                let bound = 100.0 * verdict.copy_bound.max(min_improvement);
+                self.result.reason = format!("nothing is faster by {bound:.1} % beyond doubt: more time may tell");
+            }
+            let won = verdict.winner.and_then(|winner| {
+                let (.., ratio, interval) = *verdict.ratios.iter().find(|(one, ..)| one.candidate == winner)?;
+                let seen = raced.rows.get(winner)?.times()?;
+                Some((variants.get(winner)?, CandidateTimes { ratio, interval, ..*seen }))
+            });
+            if let Some((variant, of_winner)) = won {
+                if 1.0 / of_winner.ratio > self.races.options.rules.max_speed_up {
+                    self.result.status = Status::NotBelieved;
+                    self.result.reason = format!("{} is faster by more than is believed", variant.config.to_brief());
+                    return Ok(None);
+                }
+                (config, times) = (variant.config.clone(), of_winner);
+                self.result.status = Status::Tuned;
+                "faster than the default beyond doubt, in rounds of its own".clone_into(&mut self.result.reason);
+            }
+        }
+        if is_rescued && self.result.status == Status::BaselineKept {
+            self.result.status = Status::Tuned;
+            "the default fails, and these options run".clone_into(&mut self.result.reason);
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let failed = self.result.candidates.iter().filter(|row| row.failure().is_some()).count();
+        let measured =
+            self.result.candidates.iter().filter(|row| matches!(row.outcome, CandidateOutcome::Measured(_))).count();
+        let timer = &*self.races.timer;
+        let entry = Entry {
+            config: config.clone(),
+            provenance: Some(Provenance {
+                job: job.unwrap_or_else(|| Digest::of(search.as_bytes())),
+                measured_by: timer.measured_by(&self.races.options.cache_state).compiler(None),
+                batch: Vec::new(),
+                environment: timer.device().environment.clone(),
+                baseline: base,
+                baseline_ns: of_base.median_ns,
+                best_ns: times.median_ns,
+                ratio: times.ratio,
+                interval: times.interval,
+                rounds: u32::try_from(times.rounds).unwrap_or(u32::MAX),
+                measured: u32::try_from(measured).unwrap_or(u32::MAX),
+                failed: u32::try_from(failed).unwrap_or(u32::MAX),
+                tie_set: vec![config],
+                semantic_digest: self.module.key.as_ref().ok().copied(),
+                baseline_semantic_digest: self.module.key.as_ref().ok().copied(),
+                search: Some(search),
+                left: 0,
+                chance_left: None,
+                tool: TOOL.to_owned(),
+                decided_at: now,
+            }),
+            peer: None,
+            superseded: Vec::new(),
+        };
+        let entry = Arc::new(entry);
+        fill_from_entry(self.result, &entry);
+        if let Err(why) = &self.module.key {
+            self.result.flags.push(format!("not in the cache: {why}"));
+            return Ok(None);
+        }
+        self.races.ledger.commit(job, &key, &entry)?;
+        Ok(Some((key, entry)))
+    }
+
+    fn take_rows(&mut self, raced: &Raced, without: &[usize]) {
+        for (index, row) in raced.rows.iter().enumerate() {
+            // the first one of a config is no copy
+            if !without.contains(&index) {
+                self.rows.insert(row.config.clone(), row.clone());
+            }
+        }
+    }
+}
+
+/// The last race, and what it says.
+struct Finals {
+    variants: Vec<Variant>,
+    raced: Raced,
+    verdict: Verdict,
+}
+
+/// Whether other options may mend it.
+fn is_of_program(failure: &Failure) -> bool {
+    matches!(
+        failure.kind,
+        FailureKind::Compile
+            | FailureKind::Crash
+            | FailureKind::Timeout
+            | FailureKind::Memory
+            | FailureKind::Execute
+            | FailureKind::CustomCall
+    )
+}
+
+/// Whether the compiler does not know the option, or not the value.
+fn is_refusal(failure: &Failure) -> bool {
+    let words = ["No such compile option", "While setting option"];
+    failure.kind == FailureKind::Compile && words.iter().any(|words| failure.message.contains(words))
+}

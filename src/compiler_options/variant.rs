@@ -1,0 +1,87 @@
+//! One way to compile a module.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::candidates::{OptionChoice, OptionError, overrides, settings_with};
+use crate::config::Config;
+
+/// Settings, and the choices that they are made of.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Variant {
+    pub(super) config: Config,
+    pub(super) overrides: BTreeMap<String, String>,
+    /// Numbers of the choices, ascending.
+    pub(super) choices: Vec<usize>,
+}
+
+/// Makes variants of a module.
+#[derive(Debug, Clone)]
+pub(super) struct Variants<'a> {
+    pub(super) base: Map<String, Value>,
+    pub(super) choices: &'a [OptionChoice],
+}
+
+impl Variants<'_> {
+    /// The base itself.
+    pub(super) fn base(&self) -> Result<Variant, OptionError> {
+        Ok(Variant { config: Config::new(self.base.clone()), overrides: overrides(&self.base)?, choices: Vec::new() })
+    }
+
+    /// The base with these choices; `None` where they exclude each other or change nothing.
+    pub(super) fn with(&self, choices: &[usize]) -> Option<Variant> {
+        let wanted = choices.iter().filter_map(|&choice| self.choices.get(choice));
+        let settings = settings_with(&self.base, wanted).filter(|settings| *settings != self.base)?;
+        let overrides = overrides(&settings).ok()?;
+        let mut choices = choices.to_vec();
+        choices.sort_unstable();
+        Some(Variant { config: Config::new(settings), overrides, choices })
+    }
+
+    /// Every choice alone.
+    pub(super) fn singles(&self) -> Vec<Variant> {
+        (0..self.choices.len()).filter_map(|choice| self.with(&[choice])).collect()
+    }
+
+    /// Every part of a set, itself included, the largest first; none twice.
+    pub(super) fn parts(&self, set: &[usize]) -> Vec<Variant> {
+        let part = |mask: u32| {
+            let of = set.iter().enumerate().filter(|(bit, _)| mask & (1 << bit) != 0);
+            of.map(|(_, &choice)| choice).collect::<Vec<_>>()
+        };
+        let mut parts: Vec<Vec<usize>> = (1..1_u32 << set.len().min(8)).map(part).collect();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
+        let mut variants: Vec<Variant> = Vec::new();
+        for variant in parts.iter().filter_map(|part| self.with(part)) {
+            if variants.iter().all(|other| other.config != variant.config) {
+                variants.push(variant);
+            }
+        }
+        variants
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidates::{OptionClass, OptionSpace};
+
+    #[test]
+    fn parts_of_a_set_are_each_there_once() {
+        let choices = OptionSpace::built_in("cpu").unwrap().unwrap().choices(OptionClass::Safe);
+        let variants = Variants { base: Map::new(), choices: &choices };
+        assert_eq!(variants.singles().len(), choices.len());
+        let number = |name: &str| choices.iter().position(|choice| choice.name == name).unwrap();
+        let set = [number("xla_cpu_use_onednn"), number("xla_cpu_use_acl"), number("xla_cpu_multi_thread_eigen")];
+        let sizes: Vec<usize> = variants.parts(&set).iter().map(|part| part.choices.len()).collect();
+        assert_eq!(sizes, [3, 2, 2, 2, 1, 1, 1]);
+        // two values of one option
+        let level = number("xla_backend_optimization_level");
+        assert_eq!(variants.with(&[level, level + 1]), None);
+        assert_eq!(variants.parts(&[level, level + 1]).len(), 2);
+        // what is so already changes nothing
+        let set = Variants { base: choices[level].settings.clone(), choices: &choices };
+        assert_eq!(set.with(&[level]), None);
+    }
+}
