@@ -7,6 +7,7 @@ mod cache_get;
 mod candidates;
 mod check;
 mod compile;
+mod compiler_options;
 mod coverage;
 mod device;
 mod ending;

@@ -11,10 +11,12 @@ use crate::analysis::trace::TraceFormat;
 use crate::candidates::Spaces;
 use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
+use crate::registry::Registry;
 use crate::report::{HtmlReport, RunTrace, result_lines, write_html};
 use crate::timer::events::{Events, Slice};
-use crate::tune::{AutotuningResult, OperationResult, PlanOptions, Session, Status, Stopped, TuneOptions};
+use crate::tune::{AutotuningResult, OperationResult, Plan, PlanOptions, Session, Status, Stopped, TuneOptions};
 
+use super::compiler_options::say_use;
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::output_file::OutputFile;
@@ -39,21 +41,29 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     }
     let search = args.search.options()?;
     let reading = events.open(Slice::Step("read the module"));
-    let source = match args.plan.read(module)? {
-        Ok(source) => source,
-        Err(scan) => {
-            if args.report.is_some() {
-                say("no report is written: the module holds no label");
+    let wanted = args.compiler.read(module)?;
+    let source = match args.compiler.only_options {
+        true => None,
+        false => match args.plan.read(module)? {
+            Ok(source) => Some(source),
+            Err(_) if wanted.is_some() => None,
+            Err(scan) => {
+                if args.report.is_some() {
+                    say("no report is written: the module holds no label");
+                }
+                say(
+                    "`--compiler-options safe` finds the compiler's options that run a module fastest, and needs no label",
+                );
+                return nothing_matched(&scan, &args.format, out);
             }
-            return nothing_matched(&scan, &args.format, out);
-        }
+        },
     };
     drop(reading);
     // what would fail after the run is known before it
     let page = args.report.as_deref().map(|path| OutputFile::at(path, "report")).transpose()?;
     let trace =
         trace.as_ref().zip(args.trace_run.as_deref()).map(|(trace, path)| TraceFile::at(trace, path)).transpose()?;
-    let labels = source.labels.as_ref();
+    let labels = source.as_ref().and_then(|source| source.labels.as_ref());
     let step = args.profile.as_deref().map(|profile| profile::read_step(profile, &args.hlo, labels)).transpose()?;
     let cancel = cancel_flag()?;
     let scratch = scratch()?;
@@ -80,8 +90,15 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         true => candidates::spaces(args.candidates.as_deref())?,
         false => Spaces::default(),
     };
-    let plan = source.plan(&timer.device().identity, &PlanOptions { step, spaces, ..args.plan.options() })?;
-    let widest = plan.widest(&source.registry);
+    let plan = match &source {
+        Some(source) => source.plan(&timer.device().identity, &PlanOptions { step, spaces, ..args.plan.options() })?,
+        None => Plan::default(),
+    };
+    let registry = match source {
+        Some(source) => source.registry,
+        None => Registry::create_or_open(scratch.path().join("no-registry")).map_err(Fault::input)?,
+    };
+    let widest = plan.widest(&registry);
     drop(planning);
     if let Some(widest) = &widest {
         widest.check_hosts(&*timer).map_err(Fault::input)?;
@@ -114,17 +131,20 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let events = keeper.iter().fold(events, |events, keeper| events.and(keeper.clone()));
     let told = || events.and(Progress::new(bars.clone()));
     let mut session =
-        Session::new(&source.registry, &cache.ledger, &mut *timer).options(options).cancel(&cancel).events(told());
+        Session::new(&registry, &cache.ledger, &mut *timer).options(options.clone()).cancel(&cancel).events(told());
     for timer in &mut others {
         session = session.device(&mut **timer, told());
     }
     let outcome = if args.dry_run { Ok(session.preview(&plan)) } else { session.run(&plan) };
-    // also of a run that was stopped, and before anything else can fail
-    let traced = trace.map_or(Ok(()), |trace| trace.write());
     let (mut result, stopped_by) = match outcome {
         Ok(result) => (result, None),
         Err(Stopped { so_far, error }) => (*so_far, Some(*error)),
     };
+    let of_options = wanted
+        .filter(|_| !args.dry_run && !result.interrupted && stopped_by.is_none())
+        .map(|wanted| wanted.tune((&mut *timer, &cache.ledger), &options, &cancel, &told(), &mut result));
+    // also of a run that was stopped, and before anything else can fail
+    let traced = trace.map_or(Ok(()), |trace| trace.write());
     result.notes.extend(of_selftest);
     // whatever becomes of stdout and the page: others wait for what was decided
     let printed = args.format.write(out, &result).and_then(|()| out.flush());
@@ -138,14 +158,16 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     if let Some(error) = stopped_by {
         return Err(error.into());
     }
+    of_options.transpose()?;
     published?;
     traced?;
     paged?;
     if !args.dry_run {
         result_lines(&result, cache.ledger.root()).iter().for_each(|line| say(line));
+        say_use(&result);
     }
     printed?;
-    Ok(exit_code(&result, !plan.matched_nothing()))
+    Ok(exit_code(&result, args.compiler.compiler_options.is_some() || !plan.matched_nothing()))
 }
 
 /// A trace of the run that will be written.

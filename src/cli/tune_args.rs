@@ -10,6 +10,7 @@ use crate::decision::DecisionRules;
 use crate::search::{Budget, Kind};
 use crate::tune::SearchOptions;
 
+use super::compiler_options::OptionArgs;
 use super::exit;
 use super::fault::Fault;
 use super::kept_profiles::KeepArgs;
@@ -65,6 +66,8 @@ pub(super) struct TuneArgs {
     pub hlo: Vec<PathBuf>,
     #[command(flatten)]
     pub search: SearchArgs,
+    #[command(flatten)]
+    pub compiler: OptionArgs,
     /// Part of the baseline's time that a config must save to replace it
     #[arg(long, value_name = "PART", default_value_t = 0.02, value_parser = part)]
     pub min_improvement: f64,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::MeasureError;
 use crate::digest::Digest;
-use crate::hlo::{ModuleForm, ProgramArgument, read_program};
+use crate::hlo::{ModuleForm, ProgramArgument, read_program, semantic_digest};
 use crate::outside_file;
 use crate::registry::{Program, ProgramFormat};
 use crate::timer::ProgramFile;
@@ -69,6 +69,12 @@ impl MeasuredProgram {
         let known = self.arguments.as_ref().filter(|arguments| arguments.len() == count);
         let known = known.and_then(|arguments| arguments.get(index));
         known.map_or(("", self.donates), |argument| (argument.path.as_str(), argument.is_donated))
+    }
+
+    /// Digest of its StableHLO text without locations and names, where it is one.
+    pub fn stablehlo_digest(&self) -> Option<Digest> {
+        let is_text = self.format == ProgramFormat::StablehloText;
+        is_text.then(|| semantic_digest(&self.bytes, "").ok()).flatten()
     }
 
     /// Digest of its bytes.
