@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use serde_json::{Map, Value};
 
-use crate::candidates::{OptionClass, OptionScope, OptionSpace, overrides};
+use crate::candidates::{OptionClass, OptionScope, OptionSet, OptionSpace};
 use crate::compiler_options::{OPERATION, OptionModule, OptionTuneError, tune_compiler_options};
+use crate::config::Config;
 use crate::digest::Digest;
 use crate::hlo::compiled_as;
 use crate::ledger::Ledger;
@@ -49,8 +50,8 @@ fn setting(text: &str) -> Result<(String, Value), String> {
             _ => Value::from(other),
         },
     };
-    let setting = Map::from_iter([(name.to_owned(), value.clone())]);
-    overrides(&setting).map_err(|error| error.to_string())?;
+    let setting = Config::new(Map::from_iter([(name.to_owned(), value.clone())]));
+    OptionSet::from_config(&setting).map_err(|error| error.to_string())?;
     Ok((name.to_owned(), value))
 }
 
@@ -97,12 +98,13 @@ impl Wanted {
         result: &mut AutotuningResult,
     ) -> Result<(), Fault> {
         let platform = timer.device().identity.platform.clone();
-        let Some(space) = OptionSpace::built_in(&platform).map_err(Fault::input)? else {
+        let Some(space) = OptionSpace::built_in(&platform) else {
             let message = format!("no options of the compiler for `{platform}` are known");
             return Err(Fault::new(exit::NOTHING_MATCHED, message));
         };
-        let is_known =
-            |name: &str| space.options.iter().any(|option| option.name == name && option.scope == OptionScope::Compile);
+        let is_known = |name: &str| {
+            space.options().iter().any(|option| option.name == name && option.scope == OptionScope::Compile)
+        };
         let (set, unset): (Vec<_>, Vec<_>) = self.flags.into_iter().partition(|(name, _)| is_known(name));
         if !unset.is_empty() {
             let names: Vec<&str> = unset.iter().map(|(name, _)| name.as_str()).collect();
@@ -113,9 +115,11 @@ impl Wanted {
         }
         let mut choices = space.choices(self.class);
         // what the user has set is changed only if named
-        choices.retain(|choice| !set.iter().chain(&self.base).any(|(name, _)| choice.settings.contains_key(name)));
+        choices.retain(|choice| choice.scope == OptionScope::Compile);
+        choices.retain(|choice| !set.iter().chain(&self.base).any(|(name, _)| choice.set.get(name).is_some()));
         let mut module = OptionModule::new(self.program, self.key, choices);
-        module.base = set.into_iter().chain(self.base).collect();
+        let base = Config::new(set.into_iter().chain(self.base).collect());
+        module.base = OptionSet::from_config(&base).map_err(|error| Fault::new(exit::USAGE, error))?;
         module.inputs = self.inputs;
         let tuned = tune_compiler_options(timer, ledger, &module, options, cancel, events).map_err(fault)?;
         result.take(Some(tuned.operation), tuned.entry);
@@ -135,7 +139,6 @@ fn fault(error: OptionTuneError) -> Fault {
     match error {
         OptionTuneError::Inputs(error) if error.is_of_input() => Fault::input(error),
         OptionTuneError::Inputs(error) => Fault::device(error),
-        OptionTuneError::Options(error) => Fault::new(exit::USAGE, error),
         OptionTuneError::Fatal(error) => error.into(),
     }
 }

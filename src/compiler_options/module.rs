@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use crate::cache::{CacheKey, Entry};
-use crate::candidates::{OptionChoice, OptionError};
+use crate::candidates::{Choice, OptionSet};
 use crate::digest::Digest;
 use crate::ledger::LedgerError;
 use crate::measure::{InputOptions, MeasureError, MeasuredProgram};
@@ -20,17 +18,17 @@ pub struct OptionModule {
     /// Digest of its StableHLO text without locations, by which a process finds the entry; else why there can be no entry.
     pub key: Result<Digest, String>,
     /// Options that are set in any case.
-    pub base: Map<String, Value>,
+    pub base: OptionSet,
     /// What may be set beside them.
-    pub choices: Vec<OptionChoice>,
+    pub choices: Vec<Choice>,
     /// How its inputs are made.
     pub inputs: InputOptions,
 }
 
 impl OptionModule {
     /// A module with the compiler's own options as its base.
-    pub fn new(program: MeasuredProgram, key: Result<Digest, String>, choices: Vec<OptionChoice>) -> Self {
-        Self { program, key, base: Map::new(), choices, inputs: InputOptions::default() }
+    pub fn new(program: MeasuredProgram, key: Result<Digest, String>, choices: Vec<Choice>) -> Self {
+        Self { program, key, base: OptionSet::default(), choices, inputs: InputOptions::default() }
     }
 }
 
@@ -51,9 +49,6 @@ pub enum OptionTuneError {
     /// The module or its inputs.
     #[error(transparent)]
     Inputs(#[from] MeasureError),
-    /// Options that cannot be set.
-    #[error(transparent)]
-    Options(#[from] OptionError),
     /// A store or the scratch folder.
     #[error(transparent)]
     Fatal(#[from] TuneError),

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use super::OPERATION;
 use super::variant::Variant;
 use crate::call::{Call, Direction};
-use crate::candidates::OptionError;
 use crate::decision::Round;
 use crate::digest::Digest;
 use crate::failure::Failure;
@@ -51,7 +50,6 @@ pub(super) enum Ended {
     Interrupted,
     Fatal(TuneError),
     Inputs(MeasureError),
-    Options(OptionError),
 }
 
 impl From<CopiesError> for Ended {
@@ -76,12 +74,6 @@ impl From<MeasureError> for Ended {
             MeasureError::Failed(failure) => Self::Failed(failure),
             error => Self::Inputs(error),
         }
-    }
-}
-
-impl From<OptionError> for Ended {
-    fn from(error: OptionError) -> Self {
-        Self::Options(error)
     }
 }
 

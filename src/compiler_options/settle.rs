@@ -42,7 +42,7 @@ const ADDS: f64 = 0.01;
 /// part of the result.
 ///
 /// # Errors
-/// Where the inputs cannot be made, an option cannot be set, or a store fails.
+/// Where the inputs cannot be made, or a store fails.
 pub fn tune_compiler_options(
     timer: &mut dyn Timer,
     ledger: &Ledger,
@@ -55,7 +55,7 @@ pub fn tune_compiler_options(
     let program = module.program.write(scratch.path(), "program")?;
     let (events, tally) = Tally::of(events);
     let call = call(module.key.as_ref().copied().unwrap_or(program.program.digest));
-    let base = Config::new(module.base.clone());
+    let base = module.base.to_config();
     let mut result = OperationResult {
         occurrences: 1,
         how: "the module itself".to_owned(),
@@ -91,7 +91,6 @@ pub fn tune_compiler_options(
         }
         Err(Ended::Fatal(error)) => return Err(error.into()),
         Err(Ended::Inputs(error)) => return Err(error.into()),
-        Err(Ended::Options(error)) => return Err(error.into()),
     };
     result.spent = spent(&tally);
     let OperationResult { status, reason, speed_up, .. } = &result;
@@ -112,7 +111,7 @@ struct Walk<'a, 'r> {
 impl Walk<'_, '_> {
     fn run(mut self) -> Result<Option<(CacheKey, Arc<Entry>)>, Ended> {
         let mut variants = Variants { base: self.module.base.clone(), choices: &self.module.choices };
-        let mut base = variants.base()?;
+        let mut base = variants.base();
         let mut singles = variants.singles();
         let specs = self.signature(&base, &singles)?;
         let inputs = make_inputs(&self.module.program, &specs, &self.module.inputs, self.races.scratch)?;
@@ -132,7 +131,7 @@ impl Walk<'_, '_> {
         let rescued = self.first(&base, &singles)?;
         if let Some(rescue) = &rescued {
             // what is left is tried on top of the first set that runs
-            variants.base = rescue.config.as_map().clone();
+            variants.base = rescue.set.clone();
             base = rescue.clone();
             base.choices.clear();
             singles = variants.singles();
@@ -178,7 +177,7 @@ impl Walk<'_, '_> {
         hasher.field(self.result.baseline.config.as_str().as_bytes()).field(self.races.inputs_digest.as_bytes());
         hasher.field(&self.races.options.rules.min_improvement.to_le_bytes());
         for choice in &self.module.choices {
-            hasher.field(Config::new(choice.settings.clone()).as_str().as_bytes());
+            hasher.field(choice.set.to_config().as_str().as_bytes());
         }
         hasher.finish().to_string()
     }

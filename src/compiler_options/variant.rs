@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
-
-use crate::candidates::{OptionChoice, OptionError, overrides, settings_with};
+use crate::candidates::{Choice, OptionSet};
 use crate::config::Config;
 
 /// Settings, and the choices that they are made of.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Variant {
     pub(super) config: Config,
+    pub(super) set: OptionSet,
     pub(super) overrides: BTreeMap<String, String>,
     /// Numbers of the choices, ascending.
     pub(super) choices: Vec<usize>,
@@ -19,24 +18,23 @@ pub(super) struct Variant {
 /// Makes variants of a module.
 #[derive(Debug, Clone)]
 pub(super) struct Variants<'a> {
-    pub(super) base: Map<String, Value>,
-    pub(super) choices: &'a [OptionChoice],
+    pub(super) base: OptionSet,
+    pub(super) choices: &'a [Choice],
 }
 
 impl Variants<'_> {
     /// The base itself.
-    pub(super) fn base(&self) -> Result<Variant, OptionError> {
-        Ok(Variant { config: Config::new(self.base.clone()), overrides: overrides(&self.base)?, choices: Vec::new() })
+    pub(super) fn base(&self) -> Variant {
+        variant(self.base.clone(), Vec::new())
     }
 
     /// The base with these choices; `None` where they exclude each other or change nothing.
     pub(super) fn with(&self, choices: &[usize]) -> Option<Variant> {
-        let wanted = choices.iter().filter_map(|&choice| self.choices.get(choice));
-        let settings = settings_with(&self.base, wanted).filter(|settings| *settings != self.base)?;
-        let overrides = overrides(&settings).ok()?;
+        let mut wanted = choices.iter().filter_map(|&choice| self.choices.get(choice));
+        let set = wanted.try_fold(self.base.clone(), |set, choice| set.with(&choice.set)).ok()?;
         let mut choices = choices.to_vec();
         choices.sort_unstable();
-        Some(Variant { config: Config::new(settings), overrides, choices })
+        (set != self.base).then(|| variant(set, choices))
     }
 
     /// Every choice alone.
@@ -62,6 +60,10 @@ impl Variants<'_> {
     }
 }
 
+fn variant(set: OptionSet, choices: Vec<usize>) -> Variant {
+    Variant { config: set.to_config(), overrides: set.overrides(), set, choices }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,11 +71,15 @@ mod tests {
 
     #[test]
     fn parts_of_a_set_are_each_there_once() {
-        let choices = OptionSpace::built_in("cpu").unwrap().unwrap().choices(OptionClass::Safe);
-        let variants = Variants { base: Map::new(), choices: &choices };
+        let choices = OptionSpace::built_in("cpu").unwrap().choices(OptionClass::Safe);
+        let variants = Variants { base: OptionSet::default(), choices: &choices };
         assert_eq!(variants.singles().len(), choices.len());
         let number = |name: &str| choices.iter().position(|choice| choice.name == name).unwrap();
-        let set = [number("xla_cpu_use_onednn"), number("xla_cpu_use_acl"), number("xla_cpu_multi_thread_eigen")];
+        let set = [
+            number("xla_cpu_use_xnnpack"),
+            number("xla_cpu_prefer_vector_width"),
+            number("xla_cpu_multi_thread_eigen"),
+        ];
         let sizes: Vec<usize> = variants.parts(&set).iter().map(|part| part.choices.len()).collect();
         assert_eq!(sizes, [3, 2, 2, 2, 1, 1, 1]);
         // two values of one option
@@ -81,7 +87,7 @@ mod tests {
         assert_eq!(variants.with(&[level, level + 1]), None);
         assert_eq!(variants.parts(&[level, level + 1]).len(), 2);
         // what is so already changes nothing
-        let set = Variants { base: choices[level].settings.clone(), choices: &choices };
+        let set = Variants { base: choices[level].set.clone(), choices: &choices };
         assert_eq!(set.with(&[level]), None);
     }
 }

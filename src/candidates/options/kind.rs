@@ -35,6 +35,7 @@ pub enum OptionScope {
 /// Which kinds of options are tried; each class has those of the one before. Options that change random bits or memory are
 /// in none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum OptionClass {
