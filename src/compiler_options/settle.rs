@@ -214,6 +214,7 @@ impl Walk<'_, '_> {
                         let message = format!("nondeterministic: compiled twice it computes two results, {message}");
                         return Err(Failure::new(FailureKind::WrongOutput, message).into());
                     }
+                    self.take_rows(&raced, &[1]);
                     let Some(failure) = failed else { return Ok(None) };
                     let flag = format!(
                         "the default options fail ({failure}); {} is the first set that runs, and the baseline",
@@ -437,8 +438,9 @@ impl Walk<'_, '_> {
 
     fn take_rows(&mut self, raced: &Raced, without: &[usize]) {
         for (index, row) in raced.rows.iter().enumerate() {
-            // the first one of a config is no copy
-            if !without.contains(&index) {
+            // a race that is over at once measures nothing, and what was known stays
+            let is_known = row.times().is_some() || row.failure().is_some();
+            if !without.contains(&index) && (is_known || !self.rows.contains_key(&row.config)) {
                 self.rows.insert(row.config.clone(), row.clone());
             }
         }

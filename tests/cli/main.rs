@@ -10,6 +10,7 @@ mod candidates;
 mod check;
 mod compile;
 mod compiled;
+mod compiler_options;
 mod golden;
 mod log_folder;
 mod measure;

@@ -4,6 +4,7 @@
 mod support;
 
 mod cache_state;
+mod compiler_options;
 mod decision;
 mod devices;
 mod fleet_shards;
