@@ -1,6 +1,6 @@
 //! The compiler options of a whole module: which set of them runs it fastest with the same outputs.
 //!
-//! [`tune_compiler_options`] takes a module and [choices](crate::candidates::OptionChoice) of options. Each choice is compiled beside the
+//! [`tune_compiler_options`] takes a module and [choices](crate::candidates::Choice) of options. Each choice is compiled beside the
 //! base by itself; what compiles to one executable is one candidate. Those that look promising are put together, step by
 //! step. What is left is measured once more, in rounds of its own: the base, a second compilation of the base, and every part of the
 //! best set. A set wins by those rounds alone, so that no luck of the first ones decides.
