@@ -433,6 +433,10 @@ impl Walk<'_, '_> {
             return Ok(None);
         }
         self.races.ledger.commit(job, &key, &entry)?;
+        // processes that look it up read the snapshot
+        if let Err(error) = self.races.ledger.publish() {
+            self.result.flags.push(format!("the snapshot was not published: {error}"));
+        }
         Ok(Some((key, entry)))
     }
 

@@ -4,6 +4,8 @@
 
 use std::fs;
 
+use autotune_lowered::cache::{Mapping, TieredCache};
+
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 
@@ -40,6 +42,11 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     assert!(status("same-program") > 0, "some options change nothing: {rows:?}");
     let refused = rows.iter().find(|row| row["config"].get("xla_cpu_opt_preset").is_some()).unwrap();
     assert!(refused["failure"]["message"].as_str().unwrap().contains("No such compile option"), "{refused}");
+    // what a process that compiles the module reads
+    let published = TieredCache::published(&place.path("cache"), Mapping::Never, vec![]).unwrap().entries().unwrap();
+    let [(key, entry, _)] = &published[..] else { panic!("{} entries", published.len()) };
+    assert_eq!(key.call.call_key, operation["call_key"].as_str().unwrap());
+    assert_eq!(serde_json::to_value(&entry.config).unwrap(), operation["best"]["config"]);
     let again = run(&place.path("cache"), &[&arguments[..], &named[..]].concat());
     let again: serde_json::Value = serde_json::from_str(&again.stdout).unwrap();
     assert_eq!(again["operations"][0]["status"], "cached");
