@@ -8,6 +8,7 @@
 //! A call of better takes evidence, and a difference above the *resolution*: the least that the rounds can tell, or
 //! what `autotune-lowered selftest` found programs to differ from themselves on this machine.
 
+mod comparison;
 mod evidence;
 mod field;
 mod judge;
@@ -21,6 +22,7 @@ mod sentinel;
 mod turns;
 mod warm_up;
 
+pub use comparison::{Compared, Comparison, ComparisonRules, Relation, compare};
 pub use evidence::{anytime_interval, slower};
 pub use judge::{CandidateVerdict, Judgement, Outcome, judge};
 pub use look::{Look, first_looks};

@@ -101,6 +101,7 @@ pub fn measure_copies(
         round_forgiven: false,
         needs_finite: false,
         is_exact: false,
+        compares: None,
         joins_executables: false,
         waves: None,
         tried: 0,

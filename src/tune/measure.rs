@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::decision::{Standing, is_look, race, wants_bracket};
+use crate::decision::{ComparisonRules, Settled, Standing, compare, is_look, race, wants_bracket};
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, Record, RoundRecord};
 use crate::timer::events::{Events, Kind, Phase, Slice};
@@ -33,6 +33,8 @@ const IN_DOUBT: u32 = 4;
 const IN_DOUBT_LEAST: u32 = 20;
 /// How many times the usual rounds there may be, where a race that is not settled has time left.
 const MOST_ROUNDS: usize = 20;
+/// How many there may be where the time is all that ends it.
+const MOST_COMPARED: usize = 100_000;
 /// Rounds that say whether the next one has the baseline at its ends.
 const RECENT: usize = 32;
 
@@ -59,6 +61,14 @@ struct Fault {
     failure: Failure,
 }
 
+/// Asks for each candidate's ratio to the baseline.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Compares {
+    /// The candidate that is the baseline's own program once more.
+    pub(super) copy: Option<usize>,
+    pub(super) rules: ComparisonRules,
+}
+
 /// One job being measured.
 pub(super) struct Measuring<'a> {
     pub(super) timer: &'a mut dyn Timer,
@@ -77,6 +87,8 @@ pub(super) struct Measuring<'a> {
     pub(super) is_exact: bool,
     /// Whether nothing is decided where the baseline's outputs are not finite throughout.
     pub(super) needs_finite: bool,
+    /// Where each candidate is to be told from the baseline, and not only the best one found: by which rules.
+    pub(super) compares: Option<Compares>,
     /// Whether candidates that compile to one executable are one candidate.
     pub(super) joins_executables: bool,
     /// Which candidates are compiled when; all at once where there is none.
@@ -186,7 +198,12 @@ impl Measuring<'_> {
         // every restart takes at least one candidate out or uses up its second chance; disturbed rounds are measured again
         let is_short = self.is_exact || self.timer.measures_rounds();
         let usual = self.options.usual_rounds();
-        let most = usual as usize * if is_short { 1 } else { MOST_ROUNDS };
+        let most = match self.options.budget {
+            // who asks for each ratio and says how long that may take wants to know it as well as that time can tell
+            Some(_) if self.compares.is_some() && !self.is_exact => MOST_COMPARED,
+            _ if is_short => usual as usize,
+            _ => usual as usize * MOST_ROUNDS,
+        };
         let mut attempts = most * 3 / 2 + 2 * self.job.candidates.len();
         let (mut standing, mut failures) = (self.standing(), self.rounds.failures.len());
         let mut sampling = self.samplings(warm, standing.resolution);
@@ -198,7 +215,7 @@ impl Measuring<'_> {
                 sampling = self.samplings(warm, standing.resolution);
             }
             // whoever asks for rounds asks for as many of each; what a profile costs hardly grows with the programs in it
-            let takes_turns = self.options.rounds.is_none() && !is_short;
+            let takes_turns = self.options.rounds.is_none() && !is_short && self.compares.is_none();
             let active = if takes_turns { standing.next.clone() } else { standing.contenders.clone() };
             // where no other config can run here, the baseline is measured for its time; a search learns nothing from that
             let possible = count_possible(self.identity, self.rounds);
@@ -221,6 +238,9 @@ impl Measuring<'_> {
             None if standing.is_in_doubt => (standing.leader_rounds, self.options.usual_rounds() as usize),
             None => (standing.leader_rounds, self.options.rules.min_rounds),
         };
+        if self.compares.is_some() && self.options.budget.is_some() && !self.is_exact {
+            return rounds >= most;
+        }
         if self.timer.measures_rounds() {
             // a profile costs far more than the programs in it; and a replay asks for the same ones, however fast it compiles
             return rounds >= least.min(most);
@@ -271,7 +291,15 @@ impl Measuring<'_> {
     fn standing(&self) -> Standing {
         let rounds = self.rounds.to_decision(self.job.candidates.len(), self.identity.baseline);
         let rules = self.options.rules_for(&rounds, self.identity.baseline);
-        race(&rounds, &self.rounds.competing(self.identity), self.identity.baseline, &rules)
+        let competing = self.rounds.competing(self.identity);
+        let mut standing = race(&rounds, &competing, self.identity.baseline, &rules);
+        if let Some(Compares { copy, rules }) = &self.compares {
+            let pair = (self.identity.baseline, *copy);
+            let found = compare(&rounds, self.job.candidates.len(), &competing, pair, rules);
+            standing.settled = found.is_settled.then_some(Settled::Separated);
+            standing.is_in_doubt = !found.is_settled;
+        }
+        standing
     }
 
     /// Candidates that are neither out nor another one's program, the baseline included.
@@ -308,8 +336,11 @@ impl Measuring<'_> {
             }
             match outcome {
                 Ok(cost) => {
-                    if let (true, Some(executable)) = (self.joins_executables, cost.executable) {
-                        self.rounds.join(candidate, executable);
+                    if let Some(executable) = cost.executable {
+                        if self.joins_executables {
+                            self.rounds.join(candidate, executable);
+                        }
+                        self.rounds.executables.insert(candidate, executable);
                     }
                     let (is_baseline, done) = (candidate == self.identity.baseline, before + done + 1);
                     self.events.tell(Kind::Prepared { cost, is_baseline, done, of });

@@ -52,7 +52,7 @@ pub use more_time::MoreTime;
 pub use options::{SearchOptions, TuneOptions};
 pub use plan::{NoSuchCall, Plan, PlanOptions, plan};
 pub use planned::{MAX_RACED, PlannedInvocation};
-pub use program_race::{ProgramRace, Raced, race_programs};
+pub use program_race::{Asks, ProgramRace, Raced, race_programs};
 pub use result::{AutotuningResult, ConfigTime, MissedLabel, OperationResult, ProfiledStep, RESULT_SCHEMA, Status};
 pub use searched::{SearchEnd, Searched};
 pub use session::{Session, Stopped};

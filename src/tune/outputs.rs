@@ -46,8 +46,9 @@ impl Measuring<'_> {
             self.check_cancelled()?;
             let _slice = self.slice_of(candidate);
             let Some(outputs) = self.outputs(candidate)? else { continue };
-            if let Some(difference) = first_difference(&outputs, reference) {
-                self.fail(candidate, Failure::new(FailureKind::WrongOutput, difference))?;
+            match difference(&outputs, reference) {
+                Ok(largest) => drop(self.rounds.errors.insert(candidate, largest)),
+                Err(different) => self.fail(candidate, Failure::new(FailureKind::WrongOutput, different))?,
             }
         }
         Ok(())
@@ -140,37 +141,31 @@ fn weakness(index: usize, found: &Finiteness) -> Option<String> {
     })
 }
 
-/// What the first differing output is, in one phrase.
-fn first_difference(outputs: &[OutputArray], reference: &[Reference]) -> Option<String> {
+/// The largest absolute difference of outputs that are within the tolerance, or in one phrase what the first differing one is.
+fn difference(outputs: &[OutputArray], reference: &[Reference]) -> Result<f64, String> {
     if outputs.len() != reference.len() {
-        return Some(format!("{} outputs, the baseline has {}", outputs.len(), reference.len()));
+        return Err(format!("{} outputs, the baseline has {}", outputs.len(), reference.len()));
     }
-    outputs.iter().zip(reference).enumerate().find_map(|(index, (output, reference))| {
+    outputs.iter().zip(reference).enumerate().try_fold(0.0_f64, |largest, (index, (output, reference))| {
         let expected = reference.spec();
         if output.spec != *expected {
-            return Some(format!("output {index} is `{}`, the baseline's is `{expected}`", output.spec));
+            return Err(format!("output {index} is `{}`, the baseline's is `{expected}`", output.spec));
         }
-        let bytes = match output.read() {
-            Ok(bytes) => bytes,
-            Err(error) => return Some(format!("output {index} cannot be read: {error}")),
-        };
+        let bytes = output.read().map_err(|error| format!("output {index} cannot be read: {error}"))?;
         let found = reference.compare(&bytes);
-        (!found.matches).then(|| {
-            let text = |bytes: &[u8], at| element_text(&output.spec, bytes, at).unwrap_or_else(|| "nothing".to_owned());
-            let first = found.first.map_or_else(String::new, |at| {
-                format!(
-                    ", first at element {at}: {}, the baseline's is {}",
-                    text(&bytes, at),
-                    text(reference.bytes(), at)
-                )
-            });
-            // nothing finite differs where one of the two is no number
-            let most = match found.max_absolute {
-                0.0 => String::new(),
-                most => format!(" by up to {most:.3e}"),
-            };
-            format!("output {index} differs from the baseline's in {} elements{most}{first}", found.mismatches)
-        })
+        if found.matches {
+            return Ok(largest.max(found.max_absolute));
+        }
+        let text = |bytes: &[u8], at| element_text(&output.spec, bytes, at).unwrap_or_else(|| "nothing".to_owned());
+        let first = found.first.map_or_else(String::new, |at| {
+            format!(", first at element {at}: {}, the baseline's is {}", text(&bytes, at), text(reference.bytes(), at))
+        });
+        // nothing finite differs where one of the two is no number
+        let most = match found.max_absolute {
+            0.0 => String::new(),
+            most => format!(" by up to {most:.3e}"),
+        };
+        Err(format!("output {index} differs from the baseline's in {} elements{most}{first}", found.mismatches))
     })
 }
 

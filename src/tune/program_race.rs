@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::cache::CacheKey;
 use crate::config::Config;
-use crate::decision::{Judgement, Round, judge};
+use crate::decision::{ComparisonRules, Judgement, Round, judge};
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::Failure;
 use crate::ledger::Ledger;
@@ -15,9 +15,9 @@ use crate::timer::events::Events;
 use crate::timer::{Build, Job, Timer};
 
 use super::commit::candidate_results;
-use super::copies::CopiesError;
+use super::copies::{ALL_ROUNDS, CopiesError};
 use super::job::JobIdentity;
-use super::measure::Measuring;
+use super::measure::{Compares, Measuring};
 use super::rounds::JobRounds;
 use super::{CandidateResult, TuneOptions};
 
@@ -38,12 +38,30 @@ pub struct ProgramRace {
     pub joins_executables: bool,
     /// Whether as many rounds are measured as asked for, whatever is settled before.
     pub is_exact: bool,
+    /// What is asked.
+    pub asks: Asks,
+}
+
+/// What a race is to find out.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub enum Asks {
+    /// Which candidate is the best one: who is slower beyond doubt is measured no further.
+    #[default]
+    TheBest,
+    /// The ratio of each to the baseline: all are in every round, until each is told from the baseline or the time is over.
+    EachRatio {
+        /// The candidate that is the baseline's own program once more, if there is one.
+        copy: Option<usize>,
+        /// When a candidate is told from the baseline.
+        rules: ComparisonRules,
+    },
 }
 
 impl ProgramRace {
     /// A race that ends when it is settled, in which each candidate is measured.
     pub fn new(job: Job, inputs: Digest, stage: impl Into<String>) -> Self {
-        Self { job, inputs, stage: stage.into(), joins_executables: false, is_exact: false }
+        Self { job, inputs, stage: stage.into(), joins_executables: false, is_exact: false, asks: Asks::TheBest }
     }
 
     /// What makes its samples comparable with those of another run.
@@ -92,8 +110,12 @@ pub struct Raced {
     pub rows: Vec<CandidateResult>,
     /// Candidates that are out, and why.
     pub failures: BTreeMap<usize, Failure>,
-    /// Candidates whose executable is an earlier one's.
+    /// Candidates whose executable is an earlier one's, and which were not measured for it.
     pub same_executable: BTreeMap<usize, usize>,
+    /// What each candidate compiled to, where the timer can tell.
+    pub executables: BTreeMap<usize, Digest>,
+    /// The largest absolute difference of each candidate's outputs from the baseline's, of those within the tolerance.
+    pub errors: BTreeMap<usize, f64>,
     /// Rounds measured in this run.
     pub rounds_measured: u32,
     /// Rounds that the log held before.
@@ -145,12 +167,21 @@ pub fn race_programs(
         };
         ledger.append(&Record::Job(Box::new(record)))?;
     }
+    let compares = match race.asks {
+        Asks::TheBest => None,
+        Asks::EachRatio { copy, rules } => Some(Compares { copy, rules }),
+    };
+    // nobody leaves a race that is to tell each ratio
+    let measured_by_rules = match compares {
+        Some(_) => TuneOptions { rules: ALL_ROUNDS, resolution: Default::default(), ..options.clone() },
+        None => options.clone(),
+    };
     let mut rounds = JobRounds::from_history(history);
     let rounds_kept = rounds.count();
     let mut measuring = Measuring {
         timer,
         ledger,
-        options,
+        options: &measured_by_rules,
         cancel,
         events,
         identity: &identity,
@@ -160,6 +191,7 @@ pub fn race_programs(
         round_forgiven: false,
         needs_finite: true,
         is_exact: race.is_exact,
+        compares,
         joins_executables: race.joins_executables,
         waves: None,
         tried: 0,
@@ -186,6 +218,8 @@ pub fn race_programs(
         rows,
         failures: rounds.failures,
         same_executable: rounds.same,
+        executables: rounds.executables,
+        errors: rounds.errors,
         rounds_measured,
         rounds_kept,
         notes: rounds.notes,

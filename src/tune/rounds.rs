@@ -23,8 +23,11 @@ pub(super) struct JobRounds {
     pub(super) notes: Vec<String>,
     /// Candidates that are not compiled, or not yet.
     left: BTreeSet<usize>,
-    /// Executables, and whose each is.
-    executables: BTreeMap<Digest, usize>,
+    /// What each candidate compiled to, where the timer can tell.
+    pub(super) executables: BTreeMap<usize, Digest>,
+    /// The largest absolute difference of each candidate's outputs from the baseline's, of those that were compared and are
+    /// within the tolerance.
+    pub(super) errors: BTreeMap<usize, f64>,
     /// Candidates whose executable is another one's.
     pub(super) same: BTreeMap<usize, usize>,
 }
@@ -75,10 +78,12 @@ impl JobRounds {
         identity.distinct().into_iter().filter(|candidate| !is_out(candidate)).collect()
     }
 
-    /// Notes what a candidate compiled to: of several that are the same the first one competes.
+    /// Of several candidates that compiled to the same the first one that was compiled competes.
     pub(super) fn join(&mut self, candidate: usize, executable: Digest) {
-        let first = *self.executables.entry(executable).or_insert(candidate);
-        if first != candidate {
+        let is_same = |&(&other, own): &(&usize, &Digest)| {
+            other != candidate && *own == executable && !self.same.contains_key(&other)
+        };
+        if let Some((&first, _)) = self.executables.iter().find(is_same) {
             self.same.insert(candidate, first);
         }
     }

@@ -87,7 +87,8 @@ impl Autotuner<'_> {
             round_forgiven: false,
             needs_finite: false,
             is_exact: matches!(extent, Extent::Exact),
-            joins_executables: false,
+            compares: None,
+        joins_executables: false,
             waves: match extent {
                 Extent::Race(waves) => waves,
                 Extent::Exact => None,
