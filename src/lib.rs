@@ -44,6 +44,7 @@
 //! | Commit the best configs, and look them up | [`ledger`], [`cache`] |
 //! | Share caches between machines | [`remote`], [`signature`] |
 //! | Walk the whole walk; measure one program | [`tune`], [`measure`], [`compiler_options`] |
+//! | Compare whole programs, and ways to compile them | [`compare`] |
 //! | Check that what is cached still holds, and what this machine can tell apart | [`gate`], [`selftest`] |
 //! | Read profiles | [`profile`], [`analysis`] |
 //! | Draw what happened | [`report`] |
@@ -131,6 +132,8 @@ pub mod measure;
 #[cfg(feature = "tuner")]
 pub mod tune;
 
+#[cfg(feature = "tuner")]
+pub mod compare;
 #[cfg(feature = "pjrt")]
 pub mod compile;
 #[cfg(feature = "tuner")]

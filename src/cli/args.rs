@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use super::cache_commands::CacheCommand;
 use super::candidates::CandidatesCommand;
 use super::check::CheckArgs;
+use super::compare::CompareArgs;
 use super::compile::CompileArgs;
 use super::device::DeviceArgs;
 use super::exit;
@@ -70,6 +71,9 @@ pub(super) enum Command {
     Compile(CompileArgs),
     /// Measure cached configs again and fail where one regressed: a gate for CI (docs/fleet.md)
     Check(CheckArgs),
+    /// Race whole programs, or ways to compile one: each one's time over the first one's, and whether that is more than noise
+    /// (docs/compare.md)
+    Compare(CompareArgs),
     /// Time one program's kernels under a profiler (docs/profiles.md)
     Measure(MeasureArgs),
     /// Run programs against themselves: what this machine can tell apart, for tuning with the same timer

@@ -197,7 +197,10 @@ mod tests {
         assert_eq!(relations(&found), expected);
         assert!((found.noise.unwrap() - 0.031).abs() < 0.001 && !found.is_settled, "{found:?}");
         // without the copy nobody knows
-        assert_eq!(relations(&of(&rounds(40, &[1.03, 0.98], 0.001), 3, None))[1..], [Relation::Slower, Relation::Faster]);
+        assert_eq!(
+            relations(&of(&rounds(40, &[1.03, 0.98], 0.001), 3, None))[1..],
+            [Relation::Slower, Relation::Faster]
+        );
     }
 
     #[test]
@@ -209,7 +212,10 @@ mod tests {
         assert_eq!((relations(&enough)[2], enough.noise, enough.is_settled), (Relation::Faster, Some(0.0), true));
         let none = of(&[], 3, Some(1));
         assert!(none.candidates.iter().all(Option::is_none) && !none.is_settled);
-        assert!(compare(&[], 3, &[0, 1], (0, Some(1)), &ComparisonRules::default()).is_settled, "nobody is left to compare");
+        assert!(
+            compare(&[], 3, &[0, 1], (0, Some(1)), &ComparisonRules::default()).is_settled,
+            "nobody is left to compare"
+        );
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub fn measure(
     // inputs are part of a job, and only the compiled program tells what they are
     timer.begin(&job(&file, Vec::new(), options.cache_state.clone(), scratch))?;
     let specs = timer.signature(0)?;
-    let specs = specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?;
+    let specs = specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?.parameters;
     let inputs = make_inputs(program, &specs, &options.inputs, scratch)?;
     let (arrays, inputs) = (inputs.arrays, inputs.made);
     let job = job(&file, arrays, options.cache_state.clone(), scratch);
@@ -152,7 +152,7 @@ fn control(timer: &mut dyn Timer, scratch: &Path) -> Result<(), Failure> {
     timer.end();
     timer.restart(&[])?;
     timer.begin(&job(&file, Vec::new(), CacheState::Warm, scratch))?;
-    let specs = timer.signature(0)?.unwrap_or_default();
+    let specs = timer.signature(0)?.map(|signature| signature.parameters).unwrap_or_default();
     let arrays = make_inputs(&program, &specs, &InputOptions::default(), scratch).map_err(of_scratch)?.arrays;
     timer.begin(&job(&file, arrays, CacheState::Warm, scratch))?;
     timer.prepare(0)?;

@@ -9,6 +9,7 @@ mod cache;
 mod candidates;
 mod check;
 mod collectives;
+mod compare;
 mod compile;
 mod coverage;
 mod date;
@@ -58,6 +59,7 @@ pub use view::{MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view
 
 pub use cache::{CacheEntries, VerifiedCaches, bytes_by_kind};
 pub use candidates::SpaceConfigs;
+pub use compare::ComparedPrograms;
 pub use compile::{CompileProfile, CompileProfiles};
 pub use coverage::CoverageResult;
 #[cfg(feature = "pjrt")]

@@ -18,7 +18,6 @@ use super::protocol::{
     BeginParams, Hello, Launch, LoadParams, Loaded, Measured, Method, OutputRef, Outputs, Profiled, Signature,
     capability, one_line,
 };
-use crate::array::ArraySpec;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{CacheState, Source};
 use crate::remedy::remedy;
@@ -152,10 +151,10 @@ impl Bench {
     }
 
     /// What a program takes, whatever the job's inputs are; the candidate is not prepared by it.
-    pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<Vec<ArraySpec>>, Failure> {
+    pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<Signature>, Failure> {
         let limit = self.limits.compile;
         let loaded: Loaded = self.client()?.request(Method::Load(params), limit)?;
-        Ok(loaded.signature.map(|signature| signature.parameters))
+        Ok(loaded.signature)
     }
 
     pub(crate) fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
@@ -412,8 +411,7 @@ mod tests {
             path: PathBuf::new(),
             donated: false,
         };
-        let signature =
-            |specs: &[&str]| Signature { parameters: specs.iter().map(|spec| spec.parse().unwrap()).collect() };
+        let signature = |specs: &[&str]| Signature::new(specs.iter().map(|spec| spec.parse().unwrap()).collect());
         let inputs = [input("query", "f32[2,4]"), input("lengths", "s32[2]")];
         assert_eq!(check_signature(&signature(&["f32[2,4]", "s32[2]"]), &inputs), Ok(()));
         let failure = check_signature(&signature(&["f32[2,4]", "f32[2]"]), &inputs).unwrap_err();

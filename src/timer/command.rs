@@ -10,8 +10,7 @@ use super::events::Events;
 use super::job::{Job, JobCandidate, Prepared};
 use super::model::{Timer, means, runs_of_batches};
 use super::profiled::{ProfiledRound, default_metric};
-use super::protocol::{LoadParams, capability};
-use crate::array::ArraySpec;
+use super::protocol::{LoadParams, Signature, capability};
 use crate::device::{DeviceFingerprint, xla_autotuning};
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{Metric, Source};
@@ -157,7 +156,7 @@ impl Timer for CommandTimer {
         self.bench.begin(job)
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Vec<ArraySpec>>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
         let params = self.load_params(candidate)?;
         self.bench.signature(params)
     }

@@ -25,6 +25,7 @@ mod profiled;
 pub mod protocol;
 pub mod replay;
 pub mod server;
+mod side_by_side;
 pub(crate) mod subscriber;
 
 pub use active_python::ActivePython;
@@ -39,4 +40,6 @@ pub use log_keeper::LogKeeper;
 pub use model::Timer;
 pub(crate) use phases::PHASES_PLANE;
 pub use profiled::ProfiledRound;
+pub use protocol::Signature;
 pub use replay::{ProfileReplay, ReplayKeeper, ReplayTimer};
+pub use side_by_side::{OtherClock, SideBySide};

@@ -7,8 +7,7 @@ use super::events::Events;
 use super::forecast::Forecast;
 use super::job::{Job, Prepared, ProgramFile};
 use super::profiled::ProfiledRound;
-use super::protocol::MAX_RUNS;
-use crate::array::ArraySpec;
+use super::protocol::{MAX_RUNS, Signature};
 use crate::device::{DeviceFingerprint, gpu_launch};
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{CacheState, MeasuredBy, Metric, Source};
@@ -87,12 +86,12 @@ pub trait Timer: Send {
     /// Where an input cannot be loaded, the worker knows nothing of the job's state of the caches, or the worker fails.
     fn begin(&mut self, job: &Job) -> Result<(), Failure>;
 
-    /// What a candidate's program takes, where the timer can tell: for one who makes the inputs afterwards. The job at hand
-    /// need not have any.
+    /// What a candidate's program takes and gives, where the timer can tell: for one who makes the inputs afterwards. The job at
+    /// hand need not have any.
     ///
     /// # Errors
     /// Where the program cannot be read or compiled, or the worker fails.
-    fn signature(&mut self, _candidate: usize) -> Result<Option<Vec<ArraySpec>>, Failure> {
+    fn signature(&mut self, _candidate: usize) -> Result<Option<Signature>, Failure> {
         Ok(None)
     }
 

@@ -328,12 +328,17 @@ pub mod capability {
 pub struct Signature {
     /// What it takes, in order.
     pub parameters: Vec<ArraySpec>,
+    /// What it gives, in order, where the worker can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Vec<ArraySpec>>,
 }
 
+setters!(Signature { results: Option<Vec<ArraySpec>> });
+
 impl Signature {
-    /// A program that takes these arrays.
+    /// A program that takes these arrays and does not tell what it gives.
     pub fn new(parameters: Vec<ArraySpec>) -> Self {
-        Self { parameters }
+        Self { parameters, results: None }
     }
 }
 

@@ -88,7 +88,7 @@ impl Autotuner<'_> {
             needs_finite: false,
             is_exact: matches!(extent, Extent::Exact),
             compares: None,
-        joins_executables: false,
+            joins_executables: false,
             waves: match extent {
                 Extent::Race(waves) => waves,
                 Extent::Exact => None,

@@ -8,6 +8,7 @@ mod bench;
 mod cache;
 mod candidates;
 mod check;
+mod compare;
 mod compile;
 mod compiled;
 mod compiler_options;

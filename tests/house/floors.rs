@@ -50,6 +50,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("timer", 4),
     ("measure", 5),
     ("tune", 5),
+    ("compare", 6),
     ("compile", 6),
     ("compiler_options", 6),
     ("gate", 6),

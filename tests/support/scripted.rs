@@ -17,7 +17,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
 use autotune_lowered::timer::events::{Event, Events, Kind};
-use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
+use autotune_lowered::timer::{Job, OutputArray, Prepared, Signature, Timer};
 use autotune_lowered::tune::{AutotuningResult, Plan, PlannedInvocation, Session, TuneError, TuneOptions};
 
 pub fn config(n: u64) -> Config {
@@ -83,6 +83,10 @@ pub struct ScriptedTimer {
     /// Thousandths by which one run differs from the next.
     pub wobble: u64,
     pub restarts: Vec<Vec<usize>>,
+    /// What each candidate takes and gives, where it is not `f32[4]`.
+    pub signatures: BTreeMap<usize, Signature>,
+    /// What each candidate compiles to: equal bytes are one executable.
+    pub executables: Vec<u8>,
     /// The restart, counted from one, that fails.
     pub failing_restart: Option<usize>,
     epoch: u32,
@@ -101,6 +105,8 @@ impl ScriptedTimer {
             measured: 0,
             wobble: 1,
             restarts: Vec::new(),
+            signatures: BTreeMap::new(),
+            executables: Vec::new(),
             failing_restart: None,
             epoch: 1,
             job: None,
@@ -141,7 +147,17 @@ impl Timer for ScriptedTimer {
         if self.job.as_ref().unwrap().candidates[candidate].program.is_none() {
             return Err(Failure::new(FailureKind::NoProgram, "no program"));
         }
-        Ok(Prepared::new(1))
+        let executable = self.executables.get(candidate).map(|bytes| Digest::of(&[*bytes]));
+        Ok(Prepared::new(1).executable(executable))
+    }
+
+    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+        self.call(candidate, "signature")?;
+        let usual = || {
+            let arrays = vec!["f32[4]".parse().unwrap()];
+            Signature::new(arrays.clone()).results(Some(arrays))
+        };
+        Ok(Some(self.signatures.get(&candidate).cloned().unwrap_or_else(usual)))
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {

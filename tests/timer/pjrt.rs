@@ -374,7 +374,7 @@ fn what_a_program_takes_is_told_before_there_are_inputs() {
         let place = Place::new();
         let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
         timer.begin(&place.job(&["add.mlir"], Vec::new())).unwrap();
-        let specs = timer.signature(0).unwrap().unwrap();
+        let specs = timer.signature(0).unwrap().unwrap().parameters;
         let inputs: Vec<InputArray> = specs
             .iter()
             .enumerate()

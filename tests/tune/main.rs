@@ -5,6 +5,7 @@ mod support;
 
 mod cache_state;
 mod compiler_options;
+mod compare;
 mod decision;
 mod devices;
 mod fleet_shards;

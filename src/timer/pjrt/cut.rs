@@ -69,6 +69,6 @@ impl Cut {
 
     /// The whole arrays that the program takes.
     pub(super) fn signature(&self) -> Signature {
-        Signature { parameters: self.parameters.iter().map(|(spec, _)| spec.clone()).collect() }
+        Signature::new(self.parameters.iter().map(|(spec, _)| spec.clone()).collect())
     }
 }

@@ -39,9 +39,14 @@ const ELEMENT_TYPES: [(u64, DType); 28] = [
     (33, DType::F8E8M0Fnu),
 ];
 
+/// `PrimitiveType::TUPLE`.
+const TUPLE: u64 = 13;
+
 /// The signature of an optimized program of the given format; `None` when it holds none that arrays can fill.
 pub(super) fn read_signature(code: &[u8], format: &str) -> Option<Signature> {
-    parameters(module_of(code, format)?).ok().flatten().map(|parameters| Signature { parameters })
+    let module = module_of(code, format)?;
+    let parameters = parameters(module).ok().flatten()?;
+    Some(Signature::new(parameters).results(results(module).ok().flatten()))
 }
 
 /// The `HloModuleProto` of an optimized program.
@@ -79,6 +84,37 @@ pub(super) fn parameters(module: &[u8]) -> Result<Option<Vec<ArraySpec>>, WireEr
     Ok(Some(parameters))
 }
 
+/// Most arrays of a result that are listed; a program has thousands at most.
+const MAX_RESULTS: usize = 1 << 16;
+
+/// What a module gives: the arrays of its result, tuples in their order. `None` where it gives other things than arrays.
+fn results(module: &[u8]) -> Result<Option<Vec<ArraySpec>>, WireError> {
+    let Some(program_shape) = message(module, 4)? else { return Ok(None) };
+    let Some(result) = message(program_shape, 2)? else { return Ok(None) };
+    let (mut open, mut found) = (vec![result], Vec::new());
+    while let Some(shape) = open.pop() {
+        let mut parts = Vec::new();
+        let mut is_tuple = false;
+        for field in WireCursor::new(shape) {
+            match field? {
+                (2, WireValue::Varint(number)) => is_tuple = number == TUPLE,
+                (4, WireValue::Bytes(part)) => parts.push(part),
+                _ => {}
+            }
+        }
+        if is_tuple {
+            open.extend(parts.into_iter().rev());
+        } else {
+            let Some(spec) = array_spec(shape)? else { return Ok(None) };
+            found.push(spec);
+        }
+        if open.len() + found.len() > MAX_RESULTS {
+            return Ok(None);
+        }
+    }
+    Ok(Some(found))
+}
+
 fn array_spec(shape: &[u8]) -> Result<Option<ArraySpec>, WireError> {
     let (mut element_type, mut dims) = (0, Vec::new());
     for field in WireCursor::new(shape) {
@@ -106,6 +142,15 @@ mod tests {
         let expected = vec!["f32[2,300]".parse().unwrap(), "s32[]".parse().unwrap()];
         assert_eq!(read_signature(&module, "hlo").unwrap().parameters, expected);
         assert_eq!(read_signature(&wrapped, "hlo_with_config").unwrap().parameters, expected);
+        assert_eq!(read_signature(&module, "hlo").unwrap().results.unwrap(), ["pred[]".parse().unwrap()]);
+        // a tuple of an array, an empty tuple, and a tuple of an array
+        let result = [
+            0x12, 24, 0x10, 13, 0x22, 6, 0x10, 11, 0x1a, 2, 2, 4, 0x22, 2, 0x10, 13, 0x22, 6, 0x10, 13, 0x22, 2, 0x10,
+            4,
+        ];
+        let tuple: Vec<u8> = [&[0x22, result.len() as u8], &result[..]].concat();
+        let signature = read_signature(&tuple, "hlo").unwrap();
+        assert_eq!(signature.results.unwrap(), ["f32[2,4]", "s32[]"].map(|spec| spec.parse().unwrap()));
         assert_eq!(read_signature(&module, "mlir"), None);
         assert_eq!(read_signature(b"\x22\x7f", "hlo"), None);
         assert_eq!(read_signature(b"\x0a\x01m", "hlo"), None);

@@ -416,7 +416,7 @@ mod tests {
         let store = ExecutableStore::open(folder.path()).unwrap();
         let payload = folder.path().join("payload");
         fs::write(&payload, b"machine code").unwrap();
-        let signature = Some(Signature { parameters: vec!["f32[2]".parse().unwrap()] });
+        let signature = Some(Signature::new(vec!["f32[2]".parse().unwrap()]));
         store.keep(&key(), File::open(&payload).unwrap(), signature.clone(), Note::default()).unwrap();
         let kept = store.find(&key()).unwrap();
         assert_eq!(kept.signature, signature);

@@ -17,7 +17,6 @@ use super::options::{Partitions, partitioned_options};
 use super::plugin_digest::digest_of_plugin;
 use super::same_work::work_digest;
 use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
-use crate::array::ArraySpec;
 use crate::device::{DeviceFingerprint, xla_measures};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
@@ -33,7 +32,7 @@ use crate::timer::forecast::Forecast;
 use crate::timer::job::{Build, Job, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
-use crate::timer::protocol::{Hello, LoadParams, capability};
+use crate::timer::protocol::{Hello, LoadParams, Signature, capability};
 
 /// How to start a [`PjrtTimer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -473,7 +472,7 @@ impl Timer for PjrtTimer {
         self.bench.begin(job)
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Vec<ArraySpec>>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
         let (program, build, params) = self.load_params(candidate)?;
         if !self.in_place {
             let kept = match self.compilers.take(candidate) {
@@ -487,7 +486,7 @@ impl Timer for PjrtTimer {
                 }
             };
             if let Some(signature) = kept.and_then(|kept| kept.signature) {
-                return Ok(Some(signature.parameters));
+                return Ok(Some(signature));
             }
         }
         self.bench.signature(params)

@@ -1,0 +1,151 @@
+//! `compare`: whole programs, and ways to compile them, side by side.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::MultiProgress;
+
+use crate::compare::{CompareError, CompareOptions, Contestant, compare};
+use crate::decision::ComparisonRules;
+use crate::ledger::Ledger;
+use crate::report::ComparedPrograms;
+use crate::timer::events::Events;
+use crate::timer::{Build, SideBySide, Timer};
+use crate::tune::CopiesError;
+
+use super::contestants::{ContestantArgs, Contestants};
+use super::ending::cancel_flag;
+use super::fault::Fault;
+use super::options::{CacheArgs, FormatArg, part, time};
+use super::progress::Progress;
+use super::timers::{Executables, TimerArgs, scratch, start_timer};
+use super::{cache, executables, exit};
+
+#[derive(Debug, Args)]
+pub(super) struct CompareArgs {
+    #[command(flatten)]
+    pub contestants: Contestants,
+    /// Exactly so many rounds that count [default: as many as tell each contestant from the first]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=100_000))]
+    pub rounds: Option<u32>,
+    /// Time for the rounds: seconds, or such as `30m` and `2h` [default: what is not settled after some seconds of the programs'
+    /// own time is left so]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub budget: Option<Duration>,
+    /// A difference that is not sought: who is known to differ from the first by no more is measured no further
+    #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
+    pub min_difference: f64,
+    /// Folder of inputs, dense little-endian elements in `0.bin`, `1.bin`, … [default: normal values, zeros for integers]
+    #[arg(long, value_name = "DIR")]
+    pub inputs: Option<PathBuf>,
+    /// Measure again what the cache folder's sample log holds
+    #[arg(long)]
+    pub force: bool,
+    /// Keep neither samples nor executables
+    #[arg(long)]
+    pub no_persist: bool,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    #[command(flatten)]
+    pub timer: TimerArgs,
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+/// Compares programs and prints how each stands to the first.
+pub(super) fn run(args: &CompareArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
+    let Contestants(given) = &args.contestants;
+    let own = given.iter().filter_map(|contestant| contestant.timer.as_ref());
+    if let Some(replay) = own.chain([&args.timer.timer]).find(|timer| timer.starts_with("replay:")) {
+        return Err(Fault::new(exit::USAGE, format!("`{replay}` runs no program: only a device can compare them")));
+    }
+    // a file that is no program is known before a device is started
+    let mut contestants = Vec::with_capacity(given.len());
+    for ContestantArgs { module, options, .. } in given {
+        let contestant = Contestant::open(module).map_err(Fault::input)?;
+        contestants.push(contestant.build(Build::default().options(options.clone())));
+    }
+    let cancel = cancel_flag()?;
+    let scratch = scratch()?;
+    // the cache comes first: a locked or broken one is known before a device is started
+    let ledger = match args.no_persist {
+        true => Ledger::in_memory(Vec::new()),
+        false => Ledger::open(&cache::folder(&args.cache)?, Vec::new())?,
+    };
+    ledger.notes().iter().for_each(|note| tracing::warn!("{note}"));
+    let folder = executables::folder_for(&ledger, scratch.path())?;
+    let (timers, owners) = timers(&args.timer, given);
+    for (contestant, owner) in contestants.iter_mut().zip(&owners) {
+        contestant.timer = *owner;
+    }
+    let (mut timer, names) = start(&timers, owners, &folder)?;
+    let options = CompareOptions::default()
+        .rounds(args.rounds)
+        .budget(args.budget)
+        .rules(ComparisonRules::default().min_difference(args.min_difference))
+        .inputs(args.inputs.clone())
+        .cache_state(args.timer.cache_state.clone())
+        .force(args.force);
+    let events = Events::default().and(Progress::new(bars.clone()));
+    let result = compare(&mut *timer, &ledger, &contestants, &options, scratch.path(), &cancel, &events);
+    let result = result.map_err(fault)?;
+    args.format.write(out, ComparedPrograms::new(&result, &names))?;
+    Ok(if result.all_ran() { exit::FINE } else { exit::SOME_FAILED })
+}
+
+/// The timers that the contestants want, the first one's first, and whose each contestant is.
+fn timers(all: &TimerArgs, contestants: &[ContestantArgs]) -> (Vec<TimerArgs>, Vec<usize>) {
+    let wanted = |contestant: &ContestantArgs| {
+        let mut wanted = all.clone();
+        if let Some(plugin) = &contestant.plugin {
+            wanted.plugin.plugin = Some(plugin.clone());
+            "pjrt".clone_into(&mut wanted.timer);
+        }
+        if let Some(timer) = &contestant.timer {
+            wanted.timer.clone_from(timer);
+        }
+        wanted
+    };
+    let (mut timers, mut owners): (Vec<TimerArgs>, Vec<usize>) = Default::default();
+    for wanted in contestants.iter().map(wanted) {
+        let is_same = |timer: &TimerArgs| timer.timer == wanted.timer && timer.plugin.plugin == wanted.plugin.plugin;
+        let place = timers.iter().position(is_same).unwrap_or_else(|| {
+            timers.push(wanted);
+            timers.len() - 1
+        });
+        owners.push(place);
+    }
+    (timers, owners)
+}
+
+/// The one timer, or several side by side, and what each is called.
+fn start(timers: &[TimerArgs], owners: Vec<usize>, folder: &Path) -> Result<(Box<dyn Timer>, Vec<String>), Fault> {
+    let mut started = Vec::with_capacity(timers.len());
+    let mut names = Vec::with_capacity(timers.len());
+    for timer in timers {
+        let timer = start_timer(timer, Executables::kept(folder))?;
+        let compiler = timer.device().environment.compiler();
+        names.push(compiler.map_or_else(|| timer.name().to_owned(), |with| format!("{}, {with}", timer.name())));
+        started.push(timer);
+    }
+    let mut others = started.into_iter();
+    let first = others.next().ok_or_else(|| Fault::new(exit::USAGE, "name two or more modules"))?;
+    let others: Vec<Box<dyn Timer>> = others.collect();
+    if others.is_empty() {
+        return Ok((first, names));
+    }
+    Ok((Box::new(SideBySide::new(first, others, owners).map_err(Fault::device)?), names))
+}
+
+fn fault(error: CompareError) -> Fault {
+    match error {
+        CompareError::Race(CopiesError::Interrupted) => {
+            Fault::new(exit::INTERRUPTED, "ended before it was settled; the same command goes on after what is kept")
+        }
+        CompareError::Race(CopiesError::Fatal(error)) => error.into(),
+        error if error.is_of_input() => Fault::input(error),
+        error => Fault::device(error),
+    }
+}

@@ -1,0 +1,76 @@
+//! Why programs could not be compared.
+
+use crate::failure::{Failure, FailureKind};
+use crate::measure::MeasureError;
+use crate::tune::CopiesError;
+
+/// Why programs could not be compared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompareError {
+    /// One program alone is compared with nothing.
+    #[error("{0} programs are given, and a comparison takes two or more; one may be named twice")]
+    TooFew(usize),
+    /// A program, or its inputs.
+    #[error(transparent)]
+    Program(#[from] MeasureError),
+    /// Two programs take other arguments.
+    #[error("`{other}` takes {others}, `{first}` takes {firsts}: only programs that take the same are compared")]
+    OtherArguments {
+        /// The first program.
+        first: String,
+        /// What it takes.
+        firsts: String,
+        /// The other one.
+        other: String,
+        /// What that takes.
+        others: String,
+    },
+    /// Two programs give other arrays.
+    #[error("`{other}` gives {others}, `{first}` gives {firsts}: only programs that give the same are compared")]
+    OtherResults {
+        /// The first program.
+        first: String,
+        /// What it gives.
+        firsts: String,
+        /// The other one.
+        other: String,
+        /// What that gives.
+        others: String,
+    },
+    /// The first contestant fails: there is nothing to compare the others with.
+    #[error("`{name}`: {failure}")]
+    First {
+        /// What it is called.
+        name: String,
+        /// Why.
+        failure: Failure,
+    },
+    /// The worker or the user ended it, or nothing can be kept.
+    #[error(transparent)]
+    Race(CopiesError),
+}
+
+impl CompareError {
+    /// Whether another input would mend it, and no other device or worker.
+    pub fn is_of_input(&self) -> bool {
+        match self {
+            Self::TooFew(_) | Self::OtherArguments { .. } | Self::OtherResults { .. } => true,
+            Self::Program(error) => error.is_of_input(),
+            Self::First { failure, .. } => is_of_program(failure),
+            Self::Race(_) => false,
+        }
+    }
+}
+
+/// Whether a failure is of the program and its inputs, and not of what runs it.
+fn is_of_program(failure: &Failure) -> bool {
+    matches!(
+        failure.kind,
+        FailureKind::Compile
+            | FailureKind::Signature
+            | FailureKind::CustomCall
+            | FailureKind::NoProgram
+            | FailureKind::NotFinite
+    )
+}

@@ -1,0 +1,128 @@
+//! What a comparison found.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::decision::Relation;
+use crate::device::DeviceFingerprint;
+use crate::digest::Digest;
+use crate::failure::Failure;
+use crate::measure::MadeInput;
+use crate::measured_by::MeasuredBy;
+use crate::stats::Interval;
+
+/// Every contestant beside the first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct CompareResult {
+    /// Where it ran.
+    pub device: DeviceFingerprint,
+    /// How samples were taken.
+    pub measured_by: MeasuredBy,
+    /// The job, in the sample log.
+    pub job: Digest,
+    /// The contestants, as they were given.
+    pub contestants: Vec<ContestantResult>,
+    /// The first contestant against itself; `None` where that was not asked for.
+    pub noise: Option<Noise>,
+    /// The inputs, in the programs' order.
+    pub inputs: Vec<MadeInput>,
+    /// Rounds that count.
+    pub rounds: u32,
+    /// Rounds measured now.
+    pub rounds_measured: u32,
+    /// Rounds that the sample log held.
+    pub rounds_kept: u32,
+    /// Rounds that something came between.
+    pub rounds_set_aside: u32,
+    /// Whether each contestant is told from the first, or known to differ by less than is sought.
+    pub is_settled: bool,
+    /// What is to be known besides.
+    pub notes: Vec<String>,
+}
+
+/// One contestant.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ContestantResult {
+    /// What it is called.
+    pub name: String,
+    /// SHA-256 of its program's bytes.
+    pub program: Digest,
+    /// Options of the compiler for it alone.
+    pub options: BTreeMap<String, String>,
+    /// Which timer ran it, by number.
+    pub timer: usize,
+    /// SHA-256 of its executable, where the timer can tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executable: Option<Digest>,
+    /// The first contestant before it, by place, with the same executable of the same timer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_executable: Option<usize>,
+    /// How its outputs are.
+    pub outputs: Outputs,
+    /// Rounds that count and hold it and the first.
+    pub rounds: usize,
+    /// Median of its samples, nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub median_ns: Option<f64>,
+    /// Median of its time over the first one's, round by round; below one is faster. None of the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Interval of that ratio; all intervals of a comparison hold together, at every look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
+    /// How it stands to the first. None of the first, and of one that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relation: Option<Relation>,
+    /// Why it has no times, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// How a contestant's outputs are beside the first one's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(tag = "status", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Outputs {
+    /// They are the first one's, which the others are compared with.
+    Reference,
+    /// Every element is within the tolerance of its type.
+    Equal {
+        /// The largest absolute difference of two finite elements.
+        max_error: f64,
+    },
+    /// They differ by more; the failure says where.
+    Different,
+    /// There are none: it failed before.
+    NotCompared,
+}
+
+/// The first contestant against itself, compiled and loaded twice (A/A).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Noise {
+    /// Median of the copy's time over the first one's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Interval of that ratio.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
+    /// The largest relative difference that noise alone may make; `None` before there are enough rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<f64>,
+    /// Whether both compilations gave the same bytes; `None` where the timer cannot tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_executable: Option<bool>,
+    /// Why there are no times of the copy, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+impl CompareResult {
+    /// Whether every contestant ran and gave the first one's outputs.
+    pub fn all_ran(&self) -> bool {
+        self.contestants.iter().all(|contestant| contestant.failure.is_none())
+    }
+}

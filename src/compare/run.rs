@@ -1,0 +1,267 @@
+//! From contestants to their ratios.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use serde_json::{Map, Value};
+
+use super::contestant::{CompareOptions, Contestant};
+use super::error::CompareError;
+use super::result::{CompareResult, ContestantResult, Noise, Outputs};
+use crate::array::ArraySpec;
+use crate::call::Call;
+use crate::config::Config;
+use crate::decision;
+use crate::digest::{Digest, FieldHasher};
+use crate::failure::{Failure, FailureKind};
+use crate::ledger::Ledger;
+use crate::measure::{Made, MadeInput, MeasureError, make_inputs};
+use crate::outside_file;
+use crate::timer::events::{Events, Kind, Slice};
+use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature, Timer};
+use crate::tune::{Asks, CopiesError, ProgramRace, Raced, TuneOptions, race_programs};
+
+/// Races programs on the same inputs and compares each with the first: time, outputs and executable. What the ledger's sample log
+/// holds of the same comparison is not measured again.
+///
+/// A contestant that fails, or gives other outputs, is told in its row.
+///
+/// # Errors
+/// Where there are fewer than two contestants, the programs take or give other arrays, the inputs cannot be made, the first
+/// contestant or the worker fails, the user ends it, or nothing can be kept.
+pub fn compare(
+    timer: &mut dyn Timer,
+    ledger: &Ledger,
+    contestants: &[Contestant],
+    options: &CompareOptions,
+    scratch: &Path,
+    cancel: &AtomicBool,
+    events: &Events,
+) -> Result<CompareResult, CompareError> {
+    let Some((first, [_, ..])) = contestants.split_first() else {
+        return Err(CompareError::TooFew(contestants.len()));
+    };
+    let _slice = events.open(Slice::Operation { name: &first.name, index: 0, of: 1 });
+    let copy = options.with_copy.then_some(contestants.len());
+    let files = write_programs(contestants, scratch)?;
+    let mut job = Job::new(Call::new("compare@v1", first.program.digest().to_short()), scratch)
+        .candidates(candidates(contestants, &files, copy))
+        .cache_state(options.cache_state.clone());
+    let signature = signature(timer, &job, contestants)?;
+    let donates = contestants.iter().any(|contestant| contestant.program.donates);
+    let (arrays, inputs) = make_inputs(&signature.parameters, options.inputs.as_deref(), donates, scratch)?;
+    let digest = digest_of_inputs(&arrays, &inputs)?;
+    job.inputs = arrays;
+    events.tell(Kind::Started { programs: job.candidates.len(), rounds_kept: 0 });
+    let mut race = ProgramRace::new(job, digest, options.stage.clone());
+    race.is_exact = options.rounds.is_some();
+    race.asks = Asks::EachRatio { copy, rules: options.rules };
+    let tune = TuneOptions::default()
+        .rounds(options.rounds)
+        .budget(options.budget)
+        .cache_state(options.cache_state.clone())
+        .force(options.force)
+        .seed(options.seed);
+    let raced = race_programs(timer, ledger, &race, &tune, cancel, events).map_err(|error| match error {
+        CopiesError::Failed(failure) => CompareError::First { name: first.name.clone(), failure },
+        error => CompareError::Race(error),
+    })?;
+    Ok(result(timer, contestants, copy, inputs, raced, options))
+}
+
+/// The programs' files, by digest; a program that is named twice is written once.
+fn write_programs(contestants: &[Contestant], scratch: &Path) -> Result<BTreeMap<Digest, ProgramFile>, MeasureError> {
+    let mut files = BTreeMap::new();
+    for Contestant { program, .. } in contestants {
+        let digest = program.digest();
+        if !files.contains_key(&digest) {
+            files.insert(digest, program.write(scratch, &format!("program-{}", files.len()))?);
+        }
+    }
+    Ok(files)
+}
+
+/// The contestants, and then the first one's copy.
+fn candidates(
+    contestants: &[Contestant],
+    files: &BTreeMap<Digest, ProgramFile>,
+    copy: Option<usize>,
+) -> Vec<JobCandidate> {
+    let candidate = |place: usize, contestant: &Contestant, build: Build| {
+        // what is seen of it on the way; programs and options are part of the job by themselves
+        let mut name = Map::from_iter([("contestant".to_owned(), Value::from(place + 1))]);
+        if contestants.iter().any(|contestant| contestant.timer > 0) {
+            name.insert("timer".to_owned(), Value::from(contestant.timer + 1));
+        }
+        if build.copy != contestant.build.copy {
+            name.insert("copy".to_owned(), Value::from(build.copy));
+        }
+        let file = files.get(&contestant.program.digest()).cloned();
+        JobCandidate::new(Config::new(name)).program(file).build(build)
+    };
+    let all = contestants
+        .iter()
+        .enumerate()
+        .map(|(place, contestant)| candidate(place, contestant, contestant.build.clone()));
+    let first = contestants.first().filter(|_| copy.is_some());
+    let copies = first.map(|first| {
+        let number = first.build.copy.saturating_add(1);
+        candidate(0, first, first.build.clone().copy(number))
+    });
+    all.chain(copies).collect()
+}
+
+/// What the first program takes, and that the others take and give the same.
+fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Result<Signature, CompareError> {
+    let Some(first) = contestants.first() else { return Err(CompareError::TooFew(0)) };
+    let of_timer = |failure| CompareError::Program(MeasureError::Failed(failure));
+    timer.begin(job).map_err(of_timer)?;
+    // one program's signature is the same whatever it is compiled with
+    let is_new = |place: &usize| {
+        let own = contestants.get(*place).map(|contestant| contestant.program.digest());
+        !contestants.iter().take(*place).any(|earlier| Some(earlier.program.digest()) == own)
+    };
+    let distinct: Vec<usize> = (0..contestants.len()).filter(is_new).collect();
+    timer.expect(&distinct).map_err(of_timer)?;
+    let own = match timer.signature(0) {
+        Ok(own) => own.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?,
+        Err(failure) if failure.needs_restart() => return Err(of_timer(failure)),
+        Err(failure) => return Err(CompareError::First { name: first.name.clone(), failure }),
+    };
+    let names = |other: usize| {
+        let other = contestants.get(other).map(|contestant| contestant.name.clone()).unwrap_or_default();
+        (first.name.clone(), other)
+    };
+    for &other in distinct.iter().filter(|&&place| place > 0) {
+        match timer.signature(other) {
+            Ok(Some(theirs)) if theirs.parameters != own.parameters => {
+                let ((first, other), firsts, others) =
+                    (names(other), specs(&own.parameters), specs(&theirs.parameters));
+                return Err(CompareError::OtherArguments { first, firsts, other, others });
+            }
+            Ok(Some(theirs)) => {
+                if let (Some(own), Some(theirs)) = (&own.results, &theirs.results)
+                    && own != theirs
+                {
+                    let ((first, other), firsts, others) = (names(other), specs(own), specs(theirs));
+                    return Err(CompareError::OtherResults { first, firsts, other, others });
+                }
+            }
+            // its outputs tell
+            Ok(None) => {}
+            // it is tried again with the others, and what becomes of it is in its row
+            Err(failure) if failure.needs_restart() => {
+                timer.restart(&[]).map_err(of_timer)?;
+                timer.begin(job).map_err(of_timer)?;
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(own)
+}
+
+/// Arrays that an error lists.
+const SPECS_SHOWN: usize = 8;
+
+fn specs(specs: &[ArraySpec]) -> String {
+    let mut shown: Vec<String> = specs.iter().take(SPECS_SHOWN).map(|spec| format!("`{spec}`")).collect();
+    match specs.len() {
+        0 => return "nothing".to_owned(),
+        count if count > SPECS_SHOWN => shown.push(format!("and {} more", count - SPECS_SHOWN)),
+        _ => {}
+    }
+    shown.join(", ")
+}
+
+/// What the inputs hold: recipes by what they say, files by their bytes.
+fn digest_of_inputs(arrays: &[InputArray], made: &[MadeInput]) -> Result<Digest, MeasureError> {
+    let mut hasher = FieldHasher::new("compare-inputs");
+    for (array, input) in arrays.iter().zip(made) {
+        hasher.field(array.name.as_bytes()).field(input.spec.to_string().as_bytes()).field(&[u8::from(array.donated)]);
+        match &input.made {
+            Made::Fill(fill) => hasher.field(serde_json::to_string(fill).unwrap_or_default().as_bytes()),
+            _ => {
+                let unreadable = |source| MeasureError::Unreadable { path: array.path.clone(), source };
+                let bytes = array.spec.host_bytes().unwrap_or(u64::MAX);
+                let digest = outside_file::open(&array.path, bytes).and_then(Digest::of_reader).map_err(unreadable)?;
+                hasher.field(digest.as_bytes())
+            }
+        };
+    }
+    Ok(hasher.finish())
+}
+
+fn result(
+    timer: &dyn Timer,
+    contestants: &[Contestant],
+    copy: Option<usize>,
+    inputs: Vec<MadeInput>,
+    raced: Raced,
+    options: &CompareOptions,
+) -> CompareResult {
+    let count = contestants.len() + usize::from(copy.is_some());
+    let competing: Vec<usize> = (0..count).filter(|candidate| !raced.failures.contains_key(candidate)).collect();
+    let found = decision::compare(&raced.rounds, count, &competing, (0, copy), &options.rules);
+    let compared = |candidate: usize| found.candidates.get(candidate).copied().flatten();
+    let executable = |candidate: usize| raced.executables.get(&candidate).copied();
+    let same_as = |place: usize| {
+        let (own, timer) = (executable(place)?, contestants.get(place)?.timer);
+        let earlier = contestants.iter().take(place).enumerate();
+        let mut same =
+            earlier.filter(|(other, contestant)| contestant.timer == timer && executable(*other) == Some(own));
+        same.next().map(|(other, _)| other)
+    };
+    let rows = contestants.iter().enumerate().map(|(place, contestant)| {
+        let times = compared(place);
+        let failure = raced.failures.get(&place).cloned();
+        ContestantResult {
+            name: contestant.name.clone(),
+            program: contestant.program.digest(),
+            options: contestant.build.options.clone(),
+            timer: contestant.timer,
+            executable: executable(place),
+            same_executable: same_as(place),
+            outputs: outputs(place, failure.as_ref(), raced.errors.get(&place).copied()),
+            rounds: times.map_or(0, |times| times.rounds),
+            median_ns: times.map(|times| times.median_ns),
+            ratio: times.filter(|_| place > 0).map(|times| times.ratio),
+            interval: times.filter(|_| place > 0).map(|times| times.interval),
+            relation: times.filter(|_| place > 0).map(|times| times.relation),
+            failure,
+        }
+    });
+    let noise = copy.map(|copy| Noise {
+        ratio: compared(copy).map(|times| times.ratio),
+        interval: compared(copy).map(|times| times.interval),
+        bound: found.noise,
+        same_executable: executable(0).zip(executable(copy)).map(|(own, copy)| own == copy),
+        failure: raced.failures.get(&copy).cloned(),
+    });
+    let mut notes = timer.notes().to_vec();
+    notes.extend(raced.notes);
+    let rounds = compared(0).map_or(0, |times| times.rounds);
+    CompareResult {
+        device: timer.device().clone(),
+        measured_by: timer.measured_by(&options.cache_state),
+        job: raced.digest,
+        contestants: rows.collect(),
+        noise,
+        inputs,
+        rounds: u32::try_from(rounds).unwrap_or(u32::MAX),
+        rounds_measured: raced.rounds_measured,
+        rounds_kept: raced.rounds_kept,
+        rounds_set_aside: u32::try_from(found.disturbance.set_aside.len()).unwrap_or(u32::MAX),
+        is_settled: found.is_settled,
+        notes,
+    }
+}
+
+fn outputs(place: usize, failure: Option<&Failure>, error: Option<f64>) -> Outputs {
+    match (place, failure, error) {
+        (0, ..) => Outputs::Reference,
+        (_, Some(failure), _) if failure.kind == FailureKind::WrongOutput => Outputs::Different,
+        (_, _, Some(max_error)) => Outputs::Equal { max_error },
+        _ => Outputs::NotCompared,
+    }
+}
