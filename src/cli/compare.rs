@@ -121,7 +121,7 @@ fn timers(all: &TimerArgs, contestants: &[ContestantArgs]) -> (Vec<TimerArgs>, V
 }
 
 /// The one timer, or several side by side, and what each is called.
-fn start(timers: &[TimerArgs], owners: Vec<usize>, folder: &Path) -> Result<(Box<dyn Timer>, Vec<String>), Fault> {
+fn start(timers: &[TimerArgs], mut owners: Vec<usize>, folder: &Path) -> Result<(Box<dyn Timer>, Vec<String>), Fault> {
     let mut started = Vec::with_capacity(timers.len());
     let mut names = Vec::with_capacity(timers.len());
     for timer in timers {
@@ -132,10 +132,11 @@ fn start(timers: &[TimerArgs], owners: Vec<usize>, folder: &Path) -> Result<(Box
     }
     let mut others = started.into_iter();
     let first = others.next().ok_or_else(|| Fault::new(exit::USAGE, "name two or more modules"))?;
-    let others: Vec<Box<dyn Timer>> = others.collect();
-    if others.is_empty() {
-        return Ok((first, names));
-    }
+    let mut others: Vec<Box<dyn Timer>> = others.collect();
+    let Some(own) = timers.first().filter(|_| !others.is_empty()) else { return Ok((first, names)) };
+    // the others run in processes of their own, and so must the first one's copy: what that costs is noise as well
+    others.push(start_timer(own, Executables::kept(folder))?);
+    owners.push(others.len());
     Ok((Box::new(SideBySide::new(first, others, owners).map_err(Fault::device)?), names))
 }
 

@@ -71,7 +71,7 @@ impl<'a> ComparedPrograms<'a> {
         let cell = "1 once more, compiled and loaded by itself";
         grid.row(cells!["A/A", cell, "—", dash(noise.ratio, ratio), dash(noise.interval, interval), ""]);
         if noise.same_executable == Some(false) {
-            grid.line("its executable is another one: the compiler gives other code each time");
+            grid.line("its executable has other bytes: the compiler does not give the same ones each time");
         }
         if let Some(failure) = &noise.failure {
             grid.line(&format!("it failed, so that nobody knows what noise alone makes: {failure}"));
