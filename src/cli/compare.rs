@@ -1,7 +1,7 @@
 //! `compare`: whole programs, and ways to compile them, side by side.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -18,6 +18,7 @@ use crate::tune::CopiesError;
 use super::contestants::{ContestantArgs, Contestants};
 use super::ending::cancel_flag;
 use super::fault::Fault;
+use super::input_args::InputArgs;
 use super::options::{CacheArgs, FormatArg, part, time};
 use super::progress::Progress;
 use super::timers::{Executables, TimerArgs, scratch, start_timer};
@@ -37,9 +38,8 @@ pub(super) struct CompareArgs {
     /// A difference that is not sought: who is known to differ from the first by no more is measured no further
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
     pub min_difference: f64,
-    /// Folder of inputs, dense little-endian elements in `0.bin`, `1.bin`, … [default: normal values, zeros for integers]
-    #[arg(long, value_name = "DIR")]
-    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub inputs: InputArgs,
     /// Measure again what the cache folder's sample log holds
     #[arg(long)]
     pub force: bool,
@@ -85,7 +85,7 @@ pub(super) fn run(args: &CompareArgs, bars: &MultiProgress, out: &mut dyn Write)
         .rounds(args.rounds)
         .budget(args.budget)
         .rules(ComparisonRules::default().min_difference(args.min_difference))
-        .inputs(args.inputs.clone())
+        .inputs(args.inputs.options())
         .cache_state(args.timer.cache_state.clone())
         .force(args.force);
     let events = Events::default().and(Progress::new(bars.clone()));

@@ -1,10 +1,10 @@
 //! What is compared, and how much is measured for it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::decision::ComparisonRules;
-use crate::measure::{MeasureError, MeasuredProgram};
+use crate::measure::{InputOptions, MeasureError, MeasuredProgram};
 use crate::measured_by::CacheState;
 use crate::setters::setters;
 use crate::timer::Build;
@@ -52,8 +52,8 @@ pub struct CompareOptions {
     pub rules: ComparisonRules,
     /// Whether the first contestant is compiled and loaded once more, to see what noise alone makes.
     pub with_copy: bool,
-    /// Folder of input files; an argument without one is filled.
-    pub inputs: Option<PathBuf>,
+    /// How the inputs are made.
+    pub inputs: InputOptions,
     /// What every timed run finds in the caches.
     pub cache_state: CacheState,
     /// Measure again what the sample log holds.
@@ -71,7 +71,7 @@ impl Default for CompareOptions {
             budget: None,
             rules: ComparisonRules::default(),
             with_copy: true,
-            inputs: None,
+            inputs: InputOptions::default(),
             cache_state: CacheState::Warm,
             force: false,
             seed: 0,
@@ -85,7 +85,7 @@ setters!(CompareOptions {
     budget: Option<Duration>,
     rules: ComparisonRules,
     with_copy: bool,
-    inputs: Option<PathBuf>,
+    inputs: InputOptions,
     cache_state: CacheState,
     force: bool,
     seed: u64,

@@ -13,11 +13,10 @@ use crate::array::ArraySpec;
 use crate::call::Call;
 use crate::config::Config;
 use crate::decision;
-use crate::digest::{Digest, FieldHasher};
+use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
-use crate::measure::{Made, MadeInput, MeasureError, make_inputs};
-use crate::outside_file;
+use crate::measure::{InputOptions, MadeInput, MeasureError, make_inputs};
 use crate::timer::events::{Events, Kind, Slice};
 use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature, Timer};
 use crate::tune::{Asks, CopiesError, ProgramRace, Raced, TuneOptions, race_programs};
@@ -49,10 +48,8 @@ pub fn compare(
         .candidates(candidates(contestants, &files, copy))
         .cache_state(options.cache_state.clone());
     let signature = signature(timer, &job, contestants)?;
-    let donates = contestants.iter().any(|contestant| contestant.program.donates);
-    let (arrays, inputs) = make_inputs(&signature.parameters, options.inputs.as_deref(), donates, scratch)?;
-    let digest = digest_of_inputs(&arrays, &inputs)?;
-    job.inputs = arrays;
+    let (inputs, digest);
+    (job.inputs, inputs, digest) = shared_inputs(contestants, &signature.parameters, &options.inputs, scratch)?;
     events.tell(Kind::Started { programs: job.candidates.len(), rounds_kept: 0 });
     let mut race = ProgramRace::new(job, digest, options.stage.clone());
     race.is_exact = options.rounds.is_some();
@@ -174,22 +171,21 @@ fn specs(specs: &[ArraySpec]) -> String {
     shown.join(", ")
 }
 
-/// What the inputs hold: recipes by what they say, files by their bytes.
-fn digest_of_inputs(arrays: &[InputArray], made: &[MadeInput]) -> Result<Digest, MeasureError> {
-    let mut hasher = FieldHasher::new("compare-inputs");
-    for (array, input) in arrays.iter().zip(made) {
-        hasher.field(array.name.as_bytes()).field(input.spec.to_string().as_bytes()).field(&[u8::from(array.donated)]);
-        match &input.made {
-            Made::Fill(fill) => hasher.field(serde_json::to_string(fill).unwrap_or_default().as_bytes()),
-            _ => {
-                let unreadable = |source| MeasureError::Unreadable { path: array.path.clone(), source };
-                let bytes = array.spec.host_bytes().unwrap_or(u64::MAX);
-                let digest = outside_file::open(&array.path, bytes).and_then(Digest::of_reader).map_err(unreadable)?;
-                hasher.field(digest.as_bytes())
-            }
-        };
+/// The inputs that all contestants take, by the first one's arguments. What any of them may write over is handed to each anew.
+fn shared_inputs(
+    contestants: &[Contestant],
+    specs: &[ArraySpec],
+    options: &InputOptions,
+    scratch: &Path,
+) -> Result<(Vec<InputArray>, Vec<MadeInput>, Digest), CompareError> {
+    let Some(first) = contestants.first() else { return Err(CompareError::TooFew(0)) };
+    let mut inputs = make_inputs(&first.program, specs, options, scratch)?;
+    for (index, (array, made)) in inputs.arrays.iter_mut().zip(&mut inputs.made).enumerate() {
+        let is_donated = contestants.iter().any(|contestant| contestant.program.argument(index, specs.len()).1);
+        array.donated |= is_donated;
+        made.donated = array.donated;
     }
-    Ok(hasher.finish())
+    Ok((inputs.arrays, inputs.made, inputs.digest))
 }
 
 fn result(

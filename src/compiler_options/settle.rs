@@ -152,9 +152,9 @@ impl Walk<'_, '_> {
         for candidate in 0..variants.len() {
             timer.begin(&job)?;
             match timer.signature(candidate) {
-                Ok(Some(specs)) => {
+                Ok(Some(signature)) => {
                     timer.end();
-                    return Ok(specs);
+                    return Ok(signature.parameters);
                 }
                 Ok(None) => {
                     let message = format!("the timer `{}` does not tell what the module takes", timer.name());

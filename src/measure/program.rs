@@ -65,7 +65,7 @@ impl MeasuredProgram {
 
     /// The path of an argument, empty where it is not known, and whether the program may write over it. Where the module does
     /// not tell its arguments one by one, a program that writes over any may write over all.
-    pub(super) fn argument(&self, index: usize, count: usize) -> (&str, bool) {
+    pub(crate) fn argument(&self, index: usize, count: usize) -> (&str, bool) {
         let known = self.arguments.as_ref().filter(|arguments| arguments.len() == count);
         let known = known.and_then(|arguments| arguments.get(index));
         known.map_or(("", self.donates), |argument| (argument.path.as_str(), argument.is_donated))

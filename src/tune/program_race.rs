@@ -189,7 +189,8 @@ pub fn race_programs(
         rounds: &mut rounds,
         forgiven: Default::default(),
         round_forgiven: false,
-        needs_finite: true,
+        // values that are not finite take their time as others do; which is best is not asked of such
+        needs_finite: compares.is_none(),
         is_exact: race.is_exact,
         compares,
         joins_executables: race.joins_executables,
