@@ -4,8 +4,8 @@
 mod support;
 
 mod cache_state;
-mod compiler_options;
 mod compare;
+mod compiler_options;
 mod decision;
 mod devices;
 mod fleet_shards;
