@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-use autotune_lowered::array::ArraySpec;
 use autotune_lowered::candidates::{OptionClass, OptionSpace};
 use autotune_lowered::compiler_options::{OptionModule, TunedOptions, tune_compiler_options};
 use autotune_lowered::device::DeviceFingerprint;
@@ -15,7 +14,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::MeasuredProgram;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::timer::events::Events;
-use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
+use autotune_lowered::timer::{Job, OutputArray, Prepared, Signature, Timer};
 use autotune_lowered::tune::{CandidateStatus, OperationResult, Status, TuneOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -82,8 +81,8 @@ impl Timer for Compiler {
         Ok(())
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Vec<ArraySpec>>, Failure> {
-        self.outcome(candidate, "compile").map(|_| Some(vec!["f32[4]".parse().unwrap()]))
+    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+        self.outcome(candidate, "compile").map(|_| Some(Signature::new(vec!["f32[4]".parse().unwrap()])))
     }
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
