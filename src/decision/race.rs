@@ -20,7 +20,8 @@ const MAX_WITHOUT_TIME: usize = 3;
 const CUT_OFF_ROUNDS: usize = 3;
 const FAR: [f64; 2] = [4.0, 2.0];
 
-/// What another process's turn on a core may add to a sample, in nanoseconds: below, one round cuts nobody off.
+/// What another process's turn on a core may add to a sample, in nanoseconds. Below, it may be such turns in two rounds
+/// running, and only [`CUT_OFF_ROUNDS`] cut a candidate off.
 const TURN_NS: f64 = 20e6;
 
 /// Why a candidate is measured no further.
@@ -161,7 +162,7 @@ fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Opt
     let limit = cut_off * CUT_OFF_ROUNDS.saturating_sub(differences.len() - 1).max(1) as f64;
     let may_be_a_turn = || {
         let mut times = field.seen.iter().filter_map(|round| round.sample_ns(candidate));
-        differences.len() == 1 && times.all(|ns| ns < TURN_NS)
+        differences.len() < CUT_OFF_ROUNDS && times.all(|ns| ns < TURN_NS)
     };
     let least = differences.iter().copied().fold(f64::INFINITY, f64::min);
     let is_far =

@@ -83,8 +83,8 @@ pub struct ScriptedTimer {
     /// Thousandths by which one run differs from the next.
     pub wobble: u64,
     pub restarts: Vec<Vec<usize>>,
-    /// What each candidate takes and gives, where it is not `f32[4]`.
-    pub signatures: BTreeMap<usize, Signature>,
+    /// What each candidate takes and gives, where it is not `f32[4]`; `None` where it does not tell.
+    pub signatures: BTreeMap<usize, Option<Signature>>,
     /// What each candidate compiles to: equal bytes are one executable.
     pub executables: Vec<u8>,
     /// The restart, counted from one, that fails.
@@ -157,7 +157,7 @@ impl Timer for ScriptedTimer {
             let arrays = vec!["f32[4]".parse().unwrap()];
             Signature::new(arrays.clone()).results(Some(arrays))
         };
-        Ok(Some(self.signatures.get(&candidate).cloned().unwrap_or_else(usual)))
+        Ok(self.signatures.get(&candidate).cloned().unwrap_or_else(|| Some(usual())))
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {

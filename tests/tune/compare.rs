@@ -163,7 +163,7 @@ fn programs_that_take_or_give_other_arrays_are_named() {
         (gives, "`step-1.mlir` gives `f32[2,2]`, `step-0.mlir` gives `f32[4]`"),
     ] {
         let mut timer = ScriptedTimer::new(&[MS; 3]);
-        timer.signatures.insert(1, signature);
+        timer.signatures.insert(1, Some(signature));
         let error = in_memory(&mut timer, 2).unwrap_err();
         assert!(error.is_of_input() && error.to_string().starts_with(said), "{error}");
     }

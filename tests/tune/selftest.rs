@@ -171,7 +171,8 @@ fn what_gives_no_figures_says_why() {
         error.to_string().contains("copy of the program failed") && error.to_string().contains("no room"),
         "{error}"
     );
-    // this timer does not tell what a program takes, and only of our own that is known
+    // a timer that does not tell what a program takes, and only of our own that is known
+    one.signatures = (0..8).map(|candidate| (candidate, None)).collect();
     let unknown = elementwise().parameters(None);
     let scratch = tempfile::tempdir().unwrap();
     let error = selftest(&mut one, &unknown, (0, 1), &EIGHT, scratch.path(), &never, &Events::default()).unwrap_err();

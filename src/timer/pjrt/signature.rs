@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(read_signature(&module, "hlo").unwrap().results.unwrap(), ["pred[]".parse().unwrap()]);
         // a tuple of an array, an empty tuple, and a tuple of an array
         let result = [
-            0x12, 24, 0x10, 13, 0x22, 6, 0x10, 11, 0x1a, 2, 2, 4, 0x22, 2, 0x10, 13, 0x22, 6, 0x10, 13, 0x22, 2, 0x10,
+            0x12, 22, 0x10, 13, 0x22, 6, 0x10, 11, 0x1a, 2, 2, 4, 0x22, 2, 0x10, 13, 0x22, 6, 0x10, 13, 0x22, 2, 0x10,
             4,
         ];
         let tuple: Vec<u8> = [&[0x22, result.len() as u8], &result[..]].concat();
