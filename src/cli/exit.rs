@@ -26,10 +26,8 @@ pub const INTERRUPTED: u8 = 130;
 /// The codes and their meanings, for `--help` and the documentation's test.
 pub const TABLE: &[(u8, &str)] = &[
     (ALL_TUNED, "every label is tuned, or was before"),
-    (
-        SOME_FAILED,
-        "some operations failed, matched nothing or were not begun; of `cache diff`: they differ; of `compare`: a program failed or gives other outputs",
-    ),
+    // one line of the help, which wraps at 100 columns
+    (SOME_FAILED, "some operations or programs failed, matched nothing or were not begun; two caches differ"),
     (USAGE, "wrong command line"),
     (NOTHING_MATCHED, "no label, or none that matches a recorded invocation of this device"),
     (BAD_INPUT, "an input cannot be used, or stdout cannot be written"),
