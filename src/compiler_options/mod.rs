@@ -10,6 +10,7 @@
 
 mod module;
 mod race;
+mod rescue;
 mod settle;
 mod variant;
 mod verdict;

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::module::{OptionModule, OptionTuneError, TunedOptions};
 use super::race::{Ended, Races, Rules, call, counted, time_for_last};
+use super::rescue::{First, first_that_runs, rescuers};
 use super::variant::{Variant, Variants};
 use super::verdict::{Finalist, Verdict, decide};
 use crate::array::ArraySpec;
@@ -28,8 +29,6 @@ use crate::tune::{
     fill_from_entry, spent,
 };
 
-/// Rounds of the base against a copy of itself, before anything else.
-const FIRST_ROUNDS: u32 = 6;
 /// When the last rounds are looked at.
 const LOOKS: [u32; 4] = [21, 41, 81, 161];
 /// The most choices that are put together with others, and the most in one set.
@@ -145,7 +144,8 @@ impl Walk<'_, '_> {
 
     /// What the module takes, as the first variant that compiles says it.
     fn signature(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<ArraySpec>, Ended> {
-        let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
+        let rescuers = rescuers(singles, self.module);
+        let variants: Vec<Variant> = std::iter::once(base).chain(&rescuers).cloned().collect();
         let job = self.races.job(&variants);
         let timer = &mut *self.races.timer;
         let mut first = None;
@@ -203,33 +203,19 @@ impl Walk<'_, '_> {
 
     /// The base beside a second compilation of itself. Where it fails, the first choice that does not; that one is given back.
     fn first(&mut self, base: &Variant, singles: &[Variant]) -> Result<Option<Variant>, Ended> {
-        let is_fresh = self.races.options.force;
-        let rules = Rules { stage: "itself", exact: Some(FIRST_ROUNDS), is_fresh, joins: false };
-        let mut failed: Option<Failure> = None;
-        for variant in std::iter::once(base).chain(singles) {
-            match self.races.race(&[variant.clone(), variant.clone()], &rules) {
-                Ok(raced) => {
-                    self.result.flags.extend(raced.notes.iter().cloned());
-                    if let Some(Failure { kind: FailureKind::WrongOutput, message }) = raced.failures.get(&1) {
-                        let message = format!("nondeterministic: compiled twice it computes two results, {message}");
-                        return Err(Failure::new(FailureKind::WrongOutput, message).into());
-                    }
-                    self.take_rows(&raced, &[1]);
-                    let Some(failure) = failed else { return Ok(None) };
-                    let flag = format!(
-                        "the default options fail ({failure}); {} is the first set that runs, and the baseline",
-                        variant.config.to_brief()
-                    );
-                    self.result.flags.push(flag);
-                    return Ok(Some(variant.clone()));
-                }
-                Err(Ended::Failed(failure)) if is_of_program(&failure) && !self.races.is_late() => {
-                    failed.get_or_insert(failure);
-                }
-                Err(ended) => return Err(ended),
-            }
+        let First { raced, rescue, failed } = first_that_runs(&mut self.races, base, &rescuers(singles, self.module))?;
+        self.result.flags.extend(raced.notes.iter().cloned());
+        self.take_rows(&raced, &[1]);
+        self.rows.extend(failed.iter().map(|row| (row.config.clone(), row.clone())));
+        let default = failed.first().and_then(CandidateResult::failure);
+        if let Some((rescue, failure)) = rescue.as_ref().zip(default) {
+            self.result.flags.push(format!(
+                "the default options fail ({failure}); {} is the first set that runs, of {} tried, and the baseline",
+                rescue.config.to_brief(),
+                failed.len()
+            ));
         }
-        Err(failed.unwrap_or_else(|| Failure::new(FailureKind::Compile, "nothing was compiled")).into())
+        Ok(rescue)
     }
 
     /// Every choice alone, beside the base; those that look faster, the fastest first.
@@ -456,19 +442,6 @@ struct Finals {
     variants: Vec<Variant>,
     raced: Raced,
     verdict: Verdict,
-}
-
-/// Whether other options may mend it.
-fn is_of_program(failure: &Failure) -> bool {
-    matches!(
-        failure.kind,
-        FailureKind::Compile
-            | FailureKind::Crash
-            | FailureKind::Timeout
-            | FailureKind::Memory
-            | FailureKind::Execute
-            | FailureKind::CustomCall
-    )
 }
 
 /// Whether the compiler does not know the option, or not the value.

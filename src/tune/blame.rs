@@ -7,6 +7,9 @@ use crate::timer::events::{Kind, Open, Slice};
 
 use super::measure::{Ended, Measuring};
 
+/// What stands before the reason where the baseline is out.
+pub(crate) const BASELINE_FAILED: &str = "the baseline failed, so nothing can be compared with it: ";
+
 impl<'a> Measuring<'a> {
     /// The slice of what is done with a candidate from here on.
     pub(super) fn slice_of(&self, candidate: usize) -> Open<'a> {
@@ -132,7 +135,7 @@ impl<'a> Measuring<'a> {
     pub(super) fn baseline_failed(&self) -> Ended {
         let failure = self.rounds.failures.get(&self.identity.baseline).cloned();
         let failure = failure.unwrap_or_else(|| Failure::new(FailureKind::Execute, "it gave no outputs"));
-        let message = format!("the baseline failed, so nothing can be compared with it: {}", failure.message);
+        let message = format!("{BASELINE_FAILED}{}", failure.message);
         Ended::Failed(Failure::new(failure.kind, message))
     }
 }

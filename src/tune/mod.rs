@@ -42,6 +42,7 @@ mod warming;
 mod waves;
 
 pub use again::Again;
+pub(crate) use blame::BASELINE_FAILED;
 pub use candidate_result::{CandidateOutcome, CandidateResult, CandidateStatus, CandidateTimes, PairedSample};
 pub(crate) use commit::fill_from_entry;
 pub(crate) use copies::ALL_ROUNDS;

@@ -218,6 +218,25 @@ fn a_default_that_crashes_is_rescued_by_the_first_set_that_runs() {
     assert_eq!(operation.baseline.config.as_str(), r#"{"xla_backend_optimization_level":1}"#);
     assert_eq!(best(&operation), r#"{"xla_backend_optimization_level":1,"xla_cpu_prefer_vector_width":512}"#);
     assert!(operation.flags.iter().any(|flag| flag.contains("SIGSEGV")), "{:?}", operation.flags);
+    // the default is a row with its reason, as is what was tried before the level
+    let failed = operation.candidates.iter().filter_map(|row| Some((row.config.as_str(), row.failure()?)));
+    let failed: BTreeMap<&str, &Failure> = failed.collect();
+    assert_eq!(failed["{}"].to_string(), "crash: the worker died of SIGSEGV");
+    assert!(failed.contains_key(r#"{"xla_cpu_use_xnnpack":false}"#), "{failed:?}");
+}
+
+/// What the rank-7 reduction of docs/options.md does on jaxlib 0.10.2.
+#[test]
+fn what_switches_something_off_is_tried_first_as_a_rescue() {
+    let operation = tuned(|options, _| {
+        let crash = Failure::new(FailureKind::Crash, "the worker died of SIGSEGV");
+        let fails = (!has(options, ("xla_cpu_experimental_ynn_fusion_type", ""))).then_some(("run", crash));
+        Outcome { fails, ..takes(1.0) }
+    });
+    assert_eq!((operation.status, best(&operation)), (Status::Tuned, operation.baseline.config.as_str().to_owned()));
+    assert_eq!(best(&operation), r#"{"xla_cpu_experimental_ynn_fusion_type":""}"#);
+    let failed = operation.candidates.iter().filter(|row| row.failure().is_some());
+    assert_eq!(failed.map(|row| row.config.as_str()).collect::<Vec<_>>(), ["{}"], "{:?}", operation.flags);
 }
 
 #[test]

@@ -1,0 +1,75 @@
+//! The first race, of the default against itself, and what is tried where the default does not run.
+
+use super::module::OptionModule;
+use super::race::{Ended, Races, Rules};
+use super::variant::Variant;
+use crate::candidates::OptionKind;
+use crate::failure::{Failure, FailureKind};
+use crate::tune::{BASELINE_FAILED, CandidateOutcome, CandidateResult, Raced};
+
+/// Rounds of the base against a copy of itself, before anything else.
+const FIRST_ROUNDS: u32 = 6;
+
+/// What came of the first race.
+pub(super) struct First {
+    /// The race of what runs.
+    pub(super) raced: Raced,
+    /// What runs, where it is not the base.
+    pub(super) rescue: Option<Variant>,
+    /// What was tried before and does not run, the base first.
+    pub(super) failed: Vec<CandidateResult>,
+}
+
+/// The choices that may mend a default that does not run, likely ones first: what switches something off takes the code that
+/// crashes out of the program. What changes arithmetic is none, since no default says what is right.
+pub(super) fn rescuers(singles: &[Variant], module: &OptionModule) -> Vec<Variant> {
+    let choice = |variant: &Variant| variant.choices.first().and_then(|&choice| module.choices.get(choice));
+    let known = singles.iter().filter_map(|variant| Some((variant, choice(variant)?)));
+    let mut known: Vec<_> = known.filter(|(_, choice)| choice.kind != OptionKind::FastMath).collect();
+    let switches_off = |value: &serde_json::Value| value == false || value == "";
+    known.sort_by_key(|(_, choice)| (choice.kind != OptionKind::Safe, !switches_off(&choice.value)));
+    known.into_iter().map(|(variant, _)| variant.clone()).collect()
+}
+
+/// Races the base with a second compilation of itself. Where it fails, so the rescuers in their order, until one runs.
+pub(super) fn first_that_runs(races: &mut Races<'_>, base: &Variant, rescuers: &[Variant]) -> Result<First, Ended> {
+    let rules = Rules { stage: "itself", exact: Some(FIRST_ROUNDS), is_fresh: races.options.force, joins: false };
+    let mut failed: Vec<CandidateResult> = Vec::new();
+    for variant in std::iter::once(base).chain(rescuers) {
+        match races.race(&[variant.clone(), variant.clone()], &rules) {
+            Ok(raced) => {
+                if let Some(Failure { kind: FailureKind::WrongOutput, message }) = raced.failures.get(&1) {
+                    let message = format!("nondeterministic: compiled twice it computes two results, {message}");
+                    return Err(Failure::new(FailureKind::WrongOutput, message).into());
+                }
+                let rescue = (!failed.is_empty()).then(|| variant.clone());
+                return Ok(First { raced, rescue, failed });
+            }
+            Err(Ended::Failed(failure)) if is_of_program(&failure) && !races.is_late() => {
+                failed.push(failed_row(variant, failure));
+            }
+            Err(ended) => return Err(ended),
+        }
+    }
+    let first = failed.first().and_then(CandidateResult::failure).cloned();
+    Err(first.unwrap_or_else(|| Failure::new(FailureKind::Compile, "nothing was compiled")).into())
+}
+
+fn failed_row(variant: &Variant, failure: Failure) -> CandidateResult {
+    let message = failure.message.strip_prefix(BASELINE_FAILED).unwrap_or(&failure.message).to_owned();
+    CandidateResult {
+        config: variant.config.clone(),
+        outcome: CandidateOutcome::Failed(Failure::new(failure.kind, message)),
+        tied_with_best: false,
+        dropped: None,
+        samples: Vec::new(),
+    }
+}
+
+/// Whether other options may mend it.
+fn is_of_program(failure: &Failure) -> bool {
+    matches!(
+        failure.kind,
+        FailureKind::Compile | FailureKind::Crash | FailureKind::Timeout | FailureKind::Memory | FailureKind::Execute
+    )
+}
