@@ -94,6 +94,19 @@ impl Environment {
         Some(self.plugin_digest.map_or_else(|| plugin.clone(), |digest| format!("{plugin} {}", digest.to_short())))
     }
 
+    /// Whether programs are compiled by one compiler in both: of one name and digest, or of one file that is called
+    /// otherwise, or of one build of libtpu, whose version tells the change that it was built from.
+    pub fn has_same_compiler(&self, other: &Self) -> bool {
+        let build = |of: &Self| {
+            let words = of.platform_version.split_whitespace();
+            words.filter(|word| word.starts_with("cl/")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        self.plugin.is_some()
+            && ((&self.plugin, self.plugin_digest) == (&other.plugin, other.plugin_digest)
+                || self.plugin_digest.is_some_and(|digest| other.plugin_digest == Some(digest))
+                || (!build(self).is_empty() && build(self) == build(other)))
+    }
+
     /// What differs from another environment, one phrase each; empty when they are equal.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
@@ -307,6 +320,24 @@ mod tests {
             DeviceIdentity { platform: "cuda".into(), device_kind: "NVIDIA H200".into(), hardware: BTreeMap::new() };
         assert!(matches!(MatchMode::Kind.compare(&ours, &gpu), DeviceMatch::Miss(_)));
         assert!(matches!(MatchMode::Any.compare(&ours, &gpu), DeviceMatch::Flagged(_)));
+    }
+
+    #[test]
+    fn a_compiler_is_told_by_its_name_its_file_or_its_build() {
+        let of = |plugin: &str, digest: Option<&[u8]>, version: &str| {
+            let environment = Environment::default().platform_version(version.into()).plugin(Some(plugin.into()));
+            environment.plugin_digest(digest.map(Digest::of))
+        };
+        let jaxlib = of("jaxlib 0.10.2", None, "cpu");
+        assert!(jaxlib.has_same_compiler(&jaxlib) && !jaxlib.has_same_compiler(&of("jaxlib 0.10.1", None, "cpu")));
+        let plugin = of("xla_cpu_pjrt.so", Some(b"a"), "cpu");
+        assert!(plugin.has_same_compiler(&of("renamed.so", Some(b"a"), "cpu")));
+        assert!(!plugin.has_same_compiler(&of("xla_cpu_pjrt.so", Some(b"b"), "cpu")));
+        assert!(!plugin.has_same_compiler(&jaxlib) && !jaxlib.has_same_compiler(&plugin));
+        let libtpu = of("libtpu.so", Some(b"a"), "TFRT TPU v5 lite\nBuilt on Apr 2 2025 (1) cl/742866297");
+        assert!(libtpu.has_same_compiler(&of("jaxlib 0.10.2", None, "PJRT C API\nTFRT cl/742866297")));
+        assert!(!libtpu.has_same_compiler(&of("jaxlib 0.10.2", None, "PJRT C API\nTFRT cl/742866298")));
+        assert!(!Environment::default().has_same_compiler(&Environment::default()), "nobody knows");
     }
 
     #[test]

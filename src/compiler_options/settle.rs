@@ -16,6 +16,7 @@ use crate::call::Direction;
 use crate::config::Config;
 use crate::counted::counted as number_of;
 use crate::decision::DecisionRules;
+use crate::device::DeviceFingerprint;
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
@@ -92,6 +93,7 @@ pub fn tune_compiler_options(
         Err(Ended::Inputs(error)) => return Err(error.into()),
     };
     result.spent = spent(&tally);
+    result.flags.extend(entry.as_ref().and_then(|_| not_of_jax(timer.device())));
     let OperationResult { status, reason, speed_up, .. } = &result;
     events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
     drop(slice);
@@ -193,7 +195,7 @@ impl Walk<'_, '_> {
         let is_same = |entry: &Entry| {
             entry.search() == Some(search)
                 && entry.provenance.as_ref().is_some_and(|from| {
-                    from.environment.compiler() == here.compiler()
+                    from.environment.has_same_compiler(here)
                         && (&from.measured_by.timer, &from.measured_by.source, &from.measured_by.metric)
                             == (&by.timer, &by.source, &by.metric)
                 })
@@ -435,6 +437,14 @@ impl Walk<'_, '_> {
             }
         }
     }
+}
+
+/// Who does not use an entry of this device: on a CPU JAX compiles by itself, and loads no plugin's file.
+fn not_of_jax(device: &DeviceFingerprint) -> Option<String> {
+    let plugin = device.environment.plugin.as_ref().filter(|plugin| !plugin.starts_with("jaxlib "))?;
+    (device.identity.platform == "cpu").then(|| {
+        format!("a JAX process does not use these options, since `{plugin}` is not its compiler: `--timer jax` measures with JAX's own")
+    })
 }
 
 /// The last race, and what it says.

@@ -42,6 +42,8 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     assert!(status("same-program") > 0, "some options change nothing: {rows:?}");
     let refused = rows.iter().find(|row| row["config"].get("xla_cpu_opt_preset").is_some()).unwrap();
     assert!(refused["failure"]["message"].as_str().unwrap().contains("No such compile option"), "{refused}");
+    // JAX has a compiler of its own on a CPU
+    assert!(operation["flags"].as_array().unwrap().iter().any(|flag| flag.as_str().unwrap().contains("`--timer jax`")));
     // what a process that compiles the module reads
     let published = TieredCache::published(&place.path("cache"), Mapping::Never, vec![]).unwrap().entries().unwrap();
     let [(key, entry, _)] = &published[..] else { panic!("{} entries", published.len()) };

@@ -1,5 +1,6 @@
 """Compiler options that were tuned for a program: found by what it computes, and taken at the outermost `jit` alone."""
 
+import hashlib
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 
 import autotune_lowered
 from autotune_lowered import _native
+from autotune_lowered.lookup import compiler, compiler_options
 
 OPTIONS = {"xla_llvm_disable_expensive_passes": True, "xla_backend_optimization_level": "1"}
 
@@ -28,10 +30,9 @@ def key_of(lowered, tmp_path):
     return json.loads(path.with_name("module.mlir.labels.json").read_text())["stablehlo_digest"]
 
 
-def entry(key, config, plugin=None):
+def entry(key, config, **environment):
     device = json.loads(json.dumps(autotune_lowered.device().fingerprint))
-    if plugin:
-        device["environment"]["plugin"] = plugin
+    device["environment"].update(environment)
     provenance = {
         "job": "0f" * 32, "timer": "jax", "source": "device-profile", "environment": device["environment"],
         "baseline": {}, "baseline_ns": 2.0, "best_ns": 1.0, "ratio": 0.5,
@@ -60,7 +61,9 @@ def use():
     in_force.set_lookup(in_force.Default.CACHE, version="default")
 
 
-def test_options_are_found_by_what_is_computed_and_are_void_for_another_compiler(run, use, tmp_path, caplog):
+def test_options_are_found_by_what_is_computed_and_are_void_for_another_compiler(
+    run, use, tmp_path, caplog, monkeypatch
+):
     x = jnp.ones((8, 8))
     lowered = jax.jit(step).lower(x)
     key = key_of(lowered, tmp_path)
@@ -75,10 +78,36 @@ def test_options_are_found_by_what_is_computed_and_are_void_for_another_compiler
         assert autotune_lowered.compiler_options(lowered) == {}
     (said,) = [record.getMessage() for record in caplog.records]
     assert "measured with jaxlib 0.0.1" in said and "tune the module again" in said
+    caplog.clear()
+    monkeypatch.setattr(compiler_options, "_told", set())
+    of_a_plugin = entry(key, OPTIONS, plugin="xla_cpu_pjrt.so", plugin_digest="ab" * 32)
+    use(cache_of(run, tmp_path / "plugin", of_a_plugin))
+    assert autotune_lowered.compiler_options(lowered) == {}
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "xla_cpu_pjrt.so" in said and "`--timer jax`" in said and "\n" not in said
     with autotune_lowered.overlay({("compiler_options@v1", key): {"xla_backend_optimization_level": "0"}}):
         assert autotune_lowered.compiler_options(lowered) == {"xla_backend_optimization_level": "0"}
     use(None)
     assert autotune_lowered.compiler_options(lowered) == {}
+
+
+def test_a_compiler_is_the_same_by_its_build_or_by_its_file():
+    # a file that this process has loaded, in the place of a plugin
+    path = _native.__file__
+    with open(path, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    measured = {"plugin": os.path.basename(path), "plugin_digest": digest, "platform_version": "cuda 12090"}
+    here = {"plugin": "jaxlib 0.10.2", "platform_version": "PJRT C API\ncuda 12090"}
+    assert compiler.why_another(measured, here) is None
+    assert "--timer jax" in compiler.why_another({**measured, "plugin_digest": "ab" * 32}, here)
+    assert "--timer jax" in compiler.why_another({**measured, "plugin": "other.so"}, here)
+    # JAX's CPU client is its own, whatever else the process has loaded
+    assert "--timer jax" in compiler.why_another(measured, {**here, "platform_version": "cpu"})
+    # one build of libtpu, by two ways
+    libtpu = {"plugin": "libtpu.so", "platform_version": "TFRT TPU v5 lite\nBuilt on Apr 2 2025 (1) cl/742866297"}
+    jax_has = {"plugin": "jaxlib 0.10.2", "platform_version": "PJRT C API\n" + libtpu["platform_version"]}
+    assert compiler.why_another(libtpu, jax_has) is None
+    assert compiler.why_another(libtpu, {**jax_has, "platform_version": "PJRT C API\ncl/7428662970"}) is not None
 
 
 def test_a_program_is_hashed_once(monkeypatch):

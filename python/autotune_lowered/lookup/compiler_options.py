@@ -10,6 +10,7 @@ from typing import Any
 from .. import _native
 from .._stages import devices_of
 from . import best
+from .compiler import why_another
 from .device import Device, device
 from .entry import Entry
 
@@ -30,7 +31,7 @@ def compiler_options(lowered: Any) -> Options:
     """The best options for a `jax.stages.Lowered`, for `lowered.compile(compiler_options=…)`; `{}` where none are known.
 
     They are found by what the program computes, of the cache in force (`use_cache`) and for the device that it was lowered
-    for. Options that another compiler was measured with do not count: what they do may have changed. The digest is kept as long
+    for. Options that another compiler was measured with do not count: what they do may have changed (`why_another`). The digest is kept as long
     as `lowered` is. Raises `CacheError` where the cache cannot be read.
     """
     digest = program_digest(lowered)
@@ -46,7 +47,7 @@ def compiler_options(lowered: Any) -> Options:
         is_new = digest not in _told
         _told.add(digest)
     if is_new:
-        _LOG.warning("the compiler options of %s… are not used: %s; tune the module again", digest[:16], void)
+        _LOG.warning("the compiler options of %s… are not used: %s", digest[:16], void)
     return {}
 
 
@@ -69,11 +70,5 @@ def _void(entry: Entry, own: Device) -> str | None:
         return "an option's value is neither a text nor a number"
     if entry.tier == "overlay":
         return None
-    there = _compiler((entry.provenance or {}).get("environment") or {})
-    here = _compiler(own.fingerprint["environment"])
-    return None if there and there == here else f"measured with {there or 'an unknown compiler'}, here is {here}"
-
-
-def _compiler(environment: dict[str, Any]) -> str:
-    """As `Environment::compiler` of the program names it, with the whole digest."""
-    return " ".join(filter(None, [environment.get("plugin"), environment.get("plugin_digest")]))
+    there = (entry.provenance or {}).get("environment") or {}
+    return why_another(there, own.fingerprint["environment"])
