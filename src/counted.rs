@@ -1,4 +1,7 @@
-//! A number with its noun: `1 program`, `2 programs`, `3 entries`.
+//! A number with its noun: `1 program`, `2 programs`, `3 entries`; and lists that end with a count.
+
+/// Names that a line lists before it says how many more there are.
+const MAX_LISTED: usize = 12;
 
 /// The count and the noun, which is given in the singular.
 pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
@@ -12,9 +15,26 @@ pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
     format!("{count} {plural}")
 }
 
+/// The first of these, joined by commas, and how many more there are.
+pub(crate) fn listed(all: impl IntoIterator<Item = String>) -> String {
+    let mut all = all.into_iter();
+    let first: Vec<String> = all.by_ref().take(MAX_LISTED).collect();
+    match all.count() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lists_end_with_a_count() {
+        let names = |count: usize| listed((0..count).map(|number| number.to_string()));
+        assert_eq!((names(0), names(2)), (String::new(), "0, 1".to_owned()));
+        assert!(names(12).ends_with("10, 11") && names(14).ends_with("11 and 2 more"), "{}", names(14));
+    }
 
     #[test]
     fn one_is_one_and_all_others_are_many() {

@@ -75,7 +75,6 @@ pub mod batch;
 pub mod call;
 pub mod config;
 pub mod constraint;
-#[cfg(feature = "tuner")]
 mod counted;
 pub mod device;
 pub mod digest;

@@ -20,6 +20,7 @@ use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::input_args::InputArgs;
 use super::options::{CacheArgs, FormatArg, part, time};
+use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::timers::{Executables, TimerArgs, scratch, start_timer};
 use super::{cache, executables, exit};
@@ -62,9 +63,11 @@ pub(super) fn run(args: &CompareArgs, bars: &MultiProgress, out: &mut dyn Write)
         return Err(Fault::new(exit::USAGE, format!("`{replay}` runs no program: only a device can compare them")));
     }
     // a file that is no program is known before a device is started
+    let programs = ProgramReader::new(&args.timer.timer, &args.timer.limits);
     let mut contestants = Vec::with_capacity(given.len());
     for ContestantArgs { module, options, .. } in given {
-        let contestant = Contestant::open(module).map_err(Fault::input)?;
+        let program = programs.open(module).map_err(Fault::input)?;
+        let contestant = Contestant::new(module.display().to_string(), program);
         contestants.push(contestant.build(Build::default().options(options.clone())));
     }
     let cancel = cancel_flag()?;

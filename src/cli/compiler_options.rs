@@ -2,17 +2,16 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::candidates::{OptionClass, OptionScope, OptionSet, OptionSpace};
 use crate::compiler_options::{OPERATION, OptionModule, OptionTuneError, tune_compiler_options};
 use crate::config::Config;
-use crate::digest::Digest;
-use crate::hlo::compiled_as;
 use crate::ledger::Ledger;
-use crate::measure::{InputOptions, MeasuredProgram};
+use crate::measure::InputOptions;
 use crate::timer::Timer;
 use crate::timer::events::Events;
 use crate::tune::{AutotuningResult, TuneOptions};
@@ -20,12 +19,16 @@ use crate::tune::{AutotuningResult, TuneOptions};
 use super::exit;
 use super::fault::Fault;
 use super::input_args::InputArgs;
+use super::option_modules::{self, OptionFile, OptionFiles};
+use super::option_setting::setting;
+use super::programs::ProgramReader;
 use super::say::say;
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct OptionArgs {
     /// Also find the compiler's options that run the whole module fastest: `safe` ones, also `passes` switched off, also `fast-math`
-    /// (docs/options.md). The module may be StableHLO or a serialized HloModuleProto, and needs no label
+    /// (docs/options.md). The module may be StableHLO, a serialized HloModuleProto, HLO text from before XLA's passes where the active
+    /// Python has JAX, or a dump folder, and needs no label
     #[arg(long = "compiler-options", value_name = "CLASS", value_enum)]
     pub compiler_options: Option<OptionClass>,
     /// Leave labels alone
@@ -38,60 +41,33 @@ pub(super) struct OptionArgs {
     pub inputs: InputArgs,
 }
 
-/// `name=value`, with or without the dashes of XLA_FLAGS; the value as JSON where it is a scalar of it, else a text.
-fn setting(text: &str) -> Result<(String, Value), String> {
-    let wrong = || format!("`{text}` is no `NAME=VALUE`, such as `xla_backend_optimization_level=2`");
-    let (name, value) = text.trim_start_matches("--").split_once('=').ok_or_else(wrong)?;
-    let value = match value {
-        "True" => Value::Bool(true),
-        "False" => Value::Bool(false),
-        other => match serde_json::from_str(other) {
-            Ok(value @ (Value::Bool(_) | Value::Number(_))) => value,
-            _ => Value::from(other),
-        },
-    };
-    let setting = Config::new(Map::from_iter([(name.to_owned(), value.clone())]));
-    OptionSet::from_config(&setting).map_err(|error| error.to_string())?;
-    Ok((name.to_owned(), value))
-}
-
-/// A module that is to be tuned, read before any device is started.
+/// Modules that are to be tuned, read before any device is started.
 pub(super) struct Wanted {
-    program: MeasuredProgram,
-    key: Result<Digest, String>,
+    files: OptionFiles,
     class: OptionClass,
     base: Vec<(String, Value)>,
-    /// `XLA_FLAGS` of the process that runs it, where that is known.
-    flags: Vec<(String, Value)>,
     inputs: InputOptions,
 }
 
 impl OptionArgs {
-    /// Reads the module, where its options are wanted.
-    pub(super) fn read(&self, module: &Path) -> Result<Option<Wanted>, Fault> {
+    /// Reads the module, or those of a folder, where its options are wanted.
+    pub(super) fn read(&self, module: &Path, programs: &ProgramReader<'_>) -> Result<Option<Wanted>, Fault> {
         let Some(class) = self.compiler_options else { return Ok(None) };
-        if module == Path::new("-") {
-            return Err(Fault::new(exit::USAGE, "`--compiler-options` needs a file: standard input is read once"));
+        let files = option_modules::read(module, programs)?;
+        if files.modules.len() > 1 && self.inputs.inputs.is_some() {
+            let message = "`--inputs` are those of one program: name one module of the folder";
+            return Err(Fault::new(exit::USAGE, message));
         }
-        let program = MeasuredProgram::open(module).map_err(Fault::input)?;
-        let side = compiled_as(module).map_err(Fault::input)?.unwrap_or_default();
-        // a process computes the text's digest
-        let key = program.stablehlo_digest().or(side.stablehlo_digest).ok_or_else(no_key);
-        let flags = side.xla_flags.as_deref().unwrap_or_default().split_whitespace();
-        let flags = flags.filter_map(|flag| setting(flag).ok()).collect();
-        Ok(Some(Wanted { program, key, class, base: self.base_options.clone(), flags, inputs: self.inputs.options() }))
+        Ok(Some(Wanted { files, class, base: self.base_options.clone(), inputs: self.inputs.options() }))
     }
 }
 
-fn no_key() -> String {
-    "this form does not tell the digest of its StableHLO text; tune the text, or a module that `autotune_lowered.dump` wrote".to_owned()
-}
-
 impl Wanted {
-    /// Tunes it, and adds what came of it to a result.
+    /// Tunes them one after the other, and adds what came of it to a result; where nothing is to be measured, what would be.
     pub(super) fn tune(
         self,
         (timer, ledger): (&mut dyn Timer, &Ledger),
+        is_dry: bool,
         options: &TuneOptions,
         cancel: &AtomicBool,
         events: &Events,
@@ -102,29 +78,69 @@ impl Wanted {
             let message = format!("no options of the compiler for `{platform}` are known");
             return Err(Fault::new(exit::NOTHING_MATCHED, message));
         };
-        let is_known = |name: &str| {
-            space.options().iter().any(|option| option.name == name && option.scope == OptionScope::Compile)
-        };
-        let (set, unset): (Vec<_>, Vec<_>) = self.flags.into_iter().partition(|(name, _)| is_known(name));
-        if !unset.is_empty() {
-            let names: Vec<&str> = unset.iter().map(|(name, _)| name.as_str()).collect();
-            result.notes.push(format!(
-                "the module's process sets XLA_FLAGS that act on a process, or that are not known here: {}; set them for this run too",
-                names.join(", ")
-            ));
+        let Self { files, class, base, inputs } = self;
+        result.notes.extend(files.left_aside);
+        let until = options.budget.and_then(|budget| Instant::now().checked_add(budget));
+        let mut left = files.modules.len();
+        for file in files.modules {
+            let OptionFile { name, program, key, flags } = file;
+            let (set, note) = set_by_process(space, flags);
+            result.notes.extend(note.filter(|note| !result.notes.contains(note)));
+            let mut choices = space.choices(class);
+            // what the user has set is changed only if named
+            choices.retain(|choice| choice.scope == OptionScope::Compile);
+            choices.retain(|choice| !set.iter().chain(&base).any(|(name, _)| choice.set.get(name).is_some()));
+            let mut module = OptionModule::new(program, key, choices);
+            let base = Config::new(set.into_iter().chain(base.iter().cloned()).collect());
+            module.base = OptionSet::from_config(&base).map_err(|error| Fault::new(exit::USAGE, error))?;
+            module.inputs = inputs.clone();
+            if is_dry {
+                let mut planned = module.planned();
+                if files.are_of_folder {
+                    planned.how = name;
+                }
+                result.take(Some(planned), None);
+                continue;
+            }
+            // what one module leaves of its part is the others'
+            let part =
+                until.map(|until| until.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1));
+            left -= 1;
+            let options = TuneOptions { budget: part, ..options.clone() };
+            match tune_compiler_options(timer, ledger, &module, &options, cancel, events) {
+                Ok(mut tuned) => {
+                    if files.are_of_folder {
+                        tuned.operation.how = name;
+                    }
+                    result.take(Some(tuned.operation), tuned.entry);
+                }
+                // the inputs of one module are no reason to leave the others
+                Err(OptionTuneError::Inputs(error)) if files.are_of_folder => {
+                    result.notes.push(format!("`{name}` is not tuned: {error}"));
+                }
+                Err(error) => return Err(fault(error)),
+            }
+            if result.interrupted {
+                break;
+            }
         }
-        let mut choices = space.choices(self.class);
-        // what the user has set is changed only if named
-        choices.retain(|choice| choice.scope == OptionScope::Compile);
-        choices.retain(|choice| !set.iter().chain(&self.base).any(|(name, _)| choice.set.get(name).is_some()));
-        let mut module = OptionModule::new(self.program, self.key, choices);
-        let base = Config::new(set.into_iter().chain(self.base).collect());
-        module.base = OptionSet::from_config(&base).map_err(|error| Fault::new(exit::USAGE, error))?;
-        module.inputs = self.inputs;
-        let tuned = tune_compiler_options(timer, ledger, &module, options, cancel, events).map_err(fault)?;
-        result.take(Some(tuned.operation), tuned.entry);
         Ok(())
     }
+}
+
+/// Which flags of a process are set for this run too, and a line for the others.
+fn set_by_process(space: &OptionSpace, flags: Vec<(String, Value)>) -> (Vec<(String, Value)>, Option<String>) {
+    let is_known =
+        |name: &str| space.options().iter().any(|option| option.name == name && option.scope == OptionScope::Compile);
+    let (set, unset): (Vec<_>, Vec<_>) = flags.into_iter().partition(|(name, _)| is_known(name));
+    let names: Vec<&str> = unset.iter().map(|(name, _)| name.as_str()).collect();
+    let note = (!names.is_empty()).then(|| {
+        format!(
+            "the module's process sets XLA_FLAGS that act on a process, or that are not known here: {}; set them for this run too",
+            names.join(", ")
+        )
+    });
+    (set, note)
 }
 
 /// Says how the options are used, where a set was found.

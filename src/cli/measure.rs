@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::measure::{MeasureError, MeasureMode, MeasureOptions, MeasuredProgram, measure};
+use crate::measure::{MeasureError, MeasureMode, MeasureOptions, measure};
 use crate::measured_by::{CacheState, Launch};
 use crate::report::MeasuredDocument;
 use crate::timer::events::Events;
@@ -14,6 +14,7 @@ use super::exit;
 use super::fault::Fault;
 use super::input_args::InputArgs;
 use super::options::{FormatArg, LimitArgs, PluginArgs, cache_state, launch};
+use super::programs::ProgramReader;
 use super::timers::{Executables, TimerArgs, scratch, start_timer};
 
 #[derive(Debug, Args)]
@@ -60,7 +61,8 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
         return Err(Fault::new(exit::USAGE, "`--timer replay:FILE` runs no program; `--timer jax` does"));
     }
     // a file that is no program is known before a device is started
-    let program = MeasuredProgram::open(&args.program).map_err(|error| fault(&args.program, error))?;
+    let program =
+        ProgramReader::new(&timer, &args.limits).open(&args.program).map_err(|error| fault(&args.program, error))?;
     let scratch = scratch()?;
     let (plugin, limits) = (args.plugin.clone(), args.limits.clone());
     let cache_state = args.cache_state.clone();

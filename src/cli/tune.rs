@@ -21,6 +21,7 @@ use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::output_file::OutputFile;
 use super::profile::trace::untold;
+use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::say::say;
 use super::scan::nothing_matched;
@@ -41,7 +42,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     }
     let search = args.search.options()?;
     let reading = events.open(Slice::Step("read the module"));
-    let wanted = args.compiler.read(module)?;
+    let wanted = args.compiler.read(module, &ProgramReader::new(&args.timer.timer, &args.timer.limits))?;
     let source = match args.compiler.only_options {
         true => None,
         false => match args.plan.read(module)? {
@@ -141,8 +142,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         Err(Stopped { so_far, error }) => (*so_far, Some(*error)),
     };
     let of_options = wanted
-        .filter(|_| !args.dry_run && !result.interrupted && stopped_by.is_none())
-        .map(|wanted| wanted.tune((&mut *timer, &cache.ledger), &options, &cancel, &told(), &mut result));
+        .filter(|_| !result.interrupted && stopped_by.is_none())
+        .map(|wanted| wanted.tune((&mut *timer, &cache.ledger), args.dry_run, &options, &cancel, &told(), &mut result));
     // also of a run that was stopped, and before anything else can fail
     let traced = trace.map_or(Ok(()), |trace| trace.write());
     result.notes.extend(of_selftest);

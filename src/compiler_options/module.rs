@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use crate::cache::{CacheKey, Entry};
+use crate::call::Direction;
 use crate::candidates::{Choice, OptionSet};
+use crate::counted::counted;
 use crate::digest::Digest;
 use crate::ledger::LedgerError;
 use crate::measure::{InputOptions, MeasureError, MeasuredProgram};
-use crate::tune::{OperationResult, TuneError};
+use crate::tune::{OperationResult, Status, TuneError};
+
+use super::race::call;
 
 /// A module, and what of its compilation may change.
 #[derive(Debug, Clone)]
@@ -30,6 +34,24 @@ impl OptionModule {
     pub fn new(program: MeasuredProgram, key: Result<Digest, String>, choices: Vec<Choice>) -> Self {
         Self { program, key, base: OptionSet::default(), choices, inputs: InputOptions::default() }
     }
+
+    /// What would be tuned; nothing is compiled.
+    pub fn planned(&self) -> OperationResult {
+        let call = call(self.key.as_ref().copied().unwrap_or_else(|_| self.program.digest()));
+        OperationResult {
+            occurrences: 1,
+            how: "the module itself".to_owned(),
+            status: Status::Planned,
+            reason: format!("{} of compiler options", counted(self.choices.len(), "value")),
+            flags: self.key.as_ref().err().map(|why| not_cached(why)).into_iter().collect(),
+            ..OperationResult::undecided(call, Direction::Forward, self.base.to_config())
+        }
+    }
+}
+
+/// What is said of a module without a key.
+pub(super) fn not_cached(why: &str) -> String {
+    format!("not in the cache: {why}")
 }
 
 /// What came of it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::module::{OptionModule, OptionTuneError, TunedOptions};
+use super::module::{OptionModule, OptionTuneError, TunedOptions, not_cached};
 use super::race::{Ended, Races, Rules, call, counted, time_for_last};
 use super::rescue::{First, first_that_runs, rescuers};
 use super::variant::{Variant, Variants};
@@ -417,7 +417,7 @@ impl Walk<'_, '_> {
         let entry = Arc::new(entry);
         fill_from_entry(self.result, &entry);
         if let Err(why) = &self.module.key {
-            self.result.flags.push(format!("not in the cache: {why}"));
+            self.result.flags.push(not_cached(why));
             return Ok(None);
         }
         self.races.ledger.commit(job, &key, &entry)?;

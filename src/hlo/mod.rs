@@ -17,6 +17,7 @@ mod compressed;
 mod detect;
 mod diagnosis;
 mod dump;
+mod dump_files;
 mod error;
 mod escape;
 mod found;
@@ -42,6 +43,8 @@ mod user_label;
 #[cfg(feature = "tuner")]
 pub use compiled_as::{Argument, CompiledAs, Partitioner, compiled_as};
 pub use compressed::read_plain;
+#[cfg(feature = "tuner")]
+pub use dump_files::{DumpedModules, earlier_stage, modules_before_passes};
 pub use error::{ScanError, ScanErrorKind};
 pub use found::{CallSite, Diagnosis, FoundLabel, ModuleForm, Scan};
 pub use frames::Frame;

@@ -21,12 +21,20 @@ pub struct Program<'a> {
     pub donates: bool,
     /// Into how many partitions it is to be cut, one for each device that it runs on. An `HloModuleProto` does not tell: 1.
     pub partitions: u64,
+    /// Whether XLA's passes have run over it: it is scheduled. Options that steer them do nothing any more.
+    pub is_optimized: bool,
     /// Whether its shardings are written in Shardy's words: the partitioner before Shardy refuses those.
     pub is_shardy: bool,
 }
 
 /// What MLIR's printer and its bytecode call an argument that may be overwritten: jax, `jax/_src/interpreters/mlir.py`.
 const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
+/// The field of `HloModuleProto` that only compiled modules have: `schedule`.
+const SCHEDULE_FIELD: u32 = 7;
+/// What the first line of HLO text says of them.
+const SCHEDULED: &[u8] = b"is_scheduled=true";
+/// What that line calls the number of partitions.
+const HLO_PARTITIONS: &str = "num_partitions";
 /// What a module's attributes call the number of partitions; nothing else has one of this name.
 const PARTITIONS: &str = "mhlo.num_partitions";
 /// What stands before the attributes of Shardy, also of those that were put away for a portable artifact (`xla.sdy.…`).
@@ -94,39 +102,50 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
         // bytecode that cannot be read is the compiler's to refuse
         let partitions = match form {
             ModuleForm::StablehloBytecode => integer_attribute(bytes, PARTITIONS.as_bytes()).ok().flatten(),
-            _ => partitions_in_text(bytes),
+            ModuleForm::HloText => number_in_text(hlo_header(bytes), HLO_PARTITIONS),
+            _ => number_in_text(bytes, PARTITIONS),
         };
+        let is_optimized = form == ModuleForm::HloText && memchr::memmem::find(hlo_header(bytes), SCHEDULED).is_some();
         let is_shardy =
             [SHARDY, SHARDY_DIALECT].iter().any(|mark| memchr::memmem::find(bytes, mark.as_bytes()).is_some());
-        return Ok(Program { form, bytes, donates, partitions: partitions.unwrap_or(1), is_shardy });
+        return Ok(Program { form, bytes, donates, partitions: partitions.unwrap_or(1), is_optimized, is_shardy });
     }
     let (start, end) = proto::module_range(&bytes)?;
     let range = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
     let bytes = bytes.get(range).unwrap_or_default();
-    let donates = donates(bytes).map_err(|error| ScanErrorKind::Truncated {
+    let (donates, is_optimized) = told_by(bytes).map_err(|error| ScanErrorKind::Truncated {
         what: error.what.to_owned(),
         offset: start + error.offset as u64,
     })?;
-    Ok(Program { form, bytes, donates, partitions: 1, is_shardy: false })
+    Ok(Program { form, bytes, donates, partitions: 1, is_optimized, is_shardy: false })
 }
 
-fn partitions_in_text(bytes: &[u8]) -> Option<u64> {
+/// The line of HLO text that begins the module.
+fn hlo_header(bytes: &[u8]) -> &[u8] {
+    let start = memchr::memmem::find(bytes, b"HloModule ").unwrap_or(bytes.len());
+    let rest = bytes.get(start..).unwrap_or_default();
+    rest.split(|&byte| byte == b'\n').next().unwrap_or_default()
+}
+
+fn number_in_text(bytes: &[u8], name: &str) -> Option<u64> {
     let number = |at: usize| {
-        let rest = bytes.get(at + PARTITIONS.len()..)?.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+        let rest = bytes.get(at + name.len()..)?.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
     };
-    memchr::memmem::find_iter(bytes, PARTITIONS).find_map(number)
+    memchr::memmem::find_iter(bytes, name).find_map(number)
 }
 
-fn donates(module: &[u8]) -> Result<bool, WireError> {
-    let mut found = false;
+/// Whether an `HloModuleProto` writes over its arguments, and whether it is scheduled.
+fn told_by(module: &[u8]) -> Result<(bool, bool), WireError> {
+    let (mut donates, mut is_optimized) = (false, false);
     for field in WireCursor::new(module) {
         if let (number, WireValue::Bytes(entries)) = field? {
-            found |= DONATING_FIELDS.contains(&number) && !entries.is_empty();
+            donates |= DONATING_FIELDS.contains(&number) && !entries.is_empty();
+            is_optimized |= number == SCHEDULE_FIELD;
         }
     }
-    Ok(found)
+    Ok((donates, is_optimized))
 }
 
 #[cfg(test)]
@@ -175,6 +194,24 @@ mod tests {
             let cut = read_program(&bytes[..end], "cut").unwrap();
             assert!(cut.partitions <= 2, "a file cut at {end}");
         }
+    }
+
+    /// XLA wrote these before and after its passes.
+    #[test]
+    fn what_the_passes_ran_over_is_told() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hlo");
+        for (name, is_optimized) in [
+            ("grouped_matmul.hash.pre.hlo.txt", false),
+            ("grouped_matmul.hash.post.hlo.txt", true),
+            ("grouped_matmul.hash.pre.hlo.pb", false),
+            ("grouped_matmul.hash.post.hlo.pb", true),
+            ("grouped_matmul.hash.stablehlo.mlir", false),
+        ] {
+            let bytes = std::fs::read(folder.join(name)).unwrap();
+            assert_eq!(read_program(&bytes, name).unwrap().is_optimized, is_optimized, "{name}");
+        }
+        let sharded = std::fs::read(folder.join("sharded8.post.hlo.txt")).unwrap();
+        assert_eq!(read_program(&sharded, "sharded").unwrap().partitions, 8);
     }
 
     #[test]

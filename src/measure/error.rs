@@ -9,6 +9,10 @@ use crate::hlo::ScanError;
 use crate::profile::KernelsDiffer;
 use crate::remedy::{remedy, scratch_remedy};
 
+/// What plugins compile, of whoever has HLO text.
+const DUMP_A_PROTO: &str = "dump what plugins compile: `XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto'`, or \
+     `autotune_lowered.dump(lowered, \"module.mlir\")`";
+
 /// Why a program could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,10 +29,27 @@ pub enum MeasureError {
     #[error(transparent)]
     NotAProgram(#[from] ScanError),
     /// HLO text.
-    #[error("`{path}`: is HLO text, which no plugin compiles; give StableHLO or a serialized HloModuleProto", path = path.display())]
+    #[error("`{path}`: is HLO text, which no plugin compiles; {DUMP_A_PROTO}", path = path.display())]
     HloText {
         /// The file.
         path: PathBuf,
+    },
+    /// HLO text from after XLA's passes.
+    #[error(
+        "`{path}`: is HLO text from after XLA's passes, which would run a second time; give StableHLO or the HloModuleProto from before them",
+        path = path.display()
+    )]
+    OptimizedText {
+        /// The file.
+        path: PathBuf,
+    },
+    /// HLO text that no HloModuleProto could be made of.
+    #[error("`{path}`: is HLO text, and {reason}; {DUMP_A_PROTO}", path = path.display())]
+    NotConverted {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
     },
     /// The program runs on several devices, whose kernels are not one list.
     #[error("`{path}`: is a program of {partitions} partitions; give one that runs on one device", path = path.display())]
@@ -123,6 +144,8 @@ impl MeasureError {
             Self::Unreadable { .. }
             | Self::NotAProgram(_)
             | Self::HloText { .. }
+            | Self::OptimizedText { .. }
+            | Self::NotConverted { .. }
             | Self::Partitioned { .. }
             | Self::Fill { .. }
             | Self::Values { .. }

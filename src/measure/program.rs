@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use super::error::MeasureError;
 use crate::digest::Digest;
-use crate::hlo::{ModuleForm, ProgramArgument, read_program, semantic_digest};
+use crate::hlo::{ModuleForm, ProgramArgument, read_plain, read_program, semantic_digest};
 use crate::outside_file;
 use crate::registry::{Program, ProgramFormat};
 use crate::timer::ProgramFile;
 
 /// Largest program that is read.
 const MAX_PROGRAM_BYTES: u64 = 1 << 30;
+const MAX_COMPRESSION_LAYERS: usize = 2;
 
 /// A program that was read from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,39 +24,67 @@ pub struct MeasuredProgram {
     pub format: ProgramFormat,
     /// Whether it may write its outputs over its arguments.
     pub donates: bool,
+    /// Whether XLA's passes have run over it: options of the compiler that steer them do nothing any more.
+    pub is_optimized: bool,
     /// Its arguments, where the form tells them one by one.
     pub arguments: Option<Vec<ProgramArgument>>,
 }
 
 impl MeasuredProgram {
-    /// Reads StableHLO, as text or bytecode, or a serialized `HloModuleProto` or `HloProto`.
+    /// Reads StableHLO, as text or bytecode, or a serialized `HloModuleProto` or `HloProto`; any of them may be compressed with gzip
+    /// or zstd.
     ///
     /// # Errors
     /// Where the file cannot be read, is no program or HLO text, or runs on several devices.
     pub fn open(path: &Path) -> Result<Self, MeasureError> {
-        let bytes = outside_file::open(path, MAX_PROGRAM_BYTES)
+        Self::open_with(path, |_| Err(MeasureError::HloText { path: path.to_owned() }))
+    }
+
+    /// The same, where HLO text becomes a serialized `HloModuleProto`.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open), and what `to_proto` says.
+    pub fn open_with(
+        path: &Path,
+        to_proto: impl FnOnce(&[u8]) -> Result<Vec<u8>, MeasureError>,
+    ) -> Result<Self, MeasureError> {
+        let place = path.display().to_string();
+        let mut bytes = outside_file::open(path, MAX_PROGRAM_BYTES)
             .and_then(|file| outside_file::read(file, MAX_PROGRAM_BYTES))
             .map_err(|source| MeasureError::Unreadable { path: path.to_owned(), source })?;
-        let place = path.display().to_string();
-        let program = read_program(&bytes, &place)?;
+        for _ in 0..MAX_COMPRESSION_LAYERS {
+            bytes = read_plain(bytes, MAX_PROGRAM_BYTES, &place)?;
+        }
+        let mut program = read_program(&bytes, &place)?;
         if program.partitions > 1 {
             return Err(MeasureError::Partitioned { path: path.to_owned(), partitions: program.partitions });
+        }
+        let converted;
+        if program.form == ModuleForm::HloText && !program.is_optimized {
+            converted = to_proto(&bytes)?;
+            program = read_program(&converted, &place)?;
         }
         let format = match program.form {
             ModuleForm::StablehloText => ProgramFormat::StablehloText,
             ModuleForm::StablehloBytecode => ProgramFormat::StablehloPortable,
             ModuleForm::HloProto => ProgramFormat::HloProto,
             ModuleForm::HloText | ModuleForm::DumpFolder => {
-                return Err(MeasureError::HloText { path: path.to_owned() });
+                return Err(MeasureError::OptimizedText { path: path.to_owned() });
             }
         };
         let (donates, arguments) = (program.donates, program.arguments(&place)?);
-        Ok(Self { bytes: program.bytes.to_vec(), format, donates, arguments })
+        Ok(Self { bytes: program.bytes.to_vec(), format, donates, is_optimized: program.is_optimized, arguments })
     }
 
     /// A program of our own, as StableHLO text, that writes nothing over its arguments.
     pub fn of_text(text: &str) -> Self {
-        Self { bytes: text.as_bytes().to_vec(), format: ProgramFormat::StablehloText, donates: false, arguments: None }
+        Self {
+            bytes: text.as_bytes().to_vec(),
+            format: ProgramFormat::StablehloText,
+            donates: false,
+            is_optimized: false,
+            arguments: None,
+        }
     }
 
     /// Whether the module tells its arguments one by one, as many as these.
@@ -75,6 +104,11 @@ impl MeasuredProgram {
     pub fn stablehlo_digest(&self) -> Option<Digest> {
         let is_text = self.format == ProgramFormat::StablehloText;
         is_text.then(|| semantic_digest(&self.bytes, "").ok()).flatten()
+    }
+
+    /// Digest of what it computes, where its form tells that; else of its bytes.
+    pub fn meaning(&self) -> Digest {
+        semantic_digest(&self.bytes, "").unwrap_or_else(|_| self.digest())
     }
 
     /// Digest of its bytes.

@@ -3,11 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use autotune_lowered::cache::{Mapping, TieredCache};
 
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
 
 /// `tanh` of a sum, with a name of its own.
 const MODULE: &str = "module @jit_f {
@@ -52,6 +58,25 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     let again = run(&place.path("cache"), &[&arguments[..], &named[..]].concat());
     let again: serde_json::Value = serde_json::from_str(&again.stdout).unwrap();
     assert_eq!(again["operations"][0]["status"], "cached");
+    // the same module, compressed, in a folder beside what is left aside: found too
+    let folder = place.path("folder");
+    fs::create_dir(&folder).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(MODULE.as_bytes()).unwrap();
+    fs::write(folder.join("module.mlir.gz"), gzip.finish().unwrap()).unwrap();
+    fs::write(folder.join("again.mlir"), MODULE).unwrap();
+    fs::copy(data("hlo/grouped_matmul.hash.post.hlo.pb"), folder.join("after.hlo.pb")).unwrap();
+    let folder = folder.display().to_string();
+    let of_folder = [&[&*folder], &["--only-compiler-options"], &arguments[1..], &named[..]].concat();
+    let of_folder = run(&place.path("cache"), &of_folder);
+    let of_folder: serde_json::Value = serde_json::from_str(&of_folder.stdout).unwrap();
+    let rows = of_folder["operations"].as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{of_folder}");
+    assert_eq!((&rows[0]["status"], &rows[0]["how"]), (&"cached".into(), &"again.mlir".into()));
+    assert_eq!(
+        of_folder["notes"].as_array().unwrap().last().unwrap(),
+        "left aside, 2 of 3 modules: `after.hlo.pb` (HLO from after XLA's passes), `module.mlir.gz` (the same program as another one)"
+    );
     assert_eq!(again["operations"][0]["best"]["config"], operation["best"]["config"]);
 }
 
@@ -61,6 +86,19 @@ fn without_the_option_a_module_without_labels_ends_as_before_and_names_it() {
     let module = place.path("module.mlir");
     fs::write(&module, MODULE).unwrap();
     let module = module.display().to_string();
+    let put = |folder: &str, name: &str, from: &str| {
+        fs::create_dir_all(place.path(folder)).unwrap();
+        fs::copy(data(&format!("hlo/{from}")), place.path(folder).join(name)).unwrap();
+    };
+    put("dump", "module_0001.jit_f.before_optimizations.hlo.pb", "grouped_matmul.hash.pre.hlo.pb");
+    put("dump", "module_0001.jit_f.cpu_after_optimizations.hlo.pb", "grouped_matmul.hash.post.hlo.pb");
+    put("dump", "module_0002.jit_g.cpu_after_optimizations.hlo.pb", "grouped_matmul.hash.post.hlo.pb");
+    put("dump", "module_0003.jit_h.before_optimizations.hlo.pb", "../timer/add.hlo.pb");
+    put("later", "module_0002.jit_g.cpu_after_optimizations.txt", "grouped_matmul.hash.post.hlo.txt");
+    let number = |name: &str| if name == "jit_f" { "module_0001" } else { "module_0002" };
+    let after =
+        |name: &str| format!("{}/{}.{name}.cpu_after_optimizations.hlo.pb", place.path("dump").display(), number(name));
+    let (folder, only_later) = (place.path("dump").display().to_string(), place.path("later").display().to_string());
     let plain = run(&place.path("cache"), &[&*module]);
     assert_eq!(plain.code, 3);
     assert!(plain.stderr.contains("`--compiler-options safe`"), "{}", plain.stderr);
@@ -70,6 +108,19 @@ fn without_the_option_a_module_without_labels_ends_as_before_and_names_it() {
         (&[&*module, "--only-compiler-options"], 2, "--compiler-options"),
         (&[&*module, "--compiler-options", "safe", "--base-options", "XLA=1"], 2, "XLA"),
         (&["/dev/zero", "--compiler-options", "safe"], 4, "/dev/zero"),
+        (&[&after("jit_f"), "--compiler-options", "safe"], 4, "give `"),
+        (
+            &[&after("jit_f"), "--compiler-options", "safe"],
+            4,
+            "jit_f.before_optimizations.hlo.pb`, which is the same module before",
+        ),
+        (&[&after("jit_g"), "--compiler-options", "safe"], 4, "--xla_dump_hlo_as_proto"),
+        (
+            &[&only_later, "--compiler-options", "safe"],
+            4,
+            "left aside, 1 of 1 module: `module_0002.jit_g.cpu_after_opt",
+        ),
+        (&[&folder, "--compiler-options", "safe", "--inputs", &folder], 2, "name one module of the folder"),
     ] {
         let run = run(&place.path("cache"), arguments);
         assert!(run.code == code && run.stderr.contains(said), "{arguments:?}: {} {}", run.code, run.stderr);

@@ -294,6 +294,26 @@ fn of_a_dump_the_earliest_stage_of_each_module_is_read() {
     assert_eq!(scan.labels.len(), 2);
     assert!(scan.diagnosis[0].message.contains("read 2 of 6 files"), "{}", scan.diagnosis[0].message);
 
+    // what several modules have in common is one line
+    let folder = tempfile::tempdir().unwrap();
+    for number in 10..24 {
+        std::fs::copy(data("grouped_matmul.hash.stablehlo.mlir"), folder.path().join(format!("f{number}.mlir")))
+            .unwrap();
+        std::fs::write(folder.path().join(format!("cut{number}.pb.gz")), b"\x1f\x8b\x08\0garbage").unwrap();
+    }
+    let scan = scan_path(folder.path(), &ScanOptions::default()).unwrap();
+    let said: Vec<&str> = scan.diagnosis.iter().map(|one| one.code.as_str()).collect();
+    assert_eq!(said, ["dump-folder", "module-unreadable", "no-metadata"]);
+    let [read, unreadable, without] = &scan.diagnosis[..] else { panic!("{said:?}") };
+    assert!(read.message.contains("read 14 of 28 files"), "{}", read.message);
+    assert!(
+        unreadable.message.starts_with("14 modules cannot be read: `cut10.pb.gz`: its gzip"),
+        "{}",
+        unreadable.message
+    );
+    assert!(unreadable.message.ends_with(" and 2 more") && without.message.contains("`f21.mlir` and 2 more"));
+    assert!(without.message.starts_with("of 14 of 14 modules (`f10.mlir`, "), "{}", without.message);
+
     let empty = tempfile::tempdir().unwrap();
     std::fs::write(empty.path().join("notes.txt"), "nothing").unwrap();
     let error = scan_path(empty.path(), &ScanOptions::default()).unwrap_err();

@@ -1,5 +1,6 @@
 """Compiler options that were tuned for a program: found by what it computes, and taken at the outermost `jit` alone."""
 
+import gzip
 import hashlib
 import json
 import logging
@@ -193,3 +194,81 @@ with autotune_lowered.overlay({("compiler_options@v1", side["stablehlo_digest"])
     command = [sys.executable, "-c", script, tmp_path / "module.mlir"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def dumped_by_jax(lowered, function, path):
+    """What `JAX_DUMP_IR_TO` writes as the function is compiled."""
+    folder = path.with_name("ir")
+    jax.config.update("jax_dump_ir_to", str(folder))
+    try:
+        jax.jit(function).lower(jnp.ones(4)).compile()
+    finally:
+        jax.config.update("jax_dump_ir_to", "")
+    (written,) = folder.glob("*_compile.mlir")
+    written.rename(path)
+    folder.rmdir()
+
+
+def proto(lowered):
+    return lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+
+
+def proto_with_side_file(lowered, _, path):
+    """A proto beside the side file that a dump of the program has, with the proto's own digest."""
+    path.write_bytes(proto(lowered))
+    side = json.loads(autotune_lowered.dump(lowered, path.with_name("m")).with_name("m.labels.json").read_text())
+    path.with_name("m").unlink()
+    path.with_name("m.labels.json").unlink()
+    side["module_digest"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.with_name(path.name + ".labels.json").write_text(json.dumps(side))
+
+
+FORMS = {
+    "text.mlir": lambda lowered, _, path: path.write_text(lowered.as_text()),
+    "located.mlir": lambda lowered, _, path: path.write_text(lowered.as_text(debug_info=True)),
+    "dumped.mlir": lambda lowered, _, path: autotune_lowered.dump(lowered, path),
+    "text.mlir.gz": lambda lowered, _, path: path.write_bytes(gzip.compress(lowered.as_text().encode())),
+    "jax_ir0000_jit_f_compile.mlir": dumped_by_jax,
+    "told.hlo.pb": proto_with_side_file,
+    "bytecode.mlirbc": lambda _, function, path: path.write_bytes(
+        jax.export.export(jax.jit(function))(jax.ShapeDtypeStruct((4,), jnp.float32)).mlir_module_serialized
+    ),
+    "proto.hlo.pb": lambda lowered, _, path: path.write_bytes(proto(lowered)),
+    "unoptimized.hlo.txt": lambda lowered, _, path: path.write_text(lowered.as_text("hlo")),
+}
+
+
+def read_as(run, folder, keys):
+    """What the program says that it would tune in a folder, by the file's name: whether a process finds it, and why not."""
+    arguments = [
+        "--compiler-options",
+        "safe",
+        "--only-compiler-options",
+        "--dry-run",
+        "--format",
+        "json",
+        "--timer",
+        "jax",
+    ]
+    result = json.loads(run(folder, *arguments))
+    return {one["how"]: (one["call_key"] in keys, " ".join(one.get("flags", []))) for one in result["operations"]}
+
+
+def test_what_is_tuned_of_each_form_is_found_or_it_is_said_why_not(run, tmp_path):
+    """Each form has a program of its own, since what is the same is tuned once."""
+    functions = {name: (lambda x, by=by: jnp.tanh(x * by)) for by, name in enumerate(FORMS, 2)}
+    lowered = {name: jax.jit(function).lower(jnp.ones(4)) for name, function in functions.items()}
+    # what a process looks up
+    keys = {compiler_options.program_digest(one) for one in lowered.values()}
+    assert len(keys) == len(FORMS)
+    dumped = tmp_path / "dumped"
+    dumped.mkdir()
+    for name, write in FORMS.items():
+        write(lowered[name], functions[name], dumped / name)
+    found = read_as(run, dumped, keys)
+    told = "does not tell the digest of its StableHLO text"
+    for name in list(FORMS)[:6]:
+        assert found.pop(name) == (True, ""), name
+    assert sorted(found) == sorted(list(FORMS)[6:])
+    for name, (is_found, why) in found.items():
+        assert not is_found and told in why, name

@@ -1,0 +1,142 @@
+//! The modules whose compiler options are tuned: one file, or the folder of a dump.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::counted::{counted, listed};
+use crate::digest::Digest;
+use crate::hlo::{compiled_as, earlier_stage, modules_before_passes};
+use crate::measure::{MeasureError, MeasuredProgram};
+
+use super::exit;
+use super::fault::Fault;
+use super::option_setting::setting;
+use super::programs::ProgramReader;
+
+/// One module, read before any device is started.
+pub(super) struct OptionFile {
+    /// Its file's name.
+    pub(super) name: String,
+    pub(super) program: MeasuredProgram,
+    /// Digest of its StableHLO text, by which a process finds the entry; else why there can be none.
+    pub(super) key: Result<Digest, String>,
+    /// `XLA_FLAGS` of the process that runs it, where that is known.
+    pub(super) flags: Vec<(String, Value)>,
+}
+
+/// What a path holds.
+pub(super) struct OptionFiles {
+    pub(super) modules: Vec<OptionFile>,
+    /// Whether they come from a folder.
+    pub(super) are_of_folder: bool,
+    /// One line for what of a folder is left aside.
+    pub(super) left_aside: Option<String>,
+}
+
+/// Reads a module, or every module of a dump folder as it is before XLA's passes.
+pub(super) fn read(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFiles, Fault> {
+    if path == Path::new("-") {
+        return Err(Fault::new(exit::USAGE, "`--compiler-options` needs a file: standard input is read once"));
+    }
+    if path.is_dir() {
+        return read_folder(path, programs);
+    }
+    match read_file(path, programs) {
+        Ok(module) => Ok(OptionFiles { modules: vec![module], are_of_folder: false, left_aside: None }),
+        Err(Unfit::Optimized) => Err(Fault::input(optimized(path))),
+        Err(Unfit::Program(error)) => Err(Fault::input(error)),
+        Err(Unfit::SideFile(message)) => Err(Fault::input(message)),
+    }
+}
+
+/// Why a file is not tuned.
+enum Unfit {
+    Optimized,
+    Program(MeasureError),
+    SideFile(String),
+}
+
+fn read_file(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile, Unfit> {
+    let program = match programs.open(path) {
+        Ok(program) if program.is_optimized => return Err(Unfit::Optimized),
+        Ok(program) => program,
+        Err(MeasureError::OptimizedText { .. }) => return Err(Unfit::Optimized),
+        Err(error) => return Err(Unfit::Program(error)),
+    };
+    let side = compiled_as(path).map_err(|error| Unfit::SideFile(error.to_string()))?.unwrap_or_default();
+    // a process computes the text's digest
+    let key = program.stablehlo_digest().or(side.stablehlo_digest).ok_or_else(no_key);
+    let flags = side.xla_flags.as_deref().unwrap_or_default().split_whitespace();
+    let flags = flags.filter_map(|flag| setting(flag).ok()).collect();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(OptionFile { name, program, key, flags })
+}
+
+fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFiles, Fault> {
+    let dumped = modules_before_passes(folder).map_err(Fault::input)?;
+    // by reason, so that many modules are one line
+    let mut aside: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut put_aside = |reason: &str, name: String| aside.entry(reason.to_owned()).or_default().push(name);
+    for name in dumped.only_later {
+        put_aside("only HLO from after XLA's passes is there", name);
+    }
+    let mut modules: Vec<OptionFile> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for path in &dumped.files {
+        let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match read_file(path, programs) {
+            Ok(module) if !seen.insert(module.program.meaning()) => {
+                put_aside("the same program as another one", module.name);
+            }
+            Ok(module) => modules.push(module),
+            Err(Unfit::Optimized) => put_aside("HLO from after XLA's passes", name()),
+            Err(Unfit::SideFile(message)) => put_aside(&message, name()),
+            Err(Unfit::Program(error)) => put_aside(reason(&error), name()),
+        }
+    }
+    let count: usize = aside.values().map(Vec::len).sum();
+    let parts = aside
+        .iter()
+        .map(|(reason, names)| format!("{} ({reason})", listed(names.iter().map(|name| format!("`{name}`")))));
+    let of = modules.len() + count;
+    let line = (count > 0).then(|| format!("left aside, {count} of {}: {}", counted(of, "module"), listed(parts)));
+    if modules.is_empty() {
+        let message =
+            format!("`{}`: no module can be tuned; {}; {HOW_TO_DUMP}", folder.display(), line.unwrap_or_default());
+        return Err(Fault::input(message));
+    }
+    Ok(OptionFiles { modules, are_of_folder: true, left_aside: line })
+}
+
+/// Of a folder: the same words for every file that has the same trouble.
+fn reason(error: &MeasureError) -> &'static str {
+    match error {
+        MeasureError::HloText { .. } => {
+            "HLO text, which needs an active Python with JAX, or a dump with `--xla_dump_hlo_as_proto`"
+        }
+        MeasureError::NotConverted { .. } => "HLO text that JAX does not read",
+        MeasureError::Partitioned { .. } => "a program of several devices",
+        _ => "cannot be read",
+    }
+}
+
+const HOW_TO_DUMP: &str = "run with `XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto'`, or write StableHLO with \
+     `autotune_lowered.dump(lowered, \"module.mlir\")`";
+
+/// What to give in place of an optimized module.
+fn optimized(path: &Path) -> String {
+    let place = path.display();
+    let told = "is HLO from after XLA's passes, on which options of the compiler do nothing any more";
+    match earlier_stage(path) {
+        Some(earlier) => {
+            format!("`{place}`: {told}; give `{}`, which is the same module before them", earlier.display())
+        }
+        None => format!("`{place}`: {told}; for the stage before them {HOW_TO_DUMP}"),
+    }
+}
+
+fn no_key() -> String {
+    "this form does not tell the digest of its StableHLO text; tune the text, or a module that `autotune_lowered.dump` wrote".to_owned()
+}

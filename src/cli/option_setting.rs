@@ -1,0 +1,23 @@
+//! An option of the compiler and its value, as a user or a process spells it.
+
+use serde_json::{Map, Value};
+
+use crate::candidates::OptionSet;
+use crate::config::Config;
+
+/// `name=value`, with or without the dashes of XLA_FLAGS; the value as JSON where it is a scalar of it, else a text.
+pub(super) fn setting(text: &str) -> Result<(String, Value), String> {
+    let wrong = || format!("`{text}` is no `NAME=VALUE`, such as `xla_backend_optimization_level=2`");
+    let (name, value) = text.trim_start_matches("--").split_once('=').ok_or_else(wrong)?;
+    let value = match value {
+        "True" => Value::Bool(true),
+        "False" => Value::Bool(false),
+        other => match serde_json::from_str(other) {
+            Ok(value @ (Value::Bool(_) | Value::Number(_))) => value,
+            _ => Value::from(other),
+        },
+    };
+    let setting = Config::new(Map::from_iter([(name.to_owned(), value.clone())]));
+    OptionSet::from_config(&setting).map_err(|error| error.to_string())?;
+    Ok((name.to_owned(), value))
+}

@@ -1,0 +1,51 @@
+//! Whole programs from files, HLO text by way of a JAX.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use crate::measure::{MeasureError, MeasuredProgram};
+use crate::timer::{ActivePython, Limits, hlo_text_to_proto};
+
+use super::options::LimitArgs;
+use super::say::say;
+use super::timers::this_program;
+
+/// Reads programs, and finds the Python whose JAX parses HLO text where one is met.
+pub(super) struct ProgramReader<'a> {
+    /// The timer, as the user named it: `jax:PYTHON` names a Python.
+    timer: &'a str,
+    limits: &'a LimitArgs,
+    /// The Python, once it was looked for.
+    python: RefCell<Option<Option<PathBuf>>>,
+}
+
+impl<'a> ProgramReader<'a> {
+    pub(super) fn new(timer: &'a str, limits: &'a LimitArgs) -> Self {
+        Self { timer, limits, python: RefCell::new(None) }
+    }
+
+    /// A program in any form.
+    pub(super) fn open(&self, path: &Path) -> Result<MeasuredProgram, MeasureError> {
+        MeasuredProgram::open_with(path, |text| {
+            let Some(python) = self.python() else {
+                return Err(MeasureError::HloText { path: path.to_owned() });
+            };
+            let not = |reason: String| MeasureError::NotConverted { path: path.to_owned(), reason };
+            let exe = this_program().map_err(|fault| not(fault.message))?;
+            hlo_text_to_proto(&exe, &python, &Limits::from(self.limits), text)
+                .map_err(|failure| not(format!("the JAX of `{}` does not read it: {failure}", python.display())))
+        })
+    }
+
+    /// The Python that parses HLO text; which one it is is said once.
+    fn python(&self) -> Option<PathBuf> {
+        let find = || {
+            let named = self.timer.strip_prefix("jax:").map(PathBuf::from);
+            let python =
+                named.or_else(|| ActivePython::find().filter(ActivePython::has_jax).map(|active| active.python))?;
+            say(&format!("HLO text becomes an HloModuleProto by the JAX of `{}`", python.display()));
+            Some(python)
+        };
+        self.python.borrow_mut().get_or_insert_with(find).clone()
+    }
+}

@@ -1,0 +1,87 @@
+//! HLO text made into the `HloModuleProto` that plugins compile, by the parser of a JAX.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::client::Limits;
+use super::exec::{EXIT_MEMORY, EXIT_SIGNAL_BASE, ExecOptions};
+use crate::failure::{Failure, FailureKind};
+use crate::outside_file;
+use crate::printable::printable;
+use crate::scratch::Scratch;
+
+/// Largest proto that is read.
+const MAX_PROTO_BYTES: u64 = 1 << 30;
+/// What is read of what the parser says.
+const MAX_SAID_BYTES: u64 = 1 << 16;
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Its last line says what went wrong.
+const SCRIPT: &str = "
+import sys
+try:
+    from jaxlib._hlo import hlo_module_from_text
+except ImportError:
+    try:
+        from jaxlib._jax import hlo_module_from_text
+    except ImportError:
+        from jaxlib.xla_extension import hlo_module_from_text
+text, proto = sys.argv[1:]
+with open(text, encoding='utf-8') as file:
+    module = hlo_module_from_text(file.read())
+with open(proto, 'wb') as file:
+    file.write(module.as_serialized_hlo_module_proto())
+";
+
+/// The serialized `HloModuleProto` of HLO text. XLA's parser runs in a process of its own, with the time of a compilation and the
+/// memory of a worker; `exe` is this program.
+///
+/// # Errors
+/// A Python whose jaxlib has no such parser, text that the parser does not take, and limits that were reached.
+pub fn hlo_text_to_proto(exe: &Path, python: &Path, limits: &Limits, text: &[u8]) -> Result<Vec<u8>, Failure> {
+    let of_scratch = |error: io::Error| Failure::new(FailureKind::Device, format!("the scratch folder: {error}"));
+    let scratch = Scratch::new().map_err(of_scratch)?;
+    let place = |name: &str| scratch.path().join(name);
+    let (script, from, to, said) = (place("hlo-text.py"), place("module.txt"), place("module.pb"), place("said"));
+    // a file, since Python looks for modules where its script is: nothing of the current folder is run
+    fs::write(&script, SCRIPT).and_then(|()| fs::write(&from, text)).map_err(of_scratch)?;
+    let said_to = File::create_new(&said).map_err(of_scratch)?;
+    let command = vec![python.into(), script.into(), from.into(), to.clone().into()];
+    let mut child = Command::new(exe)
+        .args(ExecOptions::default().memory_bytes(limits.memory_bytes).command(command).to_arguments())
+        // open for as long as the parser may run
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(said_to)
+        .spawn()
+        .map_err(|error| Failure::new(FailureKind::Device, format!("`{}`: {error}", exe.display())))?;
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(of_scratch)? {
+            break status;
+        }
+        if start.elapsed() > limits.compile {
+            drop(child.stdin.take());
+            child.wait().map_err(of_scratch)?;
+            let message = format!("XLA's parser was not done after {} s", limits.compile.as_secs());
+            return Err(Failure::new(FailureKind::Timeout, message));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    };
+    if status.success() {
+        let proto = outside_file::open(&to, MAX_PROTO_BYTES).and_then(|file| outside_file::read(file, MAX_PROTO_BYTES));
+        return proto.map_err(of_scratch);
+    }
+    let said = outside_file::text(&said, MAX_SAID_BYTES).unwrap_or_default();
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    let last = last.rsplit_once("Error: ").map_or(last, |(_, message)| message).to_owned();
+    let kind = match status.code().and_then(|code| u8::try_from(code).ok()) {
+        Some(EXIT_MEMORY) => FailureKind::Memory,
+        Some(code) if code > EXIT_SIGNAL_BASE => FailureKind::Crash,
+        _ => FailureKind::Compile,
+    };
+    Err(Failure::new(kind, printable(&last)))
+}
