@@ -6,8 +6,10 @@ mod dtype;
 mod element;
 mod fill;
 mod spec;
+mod special;
 
 pub use compare::{Comparison, Finiteness, Reference, Tolerance, element_text};
 pub use dtype::{DType, UnknownDType};
 pub use fill::{Fill, FillError, MAX_ARRAY_BYTES, argument_seed, generate};
 pub use spec::{ArraySpec, SpecError};
+pub use special::{Special, other_class, plant};

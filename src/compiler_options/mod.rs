@@ -12,6 +12,7 @@ mod module;
 mod race;
 mod rescue;
 mod settle;
+mod special;
 mod variant;
 mod verdict;
 

@@ -27,6 +27,8 @@ pub(super) struct Races<'a> {
     pub(super) call: Call,
     pub(super) inputs: Vec<InputArray>,
     pub(super) inputs_digest: Digest,
+    /// What its results are called.
+    pub(super) results: Vec<String>,
     pub(super) scratch: &'a Path,
     /// When the time is used up.
     pub(super) until: Option<Instant>,
@@ -97,6 +99,7 @@ impl Races<'_> {
             direction: Direction::Forward,
             inputs: self.inputs.clone(),
             candidates: variants.iter().enumerate().map(candidate).collect(),
+            results: self.results.clone(),
             recipe: None,
             cache_state: self.options.cache_state.clone(),
             scratch: self.scratch.to_owned(),

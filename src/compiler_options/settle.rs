@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use super::module::{OptionModule, OptionTuneError, TunedOptions, not_cached};
 use super::race::{Ended, Races, Rules, call, counted, time_for_last};
 use super::rescue::{First, first_that_runs, rescuers};
+use super::special::{special_values, told};
 use super::variant::{Variant, Variants};
 use super::verdict::{Finalist, Verdict, decide};
 use crate::array::ArraySpec;
@@ -73,6 +74,7 @@ pub fn tune_compiler_options(
         call,
         inputs: Vec::new(),
         inputs_digest: Digest::of(b""),
+        results: module.program.results.clone(),
         scratch: scratch.path(),
         until: options.budget.and_then(|budget| Instant::now().checked_add(budget)),
     };
@@ -141,6 +143,7 @@ impl Walk<'_, '_> {
         let promising = self.screen(&base, &singles)?;
         let best = self.combine(&variants, &base, &promising)?;
         let finals = self.finals(&variants, &base, &best, &promising)?;
+        self.try_special_values(&variants, &base)?;
         self.conclude(key, search, rescued.is_some(), finals)
     }
 
@@ -195,7 +198,7 @@ impl Walk<'_, '_> {
         let is_same = |entry: &Entry| {
             entry.search() == Some(search)
                 && entry.provenance.as_ref().is_some_and(|from| {
-                    from.environment.has_same_compiler(here)
+                    (from.environment == *here || from.environment.has_same_compiler(here))
                         && (&from.measured_by.timer, &from.measured_by.source, &from.measured_by.metric)
                             == (&by.timer, &by.source, &by.metric)
                 })
@@ -329,6 +332,24 @@ impl Walk<'_, '_> {
         Ok(finals)
     }
 
+    /// Runs each set that changes arithmetic on values that it need not honour; what comes of it stands in its row.
+    fn try_special_values(&mut self, variants: &Variants<'_>, base: &Variant) -> Result<(), Ended> {
+        let runs = |config: &Config| {
+            self.rows.get(config).is_some_and(|row| matches!(row.outcome, CandidateOutcome::Measured(_)))
+        };
+        let tried: Vec<Variant> =
+            self.rows.keys().filter(|config| runs(config)).filter_map(|config| variants.of(config)).collect();
+        let tried: Vec<Variant> = tried.into_iter().filter(|variant| variants.changes_arithmetic(variant)).collect();
+        if tried.is_empty() || self.races.is_late() {
+            return Ok(());
+        }
+        let found = special_values(&mut self.races, base, &tried)?;
+        for (variant, found) in tried.iter().zip(found) {
+            self.rows.entry(variant.config.clone()).and_modify(|row| row.special_values = found);
+        }
+        Ok(())
+    }
+
     /// From the last rounds to an entry.
     fn conclude(
         &mut self,
@@ -374,6 +395,8 @@ impl Walk<'_, '_> {
                     return Ok(None);
                 }
                 (config, times) = (variant.config.clone(), of_winner);
+                let row = self.result.candidates.iter().find(|row| row.config == config);
+                self.result.flags.extend(row.map(|row| told(&row.special_values)).unwrap_or_default());
                 self.result.status = Status::Tuned;
                 "faster than the default beyond doubt, in rounds of its own".clone_into(&mut self.result.reason);
             }
@@ -433,7 +456,9 @@ impl Walk<'_, '_> {
             // a race that is over at once measures nothing, and what was known stays
             let is_known = row.times().is_some() || row.failure().is_some();
             if !without.contains(&index) && (is_known || !self.rows.contains_key(&row.config)) {
-                self.rows.insert(row.config.clone(), row.clone());
+                let mut row = row.clone();
+                row.differences = raced.differences.get(&index).cloned().unwrap_or_default();
+                self.rows.insert(row.config.clone(), row);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::candidates::{Choice, OptionSet};
+use crate::candidates::{Choice, OptionKind, OptionSet};
 use crate::config::Config;
 
 /// Settings, and the choices that they are made of.
@@ -40,6 +40,18 @@ impl Variants<'_> {
     /// Every choice alone.
     pub(super) fn singles(&self) -> Vec<Variant> {
         (0..self.choices.len()).filter_map(|choice| self.with(&[choice])).collect()
+    }
+
+    /// What has this config, without the choices that make it up.
+    pub(super) fn of(&self, config: &Config) -> Option<Variant> {
+        OptionSet::from_config(config).ok().map(|set| variant(set, Vec::new()))
+    }
+
+    /// Whether a set changes arithmetic beyond what the base does.
+    pub(super) fn changes_arithmetic(&self, variant: &Variant) -> bool {
+        let is_set = |choice: &Choice| variant.set.get(&choice.name) == Some(&choice.value);
+        let mut of_kind = self.choices.iter().filter(|choice| choice.kind == OptionKind::FastMath);
+        of_kind.any(|choice| is_set(choice) && self.base.get(&choice.name) != Some(&choice.value))
     }
 
     /// Every part of a set, itself included, the largest first; none twice.

@@ -39,7 +39,7 @@ pub(super) fn arguments(form: ModuleForm, bytes: &[u8]) -> Result<Option<Vec<Pro
 
 fn of_text(text: &str) -> Option<Vec<ProgramArgument>> {
     let start = text.find("func.func public @main(")? + "func.func public @main(".len();
-    let pieces = list(text.get(start..)?)?;
+    let (pieces, _) = list(text.get(start..)?)?;
     // most texts name their arguments in place
     let has_aliases = pieces.iter().any(|piece| piece.contains(" loc(#"));
     let aliases = if has_aliases { aliases(text) } else { HashMap::new() };
@@ -54,6 +54,26 @@ fn of_text(text: &str) -> Option<Vec<ProgramArgument>> {
         Some(ProgramArgument { path: path(name.unwrap_or_default()), is_donated })
     };
     pieces.into_iter().filter(|piece| !piece.trim().is_empty()).map(argument).collect()
+}
+
+/// What the results of a module's entry are called, as JAX notes it in the text: `loss` of `result['loss']`; empty where the form or the
+/// text does not tell.
+pub(super) fn results(form: ModuleForm, bytes: &[u8]) -> Vec<String> {
+    let text =
+        Some(bytes).filter(|_| form == ModuleForm::StablehloText).and_then(|bytes| std::str::from_utf8(bytes).ok());
+    text.and_then(results_of_text).unwrap_or_default()
+}
+
+fn results_of_text(text: &str) -> Option<Vec<String>> {
+    let (_, main) = text.split_once("func.func public @main(")?;
+    let (_, rest) = list(main)?;
+    let (results, _) = list(rest.strip_prefix(" -> (")?)?;
+    let name = |piece: &&str| {
+        let name = piece.split_once("jax.result_info = \"").and_then(|(_, rest)| quoted(rest)).unwrap_or_default();
+        let name = path(name);
+        name.strip_prefix("result").map_or(name.as_str(), |rest| rest.trim_start_matches('/')).to_owned()
+    };
+    Some(results.iter().map(name).collect())
 }
 
 /// The names that aliases of locations stand for: `#loc1 = loc("params['w']")`.
@@ -79,8 +99,8 @@ fn quoted(text: &str) -> Option<&str> {
     text.get(..end)
 }
 
-/// The parts of a list in parentheses, up to the one that closes it.
-fn list(text: &str) -> Option<Vec<&str>> {
+/// The parts of a list in parentheses, up to the one that closes it, and what follows that.
+fn list(text: &str) -> Option<(Vec<&str>, &str)> {
     let (mut pieces, mut start, mut depth) = (Vec::new(), 0, 0_usize);
     let (mut is_quoted, mut escaped) = (false, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -94,7 +114,7 @@ fn list(text: &str) -> Option<Vec<&str>> {
             b'(' | b'<' | b'{' | b'[' => depth += 1,
             b')' if depth == 0 => {
                 pieces.push(text.get(start..at)?);
-                return Some(pieces);
+                return Some((pieces, text.get(at + 1..)?));
             }
             // the arrow of a type of functions closes nothing
             b'>' if text.as_bytes().get(at.checked_sub(1)?) == Some(&b'-') => {}
@@ -224,6 +244,25 @@ mod tests {
         // buffer_donor { entries {} }: the first one, whose number is not written
         module.extend([0x92, 0x01, 2, 0x0a, 0]);
         assert_eq!(donated(&module)[..2], [true, true]);
+    }
+
+    #[test]
+    fn results_are_called_as_jax_notes_them() {
+        let named = |results: &str| {
+            let text =
+                format!("module {{\n func.func public @main(%x: tensor<2xf32> {{a = \") -> (\"}}) -> ({results}) {{");
+            results_in(&text)
+        };
+        let two = r#"tensor<f32> {jax.result_info = "result[0]['loss']"}, tensor<2xf32> {jax.result_info = "[1].w"}"#;
+        assert_eq!(named(two), ["0/loss", "1/w"]);
+        assert_eq!(named(r#"tensor<f32> {jax.result_info = "result"}, tensor<f32>"#), ["", ""]);
+        assert_eq!(results_in("module {\n func.func public @main() -> tensor<f32> {"), Vec::<String>::new());
+        assert_eq!(results_in("func.func public @main(%x: tensor<f32>) -> (tensor"), Vec::<String>::new());
+        assert_eq!(results(ModuleForm::HloProto, two.as_bytes()), Vec::<String>::new());
+    }
+
+    fn results_in(text: &str) -> Vec<String> {
+        results(ModuleForm::StablehloText, text.as_bytes())
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::bytecode::integer_attribute;
 use super::detect::{self, Content, HEAD_BYTES};
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
-use super::interface::{ProgramArgument, arguments};
+use super::interface::{ProgramArgument, arguments, results};
 use super::proto;
 use crate::wire::{WireCursor, WireError, WireValue};
 
@@ -87,6 +87,12 @@ impl Program<'_> {
     /// A module that is damaged; `place` names it.
     pub fn arguments(&self, place: &str) -> Result<Option<Vec<ProgramArgument>>, ScanError> {
         arguments(self.form, self.bytes).map_err(|kind| kind.at(place))
+    }
+
+    /// What its results are called, as `loss` or `grads/w`, in their order; empty where the form does not tell, and one is empty
+    /// that has no name.
+    pub fn results(&self) -> Vec<String> {
+        results(self.form, self.bytes)
     }
 }
 

@@ -28,6 +28,8 @@ pub struct MeasuredProgram {
     pub is_optimized: bool,
     /// Its arguments, where the form tells them one by one.
     pub arguments: Option<Vec<ProgramArgument>>,
+    /// What its results are called, where the form tells.
+    pub results: Vec<String>,
 }
 
 impl MeasuredProgram {
@@ -72,8 +74,9 @@ impl MeasuredProgram {
                 return Err(MeasureError::OptimizedText { path: path.to_owned() });
             }
         };
-        let (donates, arguments) = (program.donates, program.arguments(&place)?);
-        Ok(Self { bytes: program.bytes.to_vec(), format, donates, is_optimized: program.is_optimized, arguments })
+        let (donates, arguments, results) = (program.donates, program.arguments(&place)?, program.results());
+        let (bytes, is_optimized) = (program.bytes.to_vec(), program.is_optimized);
+        Ok(Self { bytes, format, donates, is_optimized, arguments, results })
     }
 
     /// A program of our own, as StableHLO text, that writes nothing over its arguments.
@@ -84,6 +87,7 @@ impl MeasuredProgram {
             donates: false,
             is_optimized: false,
             arguments: None,
+            results: Vec::new(),
         }
     }
 

@@ -125,6 +125,7 @@ pub(super) fn job(file: &ProgramFile, inputs: Vec<InputArray>, cache_state: Cach
         direction: Direction::Forward,
         inputs,
         candidates: vec![JobCandidate::new(Config::new(serde_json::Map::new())).program(Some(file.clone()))],
+        results: Vec::new(),
         recipe: None,
         cache_state,
         scratch: scratch.to_owned(),

@@ -91,6 +91,8 @@ pub struct Job {
     pub inputs: Vec<InputArray>,
     /// The candidates.
     pub candidates: Vec<JobCandidate>,
+    /// What the programs' results are called, where that is known: for messages.
+    pub results: Vec<String>,
     /// How a worker builds the programs that could not be lowered; a recorder's and a worker's own affair.
     pub recipe: Option<serde_json::Value>,
     /// What every run that is timed finds in the caches.
@@ -107,6 +109,7 @@ impl Job {
             direction: Direction::Forward,
             inputs: Vec::new(),
             candidates: Vec::new(),
+            results: Vec::new(),
             recipe: None,
             cache_state: CacheState::Warm,
             scratch: scratch.into(),
@@ -118,6 +121,7 @@ setters!(Job {
     direction: Direction,
     inputs: Vec<InputArray>,
     candidates: Vec<JobCandidate>,
+    results: Vec<String>,
     recipe: Option<serde_json::Value>,
     cache_state: CacheState,
 });

@@ -1,10 +1,14 @@
 //! What came of one candidate.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
+use crate::array::{ArraySpec, Special};
 use crate::config::Config;
 use crate::decision::DropReason;
 use crate::failure::Failure;
+use crate::printable::printable;
 use crate::search::Expected;
 use crate::stats::Interval;
 
@@ -78,6 +82,55 @@ impl PairedSample {
     }
 }
 
+/// How one output of a candidate differs from the baseline's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OutputDifference {
+    /// Its number among the outputs.
+    pub output: usize,
+    /// What it is called, such as `grads/w`; empty where that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Its elements.
+    pub elements: u64,
+    /// Those that are beyond the tolerance; of special values, those of another class.
+    pub differing: u64,
+    /// The largest absolute difference of two finite elements.
+    pub max_absolute: f64,
+    /// The same over the root mean square of the baseline's finite elements; absent where that is zero, and of integers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_rms: Option<f64>,
+}
+
+/// `output 3 \`loss\``.
+impl fmt::Display for OutputDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "output {}", self.output)?;
+        if self.name.is_empty() { Ok(()) } else { write!(f, " `{}`", printable(&self.name)) }
+    }
+}
+
+impl OutputDifference {
+    /// Elements that are of another class, and are not numbers that could be subtracted.
+    pub(crate) fn of_class(output: usize, name: String, spec: &ArraySpec, differing: u64) -> Self {
+        let elements = spec.elements().unwrap_or_default();
+        Self { output, name, elements, differing, max_absolute: 0.0, of_rms: None }
+    }
+}
+
+/// What a candidate that may compute with less care makes of values that it need not honour.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SpecialValues {
+    /// What was put among the inputs.
+    pub values: Special,
+    /// The outputs that hold elements of another class than the baseline's: NaN, an infinity by its sign, a denormal, another number.
+    pub outputs: Vec<OutputDifference>,
+    /// Why there are none, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
 /// What is known of one candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Row", into = "Row")]
@@ -93,6 +146,10 @@ pub struct CandidateResult {
     pub dropped: Option<DropReason>,
     /// What it was judged by, for whoever draws it; none of one that failed or shares another's program.
     pub samples: Vec<PairedSample>,
+    /// The outputs that are not the baseline's bit for bit, where they were compared in this run.
+    pub differences: Vec<OutputDifference>,
+    /// What it makes of NaN, infinities and denormals, where that was tried.
+    pub special_values: Vec<SpecialValues>,
 }
 
 impl CandidateResult {
@@ -152,13 +209,17 @@ struct Row {
     failure: Option<Failure>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expected: Option<Expected>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    differences: Vec<OutputDifference>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    special_values: Vec<SpecialValues>,
 }
 
 impl From<CandidateResult> for Row {
     fn from(candidate: CandidateResult) -> Self {
         let (status, times) = (candidate.status(), candidate.times().copied());
         let (failure, expected) = (candidate.failure().cloned(), candidate.expected());
-        let CandidateResult { config, tied_with_best, dropped, .. } = candidate;
+        let CandidateResult { config, tied_with_best, dropped, differences, special_values, .. } = candidate;
         Self {
             config,
             status,
@@ -170,6 +231,8 @@ impl From<CandidateResult> for Row {
             dropped,
             failure,
             expected,
+            differences,
+            special_values,
         }
     }
 }
@@ -178,8 +241,8 @@ impl TryFrom<Row> for CandidateResult {
     type Error = String;
 
     fn try_from(row: Row) -> Result<Self, String> {
-        let Row { config, status, rounds, median_ns, ratio, interval, tied_with_best, dropped, failure, expected } =
-            row;
+        let Row { config, status, rounds, median_ns, ratio, interval, tied_with_best, dropped, failure, .. } = row;
+        let Row { expected, differences, special_values, .. } = row;
         let times = median_ns.zip(ratio).zip(interval);
         let times = times.map(|((median_ns, ratio), interval)| CandidateTimes { rounds, median_ns, ratio, interval });
         let outcome = match (status, times, failure) {
@@ -198,7 +261,8 @@ impl TryFrom<Row> for CandidateResult {
                 return Err(format!("the candidate {config} is `failed` and lacks a failure"));
             }
         };
-        Ok(Self { config, outcome, tied_with_best, dropped, samples: Vec::new() })
+        let samples = Vec::new();
+        Ok(Self { config, outcome, tied_with_best, dropped, samples, differences, special_values })
     }
 }
 

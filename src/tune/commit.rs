@@ -146,6 +146,8 @@ pub(super) fn candidate_results(
             tied_with_best: verdict.is_some_and(|verdict| verdict.tied_with_best),
             dropped: judgement.standing.dropped.get(&own).map(|dropped| dropped.reason),
             samples,
+            differences: Vec::new(),
+            special_values: Vec::new(),
         }
     });
     rows.collect()

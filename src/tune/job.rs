@@ -178,6 +178,7 @@ pub(super) fn materialize(
         direction: invocation.direction,
         inputs: workplace.inputs.clone(),
         candidates,
+        results: Vec::new(),
         recipe: invocation.static_arguments.get("recipe").cloned(),
         cache_state,
         scratch: workplace.scratch.path().to_owned(),

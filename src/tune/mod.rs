@@ -43,7 +43,9 @@ mod waves;
 
 pub use again::Again;
 pub(crate) use blame::BASELINE_FAILED;
-pub use candidate_result::{CandidateOutcome, CandidateResult, CandidateStatus, CandidateTimes, PairedSample};
+pub use candidate_result::{
+    CandidateOutcome, CandidateResult, CandidateStatus, CandidateTimes, OutputDifference, PairedSample, SpecialValues,
+};
 pub(crate) use commit::fill_from_entry;
 pub(crate) use copies::ALL_ROUNDS;
 pub use copies::{Copies, CopiesError, measure_copies};

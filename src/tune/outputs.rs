@@ -7,6 +7,7 @@ use crate::timer::OutputArray;
 use crate::timer::events::Kind;
 use crate::timer::replay::Method;
 
+use super::OutputDifference;
 use super::measure::{Ended, Measuring};
 
 /// Outputs of this size are mostly those of arguments that the operation is not made for.
@@ -46,9 +47,10 @@ impl Measuring<'_> {
             self.check_cancelled()?;
             let _slice = self.slice_of(candidate);
             let Some(outputs) = self.outputs(candidate)? else { continue };
-            match difference(&outputs, reference) {
-                Ok(largest) => drop(self.rounds.errors.insert(candidate, largest)),
-                Err(different) => self.fail(candidate, Failure::new(FailureKind::WrongOutput, different))?,
+            let (found, wrong) = differences(&outputs, reference, &self.job.results);
+            self.rounds.differences.insert(candidate, found);
+            if let Some(wrong) = wrong {
+                self.fail(candidate, Failure::new(FailureKind::WrongOutput, wrong))?;
             }
         }
         Ok(())
@@ -141,32 +143,74 @@ fn weakness(index: usize, found: &Finiteness) -> Option<String> {
     })
 }
 
-/// The largest absolute difference of outputs that are within the tolerance, or in one phrase what the first differing one is.
-fn difference(outputs: &[OutputArray], reference: &[Reference]) -> Result<f64, String> {
+/// Outputs that a message tells of.
+const OUTPUTS_SHOWN: usize = 6;
+
+/// How outputs differ from the baseline's, those that do, and in one phrase what is wrong with them where one is beyond the tolerance.
+fn differences(
+    outputs: &[OutputArray],
+    reference: &[Reference],
+    names: &[String],
+) -> (Vec<OutputDifference>, Option<String>) {
     if outputs.len() != reference.len() {
-        return Err(format!("{} outputs, the baseline has {}", outputs.len(), reference.len()));
+        return (Vec::new(), Some(format!("{} outputs, the baseline has {}", outputs.len(), reference.len())));
     }
-    outputs.iter().zip(reference).enumerate().try_fold(0.0_f64, |largest, (index, (output, reference))| {
-        let expected = reference.spec();
-        if output.spec != *expected {
-            return Err(format!("output {index} is `{}`, the baseline's is `{expected}`", output.spec));
+    let (mut found, mut wrong) = (Vec::new(), Vec::new());
+    for (index, (output, reference)) in outputs.iter().zip(reference).enumerate() {
+        // names of another number of outputs are those of another form
+        let name = names.get(index).filter(|_| names.len() == outputs.len()).cloned();
+        match difference(index, name.unwrap_or_default(), output, reference) {
+            Ok((difference, text)) => {
+                wrong.extend(text);
+                found.extend(Some(difference).filter(|one| one.differing > 0 || one.max_absolute > 0.0));
+            }
+            Err(text) => wrong.push(text),
         }
-        let bytes = output.read().map_err(|error| format!("output {index} cannot be read: {error}"))?;
-        let found = reference.compare(&bytes);
-        if found.matches {
-            return Ok(largest.max(found.max_absolute));
-        }
-        let text = |bytes: &[u8], at| element_text(&output.spec, bytes, at).unwrap_or_else(|| "nothing".to_owned());
-        let first = found.first.map_or_else(String::new, |at| {
-            format!(", first at element {at}: {}, the baseline's is {}", text(&bytes, at), text(reference.bytes(), at))
-        });
-        // nothing finite differs where one of the two is no number
-        let most = match found.max_absolute {
-            0.0 => String::new(),
-            most => format!(" by up to {most:.3e}"),
-        };
-        Err(format!("output {index} differs from the baseline's in {} elements{most}{first}", found.mismatches))
-    })
+    }
+    let more = wrong.len().saturating_sub(OUTPUTS_SHOWN);
+    wrong.truncate(OUTPUTS_SHOWN);
+    if more > 0 {
+        wrong.push(format!("and {more} more"));
+    }
+    (found, (!wrong.is_empty()).then(|| wrong.join("; ")))
+}
+
+/// How one output differs, with a phrase where that is beyond the tolerance; an error where it cannot be compared.
+fn difference(
+    index: usize,
+    name: String,
+    output: &OutputArray,
+    reference: &Reference,
+) -> Result<(OutputDifference, Option<String>), String> {
+    let expected = reference.spec();
+    if output.spec != *expected {
+        return Err(format!("output {index} is `{}`, the baseline's is `{expected}`", output.spec));
+    }
+    let bytes = output.read().map_err(|error| format!("output {index} cannot be read: {error}"))?;
+    let found = reference.compare(&bytes);
+    let rms = reference.finiteness().map(|of| of.rms).filter(|rms| *rms > 0.0);
+    let difference = OutputDifference {
+        output: index,
+        name,
+        elements: expected.elements().unwrap_or_default(),
+        differing: found.mismatches,
+        max_absolute: found.max_absolute,
+        of_rms: rms.map(|rms| found.max_absolute / rms),
+    };
+    if found.matches {
+        return Ok((difference, None));
+    }
+    let text = |bytes: &[u8], at| element_text(&output.spec, bytes, at).unwrap_or_else(|| "nothing".to_owned());
+    let first = found.first.map_or_else(String::new, |at| {
+        format!(", first at element {at}: {}, the baseline's is {}", text(&bytes, at), text(reference.bytes(), at))
+    });
+    // nothing finite differs where one of the two is no number
+    let most = match found.max_absolute {
+        0.0 => String::new(),
+        most => format!(" by up to {most:.3e}"),
+    };
+    let said = format!("{difference} differs from the baseline's in {} elements{most}{first}", found.mismatches);
+    Ok((difference, Some(said)))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::copies::{ALL_ROUNDS, CopiesError};
 use super::job::JobIdentity;
 use super::measure::{Compares, Measuring};
 use super::rounds::JobRounds;
-use super::{CandidateResult, TuneOptions};
+use super::{CandidateResult, OutputDifference, TuneOptions};
 
 /// Changes when samples of older versions must not be mixed with this version's.
 const VERSION: &str = "program-race-v1";
@@ -116,6 +116,8 @@ pub struct Raced {
     pub executables: BTreeMap<usize, Digest>,
     /// The largest absolute difference of each candidate's outputs from the baseline's, of those within the tolerance.
     pub errors: BTreeMap<usize, f64>,
+    /// The outputs of each candidate that are not the baseline's bit for bit, of candidates that were compared in this run.
+    pub differences: BTreeMap<usize, Vec<OutputDifference>>,
     /// Rounds measured in this run.
     pub rounds_measured: u32,
     /// Rounds that the log held before.
@@ -212,6 +214,10 @@ pub fn race_programs(
     let configs: Vec<Config> = job.candidates.iter().map(|candidate| candidate.config.clone()).collect();
     let same_as: Vec<Option<usize>> = (0..candidates).map(|candidate| rounds.same.get(&candidate).copied()).collect();
     let rows = candidate_results(&configs, &same_as, identity.baseline, &judgement, &rounds, &[]);
+    let largest = |found: &[OutputDifference]| found.iter().fold(0.0, |most: f64, one| most.max(one.max_absolute));
+    let is_right = |candidate: &usize| !rounds.failures.contains_key(candidate);
+    let compared = rounds.differences.iter().filter(|(candidate, _)| is_right(candidate));
+    let errors = compared.map(|(&candidate, found)| (candidate, largest(found))).collect();
     Ok(Raced {
         digest: identity.digest,
         rounds: decided,
@@ -220,7 +226,8 @@ pub fn race_programs(
         failures: rounds.failures,
         same_executable: rounds.same,
         executables: rounds.executables,
-        errors: rounds.errors,
+        errors,
+        differences: rounds.differences,
         rounds_measured,
         rounds_kept,
         notes: rounds.notes,

@@ -8,6 +8,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, FailureRecord, JobHistory, RoundRecord};
 use crate::stats::median;
 
+use super::OutputDifference;
 use super::job::JobIdentity;
 
 /// Samples without which nothing is said of their first runs.
@@ -25,9 +26,8 @@ pub(super) struct JobRounds {
     left: BTreeSet<usize>,
     /// What each candidate compiled to, where the timer can tell.
     pub(super) executables: BTreeMap<usize, Digest>,
-    /// The largest absolute difference of each candidate's outputs from the baseline's, of those that were compared and are
-    /// within the tolerance.
-    pub(super) errors: BTreeMap<usize, f64>,
+    /// How the outputs of each candidate that was compared differ from the baseline's.
+    pub(super) differences: BTreeMap<usize, Vec<OutputDifference>>,
     /// Candidates whose executable is another one's.
     pub(super) same: BTreeMap<usize, usize>,
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
+use autotune_lowered::array::Special;
 use autotune_lowered::candidates::{OptionClass, OptionSpace};
 use autotune_lowered::compiler_options::{OptionModule, TunedOptions, tune_compiler_options};
 use autotune_lowered::device::DeviceFingerprint;
@@ -103,8 +104,16 @@ impl Timer for Compiler {
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
         let output = self.outcome(candidate, "run")?.output;
-        let scratch = &self.job.as_ref().unwrap().scratch;
-        Ok(vec![OutputArray::write("f32[4]".parse().unwrap(), &output.to_le_bytes().repeat(4), scratch).unwrap()])
+        let job = self.job.as_ref().unwrap();
+        let mut bytes = output.to_le_bytes().repeat(4);
+        // a sum, which fast arithmetic takes for finite
+        let input = std::fs::read(&job.inputs[0].path).unwrap();
+        let is_nan = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap()).is_nan();
+        let is_fast = job.candidates[candidate].build.options.contains_key("xla_cpu_enable_fast_math");
+        if !is_fast && input.chunks_exact(4).any(is_nan) {
+            bytes[..4].copy_from_slice(&f32::NAN.to_le_bytes());
+        }
+        Ok(vec![OutputArray::write("f32[4]".parse().unwrap(), &bytes, &job.scratch).unwrap()])
     }
 
     fn epoch(&self) -> u32 {
@@ -256,7 +265,34 @@ fn refusals_and_other_outputs_are_out_with_their_reasons() {
     };
     assert_eq!(kind(r#"{"xla_cpu_prefer_vector_width":512}"#), FailureKind::WrongOutput);
     assert_eq!(kind(r#"{"xla_backend_optimization_level":1}"#), FailureKind::Compile);
+    let wide = operation.candidates.iter().find(|row| row.config.as_str() == r#"{"xla_cpu_prefer_vector_width":512}"#);
+    let differences =
+        wide.unwrap().differences.iter().map(|one| (one.output, one.elements, one.differing, one.max_absolute));
+    assert_eq!(differences.collect::<Vec<_>>(), [(0, 4, 4, 1.0)]);
     assert!(operation.flags.iter().any(|flag| flag.contains("3 refused, 1 failed")), "{:?}", operation.flags);
+}
+
+#[test]
+fn fast_arithmetic_is_tried_with_nan_and_says_what_it_makes_of_it() {
+    let ledger = Ledger::in_memory(vec![]);
+    let mut module = module();
+    module.program.results = vec!["loss".to_owned()];
+    let choices = OptionSpace::built_in("cpu").unwrap().choices(OptionClass::FastMath);
+    module.choices = choices.into_iter().filter(|choice| choice.name.contains("fast_math")).collect();
+    let mut timer =
+        Compiler::new(|options, _| takes(if options.contains_key("xla_cpu_enable_fast_math") { 0.5 } else { 1.0 }));
+    let operation = tune(&mut timer, &ledger, &module, &TuneOptions::default()).operation;
+    assert_eq!(operation.status, Status::Tuned);
+    let best = operation.best.as_ref().unwrap();
+    let row = operation.candidates.iter().find(|row| row.config == best.config).unwrap();
+    let found: Vec<_> = row.special_values.iter().map(|one| (one.values, one.outputs.len(), &one.failure)).collect();
+    assert_eq!(found, [(Special::Nan, 1, &None), (Special::Infinities, 0, &None), (Special::Denormals, 0, &None)]);
+    let nan = &row.special_values[0].outputs[0];
+    assert_eq!((nan.to_string().as_str(), nan.differing, nan.elements), ("output 0 `loss`", 1, 4));
+    let said = "1 of 4 elements of output 0 `loss`";
+    assert!(operation.flags.iter().any(|flag| flag.contains("NaN") && flag.contains(said)), "{:?}", operation.flags);
+    let base = operation.candidates.iter().find(|row| row.config.as_map().is_empty()).unwrap();
+    assert!(base.special_values.is_empty());
 }
 
 #[test]

@@ -326,6 +326,7 @@ mod tests {
             direction: Direction::Forward,
             inputs: Vec::new(),
             candidates: blocks.iter().map(|block| JobCandidate::new(config(block))).collect(),
+            results: Vec::new(),
             recipe: None,
             cache_state: CacheState::Warm,
             scratch: folder.to_owned(),

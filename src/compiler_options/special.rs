@@ -1,0 +1,127 @@
+//! What sets that change arithmetic make of NaN, infinities and denormals: the same programs on inputs that hold some.
+
+use std::fs;
+use std::path::Path;
+
+use super::race::{Ended, Races};
+use super::variant::Variant;
+use crate::array::{Special, other_class, plant};
+use crate::failure::{Failure, FailureKind};
+use crate::remedy::remedy;
+use crate::timer::events::Slice;
+use crate::timer::{InputArray, Job, OutputArray};
+use crate::tune::{OutputDifference, SpecialValues};
+
+/// Places of the planted values follow from this and the argument's number.
+const SEED: u64 = 0x7370_6563;
+
+/// Runs the base and variants on the inputs with values of each kind planted, and compares the outputs by class. What cannot be run
+/// so is told of each variant. The timer has no job afterwards.
+pub(super) fn special_values(
+    races: &mut Races<'_>,
+    base: &Variant,
+    variants: &[Variant],
+) -> Result<Vec<Vec<SpecialValues>>, Ended> {
+    let mut found: Vec<Vec<SpecialValues>> = variants.iter().map(|_| Vec::new()).collect();
+    let all: Vec<Variant> = std::iter::once(base).chain(variants).cloned().collect();
+    for values in Special::ALL {
+        let _slice = races.events.open(Slice::Step("NaN, infinities and denormals"));
+        let folder = tempfile::tempdir_in(races.scratch).map_err(|error| of_device("a folder", &error))?;
+        let Some(inputs) = planted(&races.inputs, values, folder.path())? else { continue };
+        let job = Job { inputs, ..races.job(&all) };
+        races.timer.begin(&job)?;
+        let order: Vec<usize> = (0..all.len()).collect();
+        if races.timer.expect(&order).is_err() {
+            races.timer.restart(&[])?;
+        }
+        let expected = outputs(races, 0);
+        for (candidate, found) in (1..).zip(&mut found) {
+            let ours = outputs(races, candidate);
+            let compared = match (&expected, &ours) {
+                (Ok(expected), Ok(ours)) => compare(ours, expected, &races.results),
+                (Err(failure), _) | (_, Err(failure)) => Err(failure.clone()),
+            };
+            let (outputs, failure) = compared.map_or_else(|failure| (Vec::new(), Some(failure)), |found| (found, None));
+            found.push(SpecialValues { values, outputs, failure });
+        }
+        races.timer.end();
+    }
+    Ok(found)
+}
+
+fn of_device(what: &str, error: &std::io::Error) -> Failure {
+    Failure::new(FailureKind::Device, format!("{what} cannot be made for other inputs: {error}{}", remedy(error)))
+}
+
+/// The inputs with such values; `None` where none of them can hold any.
+fn planted(inputs: &[InputArray], values: Special, folder: &Path) -> Result<Option<Vec<InputArray>>, Failure> {
+    let mut count = 0;
+    let mut plant_in = |(index, input): (usize, &InputArray)| {
+        let mut bytes = fs::read(&input.path)?;
+        let seed = SEED.wrapping_add(index as u64);
+        let changed = plant(&input.spec, &mut bytes, values, seed);
+        if changed == 0 {
+            return Ok(input.clone());
+        }
+        count += changed;
+        let path = folder.join(format!("{index}.bin"));
+        fs::write(&path, bytes)?;
+        Ok(InputArray { path, ..input.clone() })
+    };
+    let planted: std::io::Result<Vec<InputArray>> = inputs.iter().enumerate().map(&mut plant_in).collect();
+    let planted = planted.map_err(|error| of_device("files", &error))?;
+    Ok((count > 0).then_some(planted))
+}
+
+/// Compiles and runs a candidate; a worker that breaks is started again without it.
+fn outputs(races: &mut Races<'_>, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+    let timer = &mut *races.timer;
+    let outputs = timer.prepare(candidate).and_then(|_| timer.outputs(candidate));
+    if outputs.as_ref().is_err_and(Failure::needs_restart) {
+        timer.restart(&[candidate])?;
+    }
+    outputs
+}
+
+/// The outputs with elements of another class.
+fn compare(ours: &[OutputArray], expected: &[OutputArray], names: &[String]) -> Result<Vec<OutputDifference>, Failure> {
+    let unlike = || Failure::new(FailureKind::WrongOutput, "other outputs than the default's");
+    if ours.len() != expected.len() {
+        return Err(unlike());
+    }
+    let read = |output: &OutputArray| output.read().map_err(|error| of_device("outputs", &error));
+    let mut found = Vec::new();
+    for (output, (ours, expected)) in ours.iter().zip(expected).enumerate() {
+        if ours.spec != expected.spec {
+            return Err(unlike());
+        }
+        let differing = other_class(&ours.spec, &read(ours)?, &read(expected)?);
+        if differing > 0 {
+            let name = names.get(output).cloned().unwrap_or_default();
+            found.push(OutputDifference::of_class(output, name, &ours.spec, differing));
+        }
+    }
+    Ok(found)
+}
+
+/// One line for each kind of values of which a set makes something else than the base; none where all is the same.
+pub(super) fn told(found: &[SpecialValues]) -> Vec<String> {
+    let line = |one: &SpecialValues| {
+        let values = one.values.as_str();
+        if let Some(failure) = &one.failure {
+            return Some(format!("with {values} among the inputs its outputs cannot be told: {failure}"));
+        }
+        let outputs: Vec<String> = one
+            .outputs
+            .iter()
+            .map(|output| format!("{} of {} elements of {output}", output.differing, output.elements))
+            .collect();
+        (!outputs.is_empty()).then(|| {
+            format!(
+                "with {values} among the inputs it gives values of another class than the default does: {}",
+                outputs.join(", ")
+            )
+        })
+    };
+    found.iter().filter_map(line).collect()
+}
