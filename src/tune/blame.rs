@@ -19,7 +19,7 @@ impl<'a> Measuring<'a> {
 
     /// A round failed and nobody knows whose launch it was: each candidate is run alone.
     pub(super) fn find_culprit(&mut self, failure: Failure) -> Result<(), Ended> {
-        if failure.needs_restart() {
+        if self.breaks(&failure) {
             self.restart(failure.clone())?;
         }
         let failed_before = self.rounds.failures.len();
@@ -39,7 +39,7 @@ impl<'a> Measuring<'a> {
     /// A call that failed in a round: after a device error the worker is started again, the baseline run, and the
     /// candidate tried once more before it is blamed.
     pub(super) fn blame(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
-        if !failure.needs_restart() {
+        if !self.breaks(&failure) {
             return self.fail(candidate, failure);
         }
         if !self.forgive(candidate) {
@@ -62,7 +62,7 @@ impl<'a> Measuring<'a> {
     ) -> Result<Option<T>, Ended> {
         match call(self.timer) {
             Ok(value) => Ok(Some(value)),
-            Err(failure) if failure.needs_restart() && self.forgive(candidate) => {
+            Err(failure) if self.breaks(&failure) && self.forgive(candidate) => {
                 self.restart(failure)?;
                 if candidate != self.identity.baseline {
                     self.run_baseline()?;
@@ -76,6 +76,12 @@ impl<'a> Measuring<'a> {
         }
     }
 
+    /// Whether the worker is of no use after this. On a CPU a program that says that it failed leaves its process as it was.
+    pub(super) fn breaks(&self, failure: &Failure) -> bool {
+        let is_told = failure.kind == FailureKind::Execute && self.timer.device().identity.platform == "cpu";
+        failure.needs_restart() && !is_told
+    }
+
     /// Whether a candidate may be tried once more. The baseline always may: another candidate may have broken the
     /// worker that it then died in.
     fn forgive(&mut self, candidate: usize) -> bool {
@@ -83,7 +89,7 @@ impl<'a> Measuring<'a> {
     }
 
     pub(super) fn blamed(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
-        let broken = failure.needs_restart().then(|| failure.clone());
+        let broken = self.breaks(&failure).then(|| failure.clone());
         // in the log before the restart: where that fails too, the next run must not try this candidate again
         let failed = self.fail(candidate, failure);
         let restarted = broken.map_or(Ok(()), |reason| self.restart(reason));

@@ -328,7 +328,7 @@ impl Measuring<'_> {
             let _slice = self.slice_of(candidate);
             let mut outcome = self.prepare(candidate);
             if let Err(failure) = &outcome
-                && failure.needs_restart()
+                && self.breaks(failure)
             {
                 // a compiler that dies is seen twice before the candidate is blamed
                 self.restart(failure.clone())?;

@@ -45,7 +45,8 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     assert_eq!(operation["best"]["config"]["xla_backend_optimization_level"], 1);
     let rows = operation["candidates"].as_array().unwrap();
     let status = |status: &str| rows.iter().filter(|row| row["status"] == status).count();
-    assert!(status("same-program") > 0, "some options change nothing: {rows:?}");
+    // XNNPACK's programs cannot be serialized, and what can be is told apart by its code all the same
+    assert!(status("same-program") > rows.len() / 2, "most options change nothing: {rows:?}");
     let refused = rows.iter().find(|row| row["config"].get("xla_cpu_opt_preset").is_some()).unwrap();
     assert!(refused["failure"]["message"].as_str().unwrap().contains("No such compile option"), "{refused}");
     // JAX has a compiler of its own on a CPU

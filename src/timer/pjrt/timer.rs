@@ -154,6 +154,8 @@ pub struct PjrtTimer {
     job: Option<Job>,
     /// The plugin cannot serialize, or not load what it serialized.
     in_place: bool,
+    /// It has loaded what it serialized: where it cannot, that is one program's affair, as of one that calls XNNPACK.
+    has_loaded: bool,
 }
 
 impl PjrtTimer {
@@ -193,6 +195,7 @@ impl PjrtTimer {
         };
         let mut timer = Self {
             in_place,
+            has_loaded: false,
             notes: hello.notes.clone(),
             bench: Bench::new(command, options.limits.clone(), client, hello),
             compilers,
@@ -303,7 +306,9 @@ impl PjrtTimer {
             digest = work_digest(&kept.executable.path, kept.executable.offset).or(digest);
         }
         params.executable = Some(kept.executable);
-        self.bench.load(params).map(|_| digest)
+        self.bench.load(params)?;
+        self.has_loaded = true;
+        Ok(digest)
     }
 
     /// The measuring worker compiles: its request names the candidate that is to blame if it dies.
@@ -323,9 +328,11 @@ impl PjrtTimer {
                 Err(failure) => return Err(failure),
             }
         }
-        self.in_place = true;
-        self.compilers.clear();
-        self.compilers.retire();
+        if !self.has_loaded {
+            self.in_place = true;
+            self.compilers.clear();
+            self.compilers.retire();
+        }
         self.compile_in_place(params)
     }
 }
