@@ -1,5 +1,6 @@
 //! `--compiler-options`: how a whole module is compiled, tuned beside its labels or alone.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -7,14 +8,18 @@ use std::time::Instant;
 use clap::Args;
 use serde_json::Value;
 
+use crate::cache::{FlagVariable, flags_of};
 use crate::candidates::{OptionClass, OptionScope, OptionSet, OptionSpace};
-use crate::compiler_options::{OPERATION, OptionModule, OptionTuneError, tune_compiler_options};
+use crate::compiler_options::{
+    OPERATION, OptionModule, OptionTuneError, SharedModule, tune_compiler_options, tune_shared_options,
+};
 use crate::config::Config;
+use crate::counted::counted;
 use crate::ledger::Ledger;
 use crate::measure::InputOptions;
 use crate::timer::Timer;
 use crate::timer::events::Events;
-use crate::tune::{AutotuningResult, TuneOptions};
+use crate::tune::{AutotuningResult, OperationResult, StepProfile, TuneOptions};
 
 use super::exit;
 use super::fault::Fault;
@@ -34,6 +39,10 @@ pub(super) struct OptionArgs {
     /// Leave labels alone
     #[arg(long = "only-compiler-options", requires = "compiler_options")]
     pub only_options: bool,
+    /// One set for all modules of a folder, as `XLA_FLAGS` are for all of a process: it is slower on none of them, and saves the most
+    /// in all. With --profile by the time that each takes of the step (docs/options.md)
+    #[arg(long, requires = "compiler_options")]
+    pub shared: bool,
     /// An option that is set in any case, `NAME=VALUE`; may be given again. Such options are part of the baseline
     #[arg(long = "base-options", value_name = "NAME=VALUE", requires = "compiler_options", value_parser = setting)]
     pub base_options: Vec<(String, Value)>,
@@ -47,6 +56,9 @@ pub(super) struct Wanted {
     class: OptionClass,
     base: Vec<(String, Value)>,
     inputs: InputOptions,
+    is_shared: bool,
+    /// The part of a step's time that each module takes, where one was profiled.
+    shares: Option<Vec<f64>>,
 }
 
 impl OptionArgs {
@@ -58,14 +70,34 @@ impl OptionArgs {
             let message = "`--inputs` are those of one program: name one module of the folder";
             return Err(Fault::new(exit::USAGE, message));
         }
-        Ok(Some(Wanted { files, class, base: self.base_options.clone(), inputs: self.inputs.options() }))
+        Ok(Some(Wanted {
+            files,
+            class,
+            base: self.base_options.clone(),
+            inputs: self.inputs.options(),
+            is_shared: self.shared,
+            shares: None,
+        }))
     }
 }
 
+/// A module with what may be set.
+struct Ready {
+    name: String,
+    module: OptionModule,
+}
+
 impl Wanted {
-    /// Tunes them one after the other, and adds what came of it to a result; where nothing is to be measured, what would be.
+    /// Takes the modules in the order of their time in a step.
+    pub(super) fn by_time(mut self, step: Option<&StepProfile>) -> Self {
+        self.shares = step.map(|step| self.files.by_time(step));
+        self
+    }
+
+    /// Tunes them one after the other, or all together, and adds what came of it to a result; where nothing is to be measured, what
+    /// would be.
     pub(super) fn tune(
-        self,
+        mut self,
         (timer, ledger): (&mut dyn Timer, &Ledger),
         is_dry: bool,
         options: &TuneOptions,
@@ -78,30 +110,55 @@ impl Wanted {
             let message = format!("no options of the compiler for `{platform}` are known");
             return Err(Fault::new(exit::NOTHING_MATCHED, message));
         };
-        let Self { files, class, base, inputs } = self;
-        result.notes.extend(files.left_aside);
-        let until = options.budget.and_then(|budget| Instant::now().checked_add(budget));
-        let mut left = files.modules.len();
-        for file in files.modules {
-            let OptionFile { name, program, key, flags } = file;
-            let (set, note) = set_by_process(space, flags);
-            result.notes.extend(note.filter(|note| !result.notes.contains(note)));
-            let mut choices = space.choices(class);
-            // what the user has set is changed only if named
-            choices.retain(|choice| choice.scope == OptionScope::Compile);
-            choices.retain(|choice| !set.iter().chain(&base).any(|(name, _)| choice.set.get(name).is_some()));
-            let mut module = OptionModule::new(program, key, choices);
-            let base = Config::new(set.into_iter().chain(base.iter().cloned()).collect());
-            module.base = OptionSet::from_config(&base).map_err(|error| Fault::new(exit::USAGE, error))?;
-            module.inputs = inputs.clone();
-            if is_dry {
-                let mut planned = module.planned();
-                if files.are_of_folder {
-                    planned.how = name;
-                }
-                result.take(Some(planned), None);
-                continue;
+        let mut told: Vec<String> = self.files.left_aside.take().into_iter().collect();
+        let files = std::mem::take(&mut self.files.modules);
+        let modules = files.into_iter().map(|file| self.ready(space, file, &mut told));
+        let modules = modules.collect::<Result<Vec<Ready>, Fault>>()?;
+        told.into_iter().for_each(|line| tell(result, line));
+        if is_dry {
+            for Ready { name, module } in modules {
+                let planned = module.planned();
+                let how = if self.files.are_of_folder { name } else { planned.how };
+                result.take(Some(OperationResult { how, ..planned }), None);
             }
+            return Ok(());
+        }
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        let budget = options.budget.or(options.stop_at.map(left));
+        let options = TuneOptions { budget, stop_at: None, ..options.clone() };
+        match self.is_shared {
+            true => self.tune_shared((timer, ledger), modules, &options, cancel, events, result),
+            false => self.tune_each((timer, ledger), modules, &options, cancel, events, result),
+        }
+    }
+
+    /// A module with the choices of the class, but for what the user has set: that is changed only if named.
+    fn ready(&self, space: &OptionSpace, file: OptionFile, notes: &mut Vec<String>) -> Result<Ready, Fault> {
+        let OptionFile { name, program, key, flags, .. } = file;
+        let (set, note) = set_by_process(space, flags);
+        notes.extend(note.filter(|note| !notes.contains(note)));
+        let mut choices = space.choices(self.class);
+        choices.retain(|choice| choice.scope == OptionScope::Compile);
+        choices.retain(|choice| !set.iter().chain(&self.base).any(|(name, _)| choice.set.get(name).is_some()));
+        let mut module = OptionModule::new(program, key, choices);
+        let base = Config::new(set.into_iter().chain(self.base.iter().cloned()).collect());
+        module.base = OptionSet::from_config(&base).map_err(|error| Fault::new(exit::USAGE, error))?;
+        module.inputs = self.inputs.clone();
+        Ok(Ready { name, module })
+    }
+
+    fn tune_each(
+        &self,
+        (timer, ledger): (&mut dyn Timer, &Ledger),
+        modules: Vec<Ready>,
+        options: &TuneOptions,
+        cancel: &AtomicBool,
+        events: &Events,
+        result: &mut AutotuningResult,
+    ) -> Result<(), Fault> {
+        let until = options.budget.and_then(|budget| Instant::now().checked_add(budget));
+        let mut left = modules.len();
+        for Ready { name, module } in modules {
             // what one module leaves of its part is the others'
             let part =
                 until.map(|until| until.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1));
@@ -109,14 +166,14 @@ impl Wanted {
             let options = TuneOptions { budget: part, ..options.clone() };
             match tune_compiler_options(timer, ledger, &module, &options, cancel, events) {
                 Ok(mut tuned) => {
-                    if files.are_of_folder {
+                    if self.files.are_of_folder {
                         tuned.operation.how = name;
                     }
                     result.take(Some(tuned.operation), tuned.entry);
                 }
                 // the inputs of one module are no reason to leave the others
-                Err(OptionTuneError::Inputs(error)) if files.are_of_folder => {
-                    result.notes.push(format!("`{name}` is not tuned: {error}"));
+                Err(OptionTuneError::Inputs(error)) if self.files.are_of_folder => {
+                    tell(result, format!("`{name}` is not tuned: {error}"));
                 }
                 Err(error) => return Err(fault(error)),
             }
@@ -126,6 +183,51 @@ impl Wanted {
         }
         Ok(())
     }
+
+    fn tune_shared(
+        &self,
+        (timer, ledger): (&mut dyn Timer, &Ledger),
+        modules: Vec<Ready>,
+        options: &TuneOptions,
+        cancel: &AtomicBool,
+        events: &Events,
+        result: &mut AutotuningResult,
+    ) -> Result<(), Fault> {
+        let mut modules: Vec<SharedModule> =
+            modules.into_iter().map(|Ready { name, module }| SharedModule::new(name, module)).collect();
+        // a step that runs none of them says nothing of their time
+        if let Some(shares) = self.shares.as_ref().filter(|shares| shares.iter().any(|share| *share > 0.0)) {
+            for (shared, share) in modules.iter_mut().zip(shares) {
+                shared.weight = *share;
+            }
+        }
+        let bases: BTreeSet<Config> = modules.iter().map(|shared| shared.module.base.to_config()).collect();
+        if bases.len() > 1 {
+            let message =
+                "`--shared` is for the modules of one process, and these were dumped with different XLA_FLAGS";
+            return Err(Fault::new(exit::USAGE, message));
+        }
+        let found = tune_shared_options(timer, ledger, &modules, options, cancel, events).map_err(fault)?;
+        tell(result, format!("one set for {}: {}", counted(modules.len(), "module"), found.reason));
+        if let Some(set) = found.set {
+            let platform = &timer.device().identity.platform;
+            let variable = if platform == "tpu" { FlagVariable::LibtpuInitArgs } else { FlagVariable::XlaFlags };
+            let flags = flags_of(&set.to_config()).map_err(|error| Fault::new(exit::BAD_INPUT, error))?;
+            tell(result, format!("set for the process: {}='{flags}'", variable.name()));
+        }
+        let mut entries = found.entries.into_iter().peekable();
+        for operation in found.operations {
+            let own = entries.next_if(|(key, _)| key.call == operation.call);
+            result.take(Some(operation), own);
+        }
+        Ok(())
+    }
+}
+
+/// Says a line, and keeps it with the result.
+fn tell(result: &mut AutotuningResult, line: String) {
+    say(&line);
+    result.notes.push(line);
 }
 
 /// Which flags of a process are set for this run too, and a line for the others.

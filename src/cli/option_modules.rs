@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use crate::counted::{counted, listed};
 use crate::digest::Digest;
-use crate::hlo::{compiled_as, earlier_stage, modules_before_passes};
+use crate::hlo::{ScanOptions, compiled_as, earlier_stage, modules_before_passes, scan_path};
 use crate::measure::{MeasureError, MeasuredProgram};
+use crate::tune::StepProfile;
 
 use super::exit;
 use super::fault::Fault;
@@ -19,6 +20,8 @@ use super::programs::ProgramReader;
 pub(super) struct OptionFile {
     /// Its file's name.
     pub(super) name: String,
+    /// The module's own name, as a profile has it.
+    pub(super) module: Option<String>,
     pub(super) program: MeasuredProgram,
     /// Digest of its StableHLO text, by which a process finds the entry; else why there can be none.
     pub(super) key: Result<Digest, String>,
@@ -33,6 +36,23 @@ pub(super) struct OptionFiles {
     pub(super) are_of_folder: bool,
     /// One line for what of a folder is left aside.
     pub(super) left_aside: Option<String>,
+}
+
+impl OptionFiles {
+    /// Puts the modules with the most time of a step first, and gives each its part of it. Those of one name share theirs; what the
+    /// step does not run comes last.
+    pub(super) fn by_time(&mut self, step: &StepProfile) -> Vec<f64> {
+        let share = |file: &OptionFile, all: &[OptionFile]| {
+            let of_name = all.iter().filter(|other| other.module == file.module).count().max(1);
+            file.module.as_ref().map_or(0.0, |name| step.share_of_module(name) / of_name as f64)
+        };
+        let shares: Vec<f64> = self.modules.iter().map(|file| share(file, &self.modules)).collect();
+        let mut both: Vec<(f64, OptionFile)> = shares.into_iter().zip(std::mem::take(&mut self.modules)).collect();
+        both.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        let (shares, modules) = both.into_iter().unzip();
+        self.modules = modules;
+        shares
+    }
 }
 
 /// Reads a module, or every module of a dump folder as it is before XLA's passes.
@@ -71,7 +91,9 @@ fn read_file(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile, Un
     let flags = side.xla_flags.as_deref().unwrap_or_default().split_whitespace();
     let flags = flags.filter_map(|flag| setting(flag).ok()).collect();
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(OptionFile { name, program, key, flags })
+    // a scan that fails was told as the module was read
+    let module = scan_path(path, &ScanOptions::default()).ok().and_then(|scan| scan.module);
+    Ok(OptionFile { name, module, program, key, flags })
 }
 
 fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFiles, Fault> {

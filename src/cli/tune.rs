@@ -66,6 +66,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         trace.as_ref().zip(args.trace_run.as_deref()).map(|(trace, path)| TraceFile::at(trace, path)).transpose()?;
     let labels = source.as_ref().and_then(|source| source.labels.as_ref());
     let step = args.profile.as_deref().map(|profile| profile::read_step(profile, &args.hlo, labels)).transpose()?;
+    let wanted = wanted.map(|wanted| wanted.by_time(step.as_ref()));
     let cancel = cancel_flag()?;
     let scratch = scratch()?;
     let opening = events.open(Slice::Step("open the cache"));

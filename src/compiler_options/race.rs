@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::OPERATION;
 use super::variant::Variant;
+use crate::array::ArraySpec;
 use crate::call::{Call, Direction};
 use crate::decision::Round;
 use crate::digest::Digest;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::measure::MeasureError;
 use crate::timer::events::Events;
@@ -104,6 +105,34 @@ impl Races<'_> {
             cache_state: self.options.cache_state.clone(),
             scratch: self.scratch.to_owned(),
         }
+    }
+
+    /// What the module takes, as the first variant that compiles says it.
+    pub(super) fn signature(&mut self, base: &Variant, others: &[Variant]) -> Result<Vec<ArraySpec>, Ended> {
+        let variants: Vec<Variant> = std::iter::once(base).chain(others).cloned().collect();
+        let job = self.job(&variants);
+        let timer = &mut *self.timer;
+        let mut first = None;
+        for candidate in 0..variants.len() {
+            timer.begin(&job)?;
+            match timer.signature(candidate) {
+                Ok(Some(signature)) => {
+                    timer.end();
+                    return Ok(signature.parameters);
+                }
+                Ok(None) => {
+                    let message = format!("the timer `{}` does not tell what the module takes", timer.name());
+                    return Err(Failure::new(FailureKind::Signature, message).into());
+                }
+                Err(failure) => {
+                    if failure.needs_restart() {
+                        timer.restart(&[])?;
+                    }
+                    first.get_or_insert(failure);
+                }
+            }
+        }
+        Err(first.unwrap_or_else(|| Failure::new(FailureKind::Compile, "nothing was compiled")).into())
     }
 
     /// Races variants; the first is what the others are compared with.

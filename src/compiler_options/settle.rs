@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
+use super::entry::{Decided, known};
 use super::module::{OptionModule, OptionTuneError, TunedOptions, not_cached};
 use super::race::{Ended, Races, Rules, call, counted, time_for_last};
 use super::rescue::{First, first_that_runs, rescuers};
 use super::special::{special_values, told};
 use super::variant::{Variant, Variants};
 use super::verdict::{Finalist, Verdict, decide};
-use crate::array::ArraySpec;
-use crate::cache::{CacheKey, Entry, Provenance};
+use crate::cache::{CacheKey, Entry};
 use crate::call::Direction;
 use crate::config::Config;
 use crate::counted::counted as number_of;
@@ -22,7 +22,6 @@ use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::measure::make_inputs;
-use crate::measured_by::TOOL;
 use crate::stats::Interval;
 use crate::timer::Timer;
 use crate::timer::events::{Events, Kind, Slice};
@@ -32,7 +31,7 @@ use crate::tune::{
 };
 
 /// When the last rounds are looked at.
-const LOOKS: [u32; 4] = [21, 41, 81, 161];
+pub(super) const LOOKS: [u32; 4] = [21, 41, 81, 161];
 /// The most choices that are put together with others, and the most in one set.
 const PROMISING: usize = 8;
 const MOST_TOGETHER: usize = 3;
@@ -116,7 +115,7 @@ impl Walk<'_, '_> {
         let mut variants = Variants { base: self.module.base.clone(), choices: &self.module.choices };
         let mut base = variants.base();
         let mut singles = variants.singles();
-        let specs = self.signature(&base, &singles)?;
+        let specs = self.races.signature(&base, &rescuers(&singles, self.module))?;
         let inputs = make_inputs(&self.module.program, &specs, &self.module.inputs, self.races.scratch)?;
         (self.races.inputs, self.races.inputs_digest) = (inputs.arrays, inputs.digest);
         let search = self.search();
@@ -125,7 +124,11 @@ impl Walk<'_, '_> {
             direction: Direction::Forward,
             device: self.races.timer.device().identity.clone(),
         };
-        if let Some(entry) = self.known(&key, &search)? {
+        let known = match self.module.key {
+            Ok(_) => known((&*self.races.timer, self.races.ledger), self.races.options, &key, &search)?,
+            Err(_) => None,
+        };
+        if let Some(entry) = known {
             fill_from_entry(self.result, &entry);
             self.result.status = Status::Cached;
             "known from before; nothing was measured (`--force` measures again)".clone_into(&mut self.result.reason);
@@ -147,35 +150,6 @@ impl Walk<'_, '_> {
         self.conclude(key, search, rescued.is_some(), finals)
     }
 
-    /// What the module takes, as the first variant that compiles says it.
-    fn signature(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<ArraySpec>, Ended> {
-        let rescuers = rescuers(singles, self.module);
-        let variants: Vec<Variant> = std::iter::once(base).chain(&rescuers).cloned().collect();
-        let job = self.races.job(&variants);
-        let timer = &mut *self.races.timer;
-        let mut first = None;
-        for candidate in 0..variants.len() {
-            timer.begin(&job)?;
-            match timer.signature(candidate) {
-                Ok(Some(signature)) => {
-                    timer.end();
-                    return Ok(signature.parameters);
-                }
-                Ok(None) => {
-                    let message = format!("the timer `{}` does not tell what the module takes", timer.name());
-                    return Err(Failure::new(FailureKind::Signature, message).into());
-                }
-                Err(failure) => {
-                    if failure.needs_restart() {
-                        timer.restart(&[])?;
-                    }
-                    first.get_or_insert(failure);
-                }
-            }
-        }
-        Err(first.unwrap_or_else(|| Failure::new(FailureKind::Compile, "nothing was compiled")).into())
-    }
-
     /// Digest of everything that a decision follows from, but for the samples.
     fn search(&self) -> String {
         let mut hasher = FieldHasher::new("compiler options, 1");
@@ -185,25 +159,6 @@ impl Walk<'_, '_> {
             hasher.field(choice.set.to_config().as_str().as_bytes());
         }
         hasher.finish().to_string()
-    }
-
-    /// The entry in force, where the same search found it under the same compiler and clock.
-    fn known(&self, key: &CacheKey, search: &str) -> Result<Option<Arc<Entry>>, Ended> {
-        if self.races.options.force || self.module.key.is_err() {
-            return Ok(None);
-        }
-        let cached = self.races.ledger.cache().entry(key).map_err(|error| Ended::Fatal(error.into()))?;
-        let by = self.races.timer.measured_by(&self.races.options.cache_state);
-        let here = &self.races.timer.device().environment;
-        let is_same = |entry: &Entry| {
-            entry.search() == Some(search)
-                && entry.provenance.as_ref().is_some_and(|from| {
-                    (from.environment == *here || from.environment.has_same_compiler(here))
-                        && (&from.measured_by.timer, &from.measured_by.source, &from.measured_by.metric)
-                            == (&by.timer, &by.source, &by.metric)
-                })
-        };
-        Ok(cached.map(|(entry, _)| entry).filter(|entry| is_same(entry)))
     }
 
     /// The base beside a second compilation of itself. Where it fails, the first choice that does not; that one is given back.
@@ -405,38 +360,10 @@ impl Walk<'_, '_> {
             self.result.status = Status::Tuned;
             "the default fails, and these options run".clone_into(&mut self.result.reason);
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let failed = self.result.candidates.iter().filter(|row| row.failure().is_some()).count();
-        let measured =
-            self.result.candidates.iter().filter(|row| matches!(row.outcome, CandidateOutcome::Measured(_))).count();
-        let timer = &*self.races.timer;
-        let entry = Entry {
-            config: config.clone(),
-            provenance: Some(Provenance {
-                job: job.unwrap_or_else(|| Digest::of(search.as_bytes())),
-                measured_by: timer.measured_by(&self.races.options.cache_state).compiler(None),
-                batch: Vec::new(),
-                environment: timer.device().environment.clone(),
-                baseline: base,
-                baseline_ns: of_base.median_ns,
-                best_ns: times.median_ns,
-                ratio: times.ratio,
-                interval: times.interval,
-                rounds: u32::try_from(times.rounds).unwrap_or(u32::MAX),
-                measured: u32::try_from(measured).unwrap_or(u32::MAX),
-                failed: u32::try_from(failed).unwrap_or(u32::MAX),
-                tie_set: vec![config],
-                semantic_digest: self.module.key.as_ref().ok().copied(),
-                baseline_semantic_digest: self.module.key.as_ref().ok().copied(),
-                search: Some(search),
-                left: 0,
-                chance_left: None,
-                tool: TOOL.to_owned(),
-                decided_at: now,
-            }),
-            peer: None,
-            superseded: Vec::new(),
-        };
+        let candidates = &self.result.candidates;
+        let own = self.module.key.as_ref().ok().copied();
+        let decided = Decided { config, times, base, of_base, candidates, job, search, key: own };
+        let entry = decided.into_entry(&*self.races.timer, self.races.options);
         let entry = Arc::new(entry);
         fill_from_entry(self.result, &entry);
         if let Err(why) = &self.module.key {

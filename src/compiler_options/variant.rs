@@ -72,7 +72,8 @@ impl Variants<'_> {
     }
 }
 
-fn variant(set: OptionSet, choices: Vec<usize>) -> Variant {
+/// A set, and the choices that it is made of.
+pub(super) fn variant(set: OptionSet, choices: Vec<usize>) -> Variant {
     Variant { config: set.to_config(), overrides: set.overrides(), set, choices }
 }
 

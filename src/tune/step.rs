@@ -1,6 +1,6 @@
 //! The step that a profile shows: the share of each call in it, the order that follows, and what tuning gains in all.
 
-use crate::analysis::{LabelShare, Summary};
+use crate::analysis::{LabelShare, ModuleSummary, Summary};
 use crate::batch::own_key;
 use crate::registry::Invocation;
 
@@ -13,6 +13,8 @@ pub struct StepProfile {
     place: String,
     /// Time of all its module executions that count, nanoseconds.
     modules_ns: f64,
+    /// Each module's name, and its part of that time.
+    modules: Vec<(String, f64)>,
     pub(super) labels: Vec<LabelShare>,
     pub(super) notes: Vec<String>,
 }
@@ -82,12 +84,23 @@ impl StepProfile {
     /// What was read of a step's profile at a place; `None` where no module ran in it.
     pub fn of(place: String, summary: &Summary) -> Option<Self> {
         let findings = summary.findings.iter().map(ToString::to_string);
+        let modules_ns: f64 = summary.modules.iter().map(|module| module.total_ns).sum();
+        let part =
+            |module: &ModuleSummary| (module.module.clone(), module.total_ns / modules_ns.max(f64::MIN_POSITIVE));
         (!summary.modules.is_empty()).then(|| Self {
             place,
-            modules_ns: summary.modules.iter().map(|module| module.total_ns).sum(),
+            modules_ns,
+            modules: summary.modules.iter().map(part).collect(),
             labels: summary.labels.clone(),
             notes: summary.notes.iter().cloned().chain(findings).collect(),
         })
+    }
+
+    /// The part of the time of all modules that those of a name take: `jit_f` of the profile's `jit_f(7)`.
+    pub fn share_of_module(&self, name: &str) -> f64 {
+        let is_it =
+            |module: &str| module.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('('));
+        self.modules.iter().filter(|(module, _)| is_it(module)).map(|(_, part)| part).fold(0.0, |sum, part| sum + part)
     }
 
     /// What the operations of a result gain of it.
@@ -114,5 +127,18 @@ fn saved(operation: &OperationResult, speed_up: impl Fn(&OperationResult) -> Opt
     match speed_up {
         Some(speed_up) if replaces && operation.status.is_decided() => 1.0 - 1.0 / speed_up,
         _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_modules_part_is_that_of_all_of_its_name() {
+        let modules = [("jit_f(7)", 0.5), ("jit_f(9)", 0.25), ("jit_f", 0.0625), ("jit_fg(1)", 0.1875)];
+        let modules = modules.map(|(name, part)| (name.to_owned(), part)).to_vec();
+        let step = StepProfile { place: String::new(), modules_ns: 1.0, modules, labels: vec![], notes: vec![] };
+        assert_eq!(["jit_f", "jit_fg", "jit"].map(|name| step.share_of_module(name)), [0.8125, 0.1875, 0.0]);
     }
 }

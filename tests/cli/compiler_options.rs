@@ -107,6 +107,7 @@ fn without_the_option_a_module_without_labels_ends_as_before_and_names_it() {
         (&["-", "--compiler-options", "safe"][..], 2, "needs a file"),
         (&[&*module, "--compiler-options", "all"], 2, "safe"),
         (&[&*module, "--only-compiler-options"], 2, "--compiler-options"),
+        (&[&*module, "--shared"], 2, "--compiler-options"),
         (&[&*module, "--compiler-options", "safe", "--base-options", "XLA=1"], 2, "XLA"),
         (&["/dev/zero", "--compiler-options", "safe"], 4, "/dev/zero"),
         (&[&after("jit_f"), "--compiler-options", "safe"], 4, "give `"),

@@ -7,7 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use autotune_lowered::array::Special;
 use autotune_lowered::candidates::{OptionClass, OptionSpace};
-use autotune_lowered::compiler_options::{OptionModule, TunedOptions, tune_compiler_options};
+use autotune_lowered::compiler_options::{
+    OptionModule, SharedModule, SharedOptions, TunedOptions, tune_compiler_options, tune_shared_options,
+};
 use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
@@ -40,6 +42,8 @@ fn takes(factor: f64) -> Outcome {
 struct Compiler {
     device: DeviceFingerprint,
     of: fn(&Overrides, u32) -> Outcome,
+    /// Of programs that behave otherwise.
+    others: BTreeMap<Digest, fn(&Overrides, u32) -> Outcome>,
     random: ChaCha8Rng,
     /// Relative scatter of one run.
     scatter: f64,
@@ -51,12 +55,14 @@ struct Compiler {
 impl Compiler {
     fn new(of: fn(&Overrides, u32) -> Outcome) -> Self {
         let random = ChaCha8Rng::seed_from_u64(1);
-        Self { device: device(), of, random, scatter: 0.004, job: None, compiled: 0, epoch: 1 }
+        Self { device: device(), of, others: BTreeMap::new(), random, scatter: 0.004, job: None, compiled: 0, epoch: 1 }
     }
 
     fn outcome(&self, candidate: usize, at: &str) -> Result<Outcome, Failure> {
-        let build = &self.job.as_ref().unwrap().candidates[candidate].build;
-        let outcome = (self.of)(&build.options, build.copy);
+        let candidate = &self.job.as_ref().unwrap().candidates[candidate];
+        let (build, program) = (&candidate.build, candidate.program.as_ref().unwrap().program.digest);
+        let of = self.others.get(&program).copied().unwrap_or(self.of);
+        let outcome = of(&build.options, build.copy);
         match outcome.fails {
             Some((place, failure)) if place == at => Err(failure),
             _ => Ok(outcome),
@@ -310,4 +316,92 @@ fn a_module_without_a_digest_is_tuned_and_is_no_entry() {
     let found = tune(&mut Compiler::new(two_that_add_up), &ledger, &module, &TuneOptions::default());
     assert_eq!((found.operation.status, found.entry), (Status::Tuned, None));
     assert!(found.operation.flags.iter().any(|flag| flag == "not in the cache: no text"));
+}
+
+/// A module of a process, and how it behaves.
+type Shape = (&'static str, fn(&Overrides, u32) -> Outcome);
+
+fn process(shapes: &[Shape]) -> (Compiler, Vec<SharedModule>) {
+    let mut timer = Compiler::new(|_, _| takes(1.0));
+    let modules = shapes.iter().map(|(name, of)| {
+        let program = MeasuredProgram::of_text(&format!("module @{name} {{}}"));
+        timer.others.insert(program.digest(), *of);
+        let choices = OptionSpace::built_in("cpu").unwrap().choices(OptionClass::Safe);
+        SharedModule::new(*name, OptionModule::new(program, Ok(Digest::of(name.as_bytes())), choices))
+    });
+    let modules = modules.collect();
+    (timer, modules)
+}
+
+fn share(timer: &mut Compiler, ledger: &Ledger, modules: &[SharedModule]) -> SharedOptions {
+    let options = TuneOptions::default();
+    tune_shared_options(timer, ledger, modules, &options, &AtomicBool::new(false), &Events::default()).unwrap()
+}
+
+fn wide_halves(options: &Overrides, _copy: u32) -> Outcome {
+    takes(if has(options, WIDE) { 0.5 } else { 1.0 })
+}
+
+fn wide_hurts_and_the_level_helps(options: &Overrides, _copy: u32) -> Outcome {
+    takes(if has(options, WIDE) { 1.3 } else { 1.0 } * if has(options, LEVEL) { 0.8 } else { 1.0 })
+}
+
+fn wide_crashes(options: &Overrides, _copy: u32) -> Outcome {
+    let crash = Failure::new(FailureKind::Crash, "the worker died of SIGSEGV");
+    Outcome { fails: has(options, WIDE).then_some(("run", crash)), ..takes(1.0) }
+}
+
+#[test]
+fn one_set_for_a_process_loses_on_no_module() {
+    let (mut timer, modules) = process(&[("f", wide_halves), ("g", wide_hurts_and_the_level_helps)]);
+    let ledger = Ledger::in_memory(vec![]);
+    let shared = share(&mut timer, &ledger, &modules);
+    let level = r#"{"xla_backend_optimization_level":1}"#;
+    assert_eq!(shared.set.map(|set| set.to_config().as_str().to_owned()).as_deref(), Some(level), "{}", shared.reason);
+    let found: Vec<_> = shared.operations.iter().map(|one| (one.how.as_str(), one.status, best(one))).collect();
+    assert_eq!(found, [("f", Status::Tuned, level.to_owned()), ("g", Status::Tuned, level.to_owned())]);
+    let speed_up = |index: usize| shared.operations[index].speed_up.unwrap();
+    assert!((speed_up(0) - 1.0).abs() < 0.02 && (speed_up(1) - 1.25).abs() < 0.02, "1 and 1 / 0.8");
+    assert_eq!(shared.entries.len(), 2);
+    assert_eq!(shared.entries[1].0.call.call_key, Digest::of(b"g").to_string());
+
+    let compiled = timer.compiled;
+    let again = share(&mut timer, &ledger, &modules);
+    assert!(again.operations.iter().all(|one| one.status == Status::Cached && best(one) == level));
+    assert_eq!(
+        (again.set.map(|set| set.to_config().as_str().to_owned()).as_deref(), timer.compiled),
+        (Some(level), compiled)
+    );
+}
+
+#[test]
+fn what_won_on_one_module_is_tried_first_on_the_next() {
+    let (mut timer, modules) = process(&[("f", wide_halves), ("g", wide_halves), ("h", wide_halves)]);
+    let alone = {
+        let mut timer = Compiler::new(wide_halves);
+        tune(&mut timer, &Ledger::in_memory(vec![]), &modules[0].module, &TuneOptions::default());
+        timer.compiled
+    };
+    let shared = share(&mut timer, &Ledger::in_memory(vec![]), &modules);
+    assert_eq!(shared.set.unwrap().to_string(), "xla_cpu_prefer_vector_width=512");
+    // of each module the base, its copy and the set, at most once for each look; of two also as the set is tried first
+    assert!(timer.compiled <= alone + 3 * (3 * 4 + 2), "{} against {alone} for one alone", timer.compiled);
+}
+
+#[test]
+fn where_every_set_loses_somewhere_the_base_stays_and_names_are_told() {
+    let (mut timer, modules) = process(&[("f", wide_halves), ("g", wide_crashes)]);
+    let shared = share(&mut timer, &Ledger::in_memory(vec![]), &modules);
+    assert_eq!((shared.set, shared.operations[0].status), (None, Status::BaselineKept));
+    assert!(shared.reason.contains("or not known not to be, on `g`"), "{}", shared.reason);
+    assert_eq!(best(&shared.operations[0]), "{}");
+    // nothing to find is known afterwards, too
+    let (mut timer, modules) = process(&[("f", |_, _| takes(1.0))]);
+    let ledger = Ledger::in_memory(vec![]);
+    let none = share(&mut timer, &ledger, &modules);
+    assert_eq!(
+        (none.operations[0].status, none.reason.as_str()),
+        (Status::BaselineKept, "no module has options that are faster")
+    );
+    assert_eq!(share(&mut timer, &ledger, &modules).operations[0].status, Status::Cached);
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::ExchangeError;
 use crate::cache::{CacheKey, Entry};
+use crate::config::Config;
 
 /// The operation of entries that hold compiler options; their call key is the semantic digest of the StableHLO text.
 pub const COMPILER_OPTIONS: &str = "compiler_options@v1";
@@ -56,11 +57,20 @@ pub fn export_flags(
 }
 
 fn flags(key: &CacheKey, entry: &Entry, variable: FlagVariable) -> Result<String, ExchangeError> {
-    let refused = |name: &str, why: &str| ExchangeError::Refused {
+    flags_of(&entry.config).map_err(|what| ExchangeError::Refused {
         call: key.call.clone(),
         peer: variable.name().to_owned(),
-        what: format!("`{}` {why}", name.escape_debug()),
-    };
+        what,
+    })
+}
+
+/// Compiler options as the value of a variable: `--a=1 --b=true`.
+///
+/// # Errors
+///
+/// An option that is no flag; in words.
+pub fn flags_of(config: &Config) -> Result<String, String> {
+    let refused = |name: &str, why: &str| format!("`{}` {why}", name.escape_debug());
     let flag = |(name, value): (&String, &Value)| {
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             return Err(refused(name, "is no name of a flag"));
@@ -78,7 +88,7 @@ fn flags(key: &CacheKey, entry: &Entry, variable: FlagVariable) -> Result<String
         }
         Ok(format!("--{name}={text}"))
     };
-    Ok(entry.config.as_map().iter().map(flag).collect::<Result<Vec<_>, _>>()?.join(" "))
+    Ok(config.as_map().iter().map(flag).collect::<Result<Vec<_>, _>>()?.join(" "))
 }
 
 #[cfg(test)]
@@ -87,7 +97,6 @@ mod tests {
 
     use super::*;
     use crate::call::{Call, Direction};
-    use crate::config::Config;
     use crate::device::DeviceIdentity;
 
     fn entry(platform: &str, op_id: &str, key: char, config: &str) -> (CacheKey, Arc<Entry>) {

@@ -1,0 +1,375 @@
+//! One set of options for every module of a process: `XLA_FLAGS` are one for all that it compiles.
+//!
+//! Modules are searched in their order. What won on an earlier one is tried first on the next, which is searched by itself only where
+//! none of that wins. All sets that were found, and all of them together, are then raced on every module, in rounds of their own.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use super::entry::{Decided, known};
+use super::module::{OptionModule, OptionTuneError, not_cached};
+use super::race::{Ended, Races, Rules, call, counted};
+use super::rescue::rescuers;
+use super::settle::{LOOKS, tune_compiler_options};
+use super::shared_verdict::{OnModule, decide_shared};
+use super::variant::{Variant, Variants, variant};
+use super::verdict::{Finalist, Verdict, decide};
+use crate::cache::{CacheKey, Entry};
+use crate::call::Direction;
+use crate::candidates::OptionSet;
+use crate::counted::listed;
+use crate::decision::DecisionRules;
+use crate::digest::{Digest, FieldHasher};
+use crate::ledger::Ledger;
+use crate::measure::make_inputs;
+use crate::stats::Interval;
+use crate::timer::Timer;
+use crate::timer::events::{Events, Slice};
+use crate::tune::{CandidateTimes, OperationResult, Raced, Status, TuneError, TuneOptions, fill_from_entry};
+
+/// The most sets that are raced on every module: all of them together, and those that were found first.
+const MOST_SETS: usize = 5;
+/// Where nobody says how much time there is, the last rounds of a module take at most this, or as long as its search.
+const LEAST_LAST: Duration = Duration::from_secs(10);
+
+/// A module of a process.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SharedModule {
+    /// What its user calls it.
+    pub name: String,
+    /// The module; all of one process have the same base and choices.
+    pub module: OptionModule,
+    /// Its part of the process's time; all the same where nothing is known.
+    pub weight: f64,
+}
+
+impl SharedModule {
+    /// A module that counts as much as any other.
+    pub fn new(name: impl Into<String>, module: OptionModule) -> Self {
+        Self { name: name.into(), module, weight: 1.0 }
+    }
+}
+
+/// What came of all modules.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct SharedOptions {
+    /// One result a module.
+    pub operations: Vec<OperationResult>,
+    /// The entries that were committed or found.
+    pub entries: Vec<(CacheKey, Arc<Entry>)>,
+    /// The set for all of them, without the base; `None` where the base stays.
+    pub set: Option<OptionSet>,
+    /// One line that says why.
+    pub reason: String,
+}
+
+/// Finds one set of options that loses on no module and saves the most in all, and commits it for each of them.
+///
+/// # Errors
+/// Where the inputs of a module cannot be made, or a store fails.
+pub fn tune_shared_options(
+    timer: &mut dyn Timer,
+    ledger: &Ledger,
+    modules: &[SharedModule],
+    options: &TuneOptions,
+    cancel: &AtomicBool,
+    events: &Events,
+) -> Result<SharedOptions, OptionTuneError> {
+    let until = options.budget.and_then(|budget| Instant::now().checked_add(budget));
+    let began = Instant::now();
+    let mut shared = Shared { timer, ledger, modules, options, cancel, events, until, began };
+    match shared.run() {
+        Ok(shared) => Ok(shared),
+        Err(Ended::Fatal(error)) => Err(error.into()),
+        Err(Ended::Inputs(error)) => Err(error.into()),
+        Err(Ended::Failed(failure)) => Ok(shared.without_a_set(Status::Failed, failure.to_string())),
+        Err(Ended::Interrupted) => {
+            Ok(shared.without_a_set(Status::Interrupted, "ended by the user; its samples are kept".to_owned()))
+        }
+    }
+}
+
+struct Shared<'a> {
+    timer: &'a mut dyn Timer,
+    ledger: &'a Ledger,
+    modules: &'a [SharedModule],
+    options: &'a TuneOptions,
+    cancel: &'a AtomicBool,
+    events: &'a Events,
+    until: Option<Instant>,
+    began: Instant,
+}
+
+/// The last rounds of a module.
+struct Last {
+    raced: Raced,
+    on: OnModule,
+}
+
+impl Shared<'_> {
+    fn run(&mut self) -> Result<SharedOptions, Ended> {
+        let search = self.search();
+        if let Some(found) = self.known(&search)? {
+            return Ok(found);
+        }
+        let mut sets: Vec<Variant> = Vec::new();
+        for (place, shared) in self.modules.iter().enumerate() {
+            if !sets.is_empty() && self.any_wins(&shared.module, &sets)? {
+                continue;
+            }
+            let found = self.search_alone(shared, place)?;
+            sets.extend(found.filter(|found| sets.iter().all(|known| known.config != found.config)));
+        }
+        // also where there is none: an entry says so to the next run
+        let sets = with_all_together(sets);
+        let mut last = Vec::new();
+        for (place, shared) in self.modules.iter().enumerate() {
+            let (name, events) = (format!("all sets: {}", shared.name), self.events);
+            let _slice = events.open(Slice::Operation { name: &name, index: place, of: self.modules.len() });
+            last.push(self.last(shared, &sets)?);
+        }
+        self.conclude(&search, &sets, last)
+    }
+
+    /// Digest of everything that the decision follows from, but for the samples.
+    fn search(&self) -> String {
+        let mut hasher = FieldHasher::new("shared compiler options, 1");
+        hasher.field(&self.options.rules.min_improvement.to_le_bytes());
+        for SharedModule { module, weight, .. } in self.modules {
+            hasher.field(module.program.digest().as_bytes()).field(&weight.to_le_bytes());
+            hasher.field(module.base.to_config().as_str().as_bytes()).field(format!("{:?}", module.inputs).as_bytes());
+            for choice in &module.choices {
+                hasher.field(choice.set.to_config().as_str().as_bytes());
+            }
+        }
+        hasher.finish().to_string()
+    }
+
+    /// What an earlier run decided, where each module that has a key has an entry of it.
+    fn known(&self, search: &str) -> Result<Option<SharedOptions>, Ended> {
+        let mut found = self.without_a_set(Status::Cached, "known from before; nothing was measured".to_owned());
+        for (shared, operation) in self.modules.iter().zip(&mut found.operations) {
+            if shared.module.key.is_err() {
+                continue;
+            }
+            let key = self.key(&shared.module);
+            let Some(entry) = known((&*self.timer, self.ledger), self.options, &key, search)? else { return Ok(None) };
+            fill_from_entry(operation, &entry);
+            let set = OptionSet::from_config(&entry.config).ok();
+            found.set = set.map(|set| without(&set, &shared.module.base)).filter(|set| !set.is_empty());
+            found.entries.push((key, entry));
+        }
+        Ok((!found.entries.is_empty()).then_some(found))
+    }
+
+    /// Whether one of the sets wins on a module.
+    fn any_wins(&mut self, module: &OptionModule, sets: &[Variant]) -> Result<bool, Ended> {
+        let rules = self.options.rules;
+        let raced = self.race(module, sets, "tried first", LOOKS.first().copied().unwrap_or(1));
+        match raced {
+            Ok(raced) => Ok(verdict(&raced, sets.len(), &rules).winner.is_some()),
+            // its own search says why, or rescues it
+            Err(Ended::Failed(_)) => Ok(false),
+            Err(ended) => Err(ended),
+        }
+    }
+
+    /// What a search of a module by itself finds.
+    fn search_alone(&mut self, shared: &SharedModule, place: usize) -> Result<Option<Variant>, Ended> {
+        let without_key = OptionModule { key: Err("one set is for all modules".to_owned()), ..shared.module.clone() };
+        // half of the time is for the last rounds
+        let left = u32::try_from(2 * (self.modules.len() - place)).unwrap_or(u32::MAX);
+        let budget = self.until.map(|until| until.saturating_duration_since(Instant::now()) / left);
+        let options = TuneOptions { budget, ..self.options.clone() };
+        let tuned = tune_compiler_options(self.timer, self.ledger, &without_key, &options, self.cancel, self.events);
+        let operation = tuned.map_err(|error| match error {
+            OptionTuneError::Inputs(error) => Ended::Inputs(error),
+            OptionTuneError::Fatal(error) => Ended::Fatal(error),
+        })?;
+        let operation = operation.operation;
+        if operation.status == Status::Interrupted {
+            return Err(Ended::Interrupted);
+        }
+        if let Some(mut failure) = operation.failure {
+            failure.message = format!("`{}`: {}", shared.name, failure.message);
+            return Err(failure.into());
+        }
+        let best = operation.best.filter(|_| operation.status == Status::Tuned);
+        Ok(best.and_then(|best| Some(variant(OptionSet::from_config(&best.config).ok()?, Vec::new()))))
+    }
+
+    /// The base, a copy of it and every set, on one module.
+    fn race(&mut self, module: &OptionModule, sets: &[Variant], stage: &str, rounds: u32) -> Result<Raced, Ended> {
+        let scratch = tempfile::tempdir()
+            .map_err(|source| Ended::Fatal(TuneError::Scratch { path: std::env::temp_dir(), source }))?;
+        let program = module.program.write(scratch.path(), "program")?;
+        let mut races = Races {
+            timer: &mut *self.timer,
+            ledger: self.ledger,
+            options: self.options,
+            cancel: self.cancel,
+            events: self.events,
+            program: &program,
+            call: call(program.program.digest),
+            inputs: Vec::new(),
+            inputs_digest: Digest::of(b""),
+            results: module.program.results.clone(),
+            scratch: scratch.path(),
+            until: self.until,
+        };
+        let variants = Variants { base: module.base.clone(), choices: &module.choices };
+        let base = variants.base();
+        let specs = races.signature(&base, &rescuers(&variants.singles(), module))?;
+        let inputs = make_inputs(&module.program, &specs, &module.inputs, scratch.path())?;
+        (races.inputs, races.inputs_digest) = (inputs.arrays, inputs.digest);
+        let raced: Vec<Variant> = [base.clone(), base].into_iter().chain(sets.iter().cloned()).collect();
+        let is_fresh = self.options.force && Some(&rounds) == LOOKS.first();
+        races.race(&raced, &Rules { stage, exact: Some(rounds), is_fresh, joins: false })
+    }
+
+    /// All sets on a module, in rounds that no search has seen.
+    fn last(&mut self, shared: &SharedModule, sets: &[Variant]) -> Result<Last, Ended> {
+        let begin = Instant::now();
+        let allowed = LEAST_LAST.max(self.began.elapsed() / 3) / u32::try_from(self.modules.len()).unwrap_or(1).max(1);
+        // no error is larger for there being many modules
+        let rules = self.options.rules;
+        let confidence = 1.0 - (1.0 - rules.confidence) / self.modules.len().max(1) as f64;
+        let for_all = DecisionRules { confidence, ..rules };
+        let mut last = None;
+        for rounds in LOOKS {
+            let raced = self.race(&shared.module, sets, "shared", rounds).map_err(|ended| match ended {
+                Ended::Failed(mut failure) => {
+                    failure.message = format!("`{}`: {}", shared.name, failure.message);
+                    failure.into()
+                }
+                ended => ended,
+            })?;
+            let copy_bound = verdict(&raced, 0, &rules).copy_bound;
+            let ratios = verdict(&raced, sets.len(), &for_all).ratios;
+            let of = |set: usize| ratios.iter().find(|(one, ..)| one.candidate == set + 2);
+            let ratios = (0..sets.len()).map(|set| of(set).map(|(_, ratio, interval)| (*ratio, *interval))).collect();
+            let on = OnModule { weight: shared.weight, copy_bound, ratios };
+            let is_late = self.until.is_some_and(|until| Instant::now() >= until);
+            let is_last = on.is_settled() || is_late || (self.until.is_none() && begin.elapsed() > allowed);
+            last = Some(Last { raced, on });
+            if is_last {
+                break;
+            }
+        }
+        last.ok_or(Ended::Interrupted)
+    }
+
+    /// From the last rounds to entries.
+    fn conclude(&mut self, search: &str, sets: &[Variant], last: Vec<Last>) -> Result<SharedOptions, Ended> {
+        let sizes: Vec<usize> = sets.iter().map(|set| set.set.iter().count()).collect();
+        let on: Vec<OnModule> = last.iter().map(|last| last.on.clone()).collect();
+        let verdict = decide_shared(&on, &sizes, self.options.rules.min_improvement);
+        let winner = verdict.winner.and_then(|winner| Some((winner, sets.get(winner)?)));
+        let (status, reason) = match winner {
+            Some((_, set)) => {
+                let set = set.config.to_brief();
+                (Status::Tuned, format!("{set} is slower on none, and saves the most in all"))
+            }
+            None => (Status::BaselineKept, self.losses(sets, &verdict.losses)),
+        };
+        let mut all = self.without_a_set(status, reason);
+        for ((shared, operation), Last { raced, on }) in self.modules.iter().zip(&mut all.operations).zip(last) {
+            operation.candidates =
+                raced.rows.iter().enumerate().filter(|(place, _)| *place != 1).map(|(_, row)| row.clone()).collect();
+            operation.rounds_measured = raced.rounds_measured;
+            operation.resolution = Some(on.copy_bound).filter(|bound| bound.is_finite());
+            let Some(of_base) = raced.rows.first().and_then(|row| row.times().copied()) else { continue };
+            let same = Interval { low: 1.0, high: 1.0, confidence: 1.0 };
+            let base = shared.module.base.to_config();
+            let of_base = CandidateTimes { ratio: 1.0, interval: same, ..of_base };
+            let of_winner = winner.and_then(|(winner, set)| {
+                let (ratio, interval) = on.ratios.get(winner).copied().flatten()?;
+                let times = raced.rows.get(winner + 2)?.times()?;
+                Some((set.config.clone(), CandidateTimes { ratio, interval, ..*times }))
+            });
+            let (config, times) = of_winner.unwrap_or_else(|| (base.clone(), of_base));
+            let (candidates, own) = (&operation.candidates, shared.module.key.as_ref().ok().copied());
+            let (search, job) = (search.to_owned(), Some(raced.digest));
+            let decided = Decided { config, times, base, of_base, candidates, job, search, key: own };
+            let entry = Arc::new(decided.into_entry(&*self.timer, self.options));
+            fill_from_entry(operation, &entry);
+            if shared.module.key.is_ok() {
+                let key = self.key(&shared.module);
+                self.ledger.commit(job, &key, &entry)?;
+                all.entries.push((key, entry));
+            }
+        }
+        // processes that look them up read the snapshot
+        if let Err(error) = self.ledger.publish() {
+            all.reason = format!("{}; the snapshot was not published: {error}", all.reason);
+        }
+        all.set = winner.zip(self.modules.first()).map(|((_, set), shared)| without(&set.set, &shared.module.base));
+        Ok(all)
+    }
+
+    fn losses(&self, sets: &[Variant], losses: &[Vec<usize>]) -> String {
+        if sets.is_empty() {
+            return "no module has options that are faster".to_owned();
+        }
+        let name = |module: &usize| self.modules.get(*module).map(|shared| format!("`{}`", shared.name));
+        let of = sets.iter().zip(losses).map(|(set, on)| match on.is_empty() {
+            true => format!("{} gains nothing in all", set.config.to_brief()),
+            false => format!(
+                "{} is slower, or not known not to be, on {}",
+                set.config.to_brief(),
+                listed(on.iter().filter_map(name))
+            ),
+        });
+        format!("no set is slower nowhere: {}", of.collect::<Vec<_>>().join("; "))
+    }
+
+    fn key(&self, module: &OptionModule) -> CacheKey {
+        let digest = module.key.as_ref().copied().unwrap_or_else(|_| module.program.digest());
+        CacheKey { call: call(digest), direction: Direction::Forward, device: self.timer.device().identity.clone() }
+    }
+
+    /// Every module with the same end and no set.
+    fn without_a_set(&self, status: Status, reason: String) -> SharedOptions {
+        let of = |shared: &SharedModule| OperationResult {
+            occurrences: 1,
+            how: shared.name.clone(),
+            status,
+            reason: reason.clone(),
+            flags: shared.module.key.as_ref().err().map(|why| not_cached(why)).into_iter().collect(),
+            ..OperationResult::undecided(
+                self.key(&shared.module).call,
+                Direction::Forward,
+                shared.module.base.to_config(),
+            )
+        };
+        SharedOptions { operations: self.modules.iter().map(of).collect(), entries: Vec::new(), set: None, reason }
+    }
+}
+
+/// All sets together, as far as they can be, and each by itself.
+fn with_all_together(mut sets: Vec<Variant>) -> Vec<Variant> {
+    sets.truncate(MOST_SETS - 1);
+    let together = sets.iter().skip(1).fold(sets.first().map(|first| first.set.clone()), |all, next| {
+        all.map(|all| all.with(&next.set).unwrap_or(all))
+    });
+    let together = together.map(|set| variant(set, Vec::new()));
+    sets.extend(together.filter(|together| sets.iter().all(|set| set.config != together.config)));
+    sets
+}
+
+/// What a set has beside the base.
+fn without(set: &OptionSet, base: &OptionSet) -> OptionSet {
+    let own = set.iter().filter(|(name, value)| base.get(name) != Some(value));
+    let own = own.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    OptionSet::from_config(&crate::config::Config::new(own)).unwrap_or_default()
+}
+
+/// The verdict of rounds whose candidates are the base, its copy and so many sets.
+fn verdict(raced: &Raced, sets: usize, rules: &DecisionRules) -> Verdict {
+    let alive = (2..sets + 2).filter(|candidate| !raced.failures.contains_key(candidate));
+    let finalists: Vec<Finalist> = alive.map(|candidate| Finalist { candidate, choices: 1 }).collect();
+    decide(&counted(raced), (0, 1), &finalists, rules)
+}
