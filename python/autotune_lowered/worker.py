@@ -9,6 +9,7 @@ it is used.
 
 import concurrent.futures
 import glob
+import hashlib
 import importlib.util
 import json
 import os
@@ -193,6 +194,89 @@ def partitions_of(module):
     return attributes["mhlo.num_partitions"].value if "mhlo.num_partitions" in attributes else 1
 
 
+# options that XLA:CPU reads when it runs a program: the same code with them is another program
+AT_RUN_TIME = ("xla_cpu_multi_thread_eigen",)
+
+
+def fields_of(message):
+    """Numbers and values of a protobuf message; ValueError where it is none."""
+    found, at = [], 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while at < len(message) and shift < 64:
+            byte = message[at]
+            value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+            if byte < 128:
+                return value
+        raise ValueError("no varint")
+
+    while at < len(message):
+        number, kind = divmod(varint(), 8)
+        if kind == 0:
+            found.append((number, varint()))
+            continue
+        if number == 0 or kind not in (1, 2, 5):
+            raise ValueError("no field")
+        end = varint() if kind == 2 else {1: 8, 5: 4}[kind]
+        end += at
+        if end > len(message):
+            raise ValueError("a field beyond the end")
+        found.append((number, message[at:end]))
+        at = end
+    return found
+
+
+def work_digest(serialized):
+    """SHA-256 of what an executable of a CPU runs, as `timer/pjrt/same_work.rs` has it: object files, thunks and buffers,
+    and not the options and the module's name and number, which it holds too. None where it has another form."""
+    try:
+        # behind a message of IFRT's with its length: ExecutableAndOptionsProto
+        length = shift = at = 0
+        while at == 0 or serialized[at - 1] > 127:
+            length, shift, at = length | (serialized[at] & 127) << shift, shift + 7, at + 1
+        outer = fields_of(serialized[at + length :])
+        (executable,) = [value for number, value in outer if number == 1]
+        parts = fields_of(executable)
+        (module,) = [value for number, value in parts if number == 1]
+        name = fields_of(fields_of(module)[0][1])[0][1]
+        if not any(number == 8 for number, _ in parts):
+            return None
+        # symbols and object files are in the order in which threads finished
+        ordered = [(number, value) for number, value in parts if number not in (1, 7, 8)]
+        ordered += sorted((number, value) for number, value in parts if number in (7, 8))
+        digest = hashlib.sha256()
+        for number, value in ordered:
+            digest.update(of_field(number, plain(value, name, number) if number == 6 else value))
+        return digest.hexdigest()
+    except (ValueError, IndexError, TypeError, RecursionError):
+        return None
+
+
+def plain(message, name, of):
+    """A thunk without its module's name and number, and with the sets in it in one order."""
+    if not isinstance(message, bytes):
+        return message
+    try:
+        found = fields_of(message)
+    except ValueError:
+        return message
+    is_info = (2, name) in found
+    parts = []
+    for number, value in found:
+        if is_info and (value == name or (number == 3 and isinstance(value, int))):
+            continue
+        is_set = (of, number) == (11, 3) and isinstance(value, bytes)
+        parts.append(of_field(number, bytes(sorted(value)) if is_set else plain(value, name, number)))
+    return b"".join(parts)
+
+
+def of_field(number, value):
+    value = value if isinstance(value, bytes) else b"%d" % value
+    return b"%d:%d:" % (number, len(value)) + value
+
+
 def prepare_lapack():
     """Gives JAX's handlers of LAPACK their functions: it does so itself when it traces a call of one, which a process that
     only loads programs never does, and the first run would end it with SIGSEGV."""
@@ -314,15 +398,23 @@ class Worker:
             with open(program["path"], "rb") as file:
                 module = file.read()
         start = time.perf_counter_ns()
+        overrides = params.get("overrides") or {}
         try:
-            loaded, signature = self.compile(module, form, params["candidate"], params.get("overrides") or {})
+            loaded, signature = self.compile(module, form, params["candidate"], overrides)
         except Failed:
             raise
         except Exception as error:
             kind = "custom-call" if "custom call" in str(error) else "compile"
             raise Failed(kind, str(error)) from error
-        # no `executable`: what JAX serializes holds the options and the module's number, so that no two are equal
-        return loaded, {"compile_ns": time.perf_counter_ns() - start, "signature": {"parameters": signature}}
+        answer = {"compile_ns": time.perf_counter_ns() - start, "signature": {"parameters": signature}}
+        # elsewhere what JAX serializes holds the options and the module's number, so that no two are equal
+        if self.device.platform == "cpu" and loaded.count == 1 and not overrides.keys() & set(AT_RUN_TIME):
+            try:
+                digest = work_digest(loaded.executable.serialize())
+            except Exception:
+                digest = None  # not every program can be serialized, such as one that calls back into Python
+            answer |= {"executable": digest} if digest else {}
+        return loaded, answer
 
     def build(self, config):
         """The program of a config that the recorder could not lower, by the recipe that it left."""

@@ -107,9 +107,19 @@ def test_options_of_the_compiler_and_programs_in_its_own_form(monkeypatch, tmp_p
     taken = []
     made = jax_worker.OnOneDevice.__init__
     monkeypatch.setattr(jax_worker.OnOneDevice, "__init__", lambda self, *of: taken.append(of[0]) or made(self, *of))
-    for overrides in ({"xla_llvm_disable_expensive_passes": "True"}, {"xla_backend_optimization_level": "0"}, {}):
-        here.load(module | {"overrides": overrides})
+    expensive = {"xla_llvm_disable_expensive_passes": "True"}
+    level = {"xla_backend_optimization_level": "0", "xla_cpu_experimental_ynn_fusion_type": ""}
+    at_run_time = {"xla_cpu_multi_thread_eigen": "False"}
+    codes = [
+        here.load(module | {"candidate": number, "overrides": overrides}).get("executable")
+        for number, overrides in enumerate((expensive, level, {}, at_run_time))
+    ]
     serialized = [executable.serialize() for executable in taken]
+    # the same code whatever the options and the module are called, and for an option that is read when it runs nothing is told
+    assert codes[0] == codes[2] != codes[1] and len(codes[1]) == 64 and codes[3] is None
+    assert [jax_worker.work_digest(one) for one in serialized[:3]] == codes[:3]
+    for cut in [b"", b"\x80", serialized[0][:-1], serialized[0][1:], b"\x00" * 9, None]:
+        assert jax_worker.work_digest(cut) is None
     assert b"xla_llvm_disable_expensive_passes" in serialized[0]
     assert b"xla_llvm_disable_expensive_passes" not in serialized[2]
     with pytest.raises(jax_worker.Failed, match="No such compile option: 'xla_none'") as refused:
