@@ -43,7 +43,7 @@ pub use error::{StoreError, StoreErrorKind};
 pub use exchange::{
     COMPILER_OPTIONS, EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, FlagVariable, JsonForm,
     TokamaxCall, TokamaxExport, TokamaxImport, export_ejkernel, export_flags, export_json, export_json_as,
-    export_tokamax, flags_of, import_ejkernel, import_json, import_json_as, import_tokamax,
+    export_options, export_tokamax, flags_of, import_ejkernel, import_json, import_json_as, import_tokamax,
 };
 pub use hit::{Flag, FlagKind, Hit};
 #[cfg(feature = "tuner")]

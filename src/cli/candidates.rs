@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use crate::candidates::{CandidateSpace, Spaces};
+use crate::candidates::{CandidateSpace, OptionSpace, Spaces};
 use crate::counted::counted;
-use crate::report::{SpaceConfigs, write_line};
+use crate::report::{CompilerOptions, SpaceConfigs, write_line};
 
 use super::exit;
 use super::fault::Fault;
@@ -23,6 +23,13 @@ pub(super) enum CandidatesCommand {
         op: String,
         #[command(flatten)]
         spaces: SpacesArg,
+    },
+    /// List the options of compilers that `--compiler-options` tries, and those that it knows and does not try (docs/options.md)
+    Options {
+        /// The platform: `cpu`, `cuda` or `tpu` [default: all]
+        platform: Option<String>,
+        #[command(flatten)]
+        format: FormatArg,
     },
     /// Check a search space's file
     Check {
@@ -73,6 +80,18 @@ pub(super) fn run(command: &CandidatesCommand, out: &mut dyn Write) -> Result<u8
                 configs.truncate(MAX_SHOWN);
             }
             format.write(out, SpaceConfigs::new(space, configs))?;
+            Ok(exit::FINE)
+        }
+        CandidatesCommand::Options { platform, format } => {
+            let all = OptionSpace::all_built_in();
+            let wanted = all.iter().filter(|space| platform.as_ref().is_none_or(|name| space.platform() == name));
+            let spaces: Vec<&OptionSpace> = wanted.collect();
+            if spaces.is_empty() {
+                let known: Vec<&str> = all.iter().map(OptionSpace::platform).collect();
+                let message = format!("no options of the compiler are known for it; there are: {}", known.join(", "));
+                return Err(Fault::new(exit::NOTHING_MATCHED, message));
+            }
+            format.write(out, CompilerOptions::new(spaces))?;
             Ok(exit::FINE)
         }
         CandidatesCommand::Check { file } => {

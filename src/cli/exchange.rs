@@ -8,9 +8,10 @@ use clap::{Args, ValueEnum};
 
 use crate::cache::{
     CacheKey, EjkernelFields, EjkernelImport, Entry, FlagVariable, JsonForm, TokamaxImport, export_ejkernel,
-    export_flags, export_json_as, export_tokamax, import_ejkernel, import_json_as, import_tokamax,
+    export_flags, export_json_as, export_options, export_tokamax, import_ejkernel, import_json_as, import_tokamax,
 };
 use crate::counted::counted;
+use crate::report::write_json;
 
 use super::fault::Fault;
 use super::options::CacheArgs;
@@ -21,8 +22,8 @@ pub(super) struct ExportArgs {
     /// Whose files
     #[arg(long, value_enum)]
     pub format: ExchangeArg,
-    /// File (`json`, `tokamax`) or folder to write to; what else another tool's cache files hold stays. Not of `xla-flags` and
-    /// `libtpu-init-args`, which are printed
+    /// File (`json`, `tokamax`) or folder to write to; what else another tool's cache files hold stays. Not of `xla-flags`,
+    /// `libtpu-init-args` and `options-json`, which are printed
     pub out: Option<PathBuf>,
     /// Only entries of calls whose key begins with this, such as a module's `stablehlo_digest`
     #[arg(long, value_name = "KEY")]
@@ -59,6 +60,8 @@ pub(super) enum ExchangeArg {
     XlaFlags,
     /// The same of a TPU's entry as `LIBTPU_INIT_ARGS=…`
     LibtpuInitArgs,
+    /// The compiler options of all entries as a JSON object, by the digest of the program's StableHLO text; written, not read
+    OptionsJson,
 }
 
 /// Writes the entries of a cache.
@@ -70,6 +73,9 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
     entries.retain(|(key, _)| is_of_device(key) && is_of_call(key));
     if let Some(variable) = args.format.variable() {
         return print_flags(&entries, variable, args.out.as_deref(), out);
+    }
+    if args.format == ExchangeArg::OptionsJson {
+        return print_options(&entries, args.out.as_deref(), out);
     }
     let folder_or_file = args.out.as_deref().ok_or_else(|| Fault::input("say where to write: `cache export OUT`"))?;
     let fingerprint = args.fingerprint.as_deref();
@@ -91,7 +97,7 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
             (export.written, export.files, "ejkernel")
         }
         // what is printed was
-        ExchangeArg::XlaFlags | ExchangeArg::LibtpuInitArgs => return Ok(exit::FINE),
+        ExchangeArg::XlaFlags | ExchangeArg::LibtpuInitArgs | ExchangeArg::OptionsJson => return Ok(exit::FINE),
         ExchangeArg::Tokamax => {
             let registry = args.registry.as_deref().map(registry::open).transpose()?;
             let mut measured = |key: &CacheKey, entry: &Entry| ledger.to_tokamax(registry.as_ref(), key, entry);
@@ -142,6 +148,17 @@ fn print_flags(
     Ok(exit::FINE)
 }
 
+fn print_options(entries: &[(CacheKey, Arc<Entry>)], file: Option<&Path>, out: &mut dyn Write) -> Result<u8, Fault> {
+    if file.is_some() {
+        return Err(Fault::input("`options-json` is printed: leave the file away"));
+    }
+    let Some(options) = export_options(entries)? else {
+        return Err(Fault::new(exit::NOTHING_MATCHED, "no cached entry holds compiler options"));
+    };
+    write_json(out, &options)?;
+    Ok(exit::FINE)
+}
+
 /// Reads another tool's files into a cache.
 pub(super) fn import(
     format: ExchangeArg,
@@ -163,6 +180,9 @@ pub(super) fn import(
         ExchangeArg::Tokamax => {
             let TokamaxImport { entries, left_out, notes } = import_tokamax(path, fingerprint)?;
             (entries, left_out, notes)
+        }
+        ExchangeArg::OptionsJson => {
+            return Err(Fault::input("options do not say which device they are for: import entries as `json`"));
         }
         ExchangeArg::XlaFlags | ExchangeArg::LibtpuInitArgs => {
             return Err(Fault::input("flags do not say which program they are for: import entries as `json`"));

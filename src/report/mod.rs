@@ -26,6 +26,7 @@ mod lines;
 mod log_folder;
 mod measured;
 mod mosaic;
+mod options;
 mod plot;
 mod profile_diff;
 #[cfg(feature = "pjrt")]
@@ -67,6 +68,7 @@ pub use device::Plugins;
 pub use document::name_of;
 pub use lines::{write_json, write_line};
 pub use measured::MeasuredDocument;
+pub use options::CompilerOptions;
 #[cfg(feature = "pjrt")]
 pub use prune::PruneResult;
 pub use registry::{Invocations, Listing};

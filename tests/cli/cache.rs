@@ -379,6 +379,22 @@ fn compiler_options_are_printed_as_flags() {
     assert!(several.stderr.contains("2 entries have different compiler options"), "{}", several.stderr);
     assert_eq!(place.cache(&["export", "--format", "xla-flags", "--key", "cc"]).code, 3);
     assert!(place.cache(&["export", "--format", "json"]).stderr.contains("say where to write"));
+    // all of them by their programs, for what compiles one by one
+    let options = place.cache(&["export", "--format", "options-json"]).json();
+    let by_digest = json!({"aa01": {"xla_b": "True", "xla_a": 2}, "bb02": {"xla_a": 3}, "cc03": {"xla_tpu_a": 1}});
+    assert_eq!(options, json!({"schema": 1, "compiler_options": by_digest}));
+    let of_tpu = place.cache(&["export", "--format", "options-json", "--for", "TPU"]).json();
+    assert_eq!(of_tpu["compiler_options"], json!({"cc03": {"xla_tpu_a": 1}}));
+    assert_eq!(place.cache(&["export", "--format", "options-json", "--key", "dd"]).code, 3);
+    let other = place.lines("other.jsonl", &[entry("aa01", "cuda:NVIDIA L4", r#"{"xla_a":9}"#)]);
+    assert_eq!(place.cache(&["import", "--format", "options-json", &other]).code, 4);
+    assert_eq!(place.cache(&["import", "--format", "jsonl", &other]).code, 0);
+    let two = place.cache(&["export", "--format", "options-json"]);
+    assert!(
+        two.code != 0 && two.stderr.contains("entries of `aa01` have different compiler options"),
+        "{}",
+        two.stderr
+    );
 }
 
 #[test]

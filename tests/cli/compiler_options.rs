@@ -128,3 +128,31 @@ fn without_the_option_a_module_without_labels_ends_as_before_and_names_it() {
         assert!(run.code == code && run.stderr.contains(said), "{arguments:?}: {} {}", run.code, run.stderr);
     }
 }
+
+#[test]
+fn options_are_listed_with_who_tries_them() {
+    let place = Place::new();
+    let list = |arguments: &[&str]| run(&place.path("cache"), &[&["candidates", "options"], arguments].concat());
+    let table = list(&["cpu"]);
+    let row = table.stdout.lines().find(|line| line.contains(" xla_cpu_prefer_vector_width ")).expect("a row");
+    let columns = row.split_whitespace().take(6).collect::<Vec<_>>();
+    assert_eq!(columns, ["cpu", "xla_cpu_prefer_vector_width", "128", "512", "safe", "safe"]);
+    assert!(!table.stdout.contains("xla_tpu"));
+    let json: serde_json::Value = serde_json::from_str(&list(&["--format", "json"]).stdout).unwrap();
+    let platforms = json["platforms"].as_array().unwrap();
+    assert_eq!(
+        platforms.iter().map(|one| one["platform"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["cpu", "cuda", "tpu"]
+    );
+    let option =
+        |name: &str| platforms[0]["options"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap();
+    let fast = option("xla_cpu_enable_fast_math");
+    assert_eq!(
+        (&fast["tried_by"], &fast["with"]["xla_cpu_fast_math_honor_nans"]),
+        (&"fast-math".into(), &false.into())
+    );
+    let of_process = option("xla_cpu_max_isa");
+    assert_eq!((&of_process["scope"], &of_process["tried_by"]), (&"process".into(), &serde_json::Value::Null));
+    let unknown = list(&["rocm"]);
+    assert!(unknown.code == 3 && unknown.stderr.contains("cpu, cuda, tpu"), "{}", unknown.stderr);
+}

@@ -57,6 +57,12 @@ pub enum ExchangeError {
         /// How many differ.
         count: usize,
     },
+    /// Entries of one program that hold different options.
+    #[error("entries of `{digest}` have different compiler options, as of several devices: choose one with `--for`")]
+    TwoOptions {
+        /// The program's digest.
+        digest: String,
+    },
     /// A config that the peer cannot take.
     #[error("`{call}` cannot be written for {peer}: {what}")]
     Refused {

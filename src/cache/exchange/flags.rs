@@ -1,9 +1,9 @@
 //! Compiler options of a whole program as a variable of the environment, for what is not started through our package.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ExchangeError;
 use crate::cache::{CacheKey, Entry};
@@ -54,6 +54,23 @@ pub fn export_flags(
         return Err(ExchangeError::Disagree { variable: variable.name(), count: distinct.len() });
     }
     Ok(distinct.pop_first())
+}
+
+/// The compiler options of these entries as one JSON object: each program's digest to its options, in the digests' order, for what
+/// compiles programs one by one without our package. Entries of other operations are left out. `None` where none is left.
+///
+/// # Errors
+///
+/// Entries of one program with different options, as those of two devices.
+pub fn export_options(entries: &[(CacheKey, Arc<Entry>)]) -> Result<Option<Value>, ExchangeError> {
+    let mut by_digest: BTreeMap<&str, &Config> = BTreeMap::new();
+    for (key, entry) in entries.iter().filter(|(key, _)| key.call.op_id == COMPILER_OPTIONS) {
+        let known = by_digest.insert(&key.call.call_key, &entry.config);
+        if known.is_some_and(|known| *known != entry.config) {
+            return Err(ExchangeError::TwoOptions { digest: key.call.call_key.clone() });
+        }
+    }
+    Ok((!by_digest.is_empty()).then(|| json!({"schema": 1, "compiler_options": by_digest})))
 }
 
 fn flags(key: &CacheKey, entry: &Entry, variable: FlagVariable) -> Result<String, ExchangeError> {
