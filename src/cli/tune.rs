@@ -11,6 +11,7 @@ use crate::analysis::trace::TraceFormat;
 use crate::candidates::Spaces;
 use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
+use crate::printable::printable;
 use crate::registry::Registry;
 use crate::report::{HtmlReport, RunTrace, result_lines, write_html};
 use crate::timer::events::{Events, Slice};
@@ -24,7 +25,7 @@ use super::profile::trace::untold;
 use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::say::say;
-use super::scan::nothing_matched;
+use super::scan::{nothing_matched, user_labels};
 use super::timers::{Executables, scratch, start_first, start_others};
 use super::tune_args::{DeviceList, TuneArgs};
 use super::{cache, candidates, executables, exit, profile, selftest};
@@ -52,9 +53,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
                 if args.report.is_some() {
                     say("no report is written: the module holds no label");
                 }
-                say(
-                    "`--compiler-options safe` finds the compiler's options that run a module fastest, and needs no label",
-                );
+                say(&no_label_line(args, module));
                 return nothing_matched(&scan, &args.format, out);
             }
         },
@@ -170,6 +169,26 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     }
     printed?;
     Ok(exit_code(&result, args.compiler.compiler_options.is_some() || !plan.matched_nothing()))
+}
+
+/// What whoever has a module without labels can do, in one line: of a step that was profiled also where its time goes.
+fn no_label_line(args: &TuneArgs, module: &Path) -> String {
+    const MOST_LINES: usize = 3;
+    let labels = user_labels(&args.plan.labels).ok().flatten();
+    // a profile that cannot be read is no reason to say nothing of the module
+    let step = args.profile.as_deref().and_then(|profile| profile::read_step(profile, &args.hlo, labels.as_ref()).ok());
+    let lines = step.iter().flat_map(|step| step.own_sources()).take(MOST_LINES);
+    let lines: Vec<String> =
+        lines.map(|(line, share)| format!("`{}` ({:.0} % of the step)", printable(line), 100.0 * share)).collect();
+    let of_lines = match lines.is_empty() {
+        true => "on a function of yours".to_owned(),
+        false => format!("on the functions at {}", lines.join(", ")),
+    };
+    let module = if module == Path::new("-") { "MODULE".to_owned() } else { printable(&module.display().to_string()) };
+    format!(
+        "`autotune-lowered {module} --compiler-options safe` finds the compiler's options that run it fastest and needs no label; \
+         `@autotune_lowered.tunable` {of_lines} gives labels, and `--label-regex` finds names of yours"
+    )
 }
 
 /// A trace of the run that will be written.

@@ -9,12 +9,17 @@ const STABLEHLO_COMMAND: &str = "write StableHLO text with `open(\"module.mlir\"
      (where an older JAX takes no `debug_info`: `lowered.compiler_ir().operation.get_asm(enable_debug_info=True)`)";
 const STAMP_COMMAND: &str =
     "run with `EJKERNEL_OPS_STAMP=hash` set before ejkernel is imported, since its default stamps nothing";
+/// What gives labels to a program that has none of a library's.
+const OWN_LABELS: &str = "`@autotune_lowered.tunable` makes a function of yours an operation with a label, `--label-regex` finds names of \
+     yours, and `--compiler-options safe` tunes how the whole module is compiled, which needs no label";
 
 /// What a scan counted beside its labels.
 pub(crate) struct Counts<'a> {
     pub(crate) form: ModuleForm,
     pub(crate) broken: u64,
     pub(crate) overflow: u64,
+    /// Whether ejkernel is seen in the module.
+    pub(crate) is_ejkernel: bool,
     /// `None` where the file was too large for its structure to be read.
     pub(crate) structure: Option<&'a Structure>,
 }
@@ -117,8 +122,14 @@ fn form_name(form: ModuleForm) -> &'static str {
 }
 
 fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
+    // how to keep the labels that there are, or else to get some
+    let remedy = |keep: &str| match counts.is_ejkernel {
+        true if keep.is_empty() => format!("{STAMP_COMMAND}; {OWN_LABELS}"),
+        true => format!("{STAMP_COMMAND}, and {keep}; {OWN_LABELS}"),
+        false => OWN_LABELS.to_owned(),
+    };
     let Some(structure) = counts.structure else {
-        return ("no-labels", format!("no label in this {form}: {STAMP_COMMAND}, and {STABLEHLO_COMMAND}"));
+        return ("no-labels", format!("no label in this {form}: {}", remedy(STABLEHLO_COMMAND)));
     };
     let census = &structure.census;
     let hints: Vec<&str> = census.hints.iter().map(String::as_str).take(8).collect();
@@ -131,38 +142,43 @@ fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
         ModuleForm::StablehloBytecode => (
             "no-labels",
             format!(
-                "no label in this {form}: either nothing was stamped ({STAMP_COMMAND}) or it was written without debug info; \
-                 `jax.export.export(…)(…).mlir_module_serialized` keeps it"
+                "no label in this {form}: either nothing was stamped, or it was written without debug info, which \
+                 `jax.export.export(…)(…).mlir_module_serialized` keeps: {}",
+                remedy("")
             ),
         ),
         ModuleForm::HloText | ModuleForm::HloProto if census.names == 0 => (
             "no-metadata",
             format!(
                 "this {form} has no `op_name` metadata, which is where labels stand{hints}: `as_hlo_text()` leaves it out; use \
-                 `compiled.as_text()` or `lowered.compiler_ir(\"hlo\").as_hlo_module().to_string()`, or {STABLEHLO_COMMAND}"
+                 `compiled.as_text()` or `lowered.compiler_ir(\"hlo\").as_hlo_module().to_string()`, or {STABLEHLO_COMMAND}; where the \
+                 program has no labels {OWN_LABELS}"
             ),
         ),
         ModuleForm::StablehloText if census.names == 0 => (
             "no-metadata",
             format!(
-                "this {form} has no named locations, which is where labels stand{hints}: `as_text()` leaves them out; {STABLEHLO_COMMAND}"
+                "this {form} has no named locations, which is where labels stand{hints}: `as_text()` leaves them out; \
+                 {STABLEHLO_COMMAND}; where the program has no labels {OWN_LABELS}"
             ),
         ),
         _ => {
             let lost = if structure.is_optimized && census.relative > 0 {
                 format!(
                     "; {} names begin inside a scope (`while/…`): XLA drops the beginning of names longer than {LONG_NAME_BYTES} characters \
-                     when it inlines calls, and json stamps are that long",
+                     when it inlines calls, and json stamps are that long: {STABLEHLO_COMMAND}",
                     census.relative
                 )
             } else {
                 String::new()
             };
+            let keep = if counts.form == ModuleForm::StablehloText { "" } else { STABLEHLO_COMMAND };
             (
                 "no-labels",
                 format!(
-                    "none of the {} names in this {form} carries a label{lost}: {STAMP_COMMAND}, and {STABLEHLO_COMMAND}",
-                    census.names
+                    "none of the {} names in this {form} carries a label{lost}: {}",
+                    census.names,
+                    remedy(if lost.is_empty() { keep } else { "" })
                 ),
             )
         }

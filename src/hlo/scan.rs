@@ -246,7 +246,13 @@ fn scan_module(
         _ => Vec::new(),
     };
     let is_whole = structure.is_some();
-    let mut scan = assemble(form, tally, &lines, structure);
+    // where there are labels nobody asks
+    let is_ejkernel = tally.entries.is_empty()
+        && match whole {
+            Some(bytes) => is_of_ejkernel(bytes),
+            None => is_of_ejkernel(&source.window(0, HEAD_BYTES).map_err(ScanErrorKind::Unreadable)?),
+        };
+    let mut scan = assemble(form, tally, &lines, structure, is_ejkernel);
     scan.digest = whole.map(Digest::of);
     if !is_whole {
         let head = source.window(0, HEAD_BYTES).map_err(ScanErrorKind::Unreadable)?;
@@ -323,12 +329,23 @@ fn scan_stream(
     let (tally, lines) =
         search(form, options).run_stream(io::Cursor::new(kept).chain(reader)).map_err(ScanErrorKind::Unreadable)?;
     let lines = if form == ModuleForm::StablehloBytecode { Vec::new() } else { lines };
-    let mut scan = assemble(form, tally, &lines, None);
+    let mut scan = assemble(form, tally, &lines, None, is_of_ejkernel(&head));
     describe_large(form, &head, &mut scan);
     Ok(scan)
 }
 
-fn assemble(form: ModuleForm, tally: Tally, lines: &[u64], mut structure: Option<Structure>) -> Scan {
+/// Whether code of ejkernel is part of a module: its files and functions stand in locations, its operations in names.
+fn is_of_ejkernel(bytes: &[u8]) -> bool {
+    memchr::memmem::find(bytes, b"ejkernel").is_some()
+}
+
+fn assemble(
+    form: ModuleForm,
+    tally: Tally,
+    lines: &[u64],
+    mut structure: Option<Structure>,
+    is_ejkernel: bool,
+) -> Scan {
     let mut labels: Vec<(Label, FoundLabel)> = Vec::new();
     let mut index = std::collections::HashMap::new();
     for (at, entry) in tally.entries.into_iter().enumerate() {
@@ -366,7 +383,8 @@ fn assemble(form: ModuleForm, tally: Tally, lines: &[u64], mut structure: Option
     }
     let mut labels: Vec<FoundLabel> = labels.into_iter().map(|(_, label)| label).collect();
     sort(&mut labels);
-    let counts = Counts { form, broken: tally.broken, overflow: tally.overflow, structure: structure.as_ref() };
+    let (broken, overflow) = (tally.broken, tally.overflow);
+    let counts = Counts { form, broken, overflow, structure: structure.as_ref(), is_ejkernel };
     let diagnosis = diagnose(&counts, &labels);
     let (module, partitioned) =
         structure.map(|structure| (structure.module, structure.partitioned)).unwrap_or_default();

@@ -15,6 +15,8 @@ pub struct StepProfile {
     modules_ns: f64,
     /// Each module's name, and its part of that time.
     modules: Vec<(String, f64)>,
+    /// Source lines and the part of the time that their operations take, that with the most first.
+    sources: Vec<(String, f64)>,
     pub(super) labels: Vec<LabelShare>,
     pub(super) notes: Vec<String>,
 }
@@ -91,9 +93,18 @@ impl StepProfile {
             place,
             modules_ns,
             modules: summary.modules.iter().map(part).collect(),
+            sources: summary.sources.iter().map(|source| (source.name.clone(), source.share)).collect(),
             labels: summary.labels.clone(),
             notes: summary.notes.iter().cloned().chain(findings).collect(),
         })
+    }
+
+    /// Source lines as the profile names them, such as `model.py:12`, each with the part of the modules' time that its operations take;
+    /// that with the most first. Operations without a line, and lines of installed packages, are left out.
+    pub fn own_sources(&self) -> impl Iterator<Item = (&str, f64)> {
+        let is_own = |name: &str| name.contains(':') && !name.contains("-packages/");
+        let told = self.sources.iter().filter(move |(name, share)| is_own(name) && *share > 0.0);
+        told.map(|(name, share)| (name.as_str(), *share))
     }
 
     /// The part of the time of all modules that those of a name take: `jit_f` of the profile's `jit_f(7)`.
@@ -138,7 +149,14 @@ mod tests {
     fn a_modules_part_is_that_of_all_of_its_name() {
         let modules = [("jit_f(7)", 0.5), ("jit_f(9)", 0.25), ("jit_f", 0.0625), ("jit_fg(1)", 0.1875)];
         let modules = modules.map(|(name, part)| (name.to_owned(), part)).to_vec();
-        let step = StepProfile { place: String::new(), modules_ns: 1.0, modules, labels: vec![], notes: vec![] };
+        let step = StepProfile {
+            place: String::new(),
+            modules_ns: 1.0,
+            modules,
+            sources: vec![],
+            labels: vec![],
+            notes: vec![],
+        };
         assert_eq!(["jit_f", "jit_fg", "jit"].map(|name| step.share_of_module(name)), [0.8125, 0.1875, 0.0]);
     }
 }

@@ -102,7 +102,14 @@ fn without_the_option_a_module_without_labels_ends_as_before_and_names_it() {
     let (folder, only_later) = (place.path("dump").display().to_string(), place.path("later").display().to_string());
     let plain = run(&place.path("cache"), &[&*module]);
     assert_eq!(plain.code, 3);
-    assert!(plain.stderr.contains("`--compiler-options safe`"), "{}", plain.stderr);
+    let command = format!("`autotune-lowered {module} --compiler-options safe`");
+    assert!(plain.stderr.contains(&command) && plain.stderr.contains("`--label-regex`"), "{}", plain.stderr);
+    assert!(!plain.stderr.contains("EJKERNEL"), "nothing of it is in the module: {}", plain.stderr);
+    // 80 % and 11 % by the oracle of that profile
+    let profile = data("xplane/multi8_shardmap.xplane.pb.gz").display().to_string();
+    let profiled = run(&place.path("cache"), &[&*module, "--profile", &profile]);
+    let lines = "`@autotune_lowered.tunable` on the functions at `/src/autotune/example/c1.py:55` (80 % of the step), ";
+    assert!(profiled.code == 3 && profiled.stderr.contains(lines), "{}", profiled.stderr);
     for (arguments, code, said) in [
         (&["-", "--compiler-options", "safe"][..], 2, "needs a file"),
         (&[&*module, "--compiler-options", "all"], 2, "safe"),

@@ -152,6 +152,17 @@ fn missing_labels_are_diagnosed_by_what_was_seen() {
     let lost = scan("flash_attention.json.post.hlo.pb");
     assert_eq!(codes(&lost), ["no-labels"]);
     assert!(lost.diagnosis[0].message.contains("longer than 1024"), "{}", lost.diagnosis[0].message);
+    // whose library it is says what its user can do
+    for (function, is_ejkernel) in [("rms_norm", false), ("ejkernel/modules/rms_norm", true)] {
+        let text =
+            format!("module @m {{\n  %0 = stablehlo.abs %x loc(#loc1)\n}}\n#loc1 = loc(\"jit(f)/{function}\")\n");
+        let own = scan_bytes(text.as_bytes(), "own", &ScanOptions::default()).unwrap();
+        let [said] = &own.diagnosis[..] else { panic!("{:?}", own.diagnosis) };
+        assert_eq!((said.code.as_str(), said.message.contains("EJKERNEL_OPS_STAMP")), ("no-labels", is_ejkernel));
+        for way in ["`@autotune_lowered.tunable`", "`--label-regex`", "`--compiler-options safe`"] {
+            assert!(said.message.contains(way), "{}", said.message);
+        }
+    }
 }
 
 #[test]
