@@ -115,10 +115,10 @@ impl<'a> Measuring<'a> {
         })
     }
 
-    /// Another worker, without the candidates that are out.
+    /// Another worker, without the candidates that are out or run the code of another one.
     pub(super) fn restart(&mut self, reason: Failure) -> Result<(), Ended> {
         let _restarting = self.events.open(Slice::Restart(&reason));
-        let without: Vec<usize> = self.rounds.failures.keys().copied().collect();
+        let without: Vec<usize> = self.rounds.failures.keys().chain(self.rounds.same.keys()).copied().collect();
         self.timer.restart(&without).map_err(Ended::Failed)
     }
 
