@@ -7,9 +7,12 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use indicatif::MultiProgress;
 
+use crate::cache::{COMPILER_OPTIONS, CacheKey};
+use crate::candidates::OptionSet;
 use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
 use crate::gate::{CheckOptions, CheckResult, OperationCheck, Verdict, check, write_annotations, write_junit};
+use crate::printable::printable;
 use crate::report::check_lines;
 use crate::timer::events::Events;
 use crate::tune::{Session, Stopped, TuneOptions};
@@ -23,7 +26,7 @@ use super::progress::Progress;
 use super::say::say;
 use super::scan::nothing_matched;
 use super::timers::{Executables, TimerArgs, scratch, start_timer};
-use super::{cache, executables, exit, selftest};
+use super::{cache, executables, exit, option_modules, selftest};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -83,7 +86,10 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
     let source = match args.plan.read(&args.module)? {
         Ok(source) => source,
-        Err(scan) => return nothing_matched(&scan, &args.format, out),
+        Err(scan) => {
+            say_options(args)?;
+            return nothing_matched(&scan, &args.format, out);
+        }
     };
     let cancel = cancel_flag()?;
     let ledger = cache::open_for_reading(&args.cache)?;
@@ -141,6 +147,24 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     check_lines(&result).iter().for_each(|line| say(line));
     printed?;
     Ok(exit_code(&result, !plan.matched_nothing(), args))
+}
+
+/// Says how the compiler options of a module are measured again, which `check` leaves to `compare`.
+fn say_options(args: &CheckArgs) -> Result<(), Fault> {
+    let Some(digest) = option_modules::key_of(&args.module) else { return Ok(()) };
+    let ledger = cache::open_for_reading(&args.cache)?;
+    let entries = ledger.cache().entries()?.into_iter();
+    let is_of_module = |key: &CacheKey| key.call.op_id == COMPILER_OPTIONS && key.call.call_key == digest.to_string();
+    let set = entries
+        .filter(|(key, ..)| is_of_module(key))
+        .find_map(|(_, entry, _)| OptionSet::from_config(&entry.config).ok());
+    if let Some(set) = set.filter(|set| !set.is_empty()) {
+        let (module, set) = (printable(&args.module.display().to_string()), printable(&set.to_string()));
+        say(&format!(
+            "compiler options of this module are cached; `autotune-lowered compare {module} {module} --options '{set}'` measures them again"
+        ));
+    }
+    Ok(())
 }
 
 /// `is_matched` says whether the module matched anything: a shard of it may be empty.

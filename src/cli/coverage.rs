@@ -15,7 +15,7 @@ use crate::report::CoverageResult;
 use super::fault::Fault;
 use super::options::{CacheArgs, FormatArg, LabelArgs, PluginArgs};
 use super::scan::{scan_whole, user_labels};
-use super::{cache, device, exit, merge, registry};
+use super::{cache, device, exit, merge, option_modules, registry};
 
 /// Arguments of `cache coverage`.
 #[derive(Debug, Args)]
@@ -82,7 +82,10 @@ pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault>
         Err(_) => Matching::default(),
     };
     let asked = CoverageOf { cache, device: &device, is_here, match_mode: args.match_mode };
-    let coverage = asked.coverage(&scan, &matching)?;
+    let mut coverage = asked.coverage(&scan, &matching)?;
+    if let Some(digest) = option_modules::key_of(&args.module) {
+        coverage.calls.extend(asked.compiler_options(&digest)?);
+    }
     args.format.write(out, CoverageResult::new(&device.identity, &coverage, args.require))?;
     Ok(match coverage.has(args.require) {
         _ if coverage.calls.is_empty() => exit::NOTHING_MATCHED,

@@ -55,6 +55,15 @@ impl OptionFiles {
     }
 }
 
+/// The digest by which a process finds the compiler options of a module, where its form or its side file tells.
+pub(super) fn key_of(path: &Path) -> Option<Digest> {
+    if path == Path::new("-") || path.is_dir() {
+        return None;
+    }
+    let told = compiled_as(path).ok().flatten().and_then(|side| side.stablehlo_digest);
+    told.or_else(|| MeasuredProgram::open(path).ok()?.stablehlo_digest())
+}
+
 /// Reads a module, or every module of a dump folder as it is before XLA's passes.
 pub(super) fn read(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFiles, Fault> {
     if path == Path::new("-") {

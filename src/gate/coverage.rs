@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::cache::{FlagKind, Hit, Lookup, StoreError, TieredCache};
+use crate::cache::{COMPILER_OPTIONS, CacheKey, FlagKind, Hit, Lookup, StoreError, TieredCache};
 use crate::call::{Direction, split_op_id};
 use crate::config::Config;
 use crate::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
+use crate::digest::Digest;
 use crate::hlo::{Evidence, FoundLabel, Label, Scan};
 use crate::matching::Matching;
 
@@ -134,6 +135,21 @@ impl CoverageOf<'_> {
             }
         }
         Ok(Coverage { calls })
+    }
+
+    /// The compiler options of the module itself, by the digest of its StableHLO text; `None` where no device has any, since most
+    /// modules are not tuned so.
+    ///
+    /// # Errors
+    /// Where a tier cannot be read.
+    pub fn compiler_options(&self, digest: &Digest) -> Result<Option<LabelledCall>, StoreError> {
+        let key = digest.to_string();
+        let is_of_module = |key_of: &CacheKey| key_of.call.op_id == COMPILER_OPTIONS && key_of.call.call_key == key;
+        if !self.cache.entries()?.iter().any(|(key_of, ..)| is_of_module(key_of)) {
+            return Ok(None);
+        }
+        let module = FoundLabel::new(Label::new(COMPILER_OPTIONS, Some(key.clone())), "module");
+        self.call(&module, COMPILER_OPTIONS, &key).map(Some)
     }
 
     /// The call of a label that no recording completes.

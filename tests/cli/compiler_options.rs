@@ -59,6 +59,7 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     let again = run(&place.path("cache"), &[&arguments[..], &named[..]].concat());
     let again: serde_json::Value = serde_json::from_str(&again.stdout).unwrap();
     assert_eq!(again["operations"][0]["status"], "cached");
+    what_else_knows_the_entry(&place, &module, operation);
     // the same module, compressed, in a folder beside what is left aside: found too
     let folder = place.path("folder");
     fs::create_dir(&folder).unwrap();
@@ -79,6 +80,40 @@ fn a_module_without_labels_is_tuned_and_found_again() {
         "left aside, 2 of 3 modules: `after.hlo.pb` (HLO from after XLA's passes), `module.mlir.gz` (the same program as another one)"
     );
     assert_eq!(again["operations"][0]["best"]["config"], operation["best"]["config"]);
+}
+
+/// Caches of such an entry are published, merged, verified, drawn and exported as any, and a module's coverage shows it.
+fn what_else_knows_the_entry(place: &Place, module: &str, operation: &serde_json::Value) {
+    let cache = place.path("cache");
+    let text = |name: &str| place.path(name).display().to_string();
+    let done = |arguments: &[&str]| {
+        let run = run(&cache, arguments);
+        assert_eq!(run.code, 0, "{arguments:?}: {}", run.stderr);
+        run.stdout
+    };
+    let (snapshot, merged, page) = (text("one.snapshot"), text("merged"), text("page.html"));
+    let own = cache.display().to_string();
+    done(&["cache", "snapshot", &snapshot]);
+    done(&["cache", "merge", &own, &snapshot, "--out", &merged]);
+    done(&["cache", "verify", &own, &snapshot, &merged]);
+    assert!(done(&["cache", "diff", &own, &merged]).contains("0 differ, 1 are the same"));
+    done(&["report", &own, "--out", &page]);
+    let key = operation["call_key"].as_str().unwrap();
+    let drawn = fs::read_to_string(&page).unwrap();
+    assert!(drawn.contains(&format!("compiler_options@v1:{key}")), "a row of the page");
+    let options: serde_json::Value =
+        serde_json::from_str(&done(&["cache", "export", "--format", "options-json"])).unwrap();
+    assert_eq!(options["compiler_options"][key], operation["best"]["config"]);
+    for of in [&own, &snapshot, &merged] {
+        let covered = done(&["cache", "coverage", module, "--of", of, "--for", "cpu", "--format", "json"]);
+        let covered: serde_json::Value = serde_json::from_str(&covered).unwrap();
+        let call = &covered["calls"][0];
+        assert_eq!((&call["op_id"], &call["call_key"]), (&operation["op_id"], &operation["call_key"]));
+        assert_eq!((&call["covered"], &call["config"]), (&true.into(), &operation["best"]["config"]));
+    }
+    let checked = run(&cache, &["check", module]);
+    let way = format!("`autotune-lowered compare {module} {module} --options 'xla_backend_optimization_level=1");
+    assert!(checked.code == 3 && checked.stderr.contains(&way), "{}", checked.stderr);
 }
 
 #[test]
