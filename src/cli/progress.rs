@@ -115,6 +115,7 @@ impl Progress {
                 self.line(&format!("{}: {} is out: {why}", self.head, config.to_brief()));
                 self.failure = Some((*failure).clone());
             }
+            Kind::Ahead(text) => self.line(&format!("{}: {text}", self.head)),
             Kind::Finished { status, reason, speed_up } => {
                 self.clear();
                 self.line(&finished(&self.name, status, reason, *speed_up));

@@ -1,8 +1,8 @@
 //! The walk: every choice alone, the promising ones together, and what is left in rounds of its own.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::entry::{Decided, known};
@@ -26,8 +26,8 @@ use crate::stats::Interval;
 use crate::timer::Timer;
 use crate::timer::events::{Events, Kind, Slice};
 use crate::tune::{
-    CandidateOutcome, CandidateResult, CandidateTimes, OperationResult, Raced, Status, Tally, TuneError, TuneOptions,
-    fill_from_entry, spent,
+    CandidateOutcome, CandidateResult, CandidateTimes, OperationResult, Raced, Spent, Status, Tally, TuneError,
+    TuneOptions, fill_from_entry, spent,
 };
 
 /// When the last rounds are looked at.
@@ -77,7 +77,8 @@ pub fn tune_compiler_options(
         scratch: scratch.path(),
         until: options.budget.and_then(|budget| Instant::now().checked_add(budget)),
     };
-    let done = Walk { races, module, result: &mut result, began: Instant::now(), rows: BTreeMap::new() }.run();
+    let done =
+        Walk { races, module, result: &mut result, began: Instant::now(), tally: &tally, rows: BTreeMap::new() }.run();
     let entry = match done {
         Ok(entry) => entry,
         Err(Ended::Failed(failure)) => {
@@ -106,6 +107,8 @@ struct Walk<'a, 'r> {
     module: &'a OptionModule,
     result: &'r mut OperationResult,
     began: Instant,
+    /// Where the time went so far.
+    tally: &'a Mutex<Tally>,
     /// What is known of each set, by its config; later races know better.
     rows: BTreeMap<Config, CandidateResult>,
 }
@@ -117,6 +120,7 @@ impl Walk<'_, '_> {
         let mut singles = variants.singles();
         let specs = self.races.signature(&base, &rescuers(&singles, self.module))?;
         let inputs = make_inputs(&self.module.program, &specs, &self.module.inputs, self.races.scratch)?;
+        let preflight = inputs.preflight.to_string();
         (self.races.inputs, self.races.inputs_digest) = (inputs.arrays, inputs.digest);
         let search = self.search();
         let key = CacheKey {
@@ -134,6 +138,7 @@ impl Walk<'_, '_> {
             "known from before; nothing was measured (`--force` measures again)".clone_into(&mut self.result.reason);
             return Ok(Some((key, entry)));
         }
+        self.races.events.tell(Kind::Ahead(&preflight));
         let rescued = self.first(&base, &singles)?;
         if let Some(rescue) = &rescued {
             // what is left is tried on top of the first set that runs
@@ -143,6 +148,9 @@ impl Walk<'_, '_> {
             singles = variants.singles();
             self.result.baseline.config = base.config.clone();
         }
+        let of_base = self.rows.get(&base.config).and_then(|row| Some(row.times()?.median_ns));
+        let ahead = forecast(&self.races, &spent(self.tally), of_base.unwrap_or_default(), singles.len());
+        self.races.events.tell(Kind::Ahead(&ahead));
         let promising = self.screen(&base, &singles)?;
         let best = self.combine(&variants, &base, &promising)?;
         let finals = self.finals(&variants, &base, &best, &promising)?;
@@ -389,6 +397,19 @@ impl Walk<'_, '_> {
             }
         }
     }
+}
+
+/// What so many values will take, by what compiling and running the base took: one line.
+fn forecast(races: &Races<'_>, spent: &Spent, base_ns: f64, values: usize) -> String {
+    let is_cpu = races.timer.device().identity.platform == "cpu";
+    let at_once = if is_cpu { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
+    // the base and its copy were compiled, each by itself, where they were not kept
+    let one = spent.compile_baselines_ns.max(spent.compile_candidates_ns) as f64;
+    let seconds = |ns: f64| format!("{:.0} s", (ns / 1e9).ceil());
+    let compiling = seconds(one * values as f64 / at_once as f64);
+    let running = seconds(base_ns * values as f64 * f64::from(races.options.usual_rounds()));
+    let compiling = if one > 0.0 { format!("about {compiling} to compile, and ") } else { String::new() };
+    format!("{}: {compiling}up to {running} to run where no two have the same code", number_of(values, "value"))
 }
 
 /// Who does not use an entry of this device: on a CPU JAX compiles by itself, and loads no plugin's file.

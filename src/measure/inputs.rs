@@ -52,6 +52,8 @@ pub struct Inputs {
     pub made: Vec<MadeInput>,
     /// Digest of what they hold: their types, their shapes and every byte.
     pub digest: Digest,
+    /// What they need and what there was before they were made.
+    pub preflight: Preflight,
 }
 
 /// Makes the inputs of a program, `specs` being what it takes in its compiled form: of each argument the
@@ -72,7 +74,7 @@ pub fn make_inputs(
     preflight.check(scratch)?;
     tracing::info!("{preflight}");
     let mut hasher = FieldHasher::new("inputs-v1");
-    let mut inputs = Inputs { arrays: Vec::new(), made: Vec::new(), digest: hasher.finish() };
+    let mut inputs = Inputs { arrays: Vec::new(), made: Vec::new(), digest: hasher.finish(), preflight };
     for (index, spec) in specs.iter().enumerate() {
         let name = format!("argument-{index}");
         let (place, mut donated) = program.argument(index, specs.len());

@@ -102,6 +102,8 @@ pub enum Kind<'a> {
         /// Candidates that were measured in it.
         contenders: usize,
     },
+    /// What who waits for it wants to know before it takes its time: one line.
+    Ahead(&'a str),
     /// An operation ended.
     Finished {
         /// How, as tables have it.

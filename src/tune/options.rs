@@ -114,7 +114,7 @@ const ROUNDS: u32 = 20;
 
 impl TuneOptions {
     /// The rounds that are asked for, or the usual number of them.
-    pub(super) fn usual_rounds(&self) -> u32 {
+    pub(crate) fn usual_rounds(&self) -> u32 {
         self.rounds.unwrap_or(ROUNDS)
     }
 
