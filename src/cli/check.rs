@@ -2,26 +2,32 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use indicatif::MultiProgress;
 
-use crate::cache::{COMPILER_OPTIONS, CacheKey};
-use crate::candidates::OptionSet;
+use crate::cache::COMPILER_OPTIONS;
 use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
-use crate::gate::{CheckOptions, CheckResult, OperationCheck, Verdict, check, write_annotations, write_junit};
-use crate::printable::printable;
+use crate::gate::{
+    CheckOptions, CheckResult, CheckedModule, OperationCheck, Verdict, check, check_compiler_options,
+    has_compiler_options, write_annotations, write_junit,
+};
+use crate::ledger::Ledger;
+use crate::registry::Registry;
 use crate::report::check_lines;
 use crate::timer::events::Events;
-use crate::tune::{Session, Stopped, TuneOptions};
+use crate::tune::{Plan, Session, Stopped, TuneOptions};
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
+use super::input_args::InputArgs;
 use super::options::{CacheArgs, FormatArg, number, part, seconds};
 use super::output_file::OutputFile;
 use super::plan::PlanArgs;
+use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::say::say;
 use super::scan::nothing_matched;
@@ -58,6 +64,8 @@ pub(super) struct CheckArgs {
     /// Let pass what is not cached, or not recorded, as long as something is
     #[arg(long)]
     pub allow_missing: bool,
+    #[command(flatten)]
+    pub inputs: InputArgs,
     /// Also write the result as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
@@ -84,15 +92,15 @@ fn probability(text: &str) -> Result<f64, String> {
 pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     // where the file cannot be written, that is known before anything is measured
     let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
-    let source = match args.plan.read(&args.module)? {
-        Ok(source) => source,
-        Err(scan) => {
-            say_options(args)?;
-            return nothing_matched(&scan, &args.format, out);
-        }
+    let read = args.plan.read(&args.module)?;
+    let ledger = cache::open_for_reading(&args.cache)?;
+    let module = module_with_options(args, &ledger)?;
+    let source = match read {
+        Ok(source) => Some(source),
+        Err(_) if module.is_some() => None,
+        Err(scan) => return nothing_matched(&scan, &args.format, out),
     };
     let cancel = cancel_flag()?;
-    let ledger = cache::open_for_reading(&args.cache)?;
     let scratch = scratch()?;
     let executables = executables::folder_for(&ledger, scratch.path())?;
     let (compiled, verify_key) = (args.compiled.as_deref(), args.cache.verify_key.as_deref());
@@ -105,8 +113,15 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     }
     let (resolution, of_selftest) =
         selftest::known_resolution(cache::folder(&args.cache).ok().as_deref(), &*timer, args.timer.cache_state.clone());
-    let plan = source.plan(&timer.device().identity, &args.plan.options())?;
-    if let Some(widest) = plan.widest(&source.registry) {
+    let plan = match &source {
+        Some(source) => source.plan(&timer.device().identity, &args.plan.options())?,
+        None => Plan::default(),
+    };
+    let registry = match source {
+        Some(source) => source.registry,
+        None => Registry::create_or_open(scratch.path().join("no-registry")).map_err(Fault::input)?,
+    };
+    if let Some(widest) = plan.widest(&registry) {
         widest.check_hosts(&*timer).map_err(Fault::input)?;
     }
     let options = TuneOptions {
@@ -117,19 +132,30 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
         cache_state: args.timer.cache_state.clone(),
         ..TuneOptions::default()
     };
-    let mut session = Session::new(&source.registry, &ledger, &mut *timer)
-        .options(options)
-        .cancel(&cancel)
-        .events(Events::default().and(Progress::new(bars.clone())));
+    let events = || Events::default().and(Progress::new(bars.clone()));
+    let mut session =
+        Session::new(&registry, &ledger, &mut *timer).options(options.clone()).cancel(&cancel).events(events());
     let mut on_checked = |operation: &OperationCheck| {
         let OperationCheck { call, verdict, reason, .. } = operation;
         bars.suspend(|| say(&format!("{call}: {}: {reason}", verdict.name())));
     };
-    let options = CheckOptions { match_mode: args.plan.match_mode, false_alarms: args.false_alarms };
-    let (mut result, stopped_by) = match check(&mut session, &plan, options, &mut on_checked) {
+    let asked = CheckOptions::default().match_mode(args.plan.match_mode).false_alarms(args.false_alarms);
+    let asked = asked.others(usize::from(module.is_some()));
+    let (mut result, mut stopped_by) = match check(&mut session, &plan, asked, &mut on_checked) {
         Ok(result) => (result, None),
         Err(Stopped { so_far, error }) => (*so_far, Some(*error)),
     };
+    if let Some(module) = module.filter(|_| stopped_by.is_none() && !result.interrupted) {
+        let (asked, compared) = ((&options, asked), result.compared);
+        match check_compiler_options(&mut *timer, &ledger, &module, asked, compared, &cancel, &events()) {
+            Ok(checked) => {
+                checked.iter().for_each(&mut on_checked);
+                result.operations.extend(checked);
+            }
+            Err(error) => stopped_by = Some(error),
+        }
+        result.interrupted |= cancel.load(Ordering::Relaxed);
+    }
     result.notes.extend(of_selftest);
     let printed = args.format.write(out, &result).and_then(|()| out.flush());
     // whatever becomes of stdout: others wait for these
@@ -146,25 +172,23 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     }
     check_lines(&result).iter().for_each(|line| say(line));
     printed?;
-    Ok(exit_code(&result, !plan.matched_nothing(), args))
+    let has_options = result.operations.iter().any(|operation| operation.call.op_id == COMPILER_OPTIONS);
+    Ok(exit_code(&result, has_options || !plan.matched_nothing(), args))
 }
 
-/// Says how the compiler options of a module are measured again, which `check` leaves to `compare`.
-fn say_options(args: &CheckArgs) -> Result<(), Fault> {
-    let Some(digest) = option_modules::key_of(&args.module) else { return Ok(()) };
-    let ledger = cache::open_for_reading(&args.cache)?;
-    let entries = ledger.cache().entries()?.into_iter();
-    let is_of_module = |key: &CacheKey| key.call.op_id == COMPILER_OPTIONS && key.call.call_key == digest.to_string();
-    let set = entries
-        .filter(|(key, ..)| is_of_module(key))
-        .find_map(|(_, entry, _)| OptionSet::from_config(&entry.config).ok());
-    if let Some(set) = set.filter(|set| !set.is_empty()) {
-        let (module, set) = (printable(&args.module.display().to_string()), printable(&set.to_string()));
-        say(&format!(
-            "compiler options of this module are cached; `autotune-lowered compare {module} {module} --options '{set}'` measures them again"
-        ));
+/// The module, where compiler options of it are cached and all of the module is asked for.
+fn module_with_options(args: &CheckArgs, ledger: &Ledger) -> Result<Option<CheckedModule>, Fault> {
+    if !args.plan.only.is_empty() || args.plan.shard.is_some() {
+        return Ok(None);
     }
-    Ok(())
+    let Some(digest) = option_modules::key_of(&args.module) else { return Ok(None) };
+    if !has_compiler_options(ledger.cache(), &digest)? {
+        return Ok(None);
+    }
+    let programs = ProgramReader::new(&args.timer.timer, &args.timer.limits);
+    let mut module = CheckedModule::new(programs.open(&args.module).map_err(Fault::input)?, digest);
+    module.inputs = args.inputs.options();
+    Ok(Some(module))
 }
 
 /// `is_matched` says whether the module matched anything: a shard of it may be empty.

@@ -1,6 +1,7 @@
 //! The walk of a check: look up, measure again, say what became of it.
 
 use crate::cache::{Lookup, StoreError};
+use crate::call::{Call, Direction};
 use crate::decision::Round;
 use crate::device::MatchMode;
 use crate::failure::{Failure, FailureKind};
@@ -10,14 +11,14 @@ use crate::registry::NotRunnable;
 use crate::setters::setters;
 use crate::stats::median;
 use crate::timer::events::{Kind, Slice};
-use crate::tune::{CopiesError, Plan, PlannedInvocation, Session, Spent, Stopped, TuneError};
+use crate::tune::{CopiesError, Plan, PlannedInvocation, Session, Spent, Stopped, TuneError, TuneOptions};
 
 use super::expected::{Expected, program_of};
 use super::look::{Change, Limits, Look, MIN_ROUNDS, look, margin};
 use super::{CHECK_SCHEMA, CheckResult, OperationCheck, Verdict};
 
 /// Series of rounds, each in a worker process of its own, after which a change that is still in doubt is none.
-const MOST_SERIES: u32 = 4;
+pub(super) const MOST_SERIES: u32 = 4;
 
 /// How a check is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,15 +28,18 @@ pub struct CheckOptions {
     pub match_mode: MatchMode,
     /// Probability that a check calls any of its configs regressed without being so, at most.
     pub false_alarms: f64,
+    /// What is compared besides, as a module's [compiler options](super::check_compiler_options): that probability is divided among
+    /// all.
+    pub others: usize,
 }
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { match_mode: MatchMode::Exact, false_alarms: 0.01 }
+        Self { match_mode: MatchMode::Exact, false_alarms: 0.01, others: 0 }
     }
 }
 
-setters!(CheckOptions { match_mode: MatchMode, false_alarms: f64 });
+setters!(CheckOptions { match_mode: MatchMode, false_alarms: f64, others: usize });
 
 /// Checks what is cached for every planned invocation, on the first device of a session; `on_checked` is told of each. What
 /// fails costs one operation.
@@ -84,6 +88,7 @@ impl Gate<'_, '_> {
                 Err(error) => return (result, Some(error.into())),
             }
         }
+        result.compared += self.options.others;
         result.odds_needed = result.compared.max(1) as f64 / self.options.false_alarms;
         let of = courses.len();
         let mut stopped_by = None;
@@ -209,7 +214,7 @@ impl Gate<'_, '_> {
                 break Err(failure.clone());
             }
             let rounds = again.rounds();
-            let limits = self.limits(&rounds, expected, result.compared);
+            let limits = limits(&self.session.options, &rounds, expected, result.compared);
             operation.limit = Some(limits.slower);
             let Some(seen) = look(&rounds, &limits) else { break Ok(None) };
             let is_over = seen.change.is_none() || seen.is_proven(result.odds_needed) || series == MOST_SERIES;
@@ -230,60 +235,64 @@ impl Gate<'_, '_> {
                 };
                 operation.reason = format!("fewer than {MIN_ROUNDS} rounds {why}");
             }
-            Ok(Some(seen)) => self.fill(operation, &seen, expected, result.odds_needed),
+            Ok(Some(seen)) => fill(&self.session.options, operation, &seen, expected, result.odds_needed),
         }
         Ok(())
     }
+}
 
-    fn limits(&self, rounds: &[Round], expected: &Expected, compared: usize) -> Limits {
-        let options = &self.session.options;
-        let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(0)).collect();
-        let known = median(&times).map_or(0.0, |ns| options.resolution.at(ns));
-        let margin = margin(options.rules.min_improvement, options.rules.resolution.max(known), compared);
-        Limits::new(expected.interval(), margin)
-    }
+/// Ratios beyond which a config is not what it was.
+pub(super) fn limits(options: &TuneOptions, rounds: &[Round], expected: &Expected, compared: usize) -> Limits {
+    let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(0)).collect();
+    let known = median(&times).map_or(0.0, |ns| options.resolution.at(ns));
+    let margin = margin(options.rules.min_improvement, options.rules.resolution.max(known), compared);
+    Limits::new(expected.interval(), margin)
+}
 
-    /// Writes what was seen into the operation, and the verdict.
-    fn fill(&self, operation: &mut OperationCheck, seen: &Look, expected: &Expected, odds_needed: f64) {
-        operation.ratio = Some(seen.ratio);
-        operation.interval = Some(seen.interval);
-        operation.odds = seen.change.map(|_| seen.odds);
-        operation.baseline_ns = Some(seen.baseline_ns);
-        operation.config_ns = Some(seen.config_ns);
-        operation.rounds = seen.rounds;
-        operation.processes = seen.processes;
-        let was = match expected.entry.ratio.zip(expected.interval()) {
-            Some((ratio, interval)) => format!("was {ratio:.3} ({:.3}–{:.3})", interval.low, interval.high),
-            None => "what it was is not comparable".to_owned(),
-        };
-        let is = format!(
-            "takes {:.3} of the baseline's time ({:.3}–{:.3})",
-            seen.ratio, seen.interval.low, seen.interval.high
-        );
-        let limit = operation.limit.unwrap_or(1.0);
-        let least = 1.0 - self.session.options.rules.min_improvement;
-        let is_proven = seen.is_proven(odds_needed);
-        let (verdict, how) = match seen.change {
-            Some(Change::Slower) if is_proven && seen.ratio < least => {
-                (Verdict::Regressed, format!("beyond {limit:.3} beyond doubt"))
-            }
-            Some(Change::Slower) if is_proven => (Verdict::NotBetter, format!("beyond {limit:.3} beyond doubt")),
-            Some(Change::Faster) if is_proven => (Verdict::Faster, "tuning again may find more".to_owned()),
-            Some(Change::Slower) => (Verdict::Holds, "slower by its median, but not beyond doubt".to_owned()),
-            Some(Change::Faster) => (Verdict::Holds, "faster by its median, but not beyond doubt".to_owned()),
-            None if seen.interval.high > limit => {
-                (Verdict::Holds, format!("these rounds cannot tell whether it is below {limit:.3}"))
-            }
-            None => (Verdict::Holds, format!("below {limit:.3}")),
-        };
-        let is_stale = !verdict.is_alarm() && !expected.stale.is_empty();
-        operation.verdict = if is_stale { Verdict::Stale } else { verdict };
-        operation.reason = format!("{is}, {was}: {how}");
-    }
+/// Writes what was seen into the operation, and the verdict.
+pub(super) fn fill(
+    options: &TuneOptions,
+    operation: &mut OperationCheck,
+    seen: &Look,
+    expected: &Expected,
+    odds_needed: f64,
+) {
+    operation.ratio = Some(seen.ratio);
+    operation.interval = Some(seen.interval);
+    operation.odds = seen.change.map(|_| seen.odds);
+    operation.baseline_ns = Some(seen.baseline_ns);
+    operation.config_ns = Some(seen.config_ns);
+    operation.rounds = seen.rounds;
+    operation.processes = seen.processes;
+    let was = match expected.entry.ratio.zip(expected.interval()) {
+        Some((ratio, interval)) => format!("was {ratio:.3} ({:.3}–{:.3})", interval.low, interval.high),
+        None => "what it was is not comparable".to_owned(),
+    };
+    let is =
+        format!("takes {:.3} of the baseline's time ({:.3}–{:.3})", seen.ratio, seen.interval.low, seen.interval.high);
+    let limit = operation.limit.unwrap_or(1.0);
+    let least = 1.0 - options.rules.min_improvement;
+    let is_proven = seen.is_proven(odds_needed);
+    let (verdict, how) = match seen.change {
+        Some(Change::Slower) if is_proven && seen.ratio < least => {
+            (Verdict::Regressed, format!("beyond {limit:.3} beyond doubt"))
+        }
+        Some(Change::Slower) if is_proven => (Verdict::NotBetter, format!("beyond {limit:.3} beyond doubt")),
+        Some(Change::Faster) if is_proven => (Verdict::Faster, "tuning again may find more".to_owned()),
+        Some(Change::Slower) => (Verdict::Holds, "slower by its median, but not beyond doubt".to_owned()),
+        Some(Change::Faster) => (Verdict::Holds, "faster by its median, but not beyond doubt".to_owned()),
+        None if seen.interval.high > limit => {
+            (Verdict::Holds, format!("these rounds cannot tell whether it is below {limit:.3}"))
+        }
+        None => (Verdict::Holds, format!("below {limit:.3}")),
+    };
+    let is_stale = !verdict.is_alarm() && !expected.stale.is_empty();
+    operation.verdict = if is_stale { Verdict::Stale } else { verdict };
+    operation.reason = format!("{is}, {was}: {how}");
 }
 
 /// Whether a failure is the config's own and not of what is around it.
-fn is_its_own(failure: &Failure) -> bool {
+pub(super) fn is_its_own(failure: &Failure) -> bool {
     matches!(
         failure.kind,
         FailureKind::Compile
@@ -299,16 +308,27 @@ fn is_its_own(failure: &Failure) -> bool {
 fn draft(planned: &PlannedInvocation) -> OperationCheck {
     let invocation = &planned.invocation;
     OperationCheck {
-        call: invocation.call.clone(),
-        direction: invocation.direction,
         evidence: planned.labels.iter().map(|label| label.evidence).max().unwrap_or(Evidence::Exact),
         occurrences: planned.labels.iter().map(|label| label.occurrences).sum(),
         line: planned.labels.iter().filter_map(|label| label.line).min(),
+        flags: planned.flags.clone(),
+        ..draft_of(invocation.call.clone(), invocation.direction)
+    }
+}
+
+/// Nothing is known of it yet.
+pub(super) fn draft_of(call: Call, direction: Direction) -> OperationCheck {
+    OperationCheck {
+        call,
+        direction,
+        evidence: Evidence::Exact,
+        occurrences: 0,
+        line: None,
         verdict: Verdict::Failed,
         reason: String::new(),
         entry: None,
         stale: Vec::new(),
-        flags: planned.flags.clone(),
+        flags: Vec::new(),
         ratio: None,
         interval: None,
         limit: None,

@@ -144,8 +144,7 @@ impl CoverageOf<'_> {
     /// Where a tier cannot be read.
     pub fn compiler_options(&self, digest: &Digest) -> Result<Option<LabelledCall>, StoreError> {
         let key = digest.to_string();
-        let is_of_module = |key_of: &CacheKey| key_of.call.op_id == COMPILER_OPTIONS && key_of.call.call_key == key;
-        if !self.cache.entries()?.iter().any(|(key_of, ..)| is_of_module(key_of)) {
+        if !has_compiler_options(self.cache, digest)? {
             return Ok(None);
         }
         let module = FoundLabel::new(Label::new(COMPILER_OPTIONS, Some(key.clone())), "module");
@@ -201,6 +200,16 @@ impl CoverageOf<'_> {
         }
         flags
     }
+}
+
+/// Whether a cache has compiler options of a module, whatever the device.
+///
+/// # Errors
+/// Where a tier cannot be read.
+pub fn has_compiler_options(cache: &TieredCache, digest: &Digest) -> Result<bool, StoreError> {
+    let key = digest.to_string();
+    let is_of_module = |of: &CacheKey| of.call.op_id == COMPILER_OPTIONS && of.call.call_key == key;
+    Ok(cache.entries()?.iter().any(|(of, ..)| is_of_module(of)))
 }
 
 fn bare(found: &FoundLabel, op_id: &str, call_key: Option<String>) -> LabelledCall {

@@ -20,6 +20,15 @@ pub(super) struct Expected {
 impl Expected {
     /// What a look-up found.
     pub(super) fn of(hit: Hit<'_>, invocation: &Invocation, timer: &dyn Timer, state: &CacheState) -> Self {
+        Self::with(hit, |then, entry| {
+            let mut others = measured_otherwise(then, timer, state);
+            others.extend(other_programs(then, entry, invocation));
+            others
+        })
+    }
+
+    /// The same, where `others` says what makes the ratio of then another one than that of now, whatever the config does.
+    pub(super) fn with(hit: Hit<'_>, others: impl FnOnce(&Provenance, &Entry) -> Vec<String>) -> Self {
         let device = hit.key().device.clone();
         let Hit { entry, tier, flags, .. } = hit;
         let mut stale: Vec<String> = Vec::new();
@@ -29,7 +38,7 @@ impl Expected {
             stale.push(flag.detail);
         }
         if let Some(provenance) = &entry.provenance {
-            let others = other_measurement(provenance, &entry, invocation, timer, state);
+            let others = others(provenance, &entry);
             is_comparable &= others.is_empty();
             stale.extend(others);
         }
@@ -52,14 +61,8 @@ impl Expected {
     }
 }
 
-/// What makes the ratio of then another one than that of now, whatever the config does.
-fn other_measurement(
-    then: &Provenance,
-    entry: &Entry,
-    invocation: &Invocation,
-    timer: &dyn Timer,
-    state: &CacheState,
-) -> Vec<String> {
+/// What was measured otherwise then.
+pub(super) fn measured_otherwise(then: &Provenance, timer: &dyn Timer, state: &CacheState) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |what: &str, then: &str, now: &str| {
         if then != now {
@@ -74,6 +77,12 @@ fn other_measurement(
     if let Some((then, now)) = launch.as_ref().zip(timer.measured_by(state).launch.as_ref()) {
         compare("launches", then.as_str(), now.as_str());
     }
+    found
+}
+
+/// Which programs were others then.
+fn other_programs(then: &Provenance, entry: &Entry, invocation: &Invocation) -> Vec<String> {
+    let mut found = Vec::new();
     if then.baseline != invocation.baseline {
         found.push(format!("the baseline was {}, it is {}", then.baseline.to_brief(), invocation.baseline.to_brief()));
     }

@@ -5,10 +5,13 @@
 //! out; `docs/fleet.md` says what the verdicts mean and how often an alarm is false. [`write_junit`] and
 //! [`write_annotations`] tell the result to CI.
 //!
+//! [`check_compiler_options`] does the same with the compiler options of the module itself.
+//!
 //! [`CoverageOf`] says which calls of a module have a config, and [`to_prune`] which entries are too old or stale.
 
 mod annotations;
 mod check;
+mod check_options;
 mod coverage;
 mod expected;
 mod junit;
@@ -18,7 +21,8 @@ mod result;
 
 pub use annotations::write_annotations;
 pub use check::{CheckOptions, check};
-pub use coverage::{Coverage, CoverageOf, DeviceNameError, LabelledCall, device_named};
+pub use check_options::{CheckedModule, check_compiler_options};
+pub use coverage::{Coverage, CoverageOf, DeviceNameError, LabelledCall, device_named, has_compiler_options};
 pub use junit::write_junit;
 pub use look::{Change, Limits, Look, MIN_ROUNDS, look, margin};
 pub use prune::{PruneOptions, Pruned, prune, to_prune};

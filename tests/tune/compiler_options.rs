@@ -13,6 +13,7 @@ use autotune_lowered::compiler_options::{
 use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::gate::{CheckOptions, CheckedModule, Verdict, check_compiler_options};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::MeasuredProgram;
 use autotune_lowered::measured_by::Source;
@@ -404,4 +405,37 @@ fn where_every_set_loses_somewhere_the_base_stays_and_names_are_told() {
         (Status::BaselineKept, "no module has options that are faster")
     );
     assert_eq!(share(&mut timer, &ledger, &modules).operations[0].status, Status::Cached);
+}
+
+#[test]
+fn cached_options_are_checked_against_what_they_were_decided_against() {
+    let ledger = Ledger::in_memory(vec![]);
+    let module = module();
+    tune(&mut Compiler::new(wide_halves), &ledger, &module, &TuneOptions::default());
+    let checked = CheckedModule::new(module.program.clone(), module.key.clone().unwrap());
+    let verdict = |of: fn(&Overrides, u32) -> Outcome| {
+        let (options, asked) = (TuneOptions::default(), CheckOptions::default());
+        let (never, events) = (AtomicBool::new(false), Events::default());
+        let mut timer = Compiler::new(of);
+        let found = check_compiler_options(&mut timer, &ledger, &checked, (&options, asked), 1, &never, &events);
+        let found = found.unwrap().unwrap();
+        assert_eq!(found.entry.as_ref().unwrap().config.as_str(), r#"{"xla_cpu_prefer_vector_width":512}"#);
+        (found.verdict, found.ratio.map(|ratio| (ratio * 10.0).round() / 10.0))
+    };
+    assert_eq!(verdict(wide_halves), (Verdict::Holds, Some(0.5)));
+    assert_eq!(
+        verdict(|options, _| takes(if has(options, WIDE) { 0.8 } else { 1.0 })),
+        (Verdict::Regressed, Some(0.8))
+    );
+    assert_eq!(
+        verdict(|options, _| takes(if has(options, WIDE) { 1.2 } else { 1.0 })),
+        (Verdict::NotBetter, Some(1.2))
+    );
+    assert_eq!(verdict(wide_crashes), (Verdict::Broken, None));
+    let other = CheckedModule::new(module.program.clone(), Digest::of(b"other"));
+    let (options, asked) = (TuneOptions::default(), CheckOptions::default());
+    let (never, events) = (AtomicBool::new(false), Events::default());
+    let mut timer = Compiler::new(wide_halves);
+    let none = check_compiler_options(&mut timer, &ledger, &other, (&options, asked), 1, &never, &events);
+    assert!(none.unwrap().is_none());
 }

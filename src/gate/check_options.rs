@@ -1,0 +1,193 @@
+//! The compiler options of a whole module, measured again beside what they were decided against.
+
+use std::sync::atomic::AtomicBool;
+
+use super::check::{CheckOptions, MOST_SERIES, draft_of, fill, is_its_own, limits};
+use super::expected::{Expected, measured_otherwise};
+use super::look::{MIN_ROUNDS, look};
+use super::{OperationCheck, Verdict};
+use crate::cache::{COMPILER_OPTIONS, Lookup};
+use crate::call::{Call, Direction};
+use crate::candidates::OptionSet;
+use crate::config::Config;
+use crate::decision::Round;
+use crate::digest::Digest;
+use crate::failure::{Failure, FailureKind};
+use crate::ledger::Ledger;
+use crate::measure::{InputOptions, MeasureError, MeasuredProgram, make_inputs};
+use crate::timer::events::{Events, Slice};
+use crate::timer::{Build, Job, JobCandidate, ProgramFile, Timer};
+use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Tally, TuneError, TuneOptions, race_programs, spent};
+
+/// Samples of a check are its own.
+const STAGE: &str = "check of compiler options";
+
+/// A module, and by what its options are found.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CheckedModule {
+    /// The module.
+    pub program: MeasuredProgram,
+    /// Digest of its StableHLO text.
+    pub digest: Digest,
+    /// How its inputs are made.
+    pub inputs: InputOptions,
+}
+
+impl CheckedModule {
+    /// A module with inputs as they are made by default.
+    pub fn new(program: MeasuredProgram, digest: Digest) -> Self {
+        Self { program, digest, inputs: InputOptions::default() }
+    }
+}
+
+/// Checks the compiler options that are cached for a module, as [`check`](super::check()) does calls; `None` where none are for
+/// this device. `compared` is how many things are compared with these: the odds that are needed follow from it.
+///
+/// # Errors
+/// Where the ledger, a cache tier or the scratch folder fails.
+pub fn check_compiler_options(
+    timer: &mut dyn Timer,
+    ledger: &Ledger,
+    module: &CheckedModule,
+    (options, asked): (&TuneOptions, CheckOptions),
+    compared: usize,
+    cancel: &AtomicBool,
+    events: &Events,
+) -> Result<Option<OperationCheck>, TuneError> {
+    let key = module.digest.to_string();
+    let direction = Some(Direction::Forward);
+    let found = ledger.cache().lookup(timer.device(), COMPILER_OPTIONS, &key, direction, asked.match_mode)?;
+    let Lookup::Hit(hit) = found else { return Ok(None) };
+    let baseline =
+        hit.entry.provenance.as_ref().map_or_else(|| Config::new(serde_json::Map::new()), |from| from.baseline.clone());
+    let expected = Expected::with(hit, |then, _| measured_otherwise(then, timer, &options.cache_state));
+    let mut operation = draft_of(Call::new(COMPILER_OPTIONS, key), Direction::Forward);
+    operation.occurrences = 1;
+    operation.stale.clone_from(&expected.stale);
+    operation.entry = Some(expected.entry.clone());
+    if expected.entry.config == baseline {
+        operation.verdict = if expected.stale.is_empty() { Verdict::Holds } else { Verdict::Stale };
+        "it is the baseline's config: there is nothing to lose and nothing was measured"
+            .clone_into(&mut operation.reason);
+        return Ok(Some(operation));
+    }
+    let (events, tally) = Tally::of(events);
+    let name = operation.call.to_string();
+    let slice = events.open(Slice::Operation { name: &name, index: 0, of: 1 });
+    let mut again = Again { timer, ledger, module, options, cancel, events: &events };
+    let ended = again.run(&baseline, &expected, compared, asked.false_alarms, &mut operation);
+    drop(slice);
+    operation.spent = spent(&tally);
+    match ended {
+        Ok(()) => {}
+        Err(CopiesError::Interrupted) => {
+            "ended by the user; nothing is said of it".clone_into(&mut operation.reason);
+        }
+        Err(CopiesError::Failed(failure)) => {
+            operation.reason = failure.to_string();
+            operation.failure = Some(failure);
+        }
+        Err(CopiesError::Fatal(error)) => return Err(error),
+    }
+    Ok(Some(operation))
+}
+
+struct Again<'a> {
+    timer: &'a mut dyn Timer,
+    ledger: &'a Ledger,
+    module: &'a CheckedModule,
+    options: &'a TuneOptions,
+    cancel: &'a AtomicBool,
+    events: &'a Events,
+}
+
+impl Again<'_> {
+    fn run(
+        &mut self,
+        baseline: &Config,
+        expected: &Expected,
+        compared: usize,
+        false_alarms: f64,
+        operation: &mut OperationCheck,
+    ) -> Result<(), CopiesError> {
+        let scratch = tempfile::tempdir()
+            .map_err(|source| CopiesError::Fatal(TuneError::Scratch { path: std::env::temp_dir(), source }))?;
+        let program = self.module.program.write(scratch.path(), "program").map_err(failed)?;
+        let candidates = [baseline, &expected.entry.config].map(|config| candidate(config, &program));
+        let candidates = candidates.into_iter().collect::<Result<Vec<_>, _>>().map_err(CopiesError::Failed)?;
+        let mut job = Job {
+            call: operation.call.clone(),
+            direction: Direction::Forward,
+            inputs: Vec::new(),
+            candidates,
+            recipe: None,
+            cache_state: self.options.cache_state.clone(),
+            results: self.module.program.results.clone(),
+            scratch: scratch.path().to_owned(),
+        };
+        self.timer.begin(&job).map_err(CopiesError::Failed)?;
+        let signature = self.timer.signature(0).map_err(CopiesError::Failed)?;
+        self.timer.end();
+        let signature = signature.ok_or_else(|| {
+            let message = format!("the timer `{}` does not tell what the module takes", self.timer.name());
+            CopiesError::Failed(Failure::new(FailureKind::Signature, message))
+        })?;
+        let module = self.module;
+        let inputs =
+            make_inputs(&module.program, &signature.parameters, &module.inputs, scratch.path()).map_err(failed)?;
+        job.inputs = inputs.arrays;
+        let race = ProgramRace { is_exact: true, ..ProgramRace::new(job, inputs.digest, STAGE) };
+        let odds_needed = compared.max(1) as f64 / false_alarms;
+        let options = TuneOptions {
+            rounds: Some(self.options.usual_rounds()),
+            force: true,
+            rules: ALL_ROUNDS,
+            resolution: Default::default(),
+            ..self.options.clone()
+        };
+        let mut rounds: Vec<Round> = Vec::new();
+        for series in 1..=MOST_SERIES {
+            if series > 1 {
+                // another process has other luck with memory
+                self.timer.restart(&[]).map_err(CopiesError::Failed)?;
+            }
+            let raced = race_programs(self.timer, self.ledger, &race, &options, self.cancel, self.events)?;
+            if let Some(failure) = raced.failures.get(&1) {
+                operation.verdict = if is_its_own(failure) { Verdict::Broken } else { Verdict::Failed };
+                operation.reason = failure.to_string();
+                operation.failure = Some(failure.clone());
+                return Ok(());
+            }
+            // each series has processes of its own
+            let earlier = rounds.iter().map(|round| round.epoch + 1).max().unwrap_or(0);
+            rounds.extend(raced.rounds.into_iter().map(|round| Round { epoch: earlier + round.epoch, ..round }));
+            let limits = limits(self.options, &rounds, expected, compared);
+            operation.limit = Some(limits.slower);
+            let Some(seen) = look(&rounds, &limits) else {
+                operation.reason = format!("fewer than {MIN_ROUNDS} rounds count: allow more time");
+                return Ok(());
+            };
+            if seen.change.is_none() || seen.is_proven(odds_needed) || series == MOST_SERIES {
+                fill(self.options, operation, &seen, expected, odds_needed);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(error: MeasureError) -> CopiesError {
+    CopiesError::Failed(match error {
+        MeasureError::Failed(failure) => failure,
+        error => Failure::new(FailureKind::Protocol, error.to_string()),
+    })
+}
+
+/// The module compiled with the options of a config.
+fn candidate(config: &Config, program: &ProgramFile) -> Result<JobCandidate, Failure> {
+    let set = OptionSet::from_config(config)
+        .map_err(|error| Failure::new(FailureKind::Compile, format!("the entry holds no options: {error}")))?;
+    let build = Build::default().options(set.overrides());
+    Ok(JobCandidate::new(config.clone()).program(Some(program.clone())).build(build))
+}
