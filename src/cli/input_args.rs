@@ -9,7 +9,7 @@ use crate::measure::{ArgumentFill, InputOptions};
 #[derive(Debug, Clone, Args)]
 pub(super) struct InputArgs {
     /// Folder of inputs: one that `autotune_lowered.capture` wrote, or dense little-endian elements in `0.bin`, `1.bin`, …
-    /// [default: normal values, zeros for integers]
+    /// [default: normal values, indices in range, zeros for other integers]
     #[arg(long, value_name = "DIR")]
     pub inputs: Option<PathBuf>,
     /// Values of an argument, by its path, what its path begins with, or its number: `normal`, `normal:SCALE`, `uniform:LOW,HIGH`, `zeros`, `ones` or `constant:VALUE`

@@ -23,6 +23,7 @@ mod escape;
 mod found;
 mod frames;
 mod hlo_text;
+mod index_range;
 mod interface;
 mod label;
 mod mlir_text;

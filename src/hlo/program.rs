@@ -5,6 +5,7 @@ use super::bytecode::integer_attribute;
 use super::detect::{self, Content, HEAD_BYTES};
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
+use super::index_range::index_ranges;
 use super::interface::{ProgramArgument, arguments, results};
 use super::proto;
 use crate::wire::{WireCursor, WireError, WireValue};
@@ -87,6 +88,13 @@ impl Program<'_> {
     /// A module that is damaged; `place` names it.
     pub fn arguments(&self, place: &str) -> Result<Option<Vec<ProgramArgument>>, ScanError> {
         arguments(self.form, self.bytes).map_err(|kind| kind.at(place))
+    }
+
+    /// Of each argument how many values it may have as an index into some array, from zero on; `None` of those that are none, and
+    /// nothing at all where the form does not tell, as every one but StableHLO text.
+    pub fn index_ranges(&self) -> Vec<Option<u64>> {
+        let text = Some(self.bytes).filter(|_| self.form == ModuleForm::StablehloText);
+        text.and_then(|bytes| std::str::from_utf8(bytes).ok()).map(index_ranges).unwrap_or_default()
     }
 
     /// What its results are called, as `loss` or `grads/w`, in their order; empty where the form does not tell, and one is empty

@@ -142,10 +142,14 @@ impl ArgumentFill {
     }
 }
 
-/// What an argument is filled with where nobody says: normal values where the type has fractions; zeros for integers and
-/// booleans, which may be indices, lengths or conditions.
-pub(super) fn default_fill(spec: &ArraySpec) -> Fill {
+/// What an argument is filled with where nobody says: normal values where the type has fractions; integers that are known to be
+/// indices, of so many values, as any of these; zeros for others and booleans, which may be lengths or conditions.
+pub(super) fn default_fill(spec: &ArraySpec, index_range: Option<u64>) -> Fill {
     match spec.dtype {
+        DType::S32 | DType::S64 | DType::U32 | DType::U64 if index_range.is_some_and(|count| count > 1) => {
+            let high = index_range.map_or(0, |count| i64::try_from(count - 1).unwrap_or(0).min(i64::from(i32::MAX)));
+            Fill::IntegerRange { low: 0, high }
+        }
         dtype if !dtype.has_fractions() => Fill::Constant { value: 0.0 },
         // it has no sign
         DType::F8E8M0Fnu => Fill::Uniform { low: 0.5, high: 2.0 },

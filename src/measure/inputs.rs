@@ -104,7 +104,7 @@ pub fn make_inputs(
                         .values
                         .fill(spec)
                         .map_err(|reason| MeasureError::Values { argument: wanted.argument.clone(), reason })?,
-                    None => default_fill(spec),
+                    None => default_fill(spec, program.index_range(index, specs.len())),
                 };
                 let bytes = generate(spec, &fill, seed(&name, index, options.seed))
                     .map_err(|source| MeasureError::Fill { index, source })?;

@@ -30,6 +30,8 @@ pub struct MeasuredProgram {
     pub arguments: Option<Vec<ProgramArgument>>,
     /// What its results are called, where the form tells.
     pub results: Vec<String>,
+    /// Of each argument how many values it may have as an index, where the form tells.
+    pub index_ranges: Vec<Option<u64>>,
 }
 
 impl MeasuredProgram {
@@ -75,8 +77,9 @@ impl MeasuredProgram {
             }
         };
         let (donates, arguments, results) = (program.donates, program.arguments(&place)?, program.results());
+        let index_ranges = program.index_ranges();
         let (bytes, is_optimized) = (program.bytes.to_vec(), program.is_optimized);
-        Ok(Self { bytes, format, donates, is_optimized, arguments, results })
+        Ok(Self { bytes, format, donates, is_optimized, arguments, results, index_ranges })
     }
 
     /// A program of our own, as StableHLO text, that writes nothing over its arguments.
@@ -88,6 +91,7 @@ impl MeasuredProgram {
             is_optimized: false,
             arguments: None,
             results: Vec::new(),
+            index_ranges: Vec::new(),
         }
     }
 
@@ -102,6 +106,12 @@ impl MeasuredProgram {
         let known = self.arguments.as_ref().filter(|arguments| arguments.len() == count);
         let known = known.and_then(|arguments| arguments.get(index));
         known.map_or(("", self.donates), |argument| (argument.path.as_str(), argument.is_donated))
+    }
+
+    /// How many values an argument may have as an index, where that is known.
+    pub(super) fn index_range(&self, index: usize, count: usize) -> Option<u64> {
+        let known = Some(&self.index_ranges).filter(|ranges| ranges.len() == count)?;
+        known.get(index).copied().flatten()
     }
 
     /// Digest of its StableHLO text without locations and names, where it is one.
