@@ -272,3 +272,22 @@ def test_what_is_tuned_of_each_form_is_found_or_it_is_said_why_not(run, tmp_path
     assert sorted(found) == sorted(list(FORMS)[6:])
     for name, (is_found, why) in found.items():
         assert not is_found and told in why, name
+
+
+def test_what_was_tuned_is_found_by_a_process(run, use, tmp_path):
+    """A text, which is found, and HLO text, which is tuned and is no entry: by the JAX that this process has."""
+    dumped = tmp_path / "dumped"
+    dumped.mkdir()
+    found = jax.jit(lambda x: jnp.tanh(x * 12)).lower(jnp.ones(4))
+    (dumped / "found.mlir").write_text(found.as_text())
+    (dumped / "told.hlo.txt").write_text(jax.jit(lambda x: jnp.tanh(x * 13)).lower(jnp.ones(4)).as_text("hlo"))
+    # what is set in any case is part of every entry, whatever wins
+    named = ["--base-options", "xla_backend_optimization_level=1", "--only-compiler-options", "--budget", "20s"]
+    cache = tmp_path / "cache"
+    printed = run(dumped, "--compiler-options", "safe", *named, "--timer", "jax", "--cache", cache, "--format", "json")
+    flags = {one["how"]: " ".join(one["flags"]) for one in json.loads(printed)["operations"]}
+    assert "not in the cache" in flags["told.hlo.txt"] and "not in the cache" not in flags["found.mlir"]
+    use(autotune_lowered.Cache.open(cache))
+    options = autotune_lowered.compiler_options(found)
+    assert options["xla_backend_optimization_level"] == 1
+    assert found.compile(compiler_options=options)(jnp.zeros(4)).tolist() == [0.0] * 4
