@@ -19,7 +19,7 @@ use crate::ledger::Ledger;
 use crate::measure::InputOptions;
 use crate::timer::Timer;
 use crate::timer::events::Events;
-use crate::tune::{AutotuningResult, OperationResult, StepProfile, TuneOptions};
+use crate::tune::{AutotuningResult, OperationResult, Status, StepProfile, TuneOptions};
 
 use super::exit;
 use super::fault::Fault;
@@ -173,7 +173,8 @@ impl Wanted {
                 }
                 // the inputs of one module are no reason to leave the others
                 Err(OptionTuneError::Inputs(error)) if self.files.are_of_folder => {
-                    tell(result, format!("`{name}` is not tuned: {error}"));
+                    let (status, reason) = (Status::Failed, error.to_string());
+                    result.take(Some(OperationResult { how: name, status, reason, ..module.planned() }), None);
                 }
                 Err(error) => return Err(fault(error)),
             }
