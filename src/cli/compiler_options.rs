@@ -1,7 +1,7 @@
 //! `--compiler-options`: how a whole module is compiled, tuned beside its labels or alone.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -43,6 +43,9 @@ pub(super) struct OptionArgs {
     /// in all. With --profile by the time that each takes of the step (docs/options.md)
     #[arg(long, requires = "compiler_options")]
     pub shared: bool,
+    /// Try the options of this file, as candidates/options/cpu.json has them, and not those that come with the program
+    #[arg(long = "options-file", value_name = "FILE", requires = "compiler_options")]
+    pub options_file: Option<PathBuf>,
     /// An option that is set in any case, `NAME=VALUE`; may be given again. Such options are part of the baseline
     #[arg(long = "base-options", value_name = "NAME=VALUE", requires = "compiler_options", value_parser = setting)]
     pub base_options: Vec<(String, Value)>,
@@ -54,6 +57,8 @@ pub(super) struct OptionArgs {
 pub(super) struct Wanted {
     files: OptionFiles,
     class: OptionClass,
+    /// The user's own list.
+    space: Option<OptionSpace>,
     base: Vec<(String, Value)>,
     inputs: InputOptions,
     is_shared: bool,
@@ -70,9 +75,11 @@ impl OptionArgs {
             let message = "`--inputs` are those of one program: name one module of the folder";
             return Err(Fault::new(exit::USAGE, message));
         }
+        let space = self.options_file.as_deref().map(OptionSpace::open).transpose().map_err(Fault::input)?;
         Ok(Some(Wanted {
             files,
             class,
+            space,
             base: self.base_options.clone(),
             inputs: self.inputs.options(),
             is_shared: self.shared,
@@ -106,8 +113,13 @@ impl Wanted {
         result: &mut AutotuningResult,
     ) -> Result<(), Fault> {
         let platform = timer.device().identity.platform.clone();
-        let Some(space) = OptionSpace::built_in(&platform) else {
-            let message = format!("no options of the compiler for `{platform}` are known");
+        let space = self.space.take();
+        if let Some(other) = space.as_ref().map(OptionSpace::platform).filter(|other| *other != platform) {
+            let message = format!("`--options-file` is for `{other}`, and the device is of `{platform}`");
+            return Err(Fault::new(exit::BAD_INPUT, message));
+        }
+        let Some(space) = space.as_ref().or_else(|| OptionSpace::built_in(&platform)) else {
+            let message = format!("no options of the compiler for `{platform}` are known: name a list by `--options-file`");
             return Err(Fault::new(exit::NOTHING_MATCHED, message));
         };
         let mut told: Vec<String> = self.files.left_aside.take().into_iter().collect();
