@@ -231,7 +231,9 @@ def main():
     given = parser.parse_args()
     singles = choices(given.kind)
     print(f"{len(singles)} values of the class `{given.kind}`; load {os.getloadavg()[0]:.1f} at the start")
-    print(f"{'module':22} {'default':>8} {'values':>6} {'copy':>15} {'reference':>20} {'tool':>20} {'first':>6} {'again':>6}  set")
+    print(
+        f"{'module':22} {'default':>8} {'values':>6} {'copy':>15} {'reference':>20} {'tool':>20} {'first':>6} {'again':>6}  set"
+    )
     saved = [0.0, 0.0]
     slower, kept = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -263,7 +265,9 @@ def main():
             )
             kept.append({"module": module, "pick": pick, "tool": operation, "left": left, "check": rounds})
     share = saved[1] / saved[0] if saved[0] else float("nan")
-    print(f"of what the reference saves (marked *) the tool saves {share:.0%}; slower than the default: {slower or 'none'}")
+    print(
+        f"of what the reference saves (marked *) the tool saves {share:.0%}; slower than the default: {slower or 'none'}"
+    )
     print(f"load {os.getloadavg()[0]:.1f} at the end")
     if given.keep:
         given.keep.write_text(json.dumps(kept))

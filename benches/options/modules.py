@@ -101,7 +101,9 @@ def sample_top(logits, noise):
 
 def cross_entropy(hidden, vocabulary, labels):
     logits = hidden @ vocabulary
-    return (jax.nn.logsumexp(logits, -1) - jnp.take_along_axis(logits, labels[:, None] % logits.shape[1], -1)[:, 0]).mean()
+    return (
+        jax.nn.logsumexp(logits, -1) - jnp.take_along_axis(logits, labels[:, None] % logits.shape[1], -1)[:, 0]
+    ).mean()
 
 
 def jacobi(grid):
@@ -183,9 +185,13 @@ MODULES = {
     "bodies": (bodies, [array(768, 3), array(768)]),
     "mandelbrot": (mandelbrot, [array(256, 256), array(256, 256)]),
     "clusters": (clusters, [array(8192, 16), array(64, 16)]),
-    "decode_step": (decode_step, [array(1024), array(16, 1024, 64), array(16, 1024, 64), array(1024, 3072), array(dtype=i32)]),
+    "decode_step": (
+        decode_step,
+        [array(1024), array(16, 1024, 64), array(16, 1024, 64), array(1024, 3072), array(dtype=i32)],
+    ),
     "experts": (experts, [array(128, 128), array(128, 8), array(8, 128, 256), array(8, 256, 128)]),
 }
+
 
 def lowered(name):
     function, arguments = MODULES[name]

@@ -119,7 +119,8 @@ impl Wanted {
             return Err(Fault::new(exit::BAD_INPUT, message));
         }
         let Some(space) = space.as_ref().or_else(|| OptionSpace::built_in(&platform)) else {
-            let message = format!("no options of the compiler for `{platform}` are known: name a list by `--options-file`");
+            let message =
+                format!("no options of the compiler for `{platform}` are known: name a list by `--options-file`");
             return Err(Fault::new(exit::NOTHING_MATCHED, message));
         };
         let mut told: Vec<String> = self.files.left_aside.take().into_iter().collect();

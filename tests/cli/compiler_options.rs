@@ -63,6 +63,7 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     let again: serde_json::Value = serde_json::from_str(&again.stdout).unwrap();
     assert_eq!(again["operations"][0]["status"], "cached");
     what_else_knows_the_entry(&place, (&module, &plugin), operation);
+    own_list_is_tried(&place, &module, &plugin);
     // the same module, compressed, in a folder beside what is left aside: found too
     let folder = place.path("folder");
     fs::create_dir(&folder).unwrap();
@@ -83,6 +84,29 @@ fn a_module_without_labels_is_tuned_and_found_again() {
         "left aside, 2 of 3 modules: `after.hlo.pb` (HLO from after XLA's passes), `module.mlir.gz` (the same program as another one)"
     );
     assert_eq!(again["operations"][0]["best"]["config"], operation["best"]["config"]);
+}
+
+/// The values of the user's own list and no others; one for another platform is refused.
+fn own_list_is_tried(place: &Place, module: &str, plugin: &str) {
+    let tried = |platform: &str| {
+        let list = place.path("list.json");
+        let option = r#"{"name": "xla_cpu_prefer_vector_width", "values": [512], "kind": "safe", "scope": "compile",
+            "does": "bits of a vector", "source": "own"}"#;
+        fs::write(&list, format!(r#"{{"schema": 1, "platform": "{platform}", "options": [{option}]}}"#)).unwrap();
+        let list = list.display().to_string();
+        let arguments = ["--plugin", plugin, "--compiler-options", "safe", "--format", "json", "--options-file", &list];
+        run(&place.path("own"), &[&[module], &arguments[..]].concat())
+    };
+    let own = tried("cpu");
+    let found: serde_json::Value = serde_json::from_str(&own.stdout).unwrap_or_else(|_| panic!("{}", own.stderr));
+    let rows = found["operations"][0]["candidates"].as_array().unwrap();
+    let mut configs: Vec<String> = rows.iter().map(|row| row["config"].to_string()).collect();
+    // the better one is first
+    configs.sort_by_key(String::len);
+    assert_eq!(configs, ["{}", r#"{"xla_cpu_prefer_vector_width":512}"#]);
+    let other = tried("tpu");
+    assert_eq!(other.code, 4, "{}", other.stderr);
+    assert!(other.stderr.contains("is for `tpu`, and the device is of `cpu`"), "{}", other.stderr);
 }
 
 /// Caches of such an entry are published, merged, verified, drawn and exported as any, and a module's coverage shows it.
@@ -162,6 +186,8 @@ fn without_the_option_a_module_without_labels_ends_as_before_and_names_it() {
         (&[&*module, "--compiler-options", "all"], 2, "safe"),
         (&[&*module, "--only-compiler-options"], 2, "--compiler-options"),
         (&[&*module, "--shared"], 2, "--compiler-options"),
+        (&[&*module, "--compiler-options", "safe", "--options-file", "/dev/zero"], 4, "/dev/zero"),
+        (&[&*module, "--compiler-options", "safe", "--options-file", &*module], 4, "module.mlir:1:1"),
         (&[&*module, "--compiler-options", "safe", "--base-options", "XLA=1"], 2, "XLA"),
         (&["/dev/zero", "--compiler-options", "safe"], 4, "/dev/zero"),
         (&[&after("jit_f"), "--compiler-options", "safe"], 4, "give `"),
