@@ -140,9 +140,13 @@ pub mod compiler_options;
 #[cfg(feature = "tuner")]
 pub mod gate;
 #[cfg(feature = "tuner")]
-pub mod report;
-#[cfg(feature = "tuner")]
 pub mod selftest;
+
+#[cfg(feature = "tuner")]
+pub mod prove;
+
+#[cfg(feature = "tuner")]
+pub mod report;
 
 #[cfg(feature = "cli")]
 #[doc(hidden)]

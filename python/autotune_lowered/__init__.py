@@ -27,7 +27,7 @@ _NAMES = {
     "capture": "inputs",
     "compiler_options": "lookup.compiler_options",
     "device": "lookup.device",
-    "dump": "module",
+    "dump": "variants",
     "fleet": "fleet",
     "jit": "lookup.jit",
     "overlay": "lookup.in_force",
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     from .lookup.device import device as device
     from .lookup.in_force import overlay as overlay
     from .lookup.jit import jit as jit
-    from .module import dump as dump
     from .record.target_mesh import target_mesh as target_mesh
     from .tunables.tunable import tunable as tunable
     from .tuning.result import AutotuningResult as AutotuningResult
     from .tuning.run import TuningError as TuningError
     from .tuning.run import autotune_lowered as autotune_lowered
     from .tuning.run import tune as tune
+    from .variants import dump as dump
 
 
 def __getattr__(name: str) -> Any:

@@ -71,8 +71,8 @@ def dump(
         "labels": _side_labels(scan, whole),
     }
     path = Path(path)
-    _write_whole(path, content)
-    _write_whole(path.with_name(path.name + ".labels.json"), json.dumps(side, indent=1).encode() + b"\n")
+    write_whole(path, content)
+    write_whole(path.with_name(path.name + ".labels.json"), json.dumps(side, indent=1).encode() + b"\n")
     if not whole["labels"]:
         _LOG.warning("`%s` has no labels: %s", path, _why_none(whole))
     elif not side["labels"]:
@@ -129,7 +129,7 @@ def _hlo_text(compiled: Any) -> str:
     return str(text)
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, sees all of it or none."""
     descriptor, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
     try:

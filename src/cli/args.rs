@@ -11,6 +11,7 @@ use super::device::DeviceArgs;
 use super::exit;
 use super::measure::MeasureArgs;
 use super::profile::ProfileCommand;
+use super::prove::ProveArgs;
 use super::registry::RegistryCommand;
 use super::report::ReportArgs;
 use super::scan::ScanArgs;
@@ -76,6 +77,9 @@ pub(super) enum Command {
     Compare(CompareArgs),
     /// Time one program's kernels under a profiler (docs/profiles.md)
     Measure(MeasureArgs),
+    /// Race the variants of a step that `dump(…, variants=…)` wrote: what its tuned calls gain in it, together and each
+    /// (docs/prove.md)
+    Prove(ProveArgs),
     /// Run programs against themselves: what this machine can tell apart, for tuning with the same timer
     /// (docs/decisions.md)
     Selftest(SelftestArgs),

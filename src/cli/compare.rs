@@ -143,7 +143,8 @@ fn start(timers: &[TimerArgs], mut owners: Vec<usize>, folder: &Path) -> Result<
     Ok((Box::new(SideBySide::new(first, others, owners).map_err(Fault::device)?), names))
 }
 
-fn fault(error: CompareError) -> Fault {
+/// What a race that ended without a result is to the user.
+pub(super) fn fault(error: CompareError) -> Fault {
     match error {
         CompareError::Race(CopiesError::Interrupted) => {
             Fault::new(exit::INTERRUPTED, "ended before it was settled; the same command goes on after what is kept")

@@ -31,6 +31,7 @@ mod plan;
 mod profile;
 mod programs;
 mod progress;
+mod prove;
 mod prune;
 mod registry;
 mod remote;

@@ -14,8 +14,8 @@ use super::args::{Cli, Command};
 use super::fault::Fault;
 use super::say::say;
 use super::{
-    cache_commands, candidates, check, compare, compile, device, exit, logging, measure, meta, profile, registry,
-    report, scan, selftest, tune, worker,
+    cache_commands, candidates, check, compare, compile, device, exit, logging, measure, meta, profile, prove,
+    registry, report, scan, selftest, tune, worker,
 };
 
 /// Runs the command line of this process.
@@ -58,6 +58,7 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Resul
         Some(Command::Compile(args)) => compile::run(args, bars, out),
         Some(Command::Check(args)) => check::run(args, bars, out),
         Some(Command::Compare(args)) => compare::run(args, bars, out),
+        Some(Command::Prove(args)) => prove::run(args, bars, out),
         Some(Command::Measure(args)) => measure::run(args, out),
         Some(Command::Selftest(args)) => selftest::run(args, bars, out),
         Some(Command::Profile(command)) => profile::run(command, out),

@@ -17,5 +17,6 @@ pub use error::MeasureError;
 pub use input_options::{ArgumentFill, InputOptions, Values};
 pub use inputs::{Inputs, Made, MadeInput, make_inputs};
 pub use preflight::Preflight;
+pub(crate) use program::MAX_PROGRAM_BYTES;
 pub use program::MeasuredProgram;
 pub use run::{MeasureMode, MeasureOptions, Measured, WARM_UP, measure};

@@ -12,7 +12,7 @@ use crate::registry::{Program, ProgramFormat};
 use crate::timer::ProgramFile;
 
 /// Largest program that is read.
-const MAX_PROGRAM_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 const MAX_COMPRESSION_LAYERS: usize = 2;
 
 /// A program that was read from a file.
@@ -59,13 +59,27 @@ impl MeasuredProgram {
         for _ in 0..MAX_COMPRESSION_LAYERS {
             bytes = read_plain(bytes, MAX_PROGRAM_BYTES, &place)?;
         }
-        let mut program = read_program(&bytes, &place)?;
+        Self::read(&bytes, path, to_proto)
+    }
+
+    /// The same of the bytes of a file that is read already; `path` is what errors call it.
+    pub(crate) fn of_bytes(bytes: &[u8], path: &Path) -> Result<Self, MeasureError> {
+        Self::read(bytes, path, |_| Err(MeasureError::HloText { path: path.to_owned() }))
+    }
+
+    fn read(
+        bytes: &[u8],
+        path: &Path,
+        to_proto: impl FnOnce(&[u8]) -> Result<Vec<u8>, MeasureError>,
+    ) -> Result<Self, MeasureError> {
+        let place = path.display().to_string();
+        let mut program = read_program(bytes, &place)?;
         if program.partitions > 1 {
             return Err(MeasureError::Partitioned { path: path.to_owned(), partitions: program.partitions });
         }
         let converted;
         if program.form == ModuleForm::HloText && !program.is_optimized {
-            converted = to_proto(&bytes)?;
+            converted = to_proto(bytes)?;
             program = read_program(&converted, &place)?;
         }
         let format = match program.form {

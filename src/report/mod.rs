@@ -29,6 +29,7 @@ mod mosaic;
 mod options;
 mod plot;
 mod profile_diff;
+mod prove;
 #[cfg(feature = "pjrt")]
 mod prune;
 mod registry;
@@ -69,6 +70,7 @@ pub use document::name_of;
 pub use lines::{write_json, write_line};
 pub use measured::MeasuredDocument;
 pub use options::CompilerOptions;
+pub use prove::ProvenStep;
 #[cfg(feature = "pjrt")]
 pub use prune::PruneResult;
 pub use registry::{Invocations, Listing};

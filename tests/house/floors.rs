@@ -55,8 +55,9 @@ const FLOORS: &[(&str, u32)] = &[
     ("compiler_options", 6),
     ("gate", 6),
     ("selftest", 6),
-    ("report", 7),
-    ("cli", 8),
+    ("prove", 7),
+    ("report", 8),
+    ("cli", 9),
 ];
 
 fn floor_of(module: &str) -> Option<u32> {

@@ -23,6 +23,7 @@ FLOORS = [
     ["worker"],
     ["lookup", "_recording"],
     ["cache", "tunables", "tuning"],
+    ["variants"],
     ["__init__", "__main__"],
 ]
 

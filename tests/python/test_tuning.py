@@ -1,5 +1,6 @@
 """Tuning from Python, and results as contexts."""
 
+import hashlib
 import json
 import re
 import subprocess
@@ -237,3 +238,53 @@ print(tuned(jnp.arange(16.0)).shape)
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | environment)
     assert done.stdout.strip() == "(2,)", done.stderr
+
+
+@autotune_lowered.tunable(op="other_test", version=1, space={"rows": [2, 4, 8]})
+def other(x, *, rows=4):
+    return x.reshape(rows, -1).sum(axis=1)
+
+
+def test_a_step_is_dumped_in_the_forms_that_prove_races(tmp_path):
+    key = other.tunable.call_key(X)
+    rows = [row("other_test@v1", key, "forward", {"rows": 8}), row("tuning_test@v1", KEY, "forward", {"rows": 2})]
+    absent = row("absent@v1", "k", "forward", {"rows": 8})
+    kept = row("kept@v1", "k", "forward", {"rows": 4})
+    result = result_of(absent, kept, *rows)
+    step = jax.jit(lambda x: tuned(x).sum() + other(x).sum())
+    x = jnp.arange(16.0)
+
+    def forms(folder, **more):
+        # what is in force outside counts in none of them
+        with autotune_lowered.overlay({("other_test@v1", key): {"rows": 16}}):
+            at = autotune_lowered.dump(step, tmp_path / folder, args=(x,), variants=result, **more)
+        text = (at / "prove.json").read_text()
+        manifest = json.loads(text)
+        zeros = text.replace(manifest["digest"], "0" * 64)
+        assert hashlib.sha256(zeros.encode()).hexdigest() == manifest["digest"]
+        found = {}
+        for one in manifest["variants"]:
+            content = (at / one["file"]).read_bytes()
+            assert hashlib.sha256(content).hexdigest() == one["sha256"] == one["file"].removesuffix(".mlir")
+            reshaped = re.findall(r"stablehlo.reshape .*-> tensor<(\d+)x", content.decode())
+            found[tuple(one["tuned"])] = [int(rows) for rows in reshaped]
+        assert len(list(at.iterdir())) == len(found) + 1
+        return manifest["calls"], found
+
+    calls, found = forms("all")
+    first = {"op_id": "tuning_test@v1", "call_key": KEY, "direction": "forward", "alone": 2.0}
+    assert calls[0] == first | {"baseline": {"rows": 4}, "tuned": {"rows": 2}} and calls[1]["op_id"] == "other_test@v1"
+    assert found == {(): [4, 4], (0, 1): [2, 8], (0,): [2, 4], (1,): [4, 8]}
+    assert rows_in(step.lower(x)) == [4, 4]
+    # put back in every form, and a share that no race can tell
+    assert forms("less", without=[f"other_test@v1:{key}"])[1] == {(): [4, 4], (0,): [2, 4]}
+    rows[0]["share"], rows[1]["share"] = 0.5, 0.001
+    calls, found = forms("profile")
+    assert [call["share"] for call in calls] == [0.5, 0.001]
+    assert found == {(): [4, 4], (0, 1): [2, 8], (1,): [2, 4]}
+    with pytest.raises(ValueError, match="has not tuned"):
+        forms("wrong", without=["kept@v1:k"])
+    with pytest.raises(ValueError, match="none of the calls"):
+        autotune_lowered.dump(lambda x: x + 1, tmp_path / "none", args=(x,), variants=result)
+    with pytest.raises(TypeError, match="go with `variants`"):
+        autotune_lowered.dump(step.lower(x), tmp_path / "module.mlir", args=(x,))

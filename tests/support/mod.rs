@@ -10,5 +10,6 @@ pub mod prerequisite;
 pub mod program;
 pub mod scripted;
 pub mod shared;
+pub mod step;
 pub mod survival;
 pub mod xspace;

@@ -11,6 +11,7 @@ mod devices;
 mod fleet_shards;
 mod gate;
 mod noisy;
+mod prove;
 mod run;
 mod search;
 mod selftest;

@@ -100,9 +100,28 @@ def overlay(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[No
     where the loop ran on meanwhile, leaving it raises RuntimeError.
     """
     outer = _state()
-    own = {label: dict(config) for label, config in configs.items()}
-    text = json.dumps(sorted((*label, config) for label, config in own.items()), sort_keys=True, default=repr)
+    own, text = _own(configs)
     state = _State((own, *outer.overlays), outer.lookup, _number("overlay", str(outer.generation), text))
+    with _entered(state):
+        yield
+
+
+@contextlib.contextmanager
+def only_in_force(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[None]:
+    """As `overlay`, with nothing below: neither the overlays that are open nor the look-up count inside."""
+    own, text = _own(configs)
+    with _entered(_State((own,), None, _number("only", text))):
+        yield
+
+
+def _own(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> tuple[dict[tuple[str, str], Config], str]:
+    """A copy of configs, and a text that names them."""
+    own = {label: dict(config) for label, config in configs.items()}
+    return own, json.dumps(sorted((*label, config) for label, config in own.items()), sort_keys=True, default=repr)
+
+
+@contextlib.contextmanager
+def _entered(state: _State) -> Iterator[None]:
     with trace_key.entered(state.generation):
         token = _current.set(state)
         try:

@@ -60,11 +60,13 @@ class AutotuningResult:
     @property
     def configs(self) -> dict[tuple[str, str], dict[str, Any]]:
         """The best config by operation and call key. What was measured with its backward pass goes before what was not."""
-        found: dict[tuple[str, str], dict[str, Any]] = {}
-        for row in sorted(self.operations, key=lambda row: row["direction"] == "forward-vjp"):
-            if row.get("best") is not None:
-                found[row["op_id"], row["call_key"]] = row["best"]["config"]
-        return found
+        return {label: row["best"]["config"] for label, row in self.rows.items()}
+
+    @property
+    def rows(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """The rows that `configs` is made of: those with a best config, by operation and call key."""
+        rows = sorted(self.operations, key=lambda row: row["direction"] == "forward-vjp")
+        return {(row["op_id"], row["call_key"]): row for row in rows if row.get("best") is not None}
 
     def __enter__(self) -> AutotuningResult:
         stack = contextlib.ExitStack()

@@ -1,0 +1,175 @@
+"""`dump` of a module, or of a step in several forms: with its calls tuned, at their baselines, and by parts (`prove`)."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import _native
+from ._jax import jax_for
+from ._stages import stablehlo_text
+from ._vmap import unmapped_key
+from .libraries.ejkernel.overlay import overlay as ejkernel_overlay
+from .lookup.in_force import only_in_force
+from .module import dump as dump_module
+from .module import write_whole
+from .tuning.result import AutotuningResult
+
+FORMAT = "autotune-lowered-prove-v1"
+MANIFEST = "prove.json"
+
+# what `prove` reads, and the least difference of a step that it seeks by default
+MAX_CALLS = 1024
+MIN_SHARE = 0.01
+
+Label = tuple[str, str]
+
+
+def dump(
+    module: Any,
+    path: str | os.PathLike[str],
+    *,
+    lowered: Any = None,
+    compiler_options: Mapping[str, Any] | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    variants: AutotuningResult | None = None,
+    without: Iterable[str | Label] = (),
+) -> Path:
+    """Write a module for `autotune-lowered`, with `<path>.labels.json` beside it; gives its path.
+
+    `module` is a `jax.stages.Lowered` or `Compiled`; `lowered` and `compiler_options` are as of `module.dump`, which says more.
+
+    With `variants`, a result of `tune`, `module` is the step itself, a function or what `jax.jit` made of it, and `path` a folder
+    for `autotune-lowered prove`. The step is lowered for `args` and `kwargs`, and not run, with no call tuned, with all tuned, and
+    with sets of calls put back to their baselines: halves, halves of these, down to each call alone. That is at most twice as
+    many lowerings as there are tuned calls. Inside of each one nothing else is in force: no cache and no other overlay. Calls whose
+    share of the profile (`tune` with `--profile`) is below 1 % are tuned or not with the others, and get no set of their own.
+
+    The calls in `without`, `op:key` or `(op, key)`, are put back in every form. `prove` says which, where several lose.
+
+    Files are named by their SHA-256, so that equal programs are one file; `prove.json` is written last. Raises ValueError where
+    the result has no tuned call of this step, or `without` names none of them; TypeError and OSError as `module.dump`.
+    """
+    if variants is None:
+        if args or kwargs or tuple(without):
+            raise TypeError("`args`, `kwargs` and `without` go with `variants`")
+        return dump_module(module, path, lowered=lowered, compiler_options=compiler_options)
+    if lowered is not None or compiler_options is not None:
+        raise TypeError("`lowered` and `compiler_options` do not go with `variants`")
+    return _dump_variants(module, Path(path), tuple(args), dict(kwargs or {}), variants, without)
+
+
+def _dump_variants(
+    step: Any,
+    folder: Path,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    result: AutotuningResult,
+    without: Iterable[str | Label],
+) -> Path:
+    jax = jax_for("dump needs")
+    if not callable(step):
+        raise TypeError(
+            f"the variants of a {type(step).__qualname__} cannot be lowered: give the step itself and its `args`"
+        )
+    jitted = step if hasattr(step, "lower") else jax.jit(step)
+
+    def text_with(configs: Mapping[Label, Mapping[str, Any]]) -> str:
+        with _only(configs):
+            return stablehlo_text(jitted.lower(*args, **kwargs))
+
+    tuned = {label: row for label, row in result.rows.items() if row["best"]["config"] != row["baseline"]["config"]}
+    put_back = [_label(one) for one in without]
+    for label in put_back:
+        if label not in tuned:
+            raise ValueError(f"`without` names `{':'.join(label)}`, which the result has not tuned")
+    baselines = {label: row["baseline"]["config"] for label, row in tuned.items()}
+    first = text_with(baselines)
+    calls = _calls_of(first, tuned)
+    if not set(calls) - set(put_back):
+        raise ValueError("the step has none of the calls that the result has tuned")
+    if len(calls) > MAX_CALLS:
+        raise ValueError(
+            f"the step has {len(calls)} tuned calls, and `prove` takes {MAX_CALLS}: give a result of fewer"
+        )
+    number = {label: place for place, label in enumerate(calls)}
+    every = [label for label in calls if label not in put_back]
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    divided = _divided(every, tuned)
+    sets = [set(divided)] if 0 < len(divided) < len(every) else []
+    sets += _halves(divided)
+    for names in [[], every, *([one for one in every if one not in out] for out in sets)]:
+        text = first if not names else text_with(baselines | {name: tuned[name]["best"]["config"] for name in names})
+        content = text.encode()
+        digest = hashlib.sha256(content).hexdigest()
+        if not (folder / f"{digest}.mlir").exists():
+            write_whole(folder / f"{digest}.mlir", content)
+        rows.append({"tuned": sorted(number[name] for name in names), "file": f"{digest}.mlir", "sha256": digest})
+    manifest = {
+        "format": FORMAT,
+        "digest": "0" * 64,
+        "calls": [_row(tuned[label]) for label in calls],
+        "variants": rows,
+    }
+    digest = hashlib.sha256(_bytes(manifest)).hexdigest()
+    write_whole(folder / MANIFEST, _bytes(manifest | {"digest": digest}))
+    return folder
+
+
+@contextlib.contextmanager
+def _only(configs: Mapping[Label, Mapping[str, Any]]) -> Iterator[None]:
+    with only_in_force(configs), ejkernel_overlay({label: dict(config) for label, config in configs.items()}):
+        yield
+
+
+def _label(given: str | Label) -> Label:
+    op_id, _, key = given.partition(":") if isinstance(given, str) else (given[0], ":", given[1])
+    return op_id, key
+
+
+def _calls_of(text: str, tuned: Mapping[Label, dict[str, Any]]) -> list[Label]:
+    """The tuned calls that a module has, those with the largest share first, then as they occur."""
+    occurs: dict[Label, int] = {}
+    labels = json.loads(_native.scan(text.encode()))["labels"]
+    labels.sort(key=lambda label: label.get("line") or 0)
+    for place, label in enumerate(labels):
+        if label["call_key"] is not None:
+            # JAX may map a call after it was labelled
+            occurs.setdefault((label["op_id"], unmapped_key(label["call_key"])), place)
+    found = [label for label in tuned if (label[0], unmapped_key(label[1])) in occurs]
+    return sorted(
+        found, key=lambda label: (-(tuned[label].get("share") or 0), occurs[label[0], unmapped_key(label[1])])
+    )
+
+
+def _divided(labels: Sequence[Label], tuned: Mapping[Label, dict[str, Any]]) -> list[Label]:
+    """The calls whose parts may be told; those without a share may."""
+    return [label for label in labels if (share := tuned[label].get("share")) is None or share >= MIN_SHARE]
+
+
+def _halves(labels: list[Label]) -> Iterator[set[Label]]:
+    """Halves, and halves of these, down to single calls; the whole is none of them."""
+    if len(labels) < 2:
+        return
+    middle = (len(labels) + 1) // 2
+    for half in (labels[:middle], labels[middle:]):
+        yield set(half)
+        yield from _halves(half)
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    found = {name: row[name] for name in ("op_id", "call_key", "direction")}
+    found |= {"baseline": row["baseline"]["config"], "tuned": row["best"]["config"]}
+    told = {"share": row.get("share"), "alone": row.get("speed_up")}
+    return found | {name: value for name, value in told.items() if value is not None}
+
+
+def _bytes(manifest: Mapping[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=1).encode() + b"\n"

@@ -1,0 +1,54 @@
+//! Why nothing could be proven or disproven.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::compare::CompareError;
+use crate::measure::MeasureError;
+use crate::remedy::{remedy, scratch_remedy};
+
+/// Why a step's variants could not be raced.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProveError {
+    /// The folder, its manifest or a program cannot be read.
+    #[error("`{path}`: cannot be read: {source}{}", remedy(source), path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The manifest or a program is not what `dump` wrote.
+    #[error("`{path}`: {reason}; dump the step again with `variants=`", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file is no program that a plugin compiles.
+    #[error(transparent)]
+    Program(#[from] MeasureError),
+    /// A race ended without a result.
+    #[error(transparent)]
+    Race(#[from] CompareError),
+    /// The scratch folder cannot be written.
+    #[error("a folder for a race cannot be made: {source}{}", scratch_remedy(source))]
+    Scratch {
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl ProveError {
+    /// Whether another input would mend it, and no other device or worker.
+    pub fn is_of_input(&self) -> bool {
+        match self {
+            Self::Unreadable { .. } | Self::Damaged { .. } => true,
+            Self::Program(error) => error.is_of_input(),
+            Self::Race(error) => error.is_of_input(),
+            Self::Scratch { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The races: all tuned against the baselines, then sets of calls, halved, and at last what is to be proven.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use super::error::ProveError;
+use super::manifest::{StepCall, StepVariants};
+use super::result::{CallEffect, Effect, ProveResult, ProvenSet, SetEffect, Standing};
+use super::tree::Node;
+use crate::compare::{CompareError, CompareOptions, CompareResult, Contestant, compare};
+use crate::ledger::Ledger;
+use crate::timer::Timer;
+use crate::timer::events::Events;
+
+/// Sets that one race takes at most: their programs are all loaded at once.
+const SETS_AT_ONCE: usize = 8;
+/// The part of the time that is left which one race may take.
+const PART_OF_BUDGET: u32 = 3;
+/// The part of all the time that the last race has in any case.
+const LAST_PART_OF_BUDGET: u32 = 10;
+
+/// Races a step's variants: the gain of all tuned configs over the baselines, and the part of each call, by halving. `options`
+/// are those of each race; its budget is for all of them.
+///
+/// A set that is told from nothing is divided before one that is not, which may still hold calls whose parts cancel out.
+/// All intervals hold together: each comparison that could be made has an equal part of the error.
+///
+/// # Errors
+/// As [`compare`], and where a program cannot be read.
+pub fn prove(
+    timer: &mut dyn Timer,
+    ledger: &Ledger,
+    step: &StepVariants,
+    options: &CompareOptions,
+    scratch: &Path,
+    cancel: &AtomicBool,
+    events: &Events,
+) -> Result<ProveResult, ProveError> {
+    let until = options.budget.map(|budget| Instant::now() + budget);
+    // the gain, each set, and what is proven at last
+    let comparisons = step.tree.nodes.len() + 2;
+    let mut races = Races { timer, ledger, step, options, scratch, cancel, events, until, comparisons, last: None };
+    let whole = races.race("prove-step", step.baseline, &[step.whole])?;
+    let row = whole.contestants.get(1).ok_or(CompareError::TooFew(1))?;
+    let effect = Effect::of_addition(row, &whole);
+    let mut result = ProveResult {
+        device: whole.device.clone(),
+        measured_by: whole.measured_by.clone(),
+        jobs: Vec::new(),
+        inputs: whole.inputs.clone(),
+        baseline_ns: whole.contestants.first().and_then(|first| first.median_ns),
+        calls: calls(step, &effect),
+        step: effect,
+        sets: Vec::new(),
+        proven: None,
+        dump_without: Vec::new(),
+        rounds_measured: 0,
+        rounds_kept: 0,
+        notes: Vec::new(),
+    };
+    result.take_note_of(&whole);
+    if step.program(step.whole) == step.program(step.baseline) {
+        result.step.standing = Standing::NoEffect;
+        result.notes.push("the step is the same program with all calls tuned as with none".to_owned());
+    } else if result.step.failure.is_none() {
+        races.divide(&mut result)?;
+        races.decide(&mut result)?;
+    }
+    Ok(result)
+}
+
+/// The calls, with what is known before sets are raced: the part of a call that is alone is the whole gain.
+fn calls(step: &StepVariants, whole: &Effect) -> Vec<CallEffect> {
+    let tuned = step.tuned(step.whole);
+    let of = |(number, call): (usize, &StepCall)| {
+        let in_step = match tuned {
+            _ if !tuned.contains(&number) => Effect::unmeasured(Standing::PutBack),
+            [_] => whole.clone(),
+            _ => Effect::unmeasured(Standing::NotSeparated),
+        };
+        CallEffect { call: call.clone(), in_step, is_proven: false }
+    };
+    step.calls.iter().enumerate().map(of).collect()
+}
+
+/// What every race needs.
+struct Races<'a> {
+    timer: &'a mut dyn Timer,
+    ledger: &'a Ledger,
+    step: &'a StepVariants,
+    options: &'a CompareOptions,
+    scratch: &'a Path,
+    cancel: &'a AtomicBool,
+    events: &'a Events,
+    /// When the time is used up.
+    until: Option<Instant>,
+    /// How many comparisons share the error.
+    comparisons: usize,
+    /// Where the last race is under way, the least time that it has.
+    last: Option<Duration>,
+}
+
+impl Races<'_> {
+    fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Races variants against one of them.
+    fn race(&mut self, stage: &str, first: usize, others: &[usize]) -> Result<CompareResult, ProveError> {
+        let scratch = tempfile::tempdir_in(self.scratch).map_err(|source| ProveError::Scratch { source })?;
+        let mut contestants = vec![self.contestant(first)?];
+        for &other in others {
+            contestants.push(self.contestant(other)?);
+        }
+        // `compare` shares it out among the others and the copy
+        let error = (1.0 - self.options.rules.confidence) * others.len() as f64 / self.comparisons as f64;
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()) / PART_OF_BUDGET);
+        let options = CompareOptions { stage: stage.to_owned(), ..self.options.clone() }
+            .rules(self.options.rules.confidence(1.0 - error))
+            .budget(left.map(|left| left.max(self.last.unwrap_or_default())));
+        let Self { timer, ledger, cancel, events, .. } = self;
+        Ok(compare(&mut **timer, ledger, &contestants, &options, scratch.path(), cancel, events)?)
+    }
+
+    fn contestant(&self, variant: usize) -> Result<Contestant, ProveError> {
+        let tuned = self.step.tuned(variant).len();
+        let name = match tuned {
+            0 => "the step at its baselines".to_owned(),
+            _ => format!("the step with {tuned} of {} calls tuned", self.step.calls.len()),
+        };
+        self.step.contestant(variant, name)
+    }
+
+    /// Races sets against all tuned, from the outer ones to single calls, as long as there is time.
+    fn divide(&mut self, result: &mut ProveResult) -> Result<(), ProveError> {
+        let step = self.step;
+        // what is told first; then what could hide parts that cancel out
+        let (mut told, mut hiding) = (step.tree.outer.clone(), Vec::new());
+        loop {
+            if told.is_empty() {
+                told = std::mem::take(&mut hiding);
+            }
+            if told.is_empty() {
+                return Ok(());
+            }
+            let rest = told.split_off(told.len().min(SETS_AT_ONCE));
+            let nodes: Vec<&Node> =
+                std::mem::replace(&mut told, rest).iter().filter_map(|&at| step.tree.nodes.get(at)).collect();
+            let is_same = |node: &&Node| step.program(node.variant) == step.program(step.whole);
+            let (same, others): (Vec<&Node>, Vec<&Node>) = nodes.into_iter().partition(is_same);
+            same.iter().for_each(|node| result.take(node, Effect::unmeasured(Standing::NoEffect)));
+            hiding.extend(same.iter().flat_map(|node| &node.inner));
+            if others.is_empty() {
+                continue;
+            }
+            if self.is_late() {
+                result.notes.push(
+                    "the time was used up before every call was raced by itself: `--budget` gives more".to_owned(),
+                );
+                return Ok(());
+            }
+            let variants: Vec<usize> = others.iter().map(|node| node.variant).collect();
+            let race = self.race("prove-parts", step.whole, &variants)?;
+            result.take_note_of(&race);
+            for (node, row) in others.iter().zip(race.contestants.iter().skip(1)) {
+                let effect = Effect::of_removal(row, &race);
+                let is_told = matches!(effect.standing, Standing::Gains | Standing::Loses);
+                if is_told { &mut told } else { &mut hiding }.extend(&node.inner);
+                result.take(node, effect);
+            }
+        }
+    }
+
+    /// Takes the fastest variant that is proven faster than the whole, or else the whole, and proves it against the baselines.
+    fn decide(&mut self, result: &mut ProveResult) -> Result<(), ProveError> {
+        let step = self.step;
+        let losers: Vec<usize> = result.losers();
+        let lost = |set: &&SetEffect| set.in_step.standing == Standing::Loses;
+        let speed_up = |set: &SetEffect| set.in_step.speed_up.unwrap_or(1.0);
+        let all_lost = || result.sets.iter().filter(lost);
+        // without the calls that lose, where there is such a variant; its other parts are nearer to one
+        let exact = all_lost().find(|set| set.calls == losers);
+        let worst = exact.or_else(|| all_lost().min_by(|a, b| speed_up(a).total_cmp(&speed_up(b)))).cloned();
+        let Some(worst) = worst else {
+            if result.step.standing == Standing::Gains {
+                result.prove(step.tuned(step.whole), result.step.clone());
+            }
+            return Ok(());
+        };
+        if losers.len() > 1 && worst.calls != losers {
+            result.dump_without = losers;
+        }
+        let node = step.tree.nodes.iter().find(|node| node.calls == worst.calls);
+        let Some(variant) = node.map(|node| node.variant) else { return Ok(()) };
+        self.last = self.options.budget.map(|budget| budget / LAST_PART_OF_BUDGET);
+        // rounds of its own, since those before chose it
+        let race = self.race("prove-set", step.baseline, &[variant])?;
+        result.take_note_of(&race);
+        let row = race.contestants.get(1).ok_or(CompareError::TooFew(1))?;
+        let own = Effect::of_addition(row, &race);
+        let proven = match own.standing {
+            Standing::Gains => Some(own),
+            // too few rounds; it follows from those of the races before
+            Standing::NotSeparated => result.step.without(&worst.in_step),
+            _ => None,
+        };
+        if let Some(effect) = proven {
+            result.prove(step.tuned(variant), effect);
+        }
+        Ok(())
+    }
+}
+
+impl ProveResult {
+    /// Sums a race up.
+    fn take_note_of(&mut self, race: &CompareResult) {
+        self.jobs.push(race.job);
+        self.rounds_measured = self.rounds_measured.saturating_add(race.rounds_measured);
+        self.rounds_kept = self.rounds_kept.saturating_add(race.rounds_kept);
+        for note in &race.notes {
+            if !self.notes.contains(note) {
+                self.notes.push(note.clone());
+            }
+        }
+    }
+
+    /// Takes the part of a set, and of the call where it is one.
+    fn take(&mut self, node: &Node, effect: Effect) {
+        if let [call] = node.calls[..]
+            && let Some(call) = self.calls.get_mut(call)
+        {
+            call.in_step = effect.clone();
+        }
+        self.sets.push(SetEffect { calls: node.calls.clone(), in_step: effect });
+    }
+
+    /// Calls that lose by themselves.
+    fn losers(&self) -> Vec<usize> {
+        let calls = self.calls.iter().enumerate();
+        calls.filter(|(_, call)| call.in_step.standing == Standing::Loses).map(|(number, _)| number).collect()
+    }
+
+    fn prove(&mut self, calls: &[usize], effect: Effect) {
+        for &call in calls {
+            if let Some(call) = self.calls.get_mut(call) {
+                call.is_proven = true;
+            }
+        }
+        self.proven = Some(ProvenSet { calls: calls.to_vec(), in_step: effect });
+    }
+}

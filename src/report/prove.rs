@@ -1,0 +1,133 @@
+//! What tuned calls gain in their step.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::counted::counted;
+use crate::digest::Digest;
+use crate::measured_by::TOOL;
+use crate::prove::{Effect, ProveResult};
+use crate::stats::Interval;
+
+use super::document::versioned;
+use super::grid::{cells, dash};
+use super::{Document, Grid, format_ns, format_part, format_ratio, write_line, write_notes};
+
+/// The parts of a step's calls, and the snapshot that was written.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct ProvenStep<'a> {
+    tool: &'static str,
+    #[serde(flatten)]
+    result: &'a ProveResult,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot: Option<Snapshot<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Snapshot<'a> {
+    path: &'a Path,
+    digest: Digest,
+}
+
+impl<'a> ProvenStep<'a> {
+    /// What was found, and the snapshot of the proven set with its digest, where one was written.
+    pub fn new(result: &'a ProveResult, snapshot: Option<(&'a Path, Digest)>) -> Self {
+        Self { tool: TOOL, result, snapshot: snapshot.map(|(path, digest)| Snapshot { path, digest }) }
+    }
+
+    fn name(&self, call: usize) -> String {
+        self.result.calls.get(call).map_or_else(|| "another call".to_owned(), |call| call.call.call.to_string())
+    }
+
+    fn write_verdict(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Some(proven) = &self.result.proven else {
+            return writeln!(out, "nothing is proven in this step, so no snapshot is written");
+        };
+        let (some, all) = (proven.calls.len(), self.result.calls.len());
+        write_line(
+            out,
+            format_args!("proven: {} with {some} of {} tuned", gain(&proven.in_step), counted(all, "call")),
+        )?;
+        let left = self.result.calls.iter().filter(|call| !call.is_proven).map(|call| call.call.call.to_string());
+        let left: Vec<String> = left.collect();
+        if !left.is_empty() {
+            write_line(out, format_args!("left out: {}", left.join(", ")))?;
+        }
+        match &self.snapshot {
+            Some(Snapshot { path, digest }) => write_line(out, format_args!("written: {digest}  {}", path.display())),
+            None => writeln!(out, "not written: `-o FILE` makes a snapshot of it"),
+        }
+    }
+}
+
+/// Such as `1.061× (1.052–1.070)`.
+fn gain(effect: &Effect) -> String {
+    let interval = effect.interval.map(|held| format!(" ({})", interval(held))).unwrap_or_default();
+    format!("{}{interval}", dash(effect.speed_up, ratio))
+}
+
+fn ratio(ratio: f64) -> String {
+    format!("{ratio:.3}×")
+}
+
+fn interval(interval: Interval) -> String {
+    format!("{:.3}–{:.3}", interval.low, interval.high)
+}
+
+impl Document for ProvenStep<'_> {
+    fn into_json(self) -> impl Serialize {
+        versioned(self)
+    }
+
+    fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
+        // the verdict first: no line begins with a name, which a CI service could take for a command
+        let mut grid = Grid::new(&["in the step", "call", ">share", ">alone", ">part", "interval", "tuned"]);
+        for effect in &self.result.calls {
+            let call = &effect.call;
+            grid.row(cells![
+                effect.in_step.standing.name(),
+                call.call,
+                dash(call.share, format_part),
+                dash(call.alone, format_ratio),
+                dash(effect.in_step.speed_up, ratio),
+                dash(effect.in_step.interval, interval),
+                call.tuned.to_brief()
+            ]);
+            if let Some(failure) = &effect.in_step.failure {
+                grid.line(&failure.to_string());
+            }
+        }
+        grid.write(out)?;
+        let ProveResult { device, measured_by, step, baseline_ns, dump_without, notes, .. } = self.result;
+        let (timer, metric) = (&measured_by.timer, &measured_by.metric);
+        writeln!(out)?;
+        write_line(
+            out,
+            format_args!(
+                "the step takes {} at its baselines; with all tuned it is {} as fast: {}",
+                dash(*baseline_ns, format_ns),
+                gain(step),
+                step.standing.name()
+            ),
+        )?;
+        if let Some(failure) = &step.failure {
+            write_line(out, format_args!("with all tuned: {failure}"))?;
+        }
+        write_line(out, format_args!("on {} with `{timer}` ({metric})", device.identity))?;
+        self.write_verdict(out)?;
+        if !dump_without.is_empty() {
+            let names: Vec<String> = dump_without.iter().map(|&call| format!("\"{}\"", self.name(call))).collect();
+            let names = names.join(", ");
+            write_line(
+                out,
+                format_args!(
+                    "several calls lose: `dump(…, variants=…, without=[{names}])` and `prove` again decide on the rest"
+                ),
+            )?;
+        }
+        write_notes(out, notes)
+    }
+}

@@ -1,0 +1,275 @@
+//! The gain of a step, and the part of each call, on simulated machines.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::support::scripted::*;
+use crate::support::step::{seal, write_step, write_variants};
+use autotune_lowered::cache::{CacheKey, Entry, Mapping, Snapshot, write_snapshot};
+use autotune_lowered::call::{Call, Direction};
+use autotune_lowered::compare::CompareOptions;
+use autotune_lowered::device::DeviceFingerprint;
+use autotune_lowered::digest::Digest;
+use autotune_lowered::failure::Failure;
+use autotune_lowered::ledger::Ledger;
+use autotune_lowered::measured_by::Source;
+use autotune_lowered::prove::{ProveError, ProveResult, Standing, StepVariants, prove, proven_entries};
+use autotune_lowered::timer::{Job, OutputArray, Prepared, Signature, Timer};
+use serde_json::{Value, json};
+
+const MS: f64 = 1e6;
+
+/// A step whose tuned calls multiply its time by factors, with a scatter by chance of a per cent.
+struct StepTimer {
+    inner: ScriptedTimer,
+    factors: Vec<f64>,
+    state: u64,
+}
+
+impl StepTimer {
+    fn new(factors: &[f64], seed: u64) -> Self {
+        Self { inner: ScriptedTimer::new(&[]), factors: factors.to_vec(), state: seed.wrapping_mul(2) + 1 }
+    }
+
+    /// Even between zero and one: xorshift (Marsaglia, Xorshift RNGs, 2003).
+    fn chance(&mut self) -> f64 {
+        for (left, by) in [(true, 13), (false, 7), (true, 17)] {
+            self.state ^= if left { self.state << by } else { self.state >> by };
+        }
+        (self.state >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn time(&self, program: &str) -> f64 {
+        let (_, tuned) = program.split_once("// ").unwrap();
+        let tuned = tuned.lines().next().unwrap().split(' ').filter_map(|number| number.parse::<usize>().ok());
+        tuned.map(|call| self.factors[call]).product::<f64>() * 10.0 * MS
+    }
+}
+
+/// The step with these calls tuned, which the timer reads.
+fn program(tuned: &[usize]) -> String {
+    let tuned: Vec<String> = tuned.iter().map(usize::to_string).collect();
+    format!(
+        "module @m {{ func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {{ // {}\n return %a : tensor<4xf32> }} }}",
+        tuned.join(" ")
+    )
+}
+
+impl Timer for StepTimer {
+    fn name(&self) -> &str {
+        "step"
+    }
+    fn source(&self) -> Source {
+        Source::HostWall
+    }
+    fn device(&self) -> &DeviceFingerprint {
+        &self.inner.device
+    }
+    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        let texts = job.candidates.iter().map(|one| fs::read_to_string(&one.program.as_ref().unwrap().path).unwrap());
+        self.inner.ns = texts.map(|text| self.time(&text) as u64).collect();
+        self.inner.outputs = vec![1.0; job.candidates.len()];
+        self.inner.begin(job)
+    }
+    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
+        self.inner.prepare(candidate)
+    }
+    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+        self.inner.signature(candidate)
+    }
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        let ns = self.inner.ns[candidate] as f64;
+        Ok((0..runs).map(|_| (ns * (0.995 + 0.01 * self.chance())) as u64).collect())
+    }
+    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+        self.inner.outputs(candidate)
+    }
+    fn epoch(&self) -> u32 {
+        self.inner.epoch()
+    }
+    fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
+        self.inner.restart(without)
+    }
+    fn end(&mut self) {
+        self.inner.end();
+    }
+}
+
+fn run(folder: &Path, factors: &[f64], seed: u64, options: &CompareOptions) -> Result<ProveResult, ProveError> {
+    let (step, scratch) = (StepVariants::open(folder)?, tempfile::tempdir().unwrap());
+    let mut timer = StepTimer::new(factors, seed);
+    let ledger = Ledger::in_memory(Vec::new());
+    let options = options.clone().seed(seed);
+    prove(&mut timer, &ledger, &step, &options, scratch.path(), &AtomicBool::new(false), &Default::default())
+}
+
+fn standings(found: &ProveResult) -> Vec<Standing> {
+    found.calls.iter().map(|call| call.in_step.standing).collect()
+}
+
+#[test]
+fn a_call_that_wins_alone_and_loses_in_the_step_is_left_out() {
+    use Standing::{Gains, Loses};
+    let folder = tempfile::tempdir().unwrap();
+    write_step(folder.path(), 4, &program);
+    for seed in 0..20 {
+        let found = run(folder.path(), &[0.9, 0.95, 1.06, 0.93], seed, &CompareOptions::default()).unwrap();
+        assert_eq!(standings(&found), [Gains, Gains, Loses, Gains], "seed {seed}: {found:?}");
+        assert_eq!(found.step.standing, Gains, "seed {seed}");
+        let proven = found.proven.as_ref().unwrap();
+        assert_eq!(proven.calls, [0, 1, 3], "seed {seed}");
+        // 1 / (0.9 · 0.95 · 0.93)
+        assert!((proven.in_step.speed_up.unwrap() - 1.2576).abs() < 0.01, "seed {seed}: {proven:?}");
+        let part = found.calls[2].in_step.interval.unwrap();
+        // one comparison of eight, and the copy beside it
+        assert!(part.low <= 1.0 / 1.06 && 1.0 / 1.06 <= part.high && part.confidence > 0.99, "{part:?}");
+        assert!(found.dump_without.is_empty() && found.calls[2].call.alone == Some(2.0));
+    }
+}
+
+#[test]
+fn parts_that_cancel_out_are_found_and_several_losers_are_put_back_by_another_dump() {
+    use Standing::{Gains, Loses, PutBack};
+    let folder = tempfile::tempdir().unwrap();
+    write_step(folder.path(), 4, &program);
+    // each half gains nothing as a whole
+    let factors = [0.9, 1.0 / 0.9, 1.08, 1.0 / 1.08];
+    let found = run(folder.path(), &factors, 1, &CompareOptions::default()).unwrap();
+    assert_eq!(standings(&found), [Gains, Loses, Loses, Gains]);
+    assert!(!matches!(found.step.standing, Gains | Loses));
+    assert_eq!((found.proven.unwrap().calls, found.dump_without), (vec![0, 2, 3], vec![1, 2]));
+    // as `dump(…, without=…)` writes it
+    let variants = [vec![], vec![0, 3], vec![0], vec![3]];
+    write_variants(folder.path(), 4, &variants, &program);
+    let found = run(folder.path(), &factors, 2, &CompareOptions::default()).unwrap();
+    assert_eq!(standings(&found), [Gains, PutBack, PutBack, Gains]);
+    assert_eq!((found.proven.unwrap().calls, found.dump_without), (vec![0, 3], vec![]));
+}
+
+#[test]
+fn nothing_is_proven_where_nothing_is_gained_or_there_is_no_time() {
+    let folder = tempfile::tempdir().unwrap();
+    write_step(folder.path(), 2, &program);
+    let none = run(folder.path(), &[1.0, 1.0], 3, &CompareOptions::default()).unwrap();
+    assert!(none.proven.is_none() && proven_entries(&none, &[]).is_empty(), "{none:?}");
+    let hurry = CompareOptions::default().budget(Some(Duration::from_nanos(1)));
+    let hurried = run(folder.path(), &[0.8, 0.9], 4, &hurry).unwrap();
+    assert_eq!(standings(&hurried), [Standing::NotSeparated; 2]);
+    assert_eq!((hurried.step.standing, hurried.rounds_measured), (Standing::NotSeparated, 0));
+    assert!(hurried.proven.is_none() && hurried.notes.iter().any(|note| note.contains("--budget")), "{hurried:?}");
+    // a call that the step does not see, and a step that sees none
+    write_step(folder.path(), 2, &|tuned| {
+        program(&tuned.iter().copied().filter(|&call| call == 0).collect::<Vec<_>>())
+    });
+    let half = run(folder.path(), &[0.8, 1.0], 5, &CompareOptions::default()).unwrap();
+    assert_eq!(standings(&half), [Standing::Gains, Standing::NoEffect]);
+    write_step(folder.path(), 2, &|_| program(&[]));
+    let same = run(folder.path(), &[0.8, 1.0], 6, &CompareOptions::default()).unwrap();
+    assert!(same.step.standing == Standing::NoEffect && same.proven.is_none() && same.sets.is_empty(), "{same:?}");
+    // one call alone is the step's gain
+    write_step(folder.path(), 1, &program);
+    let one = run(folder.path(), &[0.8], 7, &CompareOptions::default()).unwrap();
+    assert_eq!((standings(&one), one.calls[0].in_step.clone()), (vec![Standing::Gains], one.step.clone()));
+    assert_eq!(one.proven.unwrap().calls, [0]);
+}
+
+#[test]
+fn a_snapshot_holds_exactly_the_proven_set() {
+    let folder = tempfile::tempdir().unwrap();
+    write_step(folder.path(), 3, &program);
+    let found = run(folder.path(), &[0.9, 1.1, 0.9], 8, &CompareOptions::default()).unwrap();
+    let key = |number: usize| CacheKey {
+        call: Call::new("op@v1", format!("{number:016x}")),
+        direction: Direction::Forward,
+        device: device().identity,
+    };
+    // of the cache, an entry of the same config stays what it is, and one of another does not count
+    let of_cache = |number, block| (key(number), Arc::new(Entry::new(config(block))));
+    let known = [of_cache(0, 64), of_cache(2, 9)];
+    let entries = proven_entries(&found, &known);
+    assert!(Arc::ptr_eq(&entries[0].1, &known[0].1));
+    let file = folder.path().join("proven.snapshot");
+    write_snapshot(&file, &entries).unwrap();
+    let read = Snapshot::open(&file, Mapping::Never).unwrap();
+    let read: Vec<_> = read.records().map(|one| one.and_then(|one| read.entry(&one)).unwrap().config.clone()).collect();
+    assert_eq!(read, [config(64), config(66)]);
+}
+
+#[test]
+fn a_call_that_is_left_out_does_not_take_the_config_of_its_variant() {
+    let folder = tempfile::tempdir().unwrap();
+    write_step(folder.path(), 2, &program);
+    change(folder.path(), |manifest| manifest["calls"][1]["call_key"] = "0000000000000000~8-0a1b2c3d".into());
+    let found = run(folder.path(), &[0.9, 1.1], 9, &CompareOptions::default()).unwrap();
+    let entries = proven_entries(&found, &[]);
+    let configs: Vec<Value> = entries.iter().map(|(_, entry)| Value::Object(entry.config.as_map().clone())).collect();
+    assert_eq!(configs, [json!({"block": 64}), json!({"block": 8})]);
+}
+
+type Changes<'a> = &'a dyn Fn(&mut Value);
+
+/// Changes a manifest and gives it its digest.
+fn change(folder: &Path, change: impl Fn(&mut Value)) {
+    let text = fs::read_to_string(folder.join("prove.json")).unwrap();
+    let mut manifest: Value = serde_json::from_str(&text).unwrap();
+    change(&mut manifest);
+    seal(folder, &manifest);
+}
+
+#[test]
+fn damaged_manifests_and_programs_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (at, manifest) = (folder.path(), folder.path().join("prove.json"));
+    let refused = |why: &str| {
+        let error = StepVariants::open(at).unwrap_err();
+        assert!(error.is_of_input() && error.to_string().contains(why), "{why}: {error}");
+        assert_eq!(error.to_string().lines().count(), 1, "{error}");
+    };
+    write_step(at, 3, &program);
+    let sound = fs::read(&manifest).unwrap();
+    StepVariants::open(at).unwrap();
+    for place in (0..sound.len()).step_by(7) {
+        let mut flipped = sound.clone();
+        flipped[place] ^= 1;
+        fs::write(&manifest, &flipped).unwrap();
+        refused("prove");
+        fs::write(&manifest, &sound[..place]).unwrap();
+        refused("prove.json");
+    }
+    let changes: [(Changes, &str); 12] = [
+        (&|all| all["format"] = "autotune-lowered-prove-v2".into(), "expected `autotune-lowered-prove-v1`"),
+        (&|all| all["calls"] = json!([]), "has 0 calls"),
+        (&|all| all["calls"][1] = all["calls"][0].clone(), "twice"),
+        (&|all| all["calls"][1]["share"] = 1.5.into(), "`share`"),
+        (&|all| all["calls"][1]["alone"] = (-1.0).into(), "`alone`"),
+        (&|all| all["variants"][1]["tuned"] = json!([0, 1, 3]), "below 3"),
+        (&|all| all["variants"][1]["tuned"] = json!([1, 0]), "rising"),
+        (&|all| all["variants"][0]["tuned"] = json!([0]), "at their baselines"),
+        (&|all| all["variants"][2]["tuned"] = all["variants"][3]["tuned"].clone(), "no tree"),
+        (&|all| all["variants"][0]["file"] = "../secret.mlir".into(), "lies outside"),
+        (&|all| all["variants"][0]["file"] = "gone.mlir".into(), "gone.mlir"),
+        (&|all| all["variants"][0]["sha256"] = Digest::of(b"other").to_string().into(), "another digest"),
+    ];
+    for (by, why) in changes {
+        write_step(at, 3, &program);
+        change(at, by);
+        refused(why);
+    }
+    for link in ["zero.mlir", "fifo.mlir", "whole.mlir"] {
+        write_step(at, 3, &program);
+        change(at, |all| all["variants"][0]["file"] = link.into());
+        let mut files = fs::read_dir(at).unwrap().map(|one| one.unwrap().path());
+        let mlir = files.find(|path| path.extension().is_some_and(|end| end == "mlir")).unwrap();
+        match link {
+            "zero.mlir" => std::os::unix::fs::symlink("/dev/zero", at.join(link)).unwrap(),
+            "whole.mlir" => std::os::unix::fs::symlink(mlir, at.join(link)).unwrap(),
+            _ => assert!(std::process::Command::new("mkfifo").arg(at.join(link)).status().unwrap().success()),
+        }
+        refused(if link == "fifo.mlir" { "not a regular file" } else { "symbolic link" });
+    }
+}
