@@ -15,6 +15,7 @@ mod compiler_options;
 mod golden;
 mod log_folder;
 mod measure;
+mod prove;
 mod report_html;
 mod report_plots;
 mod selftest;

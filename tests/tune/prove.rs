@@ -241,7 +241,7 @@ fn damaged_manifests_and_programs_are_refused() {
         fs::write(&manifest, &sound[..place]).unwrap();
         refused("prove.json");
     }
-    let changes: [(Changes, &str); 12] = [
+    let changes: [(Changes<'_>, &str); 12] = [
         (&|all| all["format"] = "autotune-lowered-prove-v2".into(), "expected `autotune-lowered-prove-v1`"),
         (&|all| all["calls"] = json!([]), "has 0 calls"),
         (&|all| all["calls"][1] = all["calls"][0].clone(), "twice"),
