@@ -73,3 +73,8 @@ impl Calls {
         self.succeeded.get(&(candidate, method)).copied().unwrap_or(0)
     }
 }
+
+/// Whether whoever measured had to start the worker again: a program that only says that it failed may leave it as it was.
+pub(super) fn ends_worker(failure: &Failure) -> bool {
+    failure.needs_restart() && failure.kind != FailureKind::Execute
+}

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use super::calls::{Calls, Method};
+use super::calls::{Calls, Method, ends_worker};
 use super::index::{IndexedInvocation, NUMBER, ProfileIndex, TakenProfile, TakenRound, check_real, inside};
 use crate::device::DeviceFingerprint;
 use crate::failure::{Failure, FailureKind};
@@ -108,7 +108,7 @@ impl ProfileReplay {
             }
             begun.loaded.insert(candidate);
         }
-        self.broken |= called.as_ref().is_err_and(Failure::needs_restart);
+        self.broken |= called.as_ref().is_err_and(ends_worker);
         called
     }
 
@@ -356,7 +356,7 @@ impl Timer for ProfileReplay {
 
     fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
         let durations = self.round(launches);
-        self.broken |= durations.as_ref().is_err_and(Failure::needs_restart);
+        self.broken |= durations.as_ref().is_err_and(ends_worker);
         durations
     }
 

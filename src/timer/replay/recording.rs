@@ -36,7 +36,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::calls::{Calls, Method, RecordedFailure};
+use super::calls::{Calls, Method, RecordedFailure, ends_worker};
 use super::json_file;
 use crate::array::ArraySpec;
 use crate::call::{Call, Direction};
@@ -199,7 +199,7 @@ impl ReplayTimer {
         }
         let recorded = self.recorded(candidate)?.clone();
         if let Err(failure) = self.calls.call(candidate, method, &recorded.failures) {
-            self.broken = failure.needs_restart();
+            self.broken = ends_worker(&failure);
             return Err(failure);
         }
         Ok(recorded)
