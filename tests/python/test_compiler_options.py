@@ -248,7 +248,7 @@ def read_as(run, folder, keys):
         "--format",
         "json",
         "--timer",
-        "jax",
+        f"jax:{sys.executable}",
     ]
     result = json.loads(run(folder, *arguments))
     return {one["how"]: (one["call_key"] in keys, " ".join(one.get("flags", []))) for one in result["operations"]}
@@ -284,7 +284,18 @@ def test_what_was_tuned_is_found_by_a_process(run, use, tmp_path):
     # what is set in any case is part of every entry, whatever wins
     named = ["--base-options", "xla_backend_optimization_level=1", "--only-compiler-options", "--budget", "20s"]
     cache = tmp_path / "cache"
-    printed = run(dumped, "--compiler-options", "safe", *named, "--timer", "jax", "--cache", cache, "--format", "json")
+    printed = run(
+        dumped,
+        "--compiler-options",
+        "safe",
+        *named,
+        "--timer",
+        f"jax:{sys.executable}",
+        "--cache",
+        cache,
+        "--format",
+        "json",
+    )
     flags = {one["how"]: " ".join(one["flags"]) for one in json.loads(printed)["operations"]}
     assert "not in the cache" in flags["told.hlo.txt"] and "not in the cache" not in flags["found.mlir"]
     use(autotune_lowered.Cache.open(cache))
