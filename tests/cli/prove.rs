@@ -53,8 +53,8 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     let (folder, snapshot) = (place.path("variants"), place.path("proven.snapshot"));
     let (folder_name, snapshot_name) = (folder.display().to_string(), snapshot.display().to_string());
     let given = ["prove", &folder_name, "-o", &snapshot_name, "--plugin", &plugin, "--timer", "pjrt"];
-    // 500 turns either way, 200 where the second is put back, and 800 where the first is
-    step(&folder, [400, 100], [100, 400]);
+    // 1050 turns either way, 100 where the second is put back, and 2000 where the first is
+    step(&folder, [1000, 50], [50, 1000]);
     let found = place.run(&[&given[..], &["--format", "json"]].concat());
     assert_eq!(found.code, 0, "{}{}", found.stdout, found.stderr);
     let found = found.json();
@@ -68,7 +68,7 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     assert_eq!(entry.config.as_str(), "{\"block\":64}");
     // both lose: what was proven before stays, and nothing new is written
     fs::remove_dir_all(&folder).unwrap();
-    step(&folder, [100, 100], [400, 400]);
+    step(&folder, [50, 50], [1000, 1000]);
     let before = fs::read(&snapshot).unwrap();
     let nothing = place.run(&given);
     assert_eq!(nothing.code, 1, "{}{}", nothing.stdout, nothing.stderr);
