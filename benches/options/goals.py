@@ -9,8 +9,8 @@ PROGRAM is `target/release/autotune-lowered`, PLUGIN a PJRT plugin for CPUs. For
 2. `PROGRAM MODULE --compiler-options CLASS`, and the same command once more;
 3. the check: default, a second compilation of it, the reference's pick and the tool's set in 41 rounds of their own.
 
-The reference and the check share no code with the tool: they run by JAX's client, in one thread's wall time, and order each round
-by chance. An interval is that of a median by order statistics, at 95 %. A gain is robust if the interval of the reference's pick
+The reference and the check share no code with the tool: they run by JAX's client, take the wall time of runs that follow each other,
+and order each round by chance. All take the same inputs. An interval is that of a median by order statistics, at 95 %. A gain is robust if the interval of the reference's pick
 ends below 0.97. The score is the sum of the logarithms that the tool saves, over that of the reference, for modules with a
 robust gain. A set is slower than the default if its interval begins above one and above that of the second compilation's.
 """
@@ -73,20 +73,23 @@ def child(plugin):
     from jax._src.lib import xla_client
 
     device = jax.devices()[0]
-    arguments = jax.tree.leaves(modules.MODULES[asked["module"]][1])
-    random_source = numpy.random.default_rng(0)
-
-    def filled(spec):
-        if numpy.issubdtype(spec.dtype, numpy.integer):
-            return random_source.integers(0, 100, spec.shape).astype(spec.dtype)
-        return (0.1 * numpy.abs(random_source.standard_normal(spec.shape))).astype(spec.dtype)
-
-    inputs = [jax.device_put(filled(spec), device) for spec in arguments]
-    text = pathlib.Path(asked["text"]).read_bytes()
+    text = pathlib.Path(asked["text"])
+    inputs = []
+    for index, spec in enumerate(jax.tree.leaves(modules.MODULES[asked["module"]][1])):
+        values = numpy.fromfile(inputs_of(text) / f"{index}.bin", spec.dtype).reshape(spec.shape)
+        inputs.append(jax.device_put(values, device))
+    text = text.read_bytes()
 
     def run(executable):
         results = executable.execute_sharded(inputs).disassemble_into_single_device_arrays()
         return [one[0] for one in results]
+
+    def code(executable):
+        try:
+            return hashlib.sha256(executable.serialize()).hexdigest()
+        except Exception:
+            # programs with XNNPACK in them cannot be serialized: each is one of its own
+            return None
 
     def tell(**what):
         print(json.dumps(what), flush=True)
@@ -108,7 +111,7 @@ def child(plugin):
         options.env_option_overrides = sorted(given.items())
         try:
             executable = device.client.compile_and_load(text, xla_client.DeviceList((device,)), options)
-            digest = hashlib.sha256(executable.serialize()).hexdigest()
+            digest = code(executable)
             if digest in known and not asked["apart"]:
                 tell(same=known[digest], index=index)
                 continue
@@ -121,14 +124,15 @@ def child(plugin):
         elif differs(outputs):
             tell(failed="other outputs", index=index)
             continue
-        known[digest] = index
+        if digest:
+            known[digest] = index
         running[index] = executable
 
     def sample(executable, times):
         begin = time.perf_counter()
         for _ in range(times):
-            results = run(executable)
-        jax.block_until_ready(results)
+            # a step waits for the one before; without this two of them would run at the same time
+            jax.block_until_ready(run(executable))
         return (time.perf_counter() - begin) / times
 
     tell(begins=None)
@@ -142,6 +146,26 @@ def child(plugin):
         for index in order:
             rounds[index].append(sample(running[index], times))
     tell(rounds=rounds)
+
+
+def inputs_of(text):
+    """The folder of a module's inputs, which the tool and the reference both take."""
+    return text.with_suffix("")
+
+
+def write_inputs(module, folder):
+    import jax
+    import modules
+    import numpy
+
+    source = numpy.random.default_rng(0)
+    folder.mkdir()
+    for index, spec in enumerate(jax.tree.leaves(modules.MODULES[module][1])):
+        if numpy.issubdtype(spec.dtype, numpy.integer):
+            values = source.integers(0, 100, spec.shape)
+        else:
+            values = 0.1 * numpy.abs(source.standard_normal(spec.shape))
+        values.astype(spec.dtype).tofile(folder / f"{index}.bin")
 
 
 def measured(plugin, module, text, sets, apart=False):
@@ -205,7 +229,7 @@ def reference(plugin, module, text, singles):
 
 def tuned(program, plugin, text, kind, budget, cache):
     command = [
-        program, text, "--compiler-options", kind, "--timer", "pjrt", "--plugin", plugin, "--cache", cache,
+        program, text, "--inputs", inputs_of(text), "--compiler-options", kind, "--timer", "pjrt", "--plugin", plugin, "--cache", cache,
         "--format", "json", *(["--budget", budget] if budget else []),
     ]  # fmt: skip
     begin = time.monotonic()
@@ -241,13 +265,16 @@ def main():
         for module in given.modules.split(","):
             text = folder / f"{module}.mlir"
             text.write_text(modules.lowered(module).as_text())
+            write_inputs(module, inputs_of(text))
             pick, values, left = reference(given.plugin, module, text, singles)
             cache = folder / f"cache-{module}"
             answer, first = tuned(given.program, given.plugin, text, given.kind, given.budget, cache)
             _, again = tuned(given.program, given.plugin, text, given.kind, given.budget, cache)
             (operation,) = answer["operations"]
             config = {name: str(value) for name, value in (operation["best"] or {"config": {}})["config"].items()}
-            rounds, _ = measured(given.plugin, module, text, [{}, {}, pick, config], apart=True)
+            rounds, why = measured(given.plugin, module, text, [{}, {}, pick, config], apart=True)
+            if why:
+                sys.exit(f"{module}: what was chosen does not run again: {pick}, {config}: {why}")
             copy, of_reference, of_tool = (interval(ratios(rounds, index)) for index in (1, 2, 3))
             is_robust = of_reference[2] < 0.97
             if is_robust:

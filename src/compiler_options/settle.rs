@@ -32,8 +32,8 @@ use crate::tune::{
 
 /// When the last rounds are looked at.
 pub(super) const LOOKS: [u32; 4] = [21, 41, 81, 161];
-/// The most choices that are put together with others, and the most in one set.
-const PROMISING: usize = 8;
+/// The most choices that are tried together with the best one, and the most in one set.
+const TRIED_TOGETHER: usize = 24;
 const MOST_TOGETHER: usize = 3;
 /// What another choice must add to be taken in.
 const ADDS: f64 = 0.01;
@@ -151,9 +151,9 @@ impl Walk<'_, '_> {
         let of_base = self.rows.get(&base.config).and_then(|row| Some(row.times()?.median_ns));
         let ahead = forecast(&self.races, &spent(self.tally), of_base.unwrap_or_default(), singles.len());
         self.races.events.tell(Kind::Ahead(&ahead));
-        let promising = self.screen(&base, &singles)?;
-        let best = self.combine(&variants, &base, &promising)?;
-        let finals = self.finals(&variants, &base, &best, &promising)?;
+        let measured = self.screen(&base, &singles)?;
+        let best = self.combine(&variants, &base, &measured)?;
+        let finals = self.finals(&variants, &base, &best, &measured)?;
         self.try_special_values(&variants, &base)?;
         self.conclude(key, search, rescued.is_some(), finals)
     }
@@ -186,7 +186,7 @@ impl Walk<'_, '_> {
         Ok(rescue)
     }
 
-    /// Every choice alone, beside the base; those that look faster, the fastest first.
+    /// Every choice alone, beside the base; those that run and have an executable of their own with their ratio, the fastest first.
     fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, Ended> {
         let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
         // elsewhere XLA measures while it compiles, and one program has several executables
@@ -202,33 +202,39 @@ impl Walk<'_, '_> {
             variants.len().saturating_sub(1 + refused + failed + same)
         ));
         self.take_rows(&raced, &[]);
-        let enough = 1.0 - self.races.options.rules.min_improvement / 2.0;
         let seen = raced.rows.iter().zip(&variants).skip(1).filter_map(|(row, variant)| match row.outcome {
-            CandidateOutcome::Measured(CandidateTimes { ratio, .. }) if ratio < enough => {
-                Some((variant.clone(), ratio))
-            }
+            CandidateOutcome::Measured(CandidateTimes { ratio, .. }) => Some((variant.clone(), ratio)),
             _ => None,
         });
-        let mut promising: Vec<(Variant, f64)> = seen.collect();
-        promising.sort_by(|a, b| a.1.total_cmp(&b.1));
-        promising.truncate(PROMISING);
-        Ok(promising)
+        let mut measured: Vec<(Variant, f64)> = seen.collect();
+        measured.sort_by(|a, b| a.1.total_cmp(&b.1));
+        Ok(measured)
     }
 
-    /// The best choice with others, one more at a time for as long as that adds something.
+    /// Those of the measured that look faster than the base.
+    fn promising<'m>(&self, measured: &'m [(Variant, f64)]) -> impl Iterator<Item = &'m Variant> + use<'m> {
+        let enough = 1.0 - self.races.options.rules.min_improvement / 2.0;
+        measured.iter().filter(move |(_, ratio)| *ratio < enough).map(|(variant, _)| variant)
+    }
+
+    /// The best choice with others, one more at a time for as long as that adds something. What does nothing alone may do
+    /// much beside another: copies of a loop's state matter once the loop no longer waits for threads.
     fn combine(
         &mut self,
         variants: &Variants<'_>,
         base: &Variant,
-        promising: &[(Variant, f64)],
+        measured: &[(Variant, f64)],
     ) -> Result<Vec<usize>, Ended> {
-        let Some((first, _)) = promising.first() else { return Ok(Vec::new()) };
+        let Some(first) = self.promising(measured).next() else { return Ok(Vec::new()) };
         let mut best = first.clone();
+        let mut more: Vec<usize> =
+            measured.iter().take(TRIED_TOGETHER).flat_map(|(variant, _)| variant.choices.iter().copied()).collect();
         for size in 2..=MOST_TOGETHER {
-            let more = promising.iter().flat_map(|(other, _)| &other.choices);
-            let more = more.filter(|choice| !best.choices.contains(choice));
-            let larger: Vec<Variant> =
-                more.filter_map(|&choice| variants.with(&[&best.choices[..], &[choice]].concat())).collect();
+            more.retain(|choice| !best.choices.contains(choice));
+            let larger = more
+                .iter()
+                .filter_map(|&choice| Some((choice, variants.with(&[&best.choices[..], &[choice]].concat())?)));
+            let (added, larger): (Vec<usize>, Vec<Variant>) = larger.unzip();
             if larger.is_empty() || self.races.is_late() {
                 break;
             }
@@ -239,13 +245,14 @@ impl Walk<'_, '_> {
             self.take_rows(&seen, &[]);
             let ratio = |index: usize| seen.rows.get(index).and_then(|row| Some(row.times()?.ratio));
             let before = ratio(1).unwrap_or(1.0);
-            let found = (2..raced.len()).filter_map(|index| Some((index, ratio(index)?)));
-            match found.min_by(|a, b| a.1.total_cmp(&b.1)) {
-                Some((index, ratio)) if ratio < before * (1.0 - ADDS) => {
-                    best = raced.get(index).cloned().unwrap_or(best);
-                }
-                _ => break,
-            }
+            let mut found: Vec<(usize, f64)> = (2..raced.len())
+                .filter_map(|index| Some((index, ratio(index)?)))
+                .filter(|(_, ratio)| *ratio < before * (1.0 - ADDS))
+                .collect();
+            found.sort_by(|a, b| a.1.total_cmp(&b.1));
+            let Some((index, _)) = found.first() else { break };
+            best = raced.get(*index).cloned().unwrap_or(best);
+            more = found.iter().filter_map(|(index, _)| added.get(index.checked_sub(2)?).copied()).collect();
         }
         Ok(best.choices)
     }
@@ -256,10 +263,10 @@ impl Walk<'_, '_> {
         variants: &Variants<'_>,
         base: &Variant,
         best: &[usize],
-        promising: &[(Variant, f64)],
+        measured: &[(Variant, f64)],
     ) -> Result<Option<Finals>, Ended> {
         let mut finalists = variants.parts(best);
-        for (variant, _) in promising.iter().take(2) {
+        for variant in self.promising(measured).take(2) {
             if finalists.iter().all(|other| other.config != variant.config) {
                 finalists.push(variant.clone());
             }

@@ -193,6 +193,20 @@ fn options_that_add_up_are_found_and_the_second_run_measures_nothing() {
 }
 
 #[test]
+fn what_does_nothing_alone_is_found_beside_what_it_helps() {
+    let operation = tuned(|options, _| {
+        takes(match (has(options, WIDE), has(options, LEVEL)) {
+            (true, true) => 0.4,
+            (true, false) => 0.5,
+            // other code, and no faster
+            (false, true) => 1.005,
+            (false, false) => 1.0,
+        })
+    });
+    assert_eq!(best(&operation), r#"{"xla_backend_optimization_level":1,"xla_cpu_prefer_vector_width":512}"#);
+}
+
+#[test]
 fn what_adds_nothing_is_left_out_of_the_set() {
     // the wide vectors do it all; with the level there is a third of a per cent more
     let operation = tuned(|options, _| {
