@@ -186,7 +186,7 @@ impl Walk<'_, '_> {
         Ok(rescue)
     }
 
-    /// Every choice alone, beside the base; those that run and have an executable of their own with their ratio, the fastest first.
+    /// Every choice alone, beside the base. Gives those that were timed, each with its ratio, the fastest first.
     fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, Ended> {
         let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
         // elsewhere XLA measures while it compiles, and one program has several executables
@@ -217,8 +217,8 @@ impl Walk<'_, '_> {
         measured.iter().filter(move |(_, ratio)| *ratio < enough).map(|(variant, _)| variant)
     }
 
-    /// The best choice with others, one more at a time for as long as that adds something. What does nothing alone may do
-    /// much beside another: copies of a loop's state matter once the loop no longer waits for threads.
+    /// The best choice with others, one more at a time for as long as that adds something. First all that were measured are
+    /// tried, since one that does nothing alone may help beside the best; then only those that helped.
     fn combine(
         &mut self,
         variants: &Variants<'_>,
@@ -231,10 +231,8 @@ impl Walk<'_, '_> {
             measured.iter().take(TRIED_TOGETHER).flat_map(|(variant, _)| variant.choices.iter().copied()).collect();
         for size in 2..=MOST_TOGETHER {
             more.retain(|choice| !best.choices.contains(choice));
-            let larger = more
-                .iter()
-                .filter_map(|&choice| Some((choice, variants.with(&[&best.choices[..], &[choice]].concat())?)));
-            let (added, larger): (Vec<usize>, Vec<Variant>) = larger.unzip();
+            let larger: Vec<Variant> =
+                more.iter().filter_map(|&choice| variants.with(&[&best.choices[..], &[choice]].concat())).collect();
             if larger.is_empty() || self.races.is_late() {
                 break;
             }
@@ -252,7 +250,8 @@ impl Walk<'_, '_> {
             found.sort_by(|a, b| a.1.total_cmp(&b.1));
             let Some((index, _)) = found.first() else { break };
             best = raced.get(*index).cloned().unwrap_or(best);
-            more = found.iter().filter_map(|(index, _)| added.get(index.checked_sub(2)?).copied()).collect();
+            let helped = found.iter().filter_map(|(index, _)| raced.get(*index));
+            more = helped.flat_map(|variant| variant.choices.iter().copied()).collect();
         }
         Ok(best.choices)
     }

@@ -162,9 +162,18 @@ fn has(options: &Overrides, (name, value): (&str, &str)) -> bool {
     options.get(name).is_some_and(|set| set == value)
 }
 
+/// Times with neither, the level alone, the wide vectors alone, and both.
+fn of_two(options: &Overrides, [neither, level, wide, both]: [f64; 4]) -> Outcome {
+    takes(match (has(options, WIDE), has(options, LEVEL)) {
+        (false, false) => neither,
+        (false, true) => level,
+        (true, false) => wide,
+        (true, true) => both,
+    })
+}
+
 fn two_that_add_up(options: &Overrides, _copy: u32) -> Outcome {
-    let factor = if has(options, WIDE) { 0.7 } else { 1.0 } * if has(options, LEVEL) { 0.8 } else { 1.0 };
-    takes(factor)
+    of_two(options, [1.0, 0.8, 0.7, 0.56])
 }
 
 #[test]
@@ -194,29 +203,15 @@ fn options_that_add_up_are_found_and_the_second_run_measures_nothing() {
 
 #[test]
 fn what_does_nothing_alone_is_found_beside_what_it_helps() {
-    let operation = tuned(|options, _| {
-        takes(match (has(options, WIDE), has(options, LEVEL)) {
-            (true, true) => 0.4,
-            (true, false) => 0.5,
-            // other code, and no faster
-            (false, true) => 1.005,
-            (false, false) => 1.0,
-        })
-    });
+    // the level alone is other code, and no faster
+    let operation = tuned(|options, _| of_two(options, [1.0, 1.005, 0.5, 0.4]));
     assert_eq!(best(&operation), r#"{"xla_backend_optimization_level":1,"xla_cpu_prefer_vector_width":512}"#);
 }
 
 #[test]
 fn what_adds_nothing_is_left_out_of_the_set() {
     // the wide vectors do it all; with the level there is a third of a per cent more
-    let operation = tuned(|options, _| {
-        takes(match (has(options, WIDE), has(options, LEVEL)) {
-            (true, true) => 0.4985,
-            (true, false) => 0.5,
-            (false, true) => 0.9,
-            (false, false) => 1.0,
-        })
-    });
+    let operation = tuned(|options, _| of_two(options, [1.0, 0.9, 0.5, 0.4985]));
     assert_eq!(best(&operation), r#"{"xla_cpu_prefer_vector_width":512}"#);
 }
 
