@@ -8,8 +8,6 @@ use crate::stats::median;
 
 /// Probability that a candidate which is not faster than the baseline is ever called so.
 const WIN_ERROR: f64 = 0.01;
-/// Half the width, in standard deviations of one value, of a 99% interval of a median: 2.576 √(π/2), over √n.
-const MEDIAN_WIDTH: f64 = 3.228_5;
 
 /// Rounds that were looked at, and who competes in them.
 pub(super) struct Field<'a> {
@@ -53,11 +51,6 @@ impl Field<'_> {
         Noise::between(self.seen, &others, leader)
     }
 
-    /// How far a median over `n` rounds may be from the truth.
-    pub(super) fn half_width(&self, noise: &Noise, n: usize) -> f64 {
-        noise.deviation() * MEDIAN_WIDTH / (n.max(1) as f64).sqrt()
-    }
-
     /// How much further than one median the luckiest of all is from the truth: the normal quantile of 1 - p/m is about
     /// the root of z² + 2 ln m, z that of 1 - p.
     fn best_of_many(&self) -> f64 {
@@ -75,7 +68,7 @@ impl Field<'_> {
     pub(super) fn seems_better(&self, candidate: usize, resolution: f64) -> bool {
         let gains = self.differences(self.baseline, candidate);
         // other candidates may be noisier than these two: their noise casts no doubt on this difference
-        let own = self.half_width(&Noise::of_one(&gains), gains.len()).max(self.rules.resolution.ln_1p());
+        let own = Noise::of_one(&gains).half_width(gains.len()).max(self.rules.resolution.ln_1p());
         // the one is a part of the baseline's time, the other a ratio that may be any number above one
         let least = (-(1.0 - self.rules.min_improvement).ln()).max(resolution.ln_1p().min(own) * self.best_of_many());
         candidate != self.baseline

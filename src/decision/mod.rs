@@ -25,7 +25,7 @@ mod warm_up;
 pub use comparison::{Compared, Comparison, ComparisonRules, Relation, compare};
 pub use evidence::{anytime_interval, slower};
 pub use judge::{CandidateVerdict, Judgement, Outcome, judge};
-pub use look::{Look, first_looks};
+pub use look::{Look, Looks, first_looks};
 pub use noise::Noise;
 pub use paired::{Round, log_ratios, paired_ratios};
 pub use race::{DropReason, Dropped, Settled, Standing, is_look, race};

@@ -12,6 +12,8 @@ const BEYOND: [f64; 4] = [2.0, 4.0, 8.0, 16.0];
 const MIN_FOR_TAIL: usize = 16;
 /// The largest change is taken for this at least: a quiet moment is no quiet machine.
 const LEAST_LARGEST: f64 = 0.02;
+/// Half the width, in standard deviations of one value, of a 99% interval of a median: 2.576 √(π/2), over √n.
+const MEDIAN_WIDTH: f64 = 3.228_5;
 /// From a median of absolute differences of two rounds to the standard deviation of one: 1.4826 / sqrt(2).
 const TO_DEVIATION: f64 = 1.048_4;
 
@@ -51,6 +53,11 @@ impl Noise {
     /// Standard deviation of one round's difference, robustly; 0 while nothing is known.
     pub fn deviation(&self) -> f64 {
         median(&self.changes).unwrap_or(0.0) * TO_DEVIATION
+    }
+
+    /// How far the median of `n` rounds' differences may be from the truth, as a logarithm: half of a 99% interval.
+    pub(super) fn half_width(&self, n: usize) -> f64 {
+        self.deviation() * MEDIAN_WIDTH / (n.max(1) as f64).sqrt()
     }
 
     /// The largest change, where enough are known to say that another one is hardly ever far larger.

@@ -127,7 +127,7 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
     let noise = leader.map(|leader| field.noise(&contenders, leader)).unwrap_or_default();
     let contest = leader.map(|leader| field.noise_of_contest(&contenders, leader)).unwrap_or_default();
     let of_leader = leader.map_or(0, |leader| field.differences(leader, baseline).len());
-    let resolution = field.half_width(&contest, of_leader).exp_m1().max(rules.resolution);
+    let resolution = contest.half_width(of_leader).exp_m1().max(rules.resolution);
     let settled = leader.and_then(|leader| settled(&field, &contenders, leader, [&noise, &contest], resolution));
     let rounds = contenders.iter().map(|&candidate| field.differences(candidate, baseline).len()).min().unwrap_or(0);
     let is_in_doubt =
@@ -189,7 +189,7 @@ fn settled(
         let enough = differences.len() >= rules.min_rounds.max(1);
         let middle = crate::stats::median(&differences).filter(|_| enough)?;
         // one that scatters more than the others is judged by its own scatter
-        let widest = [contest, &Noise::of_one(&differences)].map(|noise| field.half_width(noise, differences.len()));
+        let widest = [contest, &Noise::of_one(&differences)].map(|noise| noise.half_width(differences.len()));
         Some(middle - widest.into_iter().fold(0.0, f64::max))
     };
     let cannot_be_faster = |candidate: usize, to: usize| {

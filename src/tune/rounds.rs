@@ -24,6 +24,8 @@ pub(super) struct JobRounds {
     pub(super) notes: Vec<String>,
     /// Candidates that are not compiled, or not yet.
     left: BTreeSet<usize>,
+    /// The fastest of each candidate's runs before its first round, nanoseconds.
+    pub(super) warmed: BTreeMap<usize, u64>,
     /// What each candidate compiled to, where the timer can tell.
     pub(super) executables: BTreeMap<usize, Digest>,
     /// How the outputs of each candidate that was compared differ from the baseline's.
@@ -111,10 +113,17 @@ impl JobRounds {
         self.rounds.len() as u32
     }
 
-    /// The fastest run of a candidate, nanoseconds.
+    /// The fastest run of a candidate, those before its first round included, nanoseconds.
     pub(super) fn fastest_run(&self, candidate: usize) -> Option<u64> {
         let samples = self.rounds.iter().flat_map(|round| &round.samples);
-        samples.filter(|sample| sample.candidate == candidate).flat_map(|sample| &sample.ns).copied().min()
+        let runs = samples.filter(|sample| sample.candidate == candidate).flat_map(|sample| &sample.ns);
+        runs.chain(self.warmed.get(&candidate)).copied().min()
+    }
+
+    /// The fastest run of a candidate over that of another one.
+    pub(super) fn fastest_ratio(&self, candidate: usize, to: usize) -> Option<f64> {
+        let fastest = |candidate| self.fastest_run(candidate).filter(|ns| *ns > 0).map(|ns| ns as f64);
+        Some(fastest(candidate)? / fastest(to)?)
     }
 
     /// The sum of the last round's samples, nanoseconds.

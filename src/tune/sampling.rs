@@ -14,15 +14,6 @@ pub(super) const ONE_RUN: Sampling = Sampling { runs: 1, batch: 1, run_ns: 0 };
 /// What the first runs of the candidates told.
 #[derive(Debug, Default)]
 pub(super) struct WarmUp {
-    /// Of each candidate the fastest, nanoseconds.
-    pub(super) fastest: Vec<Option<u64>>,
-    /// The fastest of all.
+    /// The fastest of all, nanoseconds.
     pub(super) best: Option<u64>,
-}
-
-impl WarmUp {
-    /// Nothing is known of so many candidates.
-    pub(super) fn of(candidates: usize) -> Self {
-        Self { fastest: vec![None; candidates], best: None }
-    }
 }

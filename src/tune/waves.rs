@@ -21,6 +21,7 @@ pub(super) struct Waves {
     /// Points that are known to be good elsewhere.
     known: Vec<usize>,
     rules: WaveRules,
+    usual_rounds: usize,
 }
 
 impl Waves {
@@ -41,7 +42,7 @@ impl Waves {
         let (Ok(space), Some(baseline)) = (space, baseline) else { return Err(surface) };
         surface.begin(&space, baseline);
         let rules = WaveRules::new(options.wave).least_gain(options.rules.min_improvement);
-        Ok(Self { surface, space, candidates, known: Vec::new(), rules })
+        Ok(Self { surface, space, candidates, known: Vec::new(), rules, usual_rounds: options.usual_rounds() as usize })
     }
 
     /// Lets what is good elsewhere, the best first, be part of the first wave.
@@ -62,15 +63,21 @@ impl Waves {
     /// What is known of the candidates that are left, after so much was measured.
     pub(super) fn outlook(&mut self, rounds: &JobRounds, identity: &JobIdentity) -> Outlook {
         let decided = rounds.to_decision(identity.same_as.len(), identity.baseline);
-        let looks = first_looks(&decided, identity.same_as.len(), identity.baseline);
+        let looks = first_looks(&decided, identity.same_as.len(), identity.baseline, self.usual_rounds);
+        let rules = self.rules.noise_floor(looks.noise_floor);
         let is_told = |candidate: usize| !rounds.is_empty() && !rounds.is_left(candidate);
         let told = self.candidates.iter().enumerate().filter(|(_, candidate)| is_told(**candidate));
         for (point, &candidate) in told {
             // what was compiled and has no time is as good as one that failed
-            let look = looks.get(candidate).copied().flatten().filter(|_| !rounds.failures.contains_key(&candidate));
-            self.surface.tell(point, look.map(|look| (look.difference, look.deviation)));
+            let look = looks.candidates.get(candidate).copied().flatten();
+            let look = look.filter(|_| !rounds.failures.contains_key(&candidate)).map(|look| {
+                // a look may have met another process's turn, and what comes between only ever adds time
+                let undisturbed = rounds.fastest_ratio(candidate, identity.baseline).map_or(f64::INFINITY, f64::ln);
+                (look.difference.min(undisturbed), look.deviation)
+            });
+            self.surface.tell(point, look);
         }
-        let Outlook { chance, left, next } = self.surface.outlook(&self.known, &self.rules);
+        let Outlook { chance, left, next } = self.surface.outlook(&self.known, &rules);
         let candidate = |point: usize| self.candidates.get(point).copied();
         Outlook {
             chance,

@@ -32,6 +32,8 @@ const DRAWS_STREAM: u64 = 6 << 60;
 pub struct WaveRules {
     /// Part of the best config's time that a better one must save to matter.
     pub least_gain: f64,
+    /// The least difference that can be told apart: a config that is better by less than that does not matter either.
+    pub noise_floor: f64,
     /// All that is left together may be better with this probability.
     pub chance: f64,
     /// Configs of the first wave, the baseline included.
@@ -40,13 +42,13 @@ pub struct WaveRules {
     pub wave: usize,
 }
 
-setters!(WaveRules { least_gain: f64, chance: f64, first: usize, wave: usize });
+setters!(WaveRules { least_gain: f64, noise_floor: f64, chance: f64, first: usize, wave: usize });
 
 impl WaveRules {
     /// Waves of so many configs, the first half as large again; what is left may gain 2% with a probability of 5%.
     pub fn new(wave: usize) -> Self {
         let wave = wave.max(1);
-        Self { least_gain: 0.02, chance: 0.05, first: wave + wave / 2, wave }
+        Self { least_gain: 0.02, noise_floor: 0.0, chance: 0.05, first: wave + wave / 2, wave }
     }
 }
 
@@ -66,7 +68,7 @@ pub struct Expected {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Outlook {
-    /// Probability that any of them is better than the best by what matters.
+    /// Probability that any of them is better than the best by the least gain and by more than the noise floor.
     pub chance: f64,
     /// Each with what is expected of it.
     pub left: Vec<(usize, Expected)>,
@@ -129,7 +131,7 @@ impl Surface {
 
     /// What is known of the rest of the call at hand. Configs that are known to be good elsewhere belong to the first wave.
     ///
-    /// While nothing is faster than the baseline by what matters, nothing is left: a config that helps may be alone.
+    /// While nothing is faster than the baseline by the least gain, nothing is left: a config that helps may be alone.
     pub fn outlook(&self, known: &[usize], rules: &WaveRules) -> Outlook {
         let Some(call) = self.calls.last() else { return Outlook::default() };
         let left: Vec<usize> = (0..call.rows.count()).filter(|point| !call.told.contains_key(point)).collect();
@@ -140,10 +142,10 @@ impl Surface {
             return Outlook { chance: 1.0, left: Vec::new(), next: self.first(call, known, rules) };
         }
         let draws = self.draws(call, &left);
-        let least = (1.0 - rules.least_gain).ln();
+        let least = (1.0 - rules.least_gain).ln().min(-rules.noise_floor.ln_1p());
         let is_better = |draw: &&Vec<f64>| draw.iter().any(|value| *value < least);
         let chance = (draws.iter().filter(is_better).count() as f64 / DRAWS as f64 * SURPRISES).min(1.0);
-        let is_enough = chance <= rules.chance && call.gain() >= -least;
+        let is_enough = chance <= rules.chance && call.gain() >= -(1.0 - rules.least_gain).ln();
         let next = if is_enough { Vec::new() } else { likeliest(&draws, &left, least, rules.wave) };
         let expected = |at: usize| {
             let values: Vec<f64> = draws.iter().filter_map(|draw| draw.get(at).copied()).collect();
