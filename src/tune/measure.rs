@@ -118,7 +118,7 @@ impl Measuring<'_> {
 
     fn run_begun(&mut self) -> Result<u32, Ended> {
         self.epochs = (self.rounds.next_epoch(), self.timer.epoch());
-        let mut warm = WarmUp::default();
+        let mut warm = WarmUp::of(self.job.candidates.len());
         let mut reference = None;
         let (mut measured, mut raced) = (0, false);
         // whoever competes from before is loaded with the first wave
@@ -181,7 +181,7 @@ impl Measuring<'_> {
         let is_beside = |candidate| candidate == self.identity.baseline || Some(candidate) == standing.leader;
         let mut contenders = standing.contenders.clone();
         contenders.retain(|&candidate| is_beside(candidate) || wave.contains(&candidate));
-        let is_whole = self.add_round(&contenders, &self.samplings_of_look(warm, standing.resolution))?;
+        let is_whole = self.add_round(&contenders, &self.samplings(warm, standing.resolution))?;
         self.in_rounds += begin.elapsed();
         Ok(u32::from(is_whole))
     }

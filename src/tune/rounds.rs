@@ -24,8 +24,6 @@ pub(super) struct JobRounds {
     pub(super) notes: Vec<String>,
     /// Candidates that are not compiled, or not yet.
     left: BTreeSet<usize>,
-    /// The fastest of each candidate's runs before its first round, nanoseconds.
-    pub(super) warmed: BTreeMap<usize, u64>,
     /// What each candidate compiled to, where the timer can tell.
     pub(super) executables: BTreeMap<usize, Digest>,
     /// How the outputs of each candidate that was compared differ from the baseline's.
@@ -113,11 +111,10 @@ impl JobRounds {
         self.rounds.len() as u32
     }
 
-    /// The fastest run of a candidate, those before its first round included, nanoseconds.
+    /// The fastest run of a candidate, nanoseconds.
     pub(super) fn fastest_run(&self, candidate: usize) -> Option<u64> {
         let samples = self.rounds.iter().flat_map(|round| &round.samples);
-        let runs = samples.filter(|sample| sample.candidate == candidate).flat_map(|sample| &sample.ns);
-        runs.chain(self.warmed.get(&candidate)).copied().min()
+        samples.filter(|sample| sample.candidate == candidate).flat_map(|sample| &sample.ns).copied().min()
     }
 
     /// The fastest run of a candidate over that of another one.
@@ -228,5 +225,18 @@ mod tests {
         assert_eq!((rounds.next_round(), rounds.next_epoch()), (u32::MAX, u32::MAX), "a log may say anything");
         rounds.failures.insert(1, Failure::new(FailureKind::Crash, "gone"));
         assert_eq!(rounds.to_decision(2, 0)[0].samples_ns, [Some(5.0), None]);
+    }
+
+    #[test]
+    fn the_fastest_runs_may_be_of_different_rounds() {
+        let sample = |candidate, ns: &[u64]| CandidateSamples { candidate, ns: ns.to_vec() };
+        let round =
+            |round, samples| RoundRecord { job: Digest::of(b""), epoch: 0, round, source: "replay".into(), samples };
+        let mut rounds = JobRounds::default();
+        rounds.push(round(0, vec![sample(0, &[50]), sample(1, &[90, 80]), sample(2, &[0])]));
+        assert_eq!((rounds.fastest_run(1), rounds.fastest_ratio(1, 0)), (Some(80), Some(1.6)));
+        rounds.push(round(1, vec![sample(0, &[60]), sample(1, &[25])]));
+        assert_eq!((rounds.fastest_run(0), rounds.fastest_ratio(1, 0)), (Some(50), Some(0.5)));
+        assert_eq!((rounds.fastest_ratio(2, 0), rounds.fastest_ratio(3, 0)), (None, None), "a time of zero is none");
     }
 }

@@ -14,6 +14,15 @@ pub(super) const ONE_RUN: Sampling = Sampling { runs: 1, batch: 1, run_ns: 0 };
 /// What the first runs of the candidates told.
 #[derive(Debug, Default)]
 pub(super) struct WarmUp {
-    /// The fastest of all, nanoseconds.
+    /// Of each candidate the fastest, nanoseconds.
+    pub(super) fastest: Vec<Option<u64>>,
+    /// The fastest of all.
     pub(super) best: Option<u64>,
+}
+
+impl WarmUp {
+    /// Nothing is known of so many candidates.
+    pub(super) fn of(candidates: usize) -> Self {
+        Self { fastest: vec![None; candidates], best: None }
+    }
 }

@@ -18,8 +18,6 @@ const WARM_NS: u64 = 1_000_000_000;
 const CLOCK_PARTS: u64 = 100;
 /// The most runs of one batch: a clock so coarse is none.
 const MAX_BATCH: u64 = 200;
-/// A run of so long is a look of its own: what becomes of the caches between two programs is little beside it.
-const LONG_RUN_NS: u64 = 1_000_000;
 /// A run that takes this many times the best one's, and a second, is not awaited.
 const FAR_SLOWER: u64 = 50;
 const LEAST_AWAITED: Duration = Duration::from_secs(1);
@@ -33,7 +31,9 @@ impl Measuring<'_> {
     pub(super) fn warm_up_baseline(&mut self, warm: &mut WarmUp) -> Result<(), Ended> {
         let times = self.warm(self.identity.baseline, None)?;
         warm.best = times.into_iter().filter(|&ns| ns > 0).min();
-        self.rounds.warmed.extend(warm.best.map(|ns| (self.identity.baseline, ns)));
+        if let Some(place) = warm.fastest.get_mut(self.identity.baseline) {
+            *place = warm.best;
+        }
         self.timer.cut_off(warm.best.map(longest_run));
         Ok(())
     }
@@ -47,7 +47,9 @@ impl Measuring<'_> {
             }
             let own = self.warm(candidate, warm.best)?.into_iter().filter(|&ns| ns > 0).min();
             warm.best = [warm.best, own].into_iter().flatten().min();
-            self.rounds.warmed.extend(own.map(|ns| (candidate, ns)));
+            if let Some(place) = warm.fastest.get_mut(candidate) {
+                *place = own;
+            }
         }
         self.timer.cut_off(warm.best.map(longest_run));
         Ok(())
@@ -59,22 +61,12 @@ impl Measuring<'_> {
         let as_good = self.options.rules.min_improvement.max(resolution) / 4.0;
         let may_shorten = !self.is_exact && self.options.rounds.is_none();
         let most = if may_shorten && self.rounds.is_first_run_as_good(RUNS, as_good) { 1 } else { RUNS };
-        let sampling = |candidate: usize| {
+        let sampling = |(candidate, own): (usize, &Option<u64>)| {
             // the machine may have been slower in the one's warm-up than in the other's
-            let own = self.rounds.fastest_run(candidate);
+            let own = own.map(|own| self.rounds.fastest_run(candidate).map_or(own, |seen| seen.min(own)));
             self.sampling(own, warm.best, candidate == self.identity.baseline, most)
         };
-        (0..self.job.candidates.len()).map(sampling).collect()
-    }
-
-    /// The same for a first look at a wave: it says what to compile next and decides nothing.
-    pub(super) fn samplings_of_look(&self, warm: &WarmUp, resolution: f64) -> Vec<Sampling> {
-        let mut samplings = self.samplings(warm, resolution);
-        let may_shorten = self.options.rounds.is_none() && !self.timer.measures_rounds();
-        for sampling in samplings.iter_mut().filter(|sampling| may_shorten && sampling.run_ns >= LONG_RUN_NS) {
-            sampling.runs = 1;
-        }
-        samplings
+        warm.fastest.iter().enumerate().map(sampling).collect()
     }
 
     /// The first runs of one candidate; one far slower than the best so far is as warm as it need be.
