@@ -110,6 +110,11 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let starting = (groups.len() > 1).then(|| events.open(Slice::Step("start the other timers")));
     let mut others = start_others(&args.timer, &*timer, &groups, from)?;
     drop(starting);
+    // what keeps profiles keeps them of one job at a time
+    let is_one_device = others.is_empty() && keeper.is_none() && !args.dry_run;
+    if is_one_device {
+        others.extend((1..plan.side_by_side()).map_while(|_| timer.beside()));
+    }
     let options = TuneOptions {
         rounds: args.rounds,
         rules: DecisionRules {
@@ -134,7 +139,10 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let mut session =
         Session::new(&registry, &cache.ledger, &mut *timer).options(options.clone()).cancel(&cancel).events(told());
     for timer in &mut others {
-        session = session.device(&mut **timer, told());
+        session = match is_one_device {
+            true => session.beside(&mut **timer, told()),
+            false => session.device(&mut **timer, told()),
+        };
     }
     let outcome = if args.dry_run { Ok(session.preview(&plan)) } else { session.run(&plan) };
     let (mut result, stopped_by) = match outcome {

@@ -45,12 +45,16 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(command: WorkerCommand, limits: Limits, client: WorkerClient, hello: Hello) -> Self {
+        Self { client: Some(client), epoch: 1, ..Self::without_worker(command, limits, hello) }
+    }
+
+    fn without_worker(command: WorkerCommand, limits: Limits, hello: Hello) -> Self {
         Self {
             command,
             limits,
-            client: Some(client),
+            client: None,
             hello,
-            epoch: 1,
+            epoch: 0,
             begin: None,
             own_files: None,
             inputs: Vec::new(),
@@ -60,6 +64,11 @@ impl Bench {
             cut_off: CutOff::default(),
             events: Events::default(),
         }
+    }
+
+    /// The same kind of worker, which is started once there is a job for it.
+    pub(crate) fn beside(&self) -> Self {
+        Self::without_worker(self.command.clone(), self.limits.clone(), self.hello.clone())
     }
 
     pub(crate) fn hello(&self) -> &Hello {

@@ -63,6 +63,11 @@ pub enum Kind<'a> {
         /// Candidates in all.
         of: usize,
     },
+    /// So many calls compiled their waves at the same time, one of which was the last that ended here.
+    CompiledBeside {
+        /// How many, this one included.
+        calls: usize,
+    },
     /// The timer was asked to prepare a candidate, or for its outputs.
     Called {
         /// Which one.

@@ -77,6 +77,12 @@ pub trait Timer: Send {
         false
     }
 
+    /// Another timer of the same device, whose job may be open beside this one's. It measures in a process of its own and compiles
+    /// in the same pool, so whoever has both measures with one of them at a time and compiles with neither meanwhile.
+    fn beside(&self) -> Option<Box<dyn Timer>> {
+        None
+    }
+
     /// Tells what it does there from now on: profiles that it took, and whatever takes it time besides the calls themselves.
     fn follow(&mut self, _events: &Events) {}
 

@@ -104,6 +104,8 @@ pub fn measure_copies(
         compares: None,
         joins_executables: false,
         waves: None,
+        seat: None,
+        beside: 1,
         tried: 0,
         epochs: (0, 0),
         in_rounds: Default::default(),

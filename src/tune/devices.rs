@@ -1,6 +1,6 @@
-//! Several devices of one kind at once: each invocation on one of them.
+//! Several tuners at once, on devices of one kind or side by side on one device: each invocation by one of them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::failure::FailureKind;
@@ -8,7 +8,7 @@ use crate::ledger::Ledger;
 use crate::timer::events::Slice;
 
 use super::run::{Step, note_unpublished};
-use super::tuner::Autotuner;
+use super::tuner::{Autotuner, Tuned};
 use super::{AutotuningResult, PlannedInvocation, Status, TuneError};
 
 /// What is to be done and what is under way.
@@ -19,6 +19,8 @@ struct Work {
     devices: usize,
     steps: Vec<Option<Step>>,
     is_stopped: bool,
+    /// Operations of which a call is under way, where their calls follow each other.
+    busy: Option<BTreeSet<Tuned>>,
 }
 
 struct Shared {
@@ -29,6 +31,8 @@ struct Shared {
 /// Tunes planned invocations, each on the next device that is free, and adds what comes of them to a result. The tuners'
 /// devices must have one identity, since a result is for all of that identity, and they share one ledger.
 ///
+/// On one device the calls of an operation follow each other, since each starts from what the one before it told.
+///
 /// The result has the plan's order, whichever device came first. A device that is lost leaves its invocation to the others;
 /// an error of the ledger lets all end what they have begun.
 pub(super) fn run_on_devices(
@@ -36,8 +40,10 @@ pub(super) fn run_on_devices(
     ledger: &Ledger,
     tuners: &mut [Autotuner<'_>],
     plan: &[PlannedInvocation],
+    is_one_device: bool,
 ) -> (AutotuningResult, Option<TuneError>) {
     let work = Work {
+        busy: is_one_device.then(BTreeSet::new),
         waiting: (0..plan.len()).collect(),
         under_way: 0,
         devices: tuners.len(),
@@ -71,10 +77,13 @@ pub(super) fn run_on_devices(
 impl Shared {
     /// One device's work, until there is no more or the device is lost.
     fn serve(&self, tuner: &mut Autotuner<'_>, plan: &[PlannedInvocation]) {
-        while let Some((index, is_stopped)) = self.next() {
+        while let Some((index, is_stopped)) = self.next(plan) {
             let step = tuner.step(index, plan, is_stopped);
             let mut work = self.lock();
             work.under_way -= 1;
+            if let (Some(busy), Some(planned)) = (&mut work.busy, plan.get(index)) {
+                busy.remove(&planned.tuned());
+            }
             let is_lost = step.operation.as_ref().is_some_and(|operation| {
                 operation.status == Status::Failed
                     && operation.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Device)
@@ -97,12 +106,20 @@ impl Shared {
         }
     }
 
-    /// The next invocation; waits while another device may still hand one back.
-    fn next(&self) -> Option<(usize, bool)> {
+    /// The next invocation; waits while another device may still hand one back, and for the call of its operation before it.
+    fn next(&self, plan: &[PlannedInvocation]) -> Option<(usize, bool)> {
+        let tuned = |index: &usize| plan.get(*index).map(PlannedInvocation::tuned);
         let mut work = self.lock();
         loop {
-            if let Some(index) = work.waiting.pop_front() {
+            let is_free = |index: &usize| {
+                work.busy.as_ref().is_none_or(|busy| tuned(index).is_none_or(|tuned| !busy.contains(&tuned)))
+            };
+            let place = work.waiting.iter().position(is_free);
+            if let Some(index) = place.and_then(|place| work.waiting.remove(place)) {
                 work.under_way += 1;
+                if let Some(busy) = &mut work.busy {
+                    busy.extend(tuned(&index));
+                }
                 return Some((index, work.is_stopped));
             }
             if work.under_way == 0 {

@@ -17,6 +17,7 @@ use crate::timer::{Job, Prepared, Timer};
 
 use super::job::JobIdentity;
 use super::possible::count_possible;
+use super::quiet::Seat;
 use super::rounds::JobRounds;
 use super::sampling::{ONE_RUN, Sampling, WarmUp};
 use super::waves::Waves;
@@ -93,6 +94,10 @@ pub(super) struct Measuring<'a> {
     pub(super) joins_executables: bool,
     /// Which candidates are compiled when; all at once where there is none.
     pub(super) waves: Option<&'a mut Waves>,
+    /// Its place among the calls that are tuned side by side on this device.
+    pub(super) seat: Option<&'a mut Seat>,
+    /// Calls that compiled at the same time the last time, this one included.
+    pub(super) beside: usize,
     /// Programs that were to be compiled so far.
     pub(super) tried: usize,
     /// The first epoch of this run in the log, and of the timer.
@@ -138,9 +143,7 @@ impl Measuring<'_> {
                 continue;
             }
             raced = false;
-            let begin = Instant::now();
-            self.in_phase(Phase::Compile, |this| this.prepare_all(&mut wave))?;
-            self.compiling += begin.elapsed();
+            self.compile(&mut wave)?;
             if reference.is_none() {
                 // the baseline's time comes first: it bounds how long one waits for the others
                 self.in_phase(Phase::WarmUp, |this| this.warm_up_baseline(&mut warm))?;
@@ -160,6 +163,22 @@ impl Measuring<'_> {
         }
     }
 
+    /// Gets a wave ready, beside the other calls' waves.
+    fn compile(&mut self, wave: &mut [usize]) -> Result<(), Ended> {
+        self.seat.iter_mut().for_each(|seat| seat.work());
+        let begin = Instant::now();
+        self.in_phase(Phase::Compile, |this| this.prepare_all(wave))?;
+        let mut took = begin.elapsed();
+        // from here on it has the machine to itself
+        if let Some(seat) = &mut self.seat {
+            self.beside = seat.measure().max(1);
+            self.events.tell(Kind::CompiledBeside { calls: self.beside });
+            took /= u32::try_from(self.beside).unwrap_or(u32::MAX);
+        }
+        self.compiling += took;
+        Ok(())
+    }
+
     /// Whether the time for the rounds is used up, so much of it since `begin`.
     fn is_late(&self, begin: Instant) -> bool {
         self.options.budget.is_some_and(|budget| self.in_rounds + begin.elapsed() >= budget)
@@ -169,6 +188,7 @@ impl Measuring<'_> {
     fn next_wave(&mut self) -> Vec<usize> {
         let is_late = self.is_late(Instant::now());
         let Some(waves) = self.waves.as_mut().filter(|_| !is_late) else { return Vec::new() };
+        waves.share(self.beside);
         let mut wave = waves.outlook(self.rounds, self.identity).next;
         wave.retain(|&candidate| self.rounds.is_left(candidate));
         self.rounds.admit(&wave);

@@ -26,6 +26,7 @@ mod plan;
 mod planned;
 mod possible;
 mod program_race;
+mod quiet;
 mod result;
 mod rounds;
 mod run;

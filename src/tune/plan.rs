@@ -1,5 +1,6 @@
 //! The plan: a module's labels met with what was recorded, and the part of it that is to be tuned here.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::candidates::Spaces;
@@ -110,6 +111,10 @@ pub fn plan(
     Ok(plan)
 }
 
+/// Calls that are tuned side by side on one device, and what the inputs of each may take then.
+const MOST_SIDE_BY_SIDE: usize = 4;
+const MOST_INPUT_BYTES: u64 = 1 << 28;
+
 impl Plan {
     /// The part of it that is a shard's.
     #[must_use]
@@ -123,6 +128,15 @@ impl Plan {
         let mut missed = self.missed;
         missed.retain(|missed| shard.holds(&missed.label.op_id, missed.label.call_key.as_deref().unwrap_or_default()));
         Self { invocations, elsewhere, missed, shard: Some(shard), ..self }
+    }
+
+    /// How many calls are worth tuning side by side on one device ([`Session::beside`](super::Session::beside)): one of each
+    /// operation, four at most, since each has a worker process; one alone where the inputs of a call are large, because each
+    /// worker holds those of its call.
+    pub fn side_by_side(&self) -> usize {
+        let operations: BTreeSet<_> = self.invocations.iter().map(PlannedInvocation::tuned).collect();
+        let largest = self.invocations.iter().map(PlannedInvocation::input_bytes).max().unwrap_or(0);
+        if largest > MOST_INPUT_BYTES { 1 } else { operations.len().clamp(1, MOST_SIDE_BY_SIDE) }
     }
 
     /// Whether the module has no call that was asked for; a shard of it may be empty all the same.

@@ -9,6 +9,7 @@ use crate::hlo::FoundLabel;
 use crate::registry::{Candidate, Invocation};
 
 use super::job::own_programs;
+use super::tuner::Tuned;
 
 /// One invocation to tune and how it came here.
 #[derive(Debug, Clone)]
@@ -35,6 +36,17 @@ impl PlannedInvocation {
     /// What was recorded, whatever module it is in.
     pub fn new(invocation: Arc<Invocation>) -> Self {
         Self { invocation, labels: Vec::new(), how: String::new(), flags: Vec::new(), space: None, share: None }
+    }
+
+    /// The operation, whose calls have a surface in common.
+    pub(super) fn tuned(&self) -> Tuned {
+        (self.invocation.call.op_id.clone(), self.invocation.direction)
+    }
+
+    /// Bytes of its arguments; as many as can be where a number of them does not fit.
+    pub(super) fn input_bytes(&self) -> u64 {
+        let bytes = self.invocation.arguments.iter().map(|argument| argument.spec.host_bytes().unwrap_or(u64::MAX));
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// What can be raced where nothing can be searched: all that is recorded, and of the space as many configs as there is room.

@@ -197,6 +197,8 @@ pub fn race_programs(
         compares,
         joins_executables: race.joins_executables,
         waves: None,
+        seat: None,
+        beside: 1,
         tried: 0,
         epochs: (0, 0),
         in_rounds: Default::default(),

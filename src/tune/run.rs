@@ -23,10 +23,11 @@ use super::commit::{candidate_results, entry_of, fill_from_entry, fill_from_judg
 use super::job::{JobIdentity, Workplace, own_programs};
 use super::measure::Ended;
 use super::possible::{count_possible, why_alone};
+use super::quiet::Seat;
 use super::rounds::JobRounds;
 use super::searching::{Course, Race};
 use super::spent::{Tally, spent};
-use super::tuner::{Autotuner, Decided, Extent, known_before, timed_otherwise};
+use super::tuner::{Autotuner, Decided, Extent, Tuned, known_before, timed_otherwise};
 use super::waves::Waves;
 use super::{
     AutotuningResult, CandidateResult, MAX_RACED, MoreTime, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status,
@@ -84,6 +85,7 @@ impl Autotuner<'_> {
             operation.status = Status::NotBegun;
             "the budget of the run was used up before it was begun".clone_into(&mut operation.reason);
         } else {
+            self.seat.iter_mut().for_each(Seat::work);
             let done = self.course(&events, planned, &mut operation).and_then(|course| match course {
                 Course::Race(race) => self.tune(&events, &race, &mut operation),
                 Course::Over(known) => Ok(known),
@@ -101,6 +103,7 @@ impl Autotuner<'_> {
                 }
             }
         }
+        self.seat.iter_mut().for_each(Seat::rest);
         operation.spent = spent(&tally);
         let OperationResult { status, reason, speed_up, .. } = &operation;
         events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
@@ -181,8 +184,9 @@ impl Autotuner<'_> {
                 return Ok(None);
             }
         };
-        let operation = (invocation.call.op_id.clone(), invocation.direction);
-        let surface = self.surfaces.remove(&operation).unwrap_or_else(|| Surface::new(self.options.seed));
+        let operation: Tuned = (invocation.call.op_id.clone(), invocation.direction);
+        let before = self.lock_surfaces().remove(&operation);
+        let surface = before.unwrap_or_else(|| Surface::new(self.options.seed));
         // what a search found is compiled already
         let is_whole = race.search.is_some() || self.timer.has_one_job_a_call();
         let waves = match is_whole {
@@ -196,7 +200,7 @@ impl Autotuner<'_> {
             }
             Err(surface) => (self.tune_waves(events, (race, identity), None, result), surface),
         };
-        self.surfaces.insert(operation, surface);
+        self.lock_surfaces().insert(operation, surface);
         decided
     }
 

@@ -1,5 +1,6 @@
 //! The walk: a plan, a device and a cache folder in; the best configs, committed, out.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Config;
@@ -9,7 +10,8 @@ use crate::timer::Timer;
 use crate::timer::events::Events;
 
 use super::devices::run_on_devices;
-use super::tuner::Autotuner;
+use super::quiet::Quiet;
+use super::tuner::{Autotuner, Surfaces};
 use super::{Again, AutotuningResult, CopiesError, Plan, TuneError, TuneOptions};
 
 /// For whoever ends no run from outside.
@@ -21,6 +23,8 @@ pub struct Session<'a> {
     ledger: &'a Ledger,
     first: Device<'a>,
     others: Vec<Device<'a>>,
+    /// Whether the others are the same device.
+    is_one_device: bool,
     pub(crate) options: TuneOptions,
     cancel: &'a AtomicBool,
 }
@@ -57,7 +61,15 @@ impl<'a> Session<'a> {
     /// A session on one device, with default options.
     pub fn new(registry: &'a Registry, ledger: &'a Ledger, timer: &'a mut dyn Timer) -> Self {
         let first = Device { timer, events: Events::default() };
-        Self { registry, ledger, first, others: Vec::new(), options: TuneOptions::default(), cancel: &NEVER }
+        Self {
+            registry,
+            ledger,
+            first,
+            others: Vec::new(),
+            is_one_device: false,
+            options: TuneOptions::default(),
+            cancel: &NEVER,
+        }
     }
 
     /// The same with other options.
@@ -85,6 +97,14 @@ impl<'a> Session<'a> {
     pub fn device(mut self, timer: &'a mut dyn Timer, events: Events) -> Self {
         self.others.push(Device { timer, events });
         self
+    }
+
+    /// The same with one more timer of the first device ([`Timer::beside`]), and what happens there told here: calls of different
+    /// operations are tuned side by side, so that their programs compile together. Nothing is measured meanwhile, and one call
+    /// is measured at a time.
+    #[must_use]
+    pub fn beside(self, timer: &'a mut dyn Timer, events: Events) -> Self {
+        Self { is_one_device: true, ..self.device(timer, events) }
     }
 
     /// The timer of the first device.
@@ -124,7 +144,8 @@ impl<'a> Session<'a> {
             self.first_tuner().run(&plan.invocations)
         } else {
             let nothing_yet = self.first_tuner().nothing_yet(&plan.invocations);
-            run_on_devices(nothing_yet, self.ledger, &mut self.tuners(), &plan.invocations)
+            let (ledger, is_one_device) = (self.ledger, self.is_one_device);
+            run_on_devices(nothing_yet, ledger, &mut self.tuners(), &plan.invocations, is_one_device)
         };
         Stopped::unless_ended(self.with_plan(result, plan, of_timer), stopped_by)
     }
@@ -155,9 +176,17 @@ impl<'a> Session<'a> {
     }
 
     fn tuners(&mut self) -> Vec<Autotuner<'_>> {
-        let Self { registry, ledger, first, others, options, cancel } = self;
+        let Self { registry, ledger, first, others, is_one_device, options, cancel } = self;
         let devices = std::iter::once(first).chain(others);
-        devices.map(|device| device.tuner(registry, ledger, options, cancel)).collect()
+        let mut tuners: Vec<_> = devices.map(|device| device.tuner(registry, ledger, options, cancel)).collect();
+        if *is_one_device {
+            let (quiet, surfaces) = (Quiet::default(), Surfaces::default());
+            for tuner in &mut tuners {
+                tuner.seat = Some(quiet.seat());
+                tuner.surfaces = Arc::clone(&surfaces);
+            }
+        }
+        tuners
     }
 
     /// The result of a run with what the plan, the ledger and the timer have to say.
@@ -186,6 +215,7 @@ impl Device<'_> {
             cancel,
             events: self.events.clone(),
             surfaces: Default::default(),
+            seat: None,
         }
     }
 }

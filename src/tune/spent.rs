@@ -89,6 +89,8 @@ struct Part {
 pub(crate) struct Tally {
     pub(super) spent: Spent,
     open: Vec<Part>,
+    /// What the last wave's compilation was booked with.
+    last_compile_ns: u64,
 }
 
 /// Where the time of a slice is booked.
@@ -107,7 +109,7 @@ fn booked<'s>(spent: &'s mut Spent, slice: &Slice<'_>) -> Option<&'s mut u64> {
 
 impl Sink for Tally {
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
-        let Self { spent, open } = self;
+        let Self { spent, open, last_compile_ns } = self;
         // all that is done in a search is the search's
         let in_search = open.last().is_some_and(|part| part.is_search);
         match event.kind {
@@ -116,7 +118,11 @@ impl Sink for Tally {
                     && let Some(Part { start_ns, inner_ns, .. }) = open.pop()
                 {
                     let took = event.at_ns.saturating_sub(start_ns);
-                    *sum = sum.saturating_add(took.saturating_sub(inner_ns));
+                    let own = took.saturating_sub(inner_ns);
+                    *sum = sum.saturating_add(own);
+                    if matches!(slice, Slice::Phase(Phase::Compile)) {
+                        *last_compile_ns = own;
+                    }
                     if let Some(outer) = open.last_mut() {
                         outer.inner_ns = outer.inner_ns.saturating_add(took);
                     }
@@ -134,6 +140,12 @@ impl Sink for Tally {
                     false => &mut spent.compile_candidates_ns,
                 };
                 *of = of.saturating_add(cost.compile_ns);
+            }
+            // each call has its part of the time, so that the parts of all add up to the whole
+            Kind::CompiledBeside { calls } => {
+                let own = *last_compile_ns / (calls.max(1) as u64);
+                spent.compile_ns = spent.compile_ns.saturating_sub(last_compile_ns.saturating_sub(own));
+                *last_compile_ns = own;
             }
             Kind::Sampled { running_ns } => spent.running_ns = spent.running_ns.saturating_add(running_ns),
             _ => {}
@@ -182,9 +194,14 @@ mod tests {
             events.tell(Kind::Sampled { running_ns: 5 });
         }
         events.tell(Kind::Sampled { running_ns: 11 });
+        {
+            let _compile = events.open(Slice::Phase(Phase::Compile));
+        }
+        // five calls were at it in that second
+        events.tell(Kind::CompiledBeside { calls: 5 });
         let second = 1_000_000_000;
         let expected = Spent {
-            compile_ns: 5 * second,
+            compile_ns: 5 * second + second / 5,
             waiting_ns: second,
             searching_ns: 9 * second,
             compile_cpu_ns: 7,

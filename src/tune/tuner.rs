@@ -1,8 +1,8 @@
 //! One device that tunes: its timer, where samples go, and what both make of an invocation.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cache::{CacheKey, Entry, Tier};
 use crate::call::Direction;
@@ -19,6 +19,7 @@ use crate::timer::{JobCandidate, Timer};
 use super::commit::fill_from_entry;
 use super::job::{JobIdentity, Materialized, Workplace, materialize};
 use super::measure::{Ended, Measuring};
+use super::quiet::Seat;
 use super::rounds::JobRounds;
 use super::waves::Waves;
 use super::{OperationResult, Status, TuneError, TuneOptions};
@@ -37,9 +38,17 @@ pub(super) struct Autotuner<'a> {
     pub(super) cancel: &'a AtomicBool,
     /// Where it tells what happens.
     pub(super) events: Events,
-    /// For each operation what its calls told so far.
-    pub(super) surfaces: BTreeMap<(String, Direction), Surface>,
+    /// For each operation what its calls told so far; of all calls that are tuned side by side on one device.
+    pub(super) surfaces: Surfaces,
+    /// Its place among the calls that are tuned side by side on one device.
+    pub(super) seat: Option<Seat>,
 }
+
+/// An operation, whose calls have a surface in common.
+pub(super) type Tuned = (String, Direction);
+
+/// For each operation what its calls told so far.
+pub(super) type Surfaces = Arc<Mutex<BTreeMap<Tuned, Surface>>>;
 
 /// How much of a job is measured.
 pub(super) enum Extent<'w> {
@@ -93,6 +102,8 @@ impl Autotuner<'_> {
                 Extent::Race(waves) => waves,
                 Extent::Exact => None,
             },
+            beside: self.seat.as_ref().map_or(1, Seat::seats),
+            seat: self.seat.as_mut(),
             tried: 0,
             epochs: (0, 0),
             in_rounds: Default::default(),
@@ -100,6 +111,10 @@ impl Autotuner<'_> {
             compiling: Default::default(),
         }
         .run()
+    }
+
+    pub(super) fn lock_surfaces(&self) -> MutexGuard<'_, BTreeMap<Tuned, Surface>> {
+        self.surfaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What an invocation is to this timer.

@@ -12,6 +12,9 @@ use super::rounds::JobRounds;
 /// So few programs are compiled at once: what could be left is not worth a second wave.
 const FEW: usize = 8;
 
+/// Programs of a wave of one call at least, where several calls compile at the same time.
+const LEAST_WAVE: usize = 4;
+
 /// The waves of one job.
 pub(super) struct Waves {
     surface: Surface,
@@ -22,6 +25,8 @@ pub(super) struct Waves {
     known: Vec<usize>,
     rules: WaveRules,
     usual_rounds: usize,
+    /// Programs of a wave where no other call compiles.
+    whole_wave: usize,
 }
 
 impl Waves {
@@ -42,12 +47,27 @@ impl Waves {
         let (Ok(space), Some(baseline)) = (space, baseline) else { return Err(surface) };
         surface.begin(&space, baseline);
         let rules = WaveRules::new(options.wave).least_gain(options.rules.min_improvement);
-        Ok(Self { surface, space, candidates, known: Vec::new(), rules, usual_rounds: options.usual_rounds() as usize })
+        Ok(Self {
+            surface,
+            space,
+            candidates,
+            known: Vec::new(),
+            rules,
+            usual_rounds: options.usual_rounds() as usize,
+            whole_wave: options.wave,
+        })
     }
 
     /// Lets what is good elsewhere, the best first, be part of the first wave.
     pub(super) fn know(&mut self, configs: &[Config]) {
         self.known = configs.iter().filter_map(|config| self.space.nearest(config)).collect();
+    }
+
+    /// Takes smaller waves where so many calls compile at the same time: together they keep the cores busy.
+    pub(super) fn share(&mut self, calls: usize) {
+        let wave = self.whole_wave.div_ceil(calls.max(1)).max(LEAST_WAVE.min(self.whole_wave));
+        let WaveRules { first, wave, .. } = WaveRules::new(wave);
+        self.rules = self.rules.first(first).wave(wave);
     }
 
     /// Whether so little is to be expected of what was left that it is no reason to measure again.

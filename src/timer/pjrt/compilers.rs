@@ -3,6 +3,8 @@
 //! Programs are begun in the order in which they were handed in, save that one somebody waits for comes next. While the
 //! pool is held nothing is begun: a compilation takes cores, or the device, away from whatever is measured.
 //!
+//! Several timers of one device share a pool, so that programs of several jobs keep it busy. Each sees its own programs alone.
+//!
 //! A worker stays from program to program and from job to job. One that dies takes its program along and nothing else, and
 //! that only where a second fresh one died of it too: a signal may have come from anyone.
 //! A worker may be started by one thread and ended by another: its supervisor watches the process that it was started
@@ -41,12 +43,21 @@ pub(super) trait Compiler: Send + 'static {
 type Start<C> = Box<dyn Fn() -> Result<C, Failure> + Send + Sync>;
 type Outcome<C> = Result<<C as Compiler>::Output, Failure>;
 
-/// The pool.
+/// A sharer of a pool.
 pub(super) struct Compilers<C: Compiler> {
+    pool: Arc<Pool<C>>,
+    sharer: usize,
+}
+
+/// The threads of a pool, which end with its last sharer.
+struct Pool<C: Compiler> {
     shared: Arc<Shared<C>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     jobs: usize,
 }
+
+/// Whose program it is, and its number there.
+type Key = (usize, usize);
 
 struct Shared<C: Compiler> {
     start: Start<C>,
@@ -56,27 +67,40 @@ struct Shared<C: Compiler> {
 
 struct State<C: Compiler> {
     /// Candidates that nobody has begun, with their programs.
-    queue: VecDeque<(usize, C::Task)>,
+    queue: VecDeque<(Key, C::Task)>,
     running: Vec<Running>,
-    done: BTreeMap<usize, Outcome<C>>,
+    done: BTreeMap<Key, Outcome<C>>,
     idle: Vec<C>,
     /// Threads that take from the queue.
     hands: usize,
     held: bool,
     closing: bool,
-    /// Counts the times that everything was dropped: what was begun before is of no use after.
+    /// For each sharer counts the times that it dropped everything: what was begun before is of no use after.
+    rounds: Vec<u64>,
+}
+
+/// What was begun for a sharer, and in which of its rounds.
+#[derive(Debug, Clone, Copy)]
+struct Begun {
+    sharer: usize,
     round: u64,
+    hand: usize,
 }
 
 impl<C: Compiler> State<C> {
-    /// Whether what was begun in this round is of use still.
-    fn wants(&self, round: u64) -> bool {
-        self.round == round && !self.closing
+    /// Whether nothing was dropped since this was begun.
+    fn is_of_now(&self, begun: Begun) -> bool {
+        self.rounds.get(begun.sharer) == Some(&begun.round)
+    }
+
+    /// Whether what was begun is of use still.
+    fn wants(&self, begun: Begun) -> bool {
+        self.is_of_now(begun) && !self.closing
     }
 }
 
 struct Running {
-    candidate: usize,
+    key: Key,
     hand: usize,
     stop: Option<Stop>,
 }
@@ -108,16 +132,17 @@ impl<C: Compiler> Shared<C> {
                 return;
             }
             let next = if state.held { None } else { state.queue.pop_front() };
-            let Some((candidate, task)) = next else {
+            let Some((key, task)) = next else {
                 state = self.wait(state);
                 continue;
             };
-            state.running.push(Running { candidate, hand, stop: None });
-            let round = state.round;
+            state.running.push(Running { key, hand, stop: None });
+            let round = state.rounds.get(key.0).copied().unwrap_or_default();
+            let begun = Begun { sharer: key.0, round, hand };
             let idle = state.idle.pop();
             drop(state);
             // a thread that is gone without a word would be waited for in vain
-            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(hand, round, idle, &task)));
+            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(begun, idle, &task)));
             let attempt = attempt.unwrap_or_else(|_| {
                 Attempt::NotStarted(Failure::new(FailureKind::Device, "a thread that compiles broke down"))
             });
@@ -126,7 +151,7 @@ impl<C: Compiler> Shared<C> {
             match attempt {
                 Attempt::Ended(compiler, outcome) => {
                     // one that was told to stop may have answered just before
-                    if state.round != round || compiler.is_gone() {
+                    if !state.is_of_now(begun) || compiler.is_gone() {
                         // it counts as running until its process is gone
                         drop(state);
                         drop(compiler);
@@ -134,19 +159,19 @@ impl<C: Compiler> Shared<C> {
                     } else {
                         state.idle.push(compiler);
                     }
-                    if state.round == round {
-                        state.done.insert(candidate, outcome);
+                    if state.is_of_now(begun) {
+                        state.done.insert(key, outcome);
                     }
                 }
                 Attempt::NotStarted(failure) => {
                     leaves = true;
-                    if state.round == round {
-                        state.queue.push_front((candidate, task));
+                    if state.is_of_now(begun) {
+                        state.queue.push_front((key, task));
                     }
                     if state.hands == 1 {
                         // the last one tells why
                         let queue = std::mem::take(&mut state.queue);
-                        state.done.extend(queue.into_iter().map(|(candidate, _)| (candidate, Err(failure.clone()))));
+                        state.done.extend(queue.into_iter().map(|(key, _)| (key, Err(failure.clone()))));
                     }
                 }
                 Attempt::Dropped => {}
@@ -160,18 +185,18 @@ impl<C: Compiler> Shared<C> {
         }
     }
 
-    fn attempt(&self, hand: usize, round: u64, idle: Option<C>, task: &C::Task) -> Attempt<C> {
+    fn attempt(&self, begun: Begun, idle: Option<C>, task: &C::Task) -> Attempt<C> {
         let mut ready = idle;
         // fresh ones that died of this program
         let mut deaths = 0;
         loop {
             let used = ready.is_some();
-            let mut compiler = match ready.take().map_or_else(|| self.begin(hand, round, task), |one| Ok(Some(one))) {
+            let mut compiler = match ready.take().map_or_else(|| self.begin(begun, task), |one| Ok(Some(one))) {
                 Ok(Some(compiler)) => compiler,
                 Ok(None) => return Attempt::Dropped,
                 Err(failure) => return Attempt::NotStarted(failure),
             };
-            if !self.may_stop(hand, round, &compiler) {
+            if !self.may_stop(begun, &compiler) {
                 return Attempt::Dropped;
             }
             let mut outcome = compiler.compile(task);
@@ -190,7 +215,7 @@ impl<C: Compiler> Shared<C> {
                 }
                 _ => false,
             };
-            if !once_more || !self.lock().wants(round) {
+            if !once_more || !self.lock().wants(begun) {
                 return Attempt::Ended(compiler, outcome);
             }
         }
@@ -198,17 +223,17 @@ impl<C: Compiler> Shared<C> {
 
     /// A fresh compiler; `None` where its program is not wanted any more. One that a signal ends before it is ready is
     /// started once more.
-    fn begin(&self, hand: usize, round: u64, task: &C::Task) -> Result<Option<C>, Failure> {
+    fn begin(&self, begun: Begun, task: &C::Task) -> Result<Option<C>, Failure> {
         let mut forgiven = false;
         loop {
             let mut compiler = (self.start)()?;
-            if !self.may_stop(hand, round, &compiler) {
+            if !self.may_stop(begun, &compiler) {
                 return Ok(None);
             }
             match compiler.greet(task) {
                 Ok(()) => return Ok(Some(compiler)),
                 // ended by us
-                Err(_) if !self.lock().wants(round) => return Ok(None),
+                Err(_) if !self.lock().wants(begun) => return Ok(None),
                 Err(_) if compiler.was_killed() && !forgiven => forgiven = true,
                 Err(failure) => return Err(failure),
             }
@@ -216,13 +241,13 @@ impl<C: Compiler> Shared<C> {
     }
 
     /// Makes the compiler one that can be stopped; `false` where it should have been already.
-    fn may_stop(&self, hand: usize, round: u64, compiler: &C) -> bool {
+    fn may_stop(&self, begun: Begun, compiler: &C) -> bool {
         let stop = compiler.stop();
         let mut state = self.lock();
-        if let Some(running) = state.running.iter_mut().find(|running| running.hand == hand) {
+        if let Some(running) = state.running.iter_mut().find(|running| running.hand == begun.hand) {
             running.stop = stop;
         }
-        state.wants(round)
+        state.wants(begun)
     }
 }
 
@@ -245,37 +270,48 @@ impl<C: Compiler> Compilers<C> {
             hands: 0,
             held: false,
             closing: false,
-            round: 0,
+            rounds: vec![0],
         };
         let shared = Shared { start: Box::new(start), state: Mutex::new(state), changed: Condvar::new() };
-        Self { shared: Arc::new(shared), threads: Vec::new(), jobs: jobs.max(1) }
+        let pool = Pool { shared: Arc::new(shared), threads: Mutex::default(), jobs: jobs.max(1) };
+        Self { pool: Arc::new(pool), sharer: 0 }
+    }
+
+    /// Another sharer of the same pool.
+    pub(super) fn share(&self) -> Self {
+        let mut state = self.pool.shared.lock();
+        state.rounds.push(0);
+        Self { pool: Arc::clone(&self.pool), sharer: state.rounds.len() - 1 }
     }
 
     /// How many compile at once.
     pub(super) fn jobs(&self) -> usize {
-        self.jobs
+        self.pool.jobs
     }
 
     /// Hands in programs to compile, the first one first.
-    pub(super) fn submit(&mut self, tasks: impl IntoIterator<Item = (usize, C::Task)>) -> Result<(), Failure> {
-        let mut state = self.shared.lock();
+    pub(super) fn submit(&self, tasks: impl IntoIterator<Item = (usize, C::Task)>) -> Result<(), Failure> {
+        let Pool { shared: own, threads, jobs } = &*self.pool;
+        let mut state = own.lock();
         let State { queue, running, done, .. } = &mut *state;
         for (candidate, task) in tasks {
-            let known = queue.iter().any(|(queued, _)| *queued == candidate)
-                || running.iter().any(|running| running.candidate == candidate)
-                || done.contains_key(&candidate);
+            let key = (self.sharer, candidate);
+            let known = queue.iter().any(|(queued, _)| *queued == key)
+                || running.iter().any(|running| running.key == key)
+                || done.contains_key(&key);
             if !known {
-                queue.push_back((candidate, task));
+                queue.push_back((key, task));
             }
         }
         state.held = false;
-        self.shared.changed.notify_all();
-        let wanted = self.jobs.min(state.queue.len() + state.running.len());
+        own.changed.notify_all();
+        let wanted = (*jobs).min(state.queue.len() + state.running.len());
+        let mut threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
         while state.hands < wanted {
-            let shared = Arc::clone(&self.shared);
-            let hand = self.threads.len();
+            let shared = Arc::clone(own);
+            let hand = threads.len();
             match std::thread::Builder::new().name(format!("compile-{hand}")).spawn(move || shared.work(hand)) {
-                Ok(thread) => self.threads.push(thread),
+                Ok(thread) => threads.push(thread),
                 Err(error) if state.hands == 0 => {
                     state.queue.clear();
                     return Err(Failure::new(FailureKind::Device, format!("no thread to compile with: {error}")));
@@ -289,66 +325,80 @@ impl<C: Compiler> Compilers<C> {
     }
 
     /// What became of a candidate's program; waits for it, and lets it be the next one. `None` where it was not handed in.
-    pub(super) fn take(&mut self, candidate: usize) -> Option<Outcome<C>> {
-        let mut state = self.shared.lock();
+    pub(super) fn take(&self, candidate: usize) -> Option<Outcome<C>> {
+        let (shared, key) = (&self.pool.shared, (self.sharer, candidate));
+        let mut state = shared.lock();
         loop {
-            if let Some(outcome) = state.done.remove(&candidate) {
+            if let Some(outcome) = state.done.remove(&key) {
                 return Some(outcome);
             }
-            if let Some(at) = state.queue.iter().position(|(queued, _)| *queued == candidate) {
+            if let Some(at) = state.queue.iter().position(|(queued, _)| *queued == key) {
                 if let Some(wanted) = state.queue.remove(at) {
                     state.queue.push_front(wanted);
                 }
                 if std::mem::replace(&mut state.held, false) {
-                    self.shared.changed.notify_all();
+                    shared.changed.notify_all();
                 }
-            } else if !state.running.iter().any(|running| running.candidate == candidate) {
+            } else if !state.running.iter().any(|running| running.key == key) {
                 return None;
             }
-            state = self.shared.wait(state);
+            state = shared.wait(state);
         }
     }
 
-    /// Begins nothing more and waits for what was begun. What is queued stays so until somebody asks for it, or hands in
-    /// more.
+    /// Blocks until running compilations finish, those of other sharers too, and starts no new ones. What is queued stays so
+    /// until somebody asks for it, or hands in more.
     pub(super) fn hold(&self) {
-        let mut state = self.shared.lock();
+        let shared = &self.pool.shared;
+        let mut state = shared.lock();
         state.held = true;
         while !state.running.is_empty() {
-            state = self.shared.wait(state);
+            state = shared.wait(state);
         }
     }
 
     /// Ends the compilers that compile nothing.
     pub(super) fn retire(&self) {
-        let idle = std::mem::take(&mut self.shared.lock().idle);
+        let idle = std::mem::take(&mut self.pool.shared.lock().idle);
         drop(idle);
     }
 
-    /// Drops everything: what is queued is forgotten, what runs is ended, with its compiler.
+    /// Drops everything of this sharer: what is queued is forgotten, what runs is ended, with its compiler.
     pub(super) fn clear(&self) {
-        let mut state = self.shared.lock();
-        state.round += 1;
-        state.queue.clear();
-        state.done.clear();
-        for stop in state.running.iter().filter_map(|running| running.stop.as_ref()) {
+        let shared = &self.pool.shared;
+        let is_own = |key: &Key| key.0 == self.sharer;
+        let mut state = shared.lock();
+        if let Some(round) = state.rounds.get_mut(self.sharer) {
+            *round += 1;
+        }
+        state.queue.retain(|(key, _)| !is_own(key));
+        state.done.retain(|key, _| !is_own(key));
+        let own = state.running.iter().filter(|running| is_own(&running.key));
+        for stop in own.filter_map(|running| running.stop.as_ref()) {
             stop();
         }
-        while !state.running.is_empty() {
-            state = self.shared.wait(state);
+        while state.running.iter().any(|running| is_own(&running.key)) {
+            state = shared.wait(state);
         }
     }
 }
 
 impl<C: Compiler> Drop for Compilers<C> {
     fn drop(&mut self) {
-        self.shared.lock().closing = true;
         self.clear();
+    }
+}
+
+impl<C: Compiler> Drop for Pool<C> {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
         self.shared.changed.notify_all();
-        for thread in self.threads.drain(..) {
+        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
             let _ = thread.join();
         }
-        self.retire();
+        let idle = std::mem::take(&mut self.shared.lock().idle);
+        drop(idle);
     }
 }
 

@@ -4,6 +4,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::compiled::{CompiledBefore, CompiledOptions, CompiledStore};
@@ -143,7 +144,7 @@ pub struct PjrtTimer {
     bench: Bench,
     compilers: Compilers<CompileWorker>,
     store: ExecutableStore,
-    compiled: Option<CompiledStore>,
+    compiled: Option<Arc<CompiledStore>>,
     /// Seconds and bytes of what is kept of the device, read when they are asked for.
     costs: OnceCell<Vec<(f64, u64)>>,
     plugin_digest: Digest,
@@ -212,7 +213,7 @@ impl PjrtTimer {
             let (compiled, notes) =
                 CompiledStore::open(options, &timer.key(Digest::of(&[]), String::new(), Partitions::of(&[])))?;
             timer.notes.extend(notes);
-            timer.compiled = Some(compiled);
+            timer.compiled = Some(Arc::new(compiled));
         }
         Ok(timer)
     }
@@ -465,6 +466,28 @@ impl Timer for PjrtTimer {
 
     fn device_count(&self) -> Option<usize> {
         Some(self.bench.hello().devices.len())
+    }
+
+    fn beside(&self) -> Option<Box<dyn Timer>> {
+        // elsewhere each process holds a client, and with it memory of the device
+        let may_share = self.device.identity.platform == "cpu" && !self.in_place;
+        may_share.then(|| {
+            Box::new(Self {
+                bench: self.bench.beside(),
+                compilers: self.compilers.share(),
+                store: self.store.clone(),
+                compiled: self.compiled.clone(),
+                costs: OnceCell::new(),
+                plugin_digest: self.plugin_digest,
+                device: self.device.clone(),
+                device_index: self.device_index,
+                notes: Vec::new(),
+                metric: self.metric.clone(),
+                job: None,
+                in_place: false,
+                has_loaded: self.has_loaded,
+            }) as Box<dyn Timer>
+        })
     }
 
     fn follow(&mut self, events: &Events) {

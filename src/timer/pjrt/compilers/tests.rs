@@ -152,13 +152,13 @@ fn until(compilers: &Shared<Fake>, so_far: impl Fn(&State<Fake>) -> bool) {
 
 #[test]
 fn one_compiler_takes_programs_in_order_and_the_one_waited_for_next() {
-    let (world, mut pool) = pool(1, &[]);
+    let (world, pool) = pool(1, &[]);
     pool.submit([(0, Does::Waits), (1, Does::Fine), (2, Does::Refused), (3, Does::Fine)]).unwrap();
-    let shared = Arc::clone(&pool.shared);
+    let shared = Arc::clone(&pool.pool.shared);
     until(&shared, |state| state.running.len() == 1);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            until(&shared, |state| state.queue.front().is_some_and(|(candidate, _)| *candidate == 2));
+            until(&shared, |state| state.queue.front().is_some_and(|((_, candidate), _)| *candidate == 2));
             world.open();
         });
         assert_eq!(pool.take(2).unwrap().unwrap_err().message, "refused");
@@ -173,7 +173,7 @@ fn one_compiler_takes_programs_in_order_and_the_one_waited_for_next() {
 
 #[test]
 fn as_many_compile_at_once_as_there_are_jobs() {
-    let (world, mut pool) = pool(3, &[]);
+    let (world, pool) = pool(3, &[]);
     // each waits for the two others
     pool.submit((0..3).map(|candidate| (candidate, Does::Meets(3)))).unwrap();
     for candidate in 0..3 {
@@ -184,7 +184,7 @@ fn as_many_compile_at_once_as_there_are_jobs() {
 
 #[test]
 fn a_program_that_kills_its_compiler_fails_alone() {
-    let (world, mut pool) = pool(1, &[]);
+    let (world, pool) = pool(1, &[]);
     let tasks = [Does::Fine, Does::Dies, Does::Fine, Does::DiesWhenUsed, Does::Fine];
     pool.submit(tasks.into_iter().enumerate()).unwrap();
     let failures: Vec<(usize, Failure)> =
@@ -197,7 +197,7 @@ fn a_program_that_kills_its_compiler_fails_alone() {
 
 #[test]
 fn one_kill_is_no_programs_fault() {
-    let (world, mut pool) = pool(1, &[]);
+    let (world, pool) = pool(1, &[]);
     pool.submit([(0, Does::KilledOnce), (1, Does::Fine)]).unwrap();
     pool.take(0).unwrap().unwrap();
     pool.take(1).unwrap().unwrap();
@@ -207,7 +207,7 @@ fn one_kill_is_no_programs_fault() {
 
 #[test]
 fn one_whose_helper_is_killed_has_a_second_try() {
-    let (world, mut pool) = pool(1, &[]);
+    let (world, pool) = pool(1, &[]);
     pool.submit([(0, Does::HelperKilledOnce)]).unwrap();
     assert!(pool.take(0).unwrap().is_ok());
     assert_eq!((world.begun().len(), world.starts()), (2, 2));
@@ -215,11 +215,11 @@ fn one_whose_helper_is_killed_has_a_second_try() {
 
 #[test]
 fn one_that_is_killed_before_it_is_ready_is_started_once_more() {
-    let (world, mut pool) = pool_in(World { killed_early: vec![0], ..World::default() }, 1, &[]);
+    let (world, pool) = pool_in(World { killed_early: vec![0], ..World::default() }, 1, &[]);
     pool.submit([(0, Does::Fine)]).unwrap();
     pool.take(0).unwrap().unwrap();
     assert_eq!(world.starts(), 2);
-    let (world, mut pool) = pool_in(World { killed_early: vec![0, 1], ..World::default() }, 1, &[]);
+    let (world, pool) = pool_in(World { killed_early: vec![0, 1], ..World::default() }, 1, &[]);
     pool.submit([(0, Does::Fine)]).unwrap();
     assert_eq!(pool.take(0).unwrap().unwrap_err().kind, FailureKind::Device);
     assert_eq!(world.starts(), 2);
@@ -227,9 +227,9 @@ fn one_that_is_killed_before_it_is_ready_is_started_once_more() {
 
 #[test]
 fn nothing_is_begun_while_the_pool_is_held() {
-    let (world, mut pool) = pool(2, &[]);
+    let (world, pool) = pool(2, &[]);
     pool.submit([(0, Does::Waits), (1, Does::Waits), (2, Does::Fine), (3, Does::Fine)]).unwrap();
-    let shared = Arc::clone(&pool.shared);
+    let shared = Arc::clone(&pool.pool.shared);
     until(&shared, |state| state.running.len() == 2);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -255,18 +255,18 @@ fn nothing_is_begun_while_the_pool_is_held() {
 
 #[test]
 fn one_that_cannot_be_started_leaves_its_program_to_the_others() {
-    let (world, mut pool) = pool(2, &[0]);
+    let (world, pool) = pool(2, &[0]);
     pool.submit((0..6).map(|candidate| (candidate, Does::Fine))).unwrap();
     for candidate in 0..6 {
         pool.take(candidate).unwrap().unwrap();
     }
     assert_eq!(world.begun().len(), 6);
-    until(&pool.shared, |state| state.hands <= 1 || world.starts() < 2);
+    until(&pool.pool.shared, |state| state.hands <= 1 || world.starts() < 2);
 }
 
 #[test]
 fn where_none_can_be_started_each_program_tells_why_and_the_next_try_is_another_one() {
-    let (world, mut pool) = pool(2, &[0, 1]);
+    let (world, pool) = pool(2, &[0, 1]);
     pool.submit((0..3).map(|candidate| (candidate, Does::Fine))).unwrap();
     for candidate in 0..3 {
         let failure = pool.take(candidate).unwrap().unwrap_err();
@@ -283,7 +283,7 @@ fn where_none_can_be_started_each_program_tells_why_and_the_next_try_is_another_
 
 #[test]
 fn what_nobody_wants_any_more_is_ended_and_the_others_stay() {
-    let (world, mut pool) = pool(1, &[]);
+    let (world, pool) = pool(1, &[]);
     pool.submit([(0, Does::Fine)]).unwrap();
     pool.take(0).unwrap().unwrap();
     pool.clear();
@@ -291,7 +291,7 @@ fn what_nobody_wants_any_more_is_ended_and_the_others_stay() {
     pool.take(0).unwrap().unwrap();
     assert_eq!(world.starts(), 1, "it stayed from job to job");
     pool.submit([(1, Does::Hangs), (2, Does::Fine)]).unwrap();
-    until(&pool.shared, |state| state.running.len() == 1);
+    until(&pool.pool.shared, |state| state.running.len() == 1);
     pool.clear();
     assert!(pool.take(1).is_none() && pool.take(2).is_none());
     pool.submit([(2, Does::DiesWhenUsed)]).unwrap();
@@ -299,6 +299,6 @@ fn what_nobody_wants_any_more_is_ended_and_the_others_stay() {
     assert_eq!(world.starts(), 2);
     // dropped while one hangs, it ends all the same
     pool.submit([(3, Does::Hangs)]).unwrap();
-    until(&pool.shared, |state| state.running.len() == 1);
+    until(&pool.pool.shared, |state| state.running.len() == 1);
     drop(pool);
 }

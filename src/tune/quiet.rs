@@ -1,0 +1,178 @@
+//! Calls that are tuned side by side on one device: what is measured has the machine to itself.
+//!
+//! Each call has a [`Seat`]. All of them compile at the same time, which keeps the cores busy at the end of a wave too. Once each
+//! has what it wanted they measure one after the other, and then they compile again, so that the two take turns rarely.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Who does what on the device.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Quiet(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    seats: usize,
+    working: usize,
+    /// Seats that want to measure.
+    waiting: usize,
+    is_measuring: bool,
+    /// Seats that worked since somebody measured last.
+    worked: usize,
+    /// The same at the time when somebody began to measure.
+    worked_together: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Nothing,
+    Work,
+    Measure,
+}
+
+/// One call's place among those of a device.
+#[derive(Debug)]
+pub(super) struct Seat {
+    quiet: Arc<Shared>,
+    doing: Doing,
+}
+
+impl Quiet {
+    /// A place for one more call at a time.
+    pub(super) fn seat(&self) -> Seat {
+        self.0.lock().seats += 1;
+        Seat { quiet: Arc::clone(&self.0), doing: Doing::Nothing }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seat {
+    /// Waits until nobody measures or wants to. From here on the call may take the cores, to compile and to decide.
+    pub(super) fn work(&mut self) {
+        if self.doing == Doing::Work {
+            return;
+        }
+        self.rest();
+        let mut state = self.quiet.lock();
+        while state.is_measuring || state.waiting > 0 {
+            state = self.quiet.wait(state);
+        }
+        state.working += 1;
+        state.worked += 1;
+        self.doing = Doing::Work;
+    }
+
+    /// Waits until nobody works or measures. From here on the call has the machine to itself. Says how many worked at the same
+    /// time before.
+    pub(super) fn measure(&mut self) -> usize {
+        if self.doing == Doing::Measure {
+            return self.quiet.lock().worked_together;
+        }
+        self.rest();
+        let mut state = self.quiet.lock();
+        state.waiting += 1;
+        while state.is_measuring || state.working > 0 {
+            state = self.quiet.wait(state);
+        }
+        state.waiting -= 1;
+        state.is_measuring = true;
+        if state.worked > 0 {
+            state.worked_together = std::mem::take(&mut state.worked);
+        }
+        self.doing = Doing::Measure;
+        state.worked_together
+    }
+
+    /// How many seats there are.
+    pub(super) fn seats(&self) -> usize {
+        self.quiet.lock().seats
+    }
+
+    /// Does nothing for a while that takes cores.
+    pub(super) fn rest(&mut self) {
+        let mut state = self.quiet.lock();
+        match std::mem::replace(&mut self.doing, Doing::Nothing) {
+            Doing::Nothing => {}
+            Doing::Work => state.working -= 1,
+            Doing::Measure => state.is_measuring = false,
+        }
+        drop(state);
+        self.quiet.changed.notify_all();
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.rest();
+        self.quiet.lock().seats -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn who_measures_is_alone_and_all_work_before_anyone_measures() {
+        let quiet = Quiet::default();
+        let (working, measuring, turns) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
+        std::thread::scope(|scope| {
+            for call in 0..4 {
+                let (quiet, working, measuring, turns) = (&quiet, &working, &measuring, &turns);
+                scope.spawn(move || {
+                    let mut seat = quiet.seat();
+                    for _ in 0..200 {
+                        seat.work();
+                        working.fetch_add(1, Ordering::SeqCst);
+                        assert_eq!(measuring.load(Ordering::SeqCst), 0, "nothing is measured while anyone works");
+                        turns.lock().unwrap().push(('w', call));
+                        working.fetch_sub(1, Ordering::SeqCst);
+                        seat.measure();
+                        assert_eq!(measuring.fetch_add(1, Ordering::SeqCst), 0, "one measures at a time");
+                        assert_eq!(working.load(Ordering::SeqCst), 0);
+                        turns.lock().unwrap().push(('m', call));
+                        measuring.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        let turns = turns.into_inner().unwrap();
+        assert_eq!(turns.len(), 1600, "nobody waits for ever");
+        // once somebody measures all who worked do, before anyone works again
+        let mut worked = std::collections::BTreeSet::new();
+        for (what, call) in turns {
+            match what {
+                'w' => assert!(worked.insert(call), "{call} works twice without measuring"),
+                _ => assert!(worked.remove(&call)),
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_that_ends_lets_the_others_go_on() {
+        let quiet = Quiet::default();
+        let (mut first, mut second) = (quiet.seat(), quiet.seat());
+        first.work();
+        second.work();
+        drop(first);
+        assert_eq!(second.measure(), 2);
+        second.work();
+        assert_eq!(second.measure(), 1);
+    }
+}
