@@ -9,9 +9,10 @@ use std::time::Duration;
 use autotune_lowered::config::Config;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::registry::Candidate;
+use autotune_lowered::registry::{Candidate, Registry};
 use autotune_lowered::search::{Space, Surface, WaveRules};
-use autotune_lowered::tune::{CandidateStatus, OperationResult, PlannedInvocation, Status, TuneOptions};
+use autotune_lowered::timer::events::Events;
+use autotune_lowered::tune::{CandidateStatus, OperationResult, Plan, PlannedInvocation, Session, Status, TuneOptions};
 use serde_json::json;
 
 use crate::support::formula::{FormulaTimer, tune_one, tune_with};
@@ -313,4 +314,64 @@ fn the_calls_of_a_run_learn_from_each_other() {
     };
     let (one, two) = (compiled(&["aa00"]), compiled(&["aa00", "bb00"]));
     assert!(two < 2 * one, "{two} programs for two calls, {one} for one");
+}
+
+/// A call of another operation.
+fn call_of(operation: &str, key: &str) -> PlannedInvocation {
+    let mut planned = call(key);
+    Arc::make_mut(&mut planned.invocation).call.op_id = operation.to_owned();
+    planned
+}
+
+#[test]
+fn calls_of_several_operations_compile_together_and_measure_one_after_the_other() {
+    let plan: Plan =
+        [call_of("a@v1", "aa00"), call_of("b@v1", "bb00"), call_of("c@v1", "cc00"), call_of("a@v1", "dd00")]
+            .into_iter()
+            .collect();
+    assert_eq!(plan.side_by_side(), 3);
+    // who did what, in the order in which it happened: each timer has its number
+    let told: Arc<Mutex<Vec<(usize, bool)>>> = Arc::default();
+    let mut timers: Vec<FormulaTimer> = (0..3)
+        .map(|number| {
+            let told = Arc::clone(&told);
+            FormulaTimer::new(ns).behaving(move |_, method| {
+                told.lock().unwrap().push((number, method == "prepare"));
+                Ok(())
+            })
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let registry = Registry::create_or_open(folder.path()).unwrap();
+    let ledger = Ledger::in_memory(Vec::new());
+    let (first, others) = timers.split_first_mut().unwrap();
+    let mut session = Session::new(&registry, &ledger, first).options(TuneOptions::default().wave(WAVE));
+    for timer in others {
+        session = session.beside(timer, Events::default());
+    }
+    let result = session.run(&plan).unwrap();
+    let keys: Vec<&str> = result.operations.iter().map(|one| &*one.call.call_key).collect();
+    assert_eq!(keys, ["aa00", "bb00", "cc00", "dd00"], "the result has the plan's order");
+    for operation in &result.operations {
+        assert_eq!(operation.best.as_ref().unwrap().config, config(128, 32), "{:?}", operation.call);
+    }
+    let compiled = |operation: &OperationResult| 64 - count(operation, CandidateStatus::NotCompiled);
+    let [first, .., last] = &result.operations[..] else { panic!("four operations") };
+    assert!(compiled(last) < compiled(first), "the second call of an operation starts from the first one's surface");
+
+    let told = told.lock().unwrap();
+    let (mut together, mut phases) = (0, 0);
+    for phase in told.chunk_by(|a, b| a.1 == b.1) {
+        let who: BTreeSet<usize> = phase.iter().map(|(number, _)| *number).collect();
+        if phase[0].1 {
+            together = together.max(who.len());
+            phases += 1;
+        } else {
+            let turns = phase.chunk_by(|a, b| a.0 == b.0).count();
+            assert_eq!(turns, who.len(), "each is measured in one go");
+        }
+    }
+    assert_eq!(together, 3, "all three compile at the same time");
+    let alone: usize = result.operations.iter().map(|one| compiled(one).div_ceil(WAVE)).sum();
+    assert!(phases < alone, "{phases} phases of compiling, {alone} waves");
 }

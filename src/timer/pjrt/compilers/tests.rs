@@ -254,6 +254,24 @@ fn nothing_is_begun_while_the_pool_is_held() {
 }
 
 #[test]
+fn who_shares_a_pool_sees_and_drops_its_own_programs_alone() {
+    let (world, pool) = pool(2, &[]);
+    let other = pool.share();
+    pool.submit([(0, Does::Hangs), (1, Does::Fine)]).unwrap();
+    other.submit([(0, Does::Refused), (1, Does::Fine)]).unwrap();
+    assert_eq!(other.take(0).unwrap().unwrap_err().message, "refused");
+    assert!(other.take(2).is_none());
+    // what hangs is ended, and what the other one waits for is not
+    pool.clear();
+    assert!(pool.take(1).is_none() && pool.take(0).is_none());
+    other.take(1).unwrap().unwrap();
+    drop(pool);
+    other.submit([(3, Does::Fine)]).unwrap();
+    other.take(3).unwrap().unwrap();
+    assert_eq!(world.starts(), 2, "both use the same compilers");
+}
+
+#[test]
 fn one_that_cannot_be_started_leaves_its_program_to_the_others() {
     let (world, pool) = pool(2, &[0]);
     pool.submit((0..6).map(|candidate| (candidate, Does::Fine))).unwrap();
