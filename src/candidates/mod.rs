@@ -41,5 +41,5 @@ pub use descent::{Descent, Descents};
 pub use error::SpaceError;
 pub use options::{Choice, CompilerOption, OptionClass, OptionError, OptionKind, OptionScope, OptionSet, OptionSpace};
 pub use space::CandidateSpace;
-pub use target::{Target, TargetError};
+pub use target::{MAX_DEVICES, Target, TargetError};
 pub use walk::Configs;

@@ -19,7 +19,7 @@ fn data(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/targets").join(name).display().to_string()
 }
 
-fn cuda() -> Option<PathBuf> {
+pub(crate) fn cuda() -> Option<PathBuf> {
     let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_CUDA").filter(|path| !path.is_empty()).map(PathBuf::from);
     present(named.ok_or("AUTOTUNE_LOWERED_TEST_CUDA names no CUDA plugin"), Promised::ByNobody)
 }
@@ -96,6 +96,24 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
     for target in TARGETS {
         assert_eq!(forecast(&both.path(""), target)["kept"], 10);
     }
+    // the same by the program
+    let (together, of_one, of_two) = (Place::new(), one.text("store"), two.text("store"));
+    let from = ["--compiled", &of_one, "--compiled", &of_two, "--format", "json"];
+    let targets = ["--target", TARGETS[0], "--target", TARGETS[1]];
+    let before = compile(&together.path(""), &cuda, &[&targets[..], &from, &["--dry-run"]].concat()).json();
+    assert!((0..2).all(|at| before["targets"][at]["forecast"]["kept"] == 10), "{before}");
+    let taken = compile(&together.path(""), &cuda, &[&targets[..], &from].concat()).json();
+    let reused = taken["targets"].as_array().unwrap().iter().flat_map(outcomes).map(|(_, (.., reused))| reused);
+    assert_eq!(reused.collect::<Vec<_>>(), [true; 20]);
+    for file in fs::read_dir(one.path("store/executables-v2")).unwrap().map(|file| file.unwrap()) {
+        let name = file.file_name().into_string().unwrap();
+        if name.ends_with(".exe") || name.ends_with(".sig") {
+            let copied = fs::read(together.path("store/executables-v2").join(name)).unwrap();
+            assert_eq!(copied, fs::read(file.path()).unwrap());
+        }
+    }
+    let none = compile(&together.path(""), &cuda, &["--target", TARGETS[0], "--compiled", &together.text("none")]);
+    assert_eq!((none.code, none.stderr.lines().count()), (4, 1), "{}", none.stderr);
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(super) fn described(
         // a module in the form that XLA itself writes tells it without the plugin
         (program.format == ProgramFormat::HloProto).then(|| read_signature(code, "hlo")).flatten()
     });
-    compiled.signature(signature).memory(executable.memory().ok())
+    compiled.signature(signature).memory(executable.memory().ok()).cost(executable.cost().ok().flatten())
 }
 
 /// Writes an executable to its file, where it can be serialized, and tells of the kernels in it.
