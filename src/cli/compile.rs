@@ -205,7 +205,9 @@ fn plugin_for(args: &CompileArgs, target: &Target) -> Result<PathBuf, Fault> {
                 "install one (`pip install --no-deps jax-cuda12-pjrt nvidia-cuda-nvcc-cu12`) or name it with `--plugin`"
             }
         };
-        Fault::device(format!("target `{target}`: {}; {advice}", failure.message))
+        // the plugin that runs here is advised where none is found, and is not the one that compiles for a target
+        let why = failure.message.split(": name one with").next().unwrap_or_default();
+        Fault::device(format!("target `{target}`: {why}; {advice}"))
     })?;
     let plugin = found.into_iter().next().map(|plugin| plugin.path);
     plugin.ok_or_else(|| Fault::device(format!("target `{target}`: no PJRT plugin")))

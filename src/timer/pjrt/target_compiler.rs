@@ -352,7 +352,12 @@ fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<Devi
     let plugin = options.plugin.file_name().unwrap_or_default().to_string_lossy();
     let told = |why: &str| Failure::new(FailureKind::Device, format!("target `{}` of {plugin}: {why}", options.target));
     let mut client = WorkerClient::spawn(command, &options.limits)?;
-    let hello = client.hello(&options.limits).map_err(|failure| told(&failure.message))?;
+    let hello = client.hello(&options.limits).map_err(|failure| {
+        // what another platform's plugin says of a target is seldom the reason
+        let is_its_own = plugin.contains(&*options.target.platform);
+        let hint = format!("; is it a plugin for `{}`? `--plugin` names one", options.target.platform);
+        told(&format!("{}{}", failure.message, if is_its_own { "" } else { &hint }))
+    })?;
     client.shutdown(&options.limits);
     let device = hello.devices.into_iter().next().ok_or_else(|| told("it has no device"))?;
     let identity = &device.identity;
