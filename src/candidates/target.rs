@@ -8,7 +8,7 @@ use crate::counted::counted;
 use crate::outside_file;
 
 /// Every file of `candidates/targets`, by its name: a GpuTargetConfigProto as text, with its sources.
-const CUDA: &[(&str, &str)] = &[
+pub(super) const CUDA: &[(&str, &str)] = &[
     ("a10", include_str!("../../candidates/targets/a10.txtpb")),
     ("a100_sxm_40", include_str!("../../candidates/targets/a100_sxm_40.txtpb")),
     ("a100_sxm_80", include_str!("../../candidates/targets/a100_sxm_80.txtpb")),

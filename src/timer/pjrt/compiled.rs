@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
+use super::store::{ExecutableKey, ExecutableStore, Kept, Listed, Note};
 use crate::counted::counted;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
@@ -81,6 +81,11 @@ impl CompiledStore {
             ));
         }
         Ok((Self { of_program }, notes))
+    }
+
+    /// What the compiler said of a program.
+    pub(super) fn note(&self, program: Digest) -> Option<&Note> {
+        self.of_program.get(&program)?.note.as_ref()
     }
 
     /// What became of the program of a key.
