@@ -37,7 +37,7 @@ pub(crate) struct WavesRow {
     /// How much slower than the best the best compiled is: mean and 95th percentile.
     regret: f64,
     regret_95: f64,
-    /// Mean score of what was compiled in its order, over the parts that have a scale.
+    /// Of the time that random search loses against the best, summed over its evaluations and all parts, what this order saves.
     score: f64,
 }
 
@@ -54,7 +54,8 @@ struct Ran {
     missed: bool,
     said: f64,
     regret: f64,
-    score: Option<f64>,
+    /// What is saved, and what could be, in units of the best time.
+    saved: (f64, f64),
 }
 
 /// What came of so many parts; `None` of a space that has none.
@@ -76,7 +77,6 @@ pub(crate) fn row(
     let mean = |of: &dyn Fn(&Ran) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
     let mut regrets: Vec<f64> = runs.iter().map(|run| run.regret).collect();
     regrets.sort_by(f64::total_cmp);
-    let scores: Vec<f64> = runs.iter().filter_map(|run| run.score).collect();
     Some(WavesRow {
         space: name.to_owned(),
         parts: runs.len(),
@@ -86,7 +86,7 @@ pub(crate) fn row(
         said: mean(&|run| run.said),
         regret: mean(&|run| run.regret),
         regret_95: regrets.get(regrets.len() * 95 / 100).copied().unwrap_or(f64::NAN),
-        score: scores.iter().sum::<f64>() / scores.len() as f64,
+        score: mean(&|run| run.saved.0) / mean(&|run| run.saved.1),
     })
 }
 
@@ -153,7 +153,7 @@ fn run(part: &Part, seed: u64, rules: &WaveRules, prior: Option<Prior>) -> Ran {
         let times = part.times.iter().zip(&compiled).filter(|(_, compiled)| of == **compiled);
         times.filter_map(|(time, _)| *time).fold(f64::INFINITY, f64::min)
     };
-    let (curve, scale) = (found, Scale::new(part.times.iter().copied().flatten(), CUT_OFF).ok());
+    let curve = found;
     let (found, left) = (best_of(true), best_of(false));
     Ran {
         compiled: compiled.iter().filter(|compiled| **compiled).count() as f64 / compiled.len() as f64,
@@ -161,8 +161,21 @@ fn run(part: &Part, seed: u64, rules: &WaveRules, prior: Option<Prior>) -> Ran {
         missed: left < found * (1.0 - rules.least_gain),
         said,
         regret: (found / left - 1.0).max(0.0),
-        score: scale.map(|scale| scale.score(&[curve])),
+        saved: saved(part, &curve),
     }
+}
+
+/// What an order saves of what random search loses, and what that is; `curve` has the best after each evaluation.
+fn saved(part: &Part, curve: &[Option<f64>]) -> (f64, f64) {
+    let times = || part.times.iter().copied().flatten();
+    let Ok(scale) = Scale::new(times(), CUT_OFF) else { return (0.0, 0.0) };
+    let slowest = times().fold(f64::NEG_INFINITY, f64::max);
+    let each = (1..=part.times.len()).map(|evaluations| {
+        let best = curve.get(evaluations - 1).or(curve.last()).copied().flatten().unwrap_or(slowest);
+        let by_chance = scale.baseline(evaluations);
+        ((by_chance - best) / scale.optimum, (by_chance - scale.optimum) / scale.optimum)
+    });
+    each.fold((0.0, 0.0), |(saved, all), (one, of)| (saved + one, all + of))
 }
 
 /// Six figures of a config: numbers by chance, the first of which may go with its time.
