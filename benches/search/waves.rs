@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use super::args::Prior;
 use super::recorded::Recorded;
-use super::score::{CUT_OFF, Scale};
 
 const LEAST: usize = 24;
 const MOST: usize = 64;
@@ -37,7 +36,7 @@ pub(crate) struct WavesRow {
     /// How much slower than the best the best compiled is: mean and 95th percentile.
     regret: f64,
     regret_95: f64,
-    /// Of the time that random search loses against the best, summed over its evaluations and all parts, what this order saves.
+    /// The best time over the best time so far: mean over the evaluations that compiling everything takes, and over the parts.
     score: f64,
 }
 
@@ -54,8 +53,7 @@ struct Ran {
     missed: bool,
     said: f64,
     regret: f64,
-    /// What is saved, and what could be, in units of the best time.
-    saved: (f64, f64),
+    score: f64,
 }
 
 /// What came of so many parts; `None` of a space that has none.
@@ -86,7 +84,7 @@ pub(crate) fn row(
         said: mean(&|run| run.said),
         regret: mean(&|run| run.regret),
         regret_95: regrets.get(regrets.len() * 95 / 100).copied().unwrap_or(f64::NAN),
-        score: mean(&|run| run.saved.0) / mean(&|run| run.saved.1),
+        score: mean(&|run| run.score),
     })
 }
 
@@ -161,21 +159,17 @@ fn run(part: &Part, seed: u64, rules: &WaveRules, prior: Option<Prior>) -> Ran {
         missed: left < found * (1.0 - rules.least_gain),
         said,
         regret: (found / left - 1.0).max(0.0),
-        saved: saved(part, &curve),
+        score: score(part, &curve),
     }
 }
 
-/// What an order saves of what random search loses, and what that is; `curve` has the best after each evaluation.
-fn saved(part: &Part, curve: &[Option<f64>]) -> (f64, f64) {
+/// How near to the best an order comes and how early; `curve` has the best after each evaluation.
+fn score(part: &Part, curve: &[Option<f64>]) -> f64 {
     let times = || part.times.iter().copied().flatten();
-    let Ok(scale) = Scale::new(times(), CUT_OFF) else { return (0.0, 0.0) };
-    let slowest = times().fold(f64::NEG_INFINITY, f64::max);
-    let each = (1..=part.times.len()).map(|evaluations| {
-        let best = curve.get(evaluations - 1).or(curve.last()).copied().flatten().unwrap_or(slowest);
-        let by_chance = scale.baseline(evaluations);
-        ((by_chance - best) / scale.optimum, (by_chance - scale.optimum) / scale.optimum)
-    });
-    each.fold((0.0, 0.0), |(saved, all), (one, of)| (saved + one, all + of))
+    let (best, slowest) = (times().fold(f64::INFINITY, f64::min), times().fold(f64::NEG_INFINITY, f64::max));
+    let so_far = |at: usize| curve.get(at).or(curve.last()).copied().flatten().unwrap_or(slowest);
+    let count = part.times.len();
+    (0..count).map(|at| best / so_far(at)).sum::<f64>() / count as f64
 }
 
 /// Six figures of a config: numbers by chance, the first of which may go with its time.
