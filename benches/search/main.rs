@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn W
         let row = |bench: &Bench| {
             let none =
                 || Fault::input(format!("`{}` has no part of 24 to 64 configs; name a larger space", bench.name));
-            waves::row(&bench.name, &bench.recorded, parts, &rules).ok_or_else(none)
+            waves::row(&bench.name, &bench.recorded, parts, &rules, args.prior).ok_or_else(none)
         };
         let rows = benches.iter().map(row).collect::<Result<Vec<_>, _>>()?;
         return match args.format {

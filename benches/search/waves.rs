@@ -10,6 +10,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::args::Prior;
 use super::recorded::Recorded;
 
 const LEAST: usize = 24;
@@ -35,6 +36,8 @@ pub(crate) struct WavesRow {
     /// How much slower than the best the best compiled is: mean and 95th percentile.
     regret: f64,
     regret_95: f64,
+    /// The best time over the best time so far: mean over the evaluations that compiling everything takes, and over the parts.
+    score: f64,
 }
 
 /// Some configs of a call with their times.
@@ -50,17 +53,25 @@ struct Ran {
     missed: bool,
     said: f64,
     regret: f64,
+    score: f64,
 }
 
 /// What came of so many parts; `None` of a space that has none.
-pub(crate) fn row(name: &str, recorded: &Recorded, parts: u32, rules: &WaveRules) -> Option<WavesRow> {
+pub(crate) fn row(
+    name: &str,
+    recorded: &Recorded,
+    parts: u32,
+    rules: &WaveRules,
+    prior: Option<Prior>,
+) -> Option<WavesRow> {
     let mut random = ChaCha8Rng::seed_from_u64(u64::from(parts));
     let parts = (0..TRIES).filter_map(|_| part(recorded, &mut random)).take(parts as usize);
     let parts: Vec<Part> = parts.collect();
     if parts.is_empty() {
         return None;
     }
-    let runs: Vec<Ran> = parts.par_iter().enumerate().map(|(seed, part)| run(part, seed as u64, rules)).collect();
+    let runs: Vec<Ran> =
+        parts.par_iter().enumerate().map(|(seed, part)| run(part, seed as u64, rules, prior)).collect();
     let mean = |of: &dyn Fn(&Ran) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
     let mut regrets: Vec<f64> = runs.iter().map(|run| run.regret).collect();
     regrets.sort_by(f64::total_cmp);
@@ -73,6 +84,7 @@ pub(crate) fn row(name: &str, recorded: &Recorded, parts: u32, rules: &WaveRules
         said: mean(&|run| run.said),
         regret: mean(&|run| run.regret),
         regret_95: regrets.get(regrets.len() * 95 / 100).copied().unwrap_or(f64::NAN),
+        score: mean(&|run| run.score),
     })
 }
 
@@ -109,13 +121,18 @@ fn part(recorded: &Recorded, random: &mut ChaCha8Rng) -> Option<Part> {
     Some(Part { space: Space::new(points.iter().map(|&point| space.config(point))).ok()?, times, baseline })
 }
 
-fn run(part: &Part, seed: u64, rules: &WaveRules) -> Ran {
+fn run(part: &Part, seed: u64, rules: &WaveRules, prior: Option<Prior>) -> Ran {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     // the sum of twelve uniform numbers
     let mut normal = || (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0;
     let looks: Vec<Option<f64>> = part.times.iter().map(|time| time.map(|time| time.ln() + NOISE * normal())).collect();
     let mut surface = Surface::new(seed);
     surface.begin(&part.space, part.baseline);
+    if let Some(prior) = prior {
+        let mut random = ChaCha8Rng::seed_from_u64(!seed);
+        surface.add_figures(&part.times.iter().map(|time| figures(prior, *time, &mut random)).collect::<Vec<_>>());
+    }
+    let (mut best, mut found) = (None::<f64>, Vec::new());
     let (mut waves, mut compiled) = (0, vec![false; part.times.len()]);
     let said = loop {
         let outlook = surface.outlook(&[], rules);
@@ -125,6 +142,8 @@ fn run(part: &Part, seed: u64, rules: &WaveRules) -> Ran {
         waves += 1;
         for point in outlook.next {
             compiled[point] = true;
+            best = best.into_iter().chain(part.times[point]).reduce(f64::min);
+            found.push(best);
             surface.tell(point, looks[point].map(|look| (look, NOISE)));
         }
     };
@@ -132,6 +151,7 @@ fn run(part: &Part, seed: u64, rules: &WaveRules) -> Ran {
         let times = part.times.iter().zip(&compiled).filter(|(_, compiled)| of == **compiled);
         times.filter_map(|(time, _)| *time).fold(f64::INFINITY, f64::min)
     };
+    let curve = found;
     let (found, left) = (best_of(true), best_of(false));
     Ran {
         compiled: compiled.iter().filter(|compiled| **compiled).count() as f64 / compiled.len() as f64,
@@ -139,11 +159,32 @@ fn run(part: &Part, seed: u64, rules: &WaveRules) -> Ran {
         missed: left < found * (1.0 - rules.least_gain),
         said,
         regret: (found / left - 1.0).max(0.0),
+        score: score(part, &curve),
     }
 }
 
+/// How near to the best an order comes and how early; `curve` has the best after each evaluation.
+fn score(part: &Part, curve: &[Option<f64>]) -> f64 {
+    let times = || part.times.iter().copied().flatten();
+    let (best, slowest) = (times().fold(f64::INFINITY, f64::min), times().fold(f64::NEG_INFINITY, f64::max));
+    let so_far = |at: usize| curve.get(at).or(curve.last()).copied().flatten().unwrap_or(slowest);
+    let count = part.times.len();
+    (0..count).map(|at| best / so_far(at)).sum::<f64>() / count as f64
+}
+
+/// Six figures of a config: numbers by chance, the first of which may go with its time.
+fn figures(prior: Prior, time: Option<f64>, random: &mut ChaCha8Rng) -> Vec<Option<f64>> {
+    let mut uniform = || random.next_u64() as f64 / u64::MAX as f64;
+    let mut figures: Vec<Option<f64>> = (0..6).map(|_| Some(uniform())).collect();
+    if let (Prior::Helpful, Some(first)) = (prior, figures.first_mut()) {
+        *first = time.map(|time| time.ln() + 0.3 * (uniform() - 0.5));
+    }
+    figures
+}
+
 pub(crate) fn table(rows: &[WavesRow], out: &mut dyn std::io::Write) -> std::io::Result<()> {
-    let columns = ["space", ">parts", ">compiled", ">waves", ">better left", ">said", ">regret", ">95th percentile"];
+    let columns =
+        ["space", ">parts", ">compiled", ">waves", ">better left", ">said", ">regret", ">95th percentile", ">score"];
     let mut grid = Grid::new(&columns);
     for row in rows {
         let share = |share: f64| format!("{:.1} %", 100.0 * share);
@@ -156,6 +197,7 @@ pub(crate) fn table(rows: &[WavesRow], out: &mut dyn std::io::Write) -> std::io:
             share(row.said),
             share(row.regret),
             share(row.regret_95),
+            format!("{:.3}", row.score),
         ]);
     }
     grid.write(out)

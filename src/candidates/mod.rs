@@ -27,6 +27,7 @@
 //! How a program is compiled is a space, too: [`OptionSpace`], a file a platform.
 
 mod built_in;
+mod core_limits;
 mod descent;
 mod error;
 mod file;
@@ -37,9 +38,10 @@ mod target;
 mod walk;
 
 pub use built_in::Spaces;
+pub use core_limits::CoreLimits;
 pub use descent::{Descent, Descents};
 pub use error::SpaceError;
 pub use options::{Choice, CompilerOption, OptionClass, OptionError, OptionKind, OptionScope, OptionSet, OptionSpace};
 pub use space::CandidateSpace;
-pub use target::{Target, TargetError};
+pub use target::{MAX_DEVICES, Target, TargetError};
 pub use walk::Configs;

@@ -8,7 +8,7 @@ use crate::counted::counted;
 use crate::outside_file;
 
 /// Every file of `candidates/targets`, by its name: a GpuTargetConfigProto as text, with its sources.
-const CUDA: &[(&str, &str)] = &[
+pub(super) const CUDA: &[(&str, &str)] = &[
     ("a10", include_str!("../../candidates/targets/a10.txtpb")),
     ("a100_sxm_40", include_str!("../../candidates/targets/a100_sxm_40.txtpb")),
     ("a100_sxm_80", include_str!("../../candidates/targets/a100_sxm_80.txtpb")),
@@ -31,6 +31,9 @@ const TPU: &[(&str, &str)] = &[
     ("tpu7x", "2x2x1"),
 ];
 
+/// The most GPUs of a target: a plugin makes a description of each.
+pub const MAX_DEVICES: u64 = 4096;
+
 /// Largest target file that is read.
 const MAX_TARGET_BYTES: u64 = 1 << 20;
 
@@ -46,6 +49,8 @@ pub struct Target {
     pub topology: String,
     /// `name=value` for the topology.
     pub options: Vec<String>,
+    /// Memory of each device, where the target tells it.
+    pub memory_bytes: Option<u64>,
 }
 
 /// A name that is no target's, or a target's file that cannot be read.
@@ -53,7 +58,10 @@ pub struct Target {
 #[non_exhaustive]
 pub enum TargetError {
     /// Nothing has this name.
-    #[error("`{name}` is no target: name one of {}, or a GpuTargetConfigProto as `cuda:FILE.txtpb`", names().join(", "))]
+    #[error(
+        "`{name}` is no target: name one of {}, or a GpuTargetConfigProto as `cuda:FILE.txtpb`; several GPUs are `cuda:h100_sxm:8`",
+        names().join(", ")
+    )]
     Unknown {
         /// What was asked for.
         name: String,
@@ -77,6 +85,7 @@ impl Target {
         let unknown = || TargetError::Unknown { name: name.to_owned() };
         match name.split_once(':') {
             Some(("cuda", device)) => {
+                let (device, count) = counted_device(device).ok_or_else(unknown)?;
                 let built_in = CUDA.iter().find(|(name, _)| *name == device).map(|(_, text)| (*text).to_owned());
                 let is_file = device.contains('/') || device.ends_with(".txtpb");
                 let config = match built_in {
@@ -84,27 +93,26 @@ impl Target {
                     None if is_file => read(Path::new(device))?,
                     None => return Err(unknown()),
                 };
-                Ok(Self::cuda(name, &config))
+                Ok(Self::cuda(name, &config, count))
             }
             Some(("tpu", chip)) => {
                 // as libtpu spells topologies: `v5e:2x4`
                 let (chip, shape) = chip.split_once(':').map_or((chip, None), |(chip, shape)| (chip, Some(shape)));
                 let (_, smallest) = TPU.iter().find(|(name, _)| *name == chip).ok_or_else(unknown)?;
                 let shape = shape.unwrap_or(smallest);
-                if !shape.split('x').all(|side| side.parse::<u16>().is_ok_and(|side| side > 0)) {
-                    return Err(unknown());
-                }
+                devices_of(shape).ok_or_else(unknown)?;
                 let (name, topology) = (name.to_owned(), format!("{chip}:{shape}"));
-                Ok(Self { name, platform: "tpu".to_owned(), topology, options: Vec::new() })
+                Ok(Self { name, platform: "tpu".to_owned(), topology, options: Vec::new(), memory_bytes: None })
             }
             _ => Err(unknown()),
         }
     }
 
-    fn cuda(name: &str, config: &str) -> Self {
-        // one partition, one host, one device
-        let options = vec![format!("target_config={config}"), "topology=1x1x1".to_owned()];
-        Self { name: name.to_owned(), platform: "cuda".to_owned(), topology: String::new(), options }
+    fn cuda(name: &str, config: &str, count: u64) -> Self {
+        // one partition, one host, so many devices
+        let options = vec![format!("target_config={config}"), format!("topology=1x1x{count}")];
+        let (platform, topology) = ("cuda".to_owned(), String::new());
+        Self { name: name.to_owned(), platform, topology, options, memory_bytes: memory_of(config) }
     }
 
     /// What a program that was compiled for it depends on.
@@ -119,6 +127,26 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
+}
+
+/// How many devices a topology such as `2x4` has; `None` where it is none.
+fn devices_of(shape: &str) -> Option<u64> {
+    let side = |side: &str| side.parse::<u16>().ok().filter(|&side| side > 0).map(u64::from);
+    shape.split('x').try_fold(1_u64, |devices, text| devices.checked_mul(side(text)?))
+}
+
+/// A GPU's name, or its file, and how many there are of it: `h100_sxm:8`, `h100_sxm:2x4`. None where there are too many.
+fn counted_device(device: &str) -> Option<(&str, u64)> {
+    match device.rsplit_once(':').and_then(|(one, shape)| Some((one, devices_of(shape)?))) {
+        Some((one, devices)) => (devices <= MAX_DEVICES).then_some((one, devices)),
+        None => Some((device, 1)),
+    }
+}
+
+/// Memory of a GPU, as its GpuTargetConfigProto tells it.
+fn memory_of(config: &str) -> Option<u64> {
+    let lines = config.lines().map(|line| line.split('#').next().unwrap_or_default());
+    lines.filter_map(|line| line.trim().strip_prefix("device_memory_size:")?.trim().parse().ok()).next()
 }
 
 /// The names of all targets that come with the program.
@@ -149,6 +177,16 @@ mod tests {
         assert_eq!((h100.platform.as_str(), h100.topology.as_str()), ("cuda", ""));
         assert!(h100.options[0].starts_with("target_config=#") && h100.options[0].contains("core_count: 132"));
         assert_eq!(h100.options[1], "topology=1x1x1");
+        assert_eq!(h100.memory_bytes, Some(84_942_979_072));
+        for (name, shape) in
+            [("cuda:h100_sxm:8", "1x1x8"), ("cuda:h100_sxm:2x4", "1x1x8"), ("cuda:h100_sxm:1", "1x1x1")]
+        {
+            let several = Target::named(name).unwrap();
+            assert_eq!(
+                (several.options[0].as_str(), several.options[1].as_str()),
+                (&*h100.options[0], &*format!("topology={shape}"))
+            );
+        }
         let v5e = Target::named("tpu:v5e").unwrap();
         assert_eq!((v5e.topology.as_str(), v5e.options.len()), ("v5e:2x2", 0));
         assert_eq!(Target::named("tpu:v6e:4x4").unwrap().topology, "v6e:4x4");
@@ -166,9 +204,23 @@ mod tests {
 
     #[test]
     fn what_is_no_target_is_told_with_those_that_are() {
-        for name in
-            ["", "cuda", "cuda:", "cuda:h99", "tpu:", "tpu:v5e:", "tpu:v5e:0x2", "tpu:v5e:2x-2", "cpu:x", "h100_sxm"]
-        {
+        for name in [
+            "",
+            "cuda",
+            "cuda:",
+            "cuda:h99",
+            "cuda:l4:",
+            "cuda:l4:0",
+            "cuda:l4:x",
+            "cuda:l4:2:2",
+            "cuda:l4:4097",
+            "tpu:",
+            "tpu:v5e:",
+            "tpu:v5e:0x2",
+            "tpu:v5e:2x-2",
+            "cpu:x",
+            "h100_sxm",
+        ] {
             let error = Target::named(name).unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{name}` is no target")) && error.contains("cuda:l40s"), "{error}");
         }

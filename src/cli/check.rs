@@ -48,7 +48,7 @@ pub(super) struct CheckArgs {
     /// Store that `compile` made for this device: what was refused is out, and executables are loaded that this user compiled, or
     /// that a key of --verify-key signed (docs/targets.md)
     #[arg(long, value_name = "STORE")]
-    pub compiled: Option<PathBuf>,
+    pub compiled: Vec<PathBuf>,
     /// Interleaved rounds that count of each cached config and its baseline; up to four times as many where it seems changed
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: u32,
@@ -103,7 +103,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let cancel = cancel_flag()?;
     let scratch = scratch()?;
     let executables = executables::folder_for(&ledger, scratch.path())?;
-    let (compiled, verify_key) = (args.compiled.as_deref(), args.cache.verify_key.as_deref());
+    let (compiled, verify_key) = (args.compiled.as_slice(), args.cache.verify_key.as_deref());
     let from = Executables { kept: &executables, compiled, verify_key };
     let mut timer = start_timer(&args.timer, from)?;
     if timer.has_one_job_a_call() {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde_json::Value;
 
 use crate::candidates::Target;
 use crate::compile::{
@@ -21,6 +22,7 @@ use crate::timer::pjrt::{Outcome, TargetCompiler, TargetOptions, discover};
 use super::ending::cancel_flag;
 use super::exit;
 use super::fault::Fault;
+use super::option_setting::{option_set, setting};
 use super::options::{FormatArg, LimitArgs, target};
 use super::output_file::OutputFile;
 use super::plan::{PlanArgs, Source};
@@ -42,6 +44,9 @@ pub(super) struct CompileArgs {
     /// Folder that keeps what was compiled and what was refused: neither is compiled again
     #[arg(short = 'o', long = "output", value_name = "STORE")]
     pub store: PathBuf,
+    /// Store of another machine: what it has is taken over, with its signatures, and not compiled again; may be given again
+    #[arg(long, value_name = "STORE")]
+    pub compiled: Vec<PathBuf>,
     /// The vendor's PJRT plugin (a shared library) [default: of those found by their environment variables or in the active
     /// Python environment, the one of the target's platform]
     #[arg(long, value_name = "PATH")]
@@ -55,6 +60,9 @@ pub(super) struct CompileArgs {
     /// Also write the result as JUnit XML
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub junit: Option<PathBuf>,
+    /// An option of the compiler for every program, `NAME=VALUE`; may be given again
+    #[arg(long = "base-options", value_name = "NAME=VALUE", value_parser = setting, allow_hyphen_values = true)]
+    pub base_options: Vec<(String, Value)>,
     #[command(flatten)]
     pub signer: StoreSignerArgs,
     #[command(flatten)]
@@ -70,11 +78,13 @@ pub(super) fn forecast(args: &TuneArgs, module: &Path, bars: &MultiProgress, out
         module: module.to_owned(),
         plan: args.plan.clone(),
         targets: args.targets.clone(),
-        store: args.compiled.clone().unwrap_or_else(|| scratch.path().to_owned()),
+        store: scratch.path().to_owned(),
+        compiled: args.compiled.clone(),
         plugin: args.timer.plugin.plugin.clone(),
         baseline: None,
         dry_run: true,
         junit: None,
+        base_options: Vec::new(),
         signer: StoreSignerArgs::default(),
         limits: args.timer.limits.clone(),
         format: args.format.clone(),
@@ -91,6 +101,10 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
         Baseline::open(store).map_err(wrong)
     });
     let baseline = baseline.transpose()?;
+    for store in &args.compiled {
+        let wrong = |error| Fault::input(format!("`{}`: no store of compiled programs: {error}", store.display()));
+        Baseline::open(store).map(drop).map_err(wrong)?;
+    }
     let signer = if args.dry_run { None } else { args.signer.signer()?.map(Arc::new) };
     let source = read(args)?;
     std::fs::create_dir_all(&args.store).map_err(|error| {
@@ -175,8 +189,10 @@ fn of_module(error: MeasureError) -> Fault {
 
 fn options(args: &CompileArgs, target: &Target, plugin: PathBuf) -> Result<TargetOptions, Fault> {
     Ok(TargetOptions::new(this_program()?, plugin, target.clone(), &args.store)
+        .others(args.compiled.clone())
         .compile_jobs(args.limits.compile_jobs.map(usize::from))
-        .limits(Limits::from(&args.limits)))
+        .limits(Limits::from(&args.limits))
+        .overrides(option_set(args.base_options.iter().cloned())?.overrides()))
 }
 
 /// The plugin that compiles for a target.
@@ -189,7 +205,9 @@ fn plugin_for(args: &CompileArgs, target: &Target) -> Result<PathBuf, Fault> {
                 "install one (`pip install --no-deps jax-cuda12-pjrt nvidia-cuda-nvcc-cu12`) or name it with `--plugin`"
             }
         };
-        Fault::device(format!("target `{target}`: {}; {advice}", failure.message))
+        // the plugin that runs here is advised where none is found, and is not the one that compiles for a target
+        let why = failure.message.split(": name one with").next().unwrap_or_default();
+        Fault::device(format!("target `{target}`: {why}; {advice}"))
     })?;
     let plugin = found.into_iter().next().map(|plugin| plugin.path);
     plugin.ok_or_else(|| Fault::device(format!("target `{target}`: no PJRT plugin")))

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::cache::{FlagVariable, flags_of};
-use crate::candidates::{OptionClass, OptionScope, OptionSet, OptionSpace};
+use crate::candidates::{OptionClass, OptionScope, OptionSpace};
 use crate::compiler_options::{
     OPERATION, OptionModule, OptionTuneError, SharedModule, tune_compiler_options, tune_shared_options,
 };
@@ -25,7 +25,7 @@ use super::exit;
 use super::fault::Fault;
 use super::input_args::InputArgs;
 use super::option_modules::{self, OptionFile, OptionFiles};
-use super::option_setting::setting;
+use super::option_setting::{option_set, setting};
 use super::programs::ProgramReader;
 use super::say::say;
 
@@ -47,7 +47,13 @@ pub(super) struct OptionArgs {
     #[arg(long = "options-file", value_name = "FILE", requires = "compiler_options")]
     pub options_file: Option<PathBuf>,
     /// An option that is set in any case, `NAME=VALUE`; may be given again. Such options are part of the baseline
-    #[arg(long = "base-options", value_name = "NAME=VALUE", requires = "compiler_options", value_parser = setting)]
+    #[arg(
+        long = "base-options",
+        value_name = "NAME=VALUE",
+        requires = "compiler_options",
+        value_parser = setting,
+        allow_hyphen_values = true
+    )]
     pub base_options: Vec<(String, Value)>,
     #[command(flatten)]
     pub inputs: InputArgs,
@@ -154,8 +160,7 @@ impl Wanted {
         choices.retain(|choice| choice.scope == OptionScope::Compile);
         choices.retain(|choice| !set.iter().chain(&self.base).any(|(name, _)| choice.set.get(name).is_some()));
         let mut module = OptionModule::new(program, key, choices);
-        let base = Config::new(set.into_iter().chain(self.base.iter().cloned()).collect());
-        module.base = OptionSet::from_config(&base).map_err(|error| Fault::new(exit::USAGE, error))?;
+        module.base = option_set(set.into_iter().chain(self.base.iter().cloned()))?;
         module.inputs = self.inputs.clone();
         Ok(Ready { name, module })
     }

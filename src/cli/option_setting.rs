@@ -5,6 +5,9 @@ use serde_json::{Map, Value};
 use crate::candidates::OptionSet;
 use crate::config::Config;
 
+use super::exit;
+use super::fault::Fault;
+
 /// `name=value`, with or without the dashes of XLA_FLAGS; the value as JSON where it is a scalar of it, else a text.
 pub(super) fn setting(text: &str) -> Result<(String, Value), String> {
     let wrong = || format!("`{text}` is no `NAME=VALUE`, such as `xla_backend_optimization_level=2`");
@@ -20,4 +23,10 @@ pub(super) fn setting(text: &str) -> Result<(String, Value), String> {
     let setting = Config::new(Map::from_iter([(name.to_owned(), value.clone())]));
     OptionSet::from_config(&setting).map_err(|error| error.to_string())?;
     Ok((name.to_owned(), value))
+}
+
+/// Settings as one set; of an option that is set twice the last value counts.
+pub(super) fn option_set(settings: impl IntoIterator<Item = (String, Value)>) -> Result<OptionSet, Fault> {
+    let config = Config::new(settings.into_iter().collect());
+    OptionSet::from_config(&config).map_err(|error| Fault::new(exit::USAGE, error))
 }

@@ -47,8 +47,8 @@ pub(super) struct TimerArgs {
 pub(super) struct Executables<'a> {
     /// The folder of those that are kept.
     pub(super) kept: &'a Path,
-    /// A store that was made where the device was not.
-    pub(super) compiled: Option<&'a Path>,
+    /// Stores that were made where the device was not.
+    pub(super) compiled: &'a [PathBuf],
     /// Keys of those whose executables are loaded besides this user's own.
     pub(super) verify_key: Option<&'a Path>,
 }
@@ -56,7 +56,7 @@ pub(super) struct Executables<'a> {
 impl<'a> Executables<'a> {
     /// Those of a folder alone.
     pub(super) fn kept(kept: &'a Path) -> Self {
-        Self { kept, compiled: None, verify_key: None }
+        Self { kept, compiled: &[], verify_key: None }
     }
 }
 
@@ -115,20 +115,20 @@ pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Res
 
 fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
     let TimerArgs { timer, plugin, limits, .. } = args;
-    let compiled = executables.compiled.map(|store| {
-        let trusted = trusted_keys(executables.verify_key)?;
-        Ok::<_, Fault>(CompiledOptions::new(store, trusted))
-    });
+    let compiled = match executables.compiled {
+        [] => None,
+        stores => Some(CompiledOptions::new(stores, trusted_keys(executables.verify_key)?)),
+    };
     let options = PjrtOptions {
         executables: executables.kept.to_owned(),
-        compiled: compiled.transpose()?,
+        compiled,
         xla_flags: args.launch.as_ref().map(xla_flags).transpose()?,
         compile_jobs: limits.compile_jobs.map(usize::from),
         metric: args.metric.clone(),
         ..options(plugin, Limits::from(limits))?
     };
     let given = plugin.plugin.as_deref();
-    if executables.compiled.is_some() && !["auto", "pjrt"].contains(&&**timer) {
+    if !executables.compiled.is_empty() && !["auto", "pjrt"].contains(&&**timer) {
         let message = format!("`--compiled` is for the timer `pjrt`: `{timer}` loads no executables");
         return Err(Fault::new(exit::USAGE, message));
     }

@@ -78,7 +78,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     };
     let starting = events.open(Slice::Step("start the timer"));
     let devices = args.devices.as_ref().map(|DeviceList(devices)| devices.as_slice());
-    let (compiled, verify_key) = (args.compiled.as_deref(), args.cache.verify_key.as_deref());
+    let (compiled, verify_key) = (args.compiled.as_slice(), args.cache.verify_key.as_deref());
     let from = Executables { kept: &executables, compiled, verify_key };
     let mut timer = start_first(&args.timer, devices, from)?;
     let keeper = args.keep.keeper(&*timer, args.dry_run)?;

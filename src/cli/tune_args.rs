@@ -37,9 +37,9 @@ pub(super) struct TuneArgs {
     #[command(flatten)]
     pub timer: TimerArgs,
     /// Store that `compile` made for this device: what was refused is out, and executables are loaded that this user compiled, or
-    /// that a key of --verify-key signed (docs/targets.md)
+    /// that a key of --verify-key signed (docs/targets.md); may be given again
     #[arg(long, value_name = "STORE")]
-    pub compiled: Option<PathBuf>,
+    pub compiled: Vec<PathBuf>,
     #[command(flatten)]
     pub keep: KeepArgs,
     /// Tune on several devices of one kind at once, each operation on one of them: `0,1` or `0-7`. Where programs are cut into N

@@ -49,11 +49,17 @@ pub struct CompiledTarget {
     pub target: String,
     /// The device, as it would be told where it is, and the compiler.
     pub device: DeviceFingerprint,
+    /// Memory of each device, where the target tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// The calls.
     pub calls: Vec<CompiledCall>,
     /// The module itself, where no registry was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<Outcome>,
+    /// On how many devices the module runs; what it takes is that of each.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub devices: u64,
     /// What was seen in module and registry, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -63,6 +69,16 @@ pub struct CompiledTarget {
     /// How it compares with a store of before, where one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Comparison>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+// serde hands over a reference
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_one(count: &u64) -> bool {
+    *count == 1
 }
 
 /// Programs beside those of a store of before.
@@ -174,6 +190,14 @@ pub(super) fn name_of(call: &Call, direction: Direction) -> String {
 }
 
 impl CompiledTarget {
+    /// What a run of the module is allocated of each device's memory, and what the device has; `None` where either is not known.
+    pub fn module_memory(&self) -> Option<(u64, u64)> {
+        match self.module.as_ref()? {
+            Outcome::Compiled { memory, .. } => Some((memory.as_ref()?.allocated_bytes(), self.memory_bytes?)),
+            _ => None,
+        }
+    }
+
     /// Every outcome.
     pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
         let of_calls = self.calls.iter().flat_map(|call| &call.candidates);

@@ -91,9 +91,9 @@ pub fn compile_module(
     compiler: &mut TargetCompiler,
     follower: &mut dyn Follower,
 ) -> Result<CompiledTarget, MeasureError> {
-    let programs = [module_program(module, name, compiler)?];
-    let outcome = compile(compiler, &programs, follower).map_err(MeasureError::Failed)?.into_iter().next();
-    Ok(CompiledTarget { module: outcome.flatten(), ..nothing_of(target, compiler) })
+    let (program, devices) = module_program(module, name, compiler)?;
+    let outcome = compile(compiler, &[program], follower).map_err(MeasureError::Failed)?.into_iter().next();
+    Ok(CompiledTarget { module: outcome.flatten(), devices, ..nothing_of(target, compiler) })
 }
 
 /// Says what compiling a module would take.
@@ -106,14 +106,17 @@ pub fn forecast_module(
     target: &str,
     compiler: &TargetCompiler,
 ) -> Result<CompiledTarget, MeasureError> {
-    let forecast = Some(compiler.forecast(&[module_program(module, name, compiler)?]));
-    Ok(CompiledTarget { forecast, ..nothing_of(target, compiler) })
+    let (program, devices) = module_program(module, name, compiler)?;
+    let forecast = Some(compiler.forecast(&[program]));
+    Ok(CompiledTarget { forecast, devices, ..nothing_of(target, compiler) })
 }
 
-fn module_program(module: &Path, name: &str, compiler: &TargetCompiler) -> Result<TargetProgram, MeasureError> {
-    let program = MeasuredProgram::open(module)?.write(compiler.scratch(), "module")?;
+/// The program of a module, and on how many devices it runs.
+fn module_program(module: &Path, name: &str, compiler: &TargetCompiler) -> Result<(TargetProgram, u64), MeasureError> {
+    let program = MeasuredProgram::open_to_compile(module)?;
+    let (devices, program) = (program.partitions, program.write(compiler.scratch(), "module")?);
     let config = Config::new(serde_json::Map::new());
-    Ok(TargetProgram { operation: name.to_owned(), config, program })
+    Ok((TargetProgram { operation: name.to_owned(), config, program }, devices))
 }
 
 fn compile(
@@ -136,8 +139,10 @@ fn nothing_of(target: &str, compiler: &TargetCompiler) -> CompiledTarget {
     CompiledTarget {
         target: target.to_owned(),
         device: compiler.device().clone(),
+        memory_bytes: compiler.target().memory_bytes,
         calls: Vec::new(),
         module: None,
+        devices: 1,
         notes: Vec::new(),
         forecast: None,
         baseline: None,

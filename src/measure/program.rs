@@ -24,6 +24,8 @@ pub struct MeasuredProgram {
     pub format: ProgramFormat,
     /// Whether it may write its outputs over its arguments.
     pub donates: bool,
+    /// On how many devices it runs, one for each partition.
+    pub partitions: u64,
     /// Whether XLA's passes have run over it: options of the compiler that steer them do nothing any more.
     pub is_optimized: bool,
     /// Its arguments, where the form tells them one by one.
@@ -44,6 +46,14 @@ impl MeasuredProgram {
         Self::open_with(path, |_| Err(MeasureError::HloText { path: path.to_owned() }))
     }
 
+    /// The same, also where it runs on several devices: what is only compiled needs none of them.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or is no program or HLO text.
+    pub fn open_to_compile(path: &Path) -> Result<Self, MeasureError> {
+        Self::read(&read_file(path)?, path, |_| Err(MeasureError::HloText { path: path.to_owned() }))
+    }
+
     /// The same, where HLO text becomes a serialized `HloModuleProto`.
     ///
     /// # Errors
@@ -52,19 +62,20 @@ impl MeasuredProgram {
         path: &Path,
         to_proto: impl FnOnce(&[u8]) -> Result<Vec<u8>, MeasureError>,
     ) -> Result<Self, MeasureError> {
-        let place = path.display().to_string();
-        let mut bytes = outside_file::open(path, MAX_PROGRAM_BYTES)
-            .and_then(|file| outside_file::read(file, MAX_PROGRAM_BYTES))
-            .map_err(|source| MeasureError::Unreadable { path: path.to_owned(), source })?;
-        for _ in 0..MAX_COMPRESSION_LAYERS {
-            bytes = read_plain(bytes, MAX_PROGRAM_BYTES, &place)?;
-        }
-        Self::read(&bytes, path, to_proto)
+        Self::read(&read_file(path)?, path, to_proto)?.on_one_device(path)
     }
 
     /// The same of the bytes of a file that is read already; `path` is what errors call it.
     pub(crate) fn of_bytes(bytes: &[u8], path: &Path) -> Result<Self, MeasureError> {
-        Self::read(bytes, path, |_| Err(MeasureError::HloText { path: path.to_owned() }))
+        let not_text = |_: &[u8]| Err(MeasureError::HloText { path: path.to_owned() });
+        Self::read(bytes, path, not_text)?.on_one_device(path)
+    }
+
+    fn on_one_device(self, path: &Path) -> Result<Self, MeasureError> {
+        match self.partitions {
+            0 | 1 => Ok(self),
+            partitions => Err(MeasureError::Partitioned { path: path.to_owned(), partitions }),
+        }
     }
 
     fn read(
@@ -74,11 +85,13 @@ impl MeasuredProgram {
     ) -> Result<Self, MeasureError> {
         let place = path.display().to_string();
         let mut program = read_program(bytes, &place)?;
-        if program.partitions > 1 {
-            return Err(MeasureError::Partitioned { path: path.to_owned(), partitions: program.partitions });
-        }
+        let partitions = program.partitions;
         let converted;
         if program.form == ModuleForm::HloText && !program.is_optimized {
+            if partitions > 1 {
+                // what it becomes does not tell them
+                return Err(MeasureError::Partitioned { path: path.to_owned(), partitions });
+            }
             converted = to_proto(bytes)?;
             program = read_program(&converted, &place)?;
         }
@@ -93,7 +106,7 @@ impl MeasuredProgram {
         let (donates, arguments, results) = (program.donates, program.arguments(&place)?, program.results());
         let index_ranges = program.index_ranges();
         let (bytes, is_optimized) = (program.bytes.to_vec(), program.is_optimized);
-        Ok(Self { bytes, format, donates, is_optimized, arguments, results, index_ranges })
+        Ok(Self { bytes, format, donates, partitions, is_optimized, arguments, results, index_ranges })
     }
 
     /// A program of our own, as StableHLO text, that writes nothing over its arguments.
@@ -102,6 +115,7 @@ impl MeasuredProgram {
             bytes: text.as_bytes().to_vec(),
             format: ProgramFormat::StablehloText,
             donates: false,
+            partitions: 1,
             is_optimized: false,
             arguments: None,
             results: Vec::new(),
@@ -156,6 +170,17 @@ impl MeasuredProgram {
         let program = Program { format: self.format, digest, semantic_digest: digest, custom_calls: Vec::new() };
         Ok(ProgramFile { path, program })
     }
+}
+
+/// A file's bytes, uncompressed.
+fn read_file(path: &Path) -> Result<Vec<u8>, MeasureError> {
+    let mut bytes = outside_file::open(path, MAX_PROGRAM_BYTES)
+        .and_then(|file| outside_file::read(file, MAX_PROGRAM_BYTES))
+        .map_err(|source| MeasureError::Unreadable { path: path.to_owned(), source })?;
+    for _ in 0..MAX_COMPRESSION_LAYERS {
+        bytes = read_plain(bytes, MAX_PROGRAM_BYTES, &path.display().to_string())?;
+    }
+    Ok(bytes)
 }
 
 pub(super) fn write_file(path: &PathBuf, bytes: &[u8]) -> Result<(), MeasureError> {

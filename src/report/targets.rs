@@ -49,7 +49,11 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
         }
     }
     if let Some(outcome) = &target.module {
-        add(&mut grid, "the module", vec![outcome], knows_kernels);
+        let name = match target.devices {
+            0 | 1 => "the module".to_owned(),
+            devices => format!("the module, on each of {devices} devices"),
+        };
+        add(&mut grid, &name, vec![outcome], knows_kernels);
         if let Some(reason) = reason_of(outcome) {
             grid.line(reason);
         }
@@ -57,6 +61,11 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
     match &target.forecast {
         Some(forecast) => write_line(out, format_args!("{}", forecast_line(forecast)))?,
         None => grid.write_or(out, "nothing to compile")?,
+    }
+    if let Some((needed, memory)) = target.module_memory() {
+        let verdict = if needed <= memory { "it fits" } else { "it does not fit" };
+        let (needed, memory) = (format_bytes(needed), format_bytes(memory));
+        write_line(out, format_args!("{verdict}: a run is allocated {needed} of a device's {memory}"))?;
     }
     if let Some(comparison) = &target.baseline {
         let unknown = match comparison.unknown {

@@ -8,9 +8,11 @@ use super::forecast::Forecast;
 use super::job::{Job, Prepared, ProgramFile};
 use super::profiled::ProfiledRound;
 use super::protocol::{MAX_RUNS, Signature};
+use super::said::Said;
 use crate::device::{DeviceFingerprint, gpu_launch};
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{CacheState, MeasuredBy, Metric, Source};
+use crate::registry::Program;
 
 /// Times candidates of one job at a time.
 ///
@@ -54,6 +56,11 @@ pub trait Timer: Send {
 
     /// What compiling programs would take; `None` where that is not known.
     fn forecast(&self, _programs: &[ProgramFile]) -> Option<Forecast> {
+        None
+    }
+
+    /// What a compiler said of a program where the device was not; `None` where that is not known.
+    fn said(&self, _program: &Program) -> Option<Said> {
         None
     }
 

@@ -363,12 +363,15 @@ pub struct Compiled {
     /// What its kernels take of a GPU; empty where they are not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<KernelUse>,
+    /// What the compiler counts in a run, where the worker can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<CostAnalysis>,
 }
 
 impl Compiled {
     /// An executable that was written to the file after so long.
     pub fn new(compile_ns: u64) -> Self {
-        Self { compile_ns, cpu_ns: 0, serialized: true, signature: None, memory: None, kernels: Vec::new() }
+        Self { compile_ns, cpu_ns: 0, serialized: true, signature: None, memory: None, kernels: Vec::new(), cost: None }
     }
 }
 
@@ -377,8 +380,32 @@ setters!(Compiled {
     serialized: bool,
     signature: Option<Signature>,
     memory: Option<MemoryStats>,
-    kernels: Vec<KernelUse>
+    kernels: Vec<KernelUse>,
+    cost: Option<CostAnalysis>
 });
+
+/// What a compiler counts in one run of a program, by the operations and not by the time (`PJRT_Executable_GetCostAnalysis`).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CostAnalysis {
+    /// Floating-point operations; custom calls count as none.
+    pub flops: f64,
+    /// Bytes that operations read and write.
+    pub accessed_bytes: f64,
+}
+
+impl CostAnalysis {
+    /// From the properties' names, as XLA's `HloCostAnalysis` has them; `None` where neither is among them.
+    #[cfg(feature = "pjrt")]
+    pub(in crate::timer) fn of(properties: &[(String, f64)]) -> Option<Self> {
+        let named = |wanted: &str| properties.iter().find(|(name, _)| name == wanted).map(|(_, value)| *value);
+        // what XLA cannot count is negative
+        let count = |wanted: &str| named(wanted).filter(|value| value.is_finite() && *value >= 0.0);
+        let (flops, accessed_bytes) = (count("flops"), count("bytes accessed"));
+        (flops.is_some() || accessed_bytes.is_some())
+            .then(|| Self { flops: flops.unwrap_or(0.0), accessed_bytes: accessed_bytes.unwrap_or(0.0) })
+    }
+}
 
 /// What a program takes of a device's memory, as its compiler says (`PJRT_Executable_GetCompiledMemoryStats`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -404,9 +431,15 @@ pub struct MemoryStats {
 impl MemoryStats {
     /// The most bytes that a run needs at one time: the peak, or where the compiler does not tell it everything together.
     pub fn needed_bytes(&self) -> u64 {
+        if self.peak_bytes > 0 { self.peak_bytes } else { self.allocated_bytes() }
+    }
+
+    /// Bytes that are allocated for a run. XLA counts as its peak what is in use, and allocates temporary arrays as one block, whose
+    /// gaps are not in the peak.
+    pub fn allocated_bytes(&self) -> u64 {
         let parts = [self.argument_bytes, self.output_bytes, self.temporary_bytes];
         let all = parts.into_iter().fold(0, u64::saturating_add).saturating_sub(self.alias_bytes);
-        if self.peak_bytes > 0 { self.peak_bytes } else { all }
+        all.max(self.peak_bytes)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::cache::{CacheKey, Entry, Tier};
+use crate::candidates::CoreLimits;
 use crate::config::Config;
 use crate::counted::counted;
 use crate::decision::{Judgement, Outcome, judge};
@@ -195,6 +196,10 @@ impl Autotuner<'_> {
         };
         let (decided, surface) = match waves {
             Ok(mut waves) => {
+                let hardware = &self.timer.device().identity.hardware;
+                let limits = hardware.get("compute_capability").and_then(|capability| CoreLimits::of(capability));
+                let said = |candidate: usize| self.timer.said(invocation.candidates.get(candidate)?.program.as_ref()?);
+                waves.said(limits.as_ref(), said);
                 let decided = self.tune_waves(events, (race, identity), Some(&mut waves), result);
                 (decided, waves.into_surface())
             }

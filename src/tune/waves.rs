@@ -1,9 +1,11 @@
 //! Compiling in waves: which candidates of a job are compiled next, and which are left.
 
+use crate::candidates::CoreLimits;
 use crate::config::Config;
 use crate::decision::first_looks;
 use crate::registry::Invocation;
 use crate::search::{Outlook, Space, Surface, WaveRules};
+use crate::timer::Said;
 
 use super::TuneOptions;
 use super::job::JobIdentity;
@@ -56,6 +58,12 @@ impl Waves {
             usual_rounds: options.usual_rounds() as usize,
             whole_wave: options.wave,
         })
+    }
+
+    /// Lets what a compiler said of the candidates be part of what their times are expected by.
+    pub(super) fn said(&mut self, limits: Option<&CoreLimits>, said: impl Fn(usize) -> Option<Said>) {
+        let figures = |&candidate: &usize| said(candidate).map(|said| said.figures(limits)).unwrap_or_default();
+        self.surface.add_figures(&self.candidates.iter().map(figures).collect::<Vec<_>>());
     }
 
     /// Lets what is good elsewhere, the best first, be part of the first wave.

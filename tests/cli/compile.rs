@@ -19,7 +19,7 @@ fn data(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/targets").join(name).display().to_string()
 }
 
-fn cuda() -> Option<PathBuf> {
+pub(crate) fn cuda() -> Option<PathBuf> {
     let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_CUDA").filter(|path| !path.is_empty()).map(PathBuf::from);
     present(named.ok_or("AUTOTUNE_LOWERED_TEST_CUDA names no CUDA plugin"), Promised::ByNobody)
 }
@@ -96,6 +96,24 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
     for target in TARGETS {
         assert_eq!(forecast(&both.path(""), target)["kept"], 10);
     }
+    // the same by the program
+    let (together, of_one, of_two) = (Place::new(), one.text("store"), two.text("store"));
+    let from = ["--compiled", &of_one, "--compiled", &of_two, "--format", "json"];
+    let targets = ["--target", TARGETS[0], "--target", TARGETS[1]];
+    let before = compile(&together.path(""), &cuda, &[&targets[..], &from, &["--dry-run"]].concat()).json();
+    assert!((0..2).all(|at| before["targets"][at]["forecast"]["kept"] == 10), "{before}");
+    let taken = compile(&together.path(""), &cuda, &[&targets[..], &from].concat()).json();
+    let reused = taken["targets"].as_array().unwrap().iter().flat_map(outcomes).map(|(_, (.., reused))| reused);
+    assert_eq!(reused.collect::<Vec<_>>(), [true; 20]);
+    for file in fs::read_dir(one.path("store/executables-v2")).unwrap().map(|file| file.unwrap()) {
+        let name = file.file_name().into_string().unwrap();
+        if name.ends_with(".exe") || name.ends_with(".sig") {
+            let copied = fs::read(together.path("store/executables-v2").join(name)).unwrap();
+            assert_eq!(copied, fs::read(file.path()).unwrap());
+        }
+    }
+    let none = compile(&together.path(""), &cuda, &["--target", TARGETS[0], "--compiled", &together.text("none")]);
+    assert_eq!((none.code, none.stderr.lines().count()), (4, 1), "{}", none.stderr);
 }
 
 #[test]
@@ -154,6 +172,7 @@ fn a_plugin_for_present_devices_alone_is_told() {
     let run = compile(folder.path(), &cpu, &["--target", "cuda:h100_sxm"]);
     assert_eq!(run.code, 5, "{}", run.stderr);
     assert!(run.stderr.contains("target `cuda:h100_sxm`") && run.stderr.lines().count() == 1, "{}", run.stderr);
+    assert!(run.stderr.contains("cannot compile without a device; is it a plugin for `cuda`?"), "{}", run.stderr);
 }
 
 #[test]
@@ -246,4 +265,45 @@ fn what_is_no_target_or_no_store_is_one_line() {
     let run = compile(folder.path(), none, &["--target", "cuda:l4"]);
     assert_eq!((run.code, run.stderr.lines().count()), (5, 1), "{}", run.stderr);
     assert!(run.stderr.contains("/no/plugin.so"), "{}", run.stderr);
+}
+
+#[test]
+fn a_store_takes_nothing_but_files_of_its_own() {
+    let Some(cuda) = cuda() else { return };
+    let place = Place::new();
+    let (store, plugin) = (place.text("store"), cuda.display().to_string());
+    let compile = || {
+        let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/add.mlir").display().to_string();
+        place.run(&["compile", &module, "--target", "cuda:l4", "--plugin", &plugin, "-o", &store, "--format", "json"])
+    };
+    let outcome = |run: &Run| run.json()["targets"][0]["module"].clone();
+    assert_eq!(outcome(&compile())["reused"], false);
+    let files = fs::read_dir(place.path("store/executables-v2")).unwrap().map(|file| file.unwrap().path());
+    let file = files.into_iter().find(|path| path.extension().is_some_and(|end| end == "exe")).unwrap();
+    assert_eq!(outcome(&compile())["reused"], true);
+    // what stands in a file's place is replaced, and never waited for or read without end
+    type Planted<'a> = (&'a str, &'a dyn Fn());
+    let sound = fs::read(&file).unwrap();
+    let places: [Planted<'_>; 4] = [
+        ("link", &|| std::os::unix::fs::symlink("/dev/zero", &file).unwrap()),
+        ("pipe", &|| make_pipe(&file)),
+        ("half", &|| fs::write(&file, &sound[..sound.len() / 2]).unwrap()),
+        ("nothing", &|| fs::write(&file, b"").unwrap()),
+    ];
+    for (name, make) in places {
+        fs::remove_file(&file).unwrap();
+        make();
+        let run = compile();
+        assert_eq!((run.code, &outcome(&run)["reused"]), (0, &false.into()), "{name}: {}", run.stderr);
+        assert_eq!(outcome(&compile())["reused"], true, "{name}");
+    }
+    // a folder cannot be: the program is not decided, and that is said
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let run = compile();
+    assert_eq!((run.code, &outcome(&run)["status"]), (1, &"failed".into()), "{}", run.stderr);
+}
+
+fn make_pipe(path: &Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
 }

@@ -10,6 +10,7 @@ mod candidates;
 mod check;
 mod compare;
 mod compile;
+mod compile_module;
 mod compiled;
 mod compiler_options;
 mod golden;

@@ -29,6 +29,22 @@ fn program(name: &str) -> ProgramFile {
     of_file(&path)
 }
 
+/// What a worker answers to `hello` and these calls.
+fn answers(plugin: &Path, arguments: &[&str], calls: &[(&str, &Value)]) -> Vec<Value> {
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"));
+    worker.args(["worker", "pjrt"]).args(arguments).arg("--plugin").arg(plugin);
+    worker.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut worker = worker.spawn().unwrap();
+    let mut requests = worker.stdin.take().unwrap();
+    let hello = ("hello", &json!({"protocol": 1}));
+    for (id, (method, params)) in std::iter::once(&hello).chain(calls).enumerate() {
+        writeln!(requests, "{}", json!({"id": id, "method": method, "params": params})).unwrap();
+    }
+    drop(requests);
+    let answered = String::from_utf8(worker.wait_with_output().unwrap().stdout).unwrap();
+    answered.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 fn of_file(path: &Path) -> ProgramFile {
     let digest = Digest::of(&fs::read(path).unwrap());
     let format = match path.extension().unwrap().to_str().unwrap() {
@@ -221,25 +237,34 @@ fn an_executable_for_other_devices_is_refused() {
         });
         let compile = json!({"candidate": 0, "program": program, "executable": executable});
         let load = json!({"candidate": 0, "config": {}, "executable": {"path": executable, "offset": 0}});
-        let answers = |first: &str, calls: &[(&str, &Value)]| -> Vec<Value> {
-            let mut worker = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"));
-            worker.args(["worker", "pjrt", "--client-option", "cpu_device_count=8", "--device", first, "--plugin"]);
-            worker.arg(&plugin).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-            let mut worker = worker.spawn().unwrap();
-            let mut requests = worker.stdin.take().unwrap();
-            let hello = ("hello", &json!({"protocol": 1}));
-            for (id, (method, params)) in std::iter::once(&hello).chain(calls).enumerate() {
-                writeln!(requests, "{}", json!({"id": id, "method": method, "params": params})).unwrap();
-            }
-            drop(requests);
-            let answered = String::from_utf8(worker.wait_with_output().unwrap().stdout).unwrap();
-            answered.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let answers = |first: &str, calls: &[(&str, &Value)]| {
+            answers(&plugin, &["--client-option", "cpu_device_count=8", "--device", first], calls)
         };
         let here = answers("0", &[("begin", &begin), ("compile", &compile), ("load", &load)]);
         assert!(here.iter().all(|answer| answer.get("error").is_none()), "{here:?}");
         let there = answers("2", &[("begin", &begin), ("load", &load)]);
         assert_eq!(there[2]["error"]["kind"], "compile", "{there:?}");
     }
+}
+
+#[test]
+fn what_the_compiler_counts_is_told_where_it_counts() {
+    let mut told = 0;
+    for plugin in plugins() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = json!({"format": "stablehlo-text", "path": program("matmul.mlir").path});
+        let compile = json!({"candidate": 0, "program": program, "executable": folder.path().join("executable")});
+        let answers = answers(&plugin, &["--client-option", "cpu_device_count=1"], &[("compile", &compile)]);
+        let compiled = &answers[1]["result"];
+        assert!(compiled["compile_ns"].as_u64().unwrap() > 0, "{answers:?}");
+        // a product of 64 × 64 matrices; three of them are read or written
+        if let Some(cost) = compiled.get("cost") {
+            assert_eq!(cost["flops"], f64::from(2 * 64 * 64 * 64), "{cost}");
+            assert_eq!(cost["accessed_bytes"], f64::from(3 * 64 * 64 * 4), "{cost}");
+            told += 1;
+        }
+    }
+    assert!(told > 0 || plugins().is_empty(), "no plugin counts");
 }
 
 /// The same programs in JAX, which cuts by its own shardings.

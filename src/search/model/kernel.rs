@@ -43,6 +43,15 @@ impl Coordinates {
         self.numbers.extend_from_slice(row);
     }
 
+    /// Gives each point further numbers, column by column, between which there is a distance.
+    pub(in crate::search) fn widen(&mut self, columns: &[Vec<f32>]) {
+        let further = |at: usize| columns.iter().map(move |column| column.get(at).copied().unwrap_or_default());
+        let rows = (0..self.count()).flat_map(|at| self.row(at).iter().copied().chain(further(at)));
+        self.numbers = rows.collect();
+        self.width += columns.len();
+        self.ordered.extend(columns.iter().map(|_| true));
+    }
+
     pub(in crate::search) fn count(&self) -> usize {
         self.numbers.len().checked_div(self.width).unwrap_or(0)
     }

@@ -21,11 +21,19 @@ pub(super) struct Shape {
     pub(super) common: f64,
 }
 
-/// The shapes for features of these usual weights; the same for the same seed.
-pub(super) fn shapes(seed: u64, stream: u64, usual: &[f32]) -> Vec<Shape> {
+/// The shapes for features of these usual weights; the same for the same seed. The last features are figures, which may have nothing to
+/// do with the times: in every other shape they do not count, so that the outcomes decide between the two.
+pub(super) fn shapes(seed: u64, stream: u64, usual: &[f32], figures: usize) -> Vec<Shape> {
     let mut normals = Normals::new(Draw::new(seed, stream));
-    let shape = |_| Shape {
-        weights: usual.iter().map(|&usual| usual * (DEVIATION * normals.next()).exp() as f32).collect(),
+    let parameters = usual.len().saturating_sub(figures);
+    let shape = |number: usize| Shape {
+        weights: (0..)
+            .zip(usual)
+            .map(|(at, &usual)| {
+                let counts = if at < parameters || number.is_multiple_of(2) { usual } else { 0.0 };
+                counts * (DEVIATION * normals.next()).exp() as f32
+            })
+            .collect(),
         own: OWN * (DEVIATION * normals.next()).exp(),
         // the distribution Beta(2, 1): two calls of an operation have more in common than not
         common: normals.uniform().sqrt(),

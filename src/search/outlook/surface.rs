@@ -23,6 +23,11 @@ const SURPRISES: f64 = 5.0 / 3.0;
 /// What lies between these shares of the draws is what is expected of a config.
 const EXPECTED: [f64; 3] = [0.05, 0.5, 0.95];
 
+/// What the figures of a config weigh together, where they count.
+const FIGURE: f32 = 1.0;
+/// Where a figure is not known it is in the middle.
+const UNKNOWN: f32 = 0.5;
+
 const SHAPES_STREAM: u64 = 5 << 60;
 const DRAWS_STREAM: u64 = 6 << 60;
 
@@ -86,6 +91,8 @@ pub struct Surface {
     parameters: Vec<(String, bool)>,
     /// For each feature the usual weight.
     usual: Vec<f32>,
+    /// How many of the features, the last ones, are figures.
+    figures: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -99,7 +106,7 @@ struct Call {
 impl Surface {
     /// A surface of which nothing is known.
     pub fn new(seed: u64) -> Self {
-        Self { seed, calls: Vec::new(), parameters: Vec::new(), usual: Vec::new() }
+        Self { seed, calls: Vec::new(), parameters: Vec::new(), usual: Vec::new(), figures: 0 }
     }
 
     /// Begins another call, whose configs and baseline these are. Calls before it are its neighbours where they have the same
@@ -117,8 +124,21 @@ impl Surface {
         self.calls.drain(..self.calls.len().saturating_sub(CALLS_BEFORE));
         self.parameters = parameters;
         self.usual = features.weights().to_vec();
+        self.figures = 0;
         let points: Vec<usize> = (0..space.count()).collect();
         self.calls.push(Call { rows: features.rows(space, &points), baseline, told: BTreeMap::new() });
+    }
+
+    /// Says what is known of each config of the call at hand besides its parameters, as what a compiler said of it: for each point the
+    /// same figures in the same order, in any unit. They are further features, and the outcomes decide whether they count.
+    pub fn add_figures(&mut self, of_points: &[Vec<Option<f64>>]) {
+        let Some(call) = self.calls.last_mut().filter(|call| call.rows.count() == of_points.len()) else { return };
+        let columns = scaled(of_points);
+        if columns.iter().flatten().any(|value| *value != UNKNOWN) {
+            call.rows.widen(&columns);
+            self.usual.extend(columns.iter().map(|_| FIGURE / columns.len() as f32));
+            self.figures = columns.len();
+        }
     }
 
     /// Says what a config of the call at hand was measured at: the logarithm of its time, in any unit, and the standard
@@ -196,7 +216,7 @@ impl Surface {
         }
         let left: Vec<Place> = left.iter().map(|&row| Place { call: at_hand, row }).collect();
         let rows: Vec<Coordinates> = self.calls.iter().map(|call| call.rows.clone()).collect();
-        let shapes = shapes(self.seed, SHAPES_STREAM, &self.usual);
+        let shapes = shapes(self.seed, SHAPES_STREAM, &self.usual, self.figures);
         joint(&rows, &shapes, &seen, &left, (self.seed, DRAWS_STREAM | call.told.len() as u64))
     }
 }
@@ -231,6 +251,22 @@ impl Call {
         }
         seen
     }
+}
+
+/// For each figure the place of every point between the least and the greatest.
+fn scaled(of_points: &[Vec<Option<f64>>]) -> Vec<Vec<f32>> {
+    let width = of_points.iter().map(Vec::len).max().unwrap_or(0);
+    let column = |at: usize| {
+        let values = || {
+            of_points.iter().map(move |figures| figures.get(at).copied().flatten().filter(|value| value.is_finite()))
+        };
+        let (low, high) = values()
+            .flatten()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+        let place = |value: f64| if high > low { ((value - low) / (high - low)) as f32 } else { UNKNOWN };
+        values().map(|value| value.map_or(UNKNOWN, place)).collect()
+    };
+    (0..width).map(column).collect()
 }
 
 /// The configs that are most often the best of all where any is better than `least`, and among those that never are, those

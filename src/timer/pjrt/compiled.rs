@@ -3,30 +3,30 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
+use super::store::{ExecutableKey, ExecutableStore, Kept, Listed, Note};
 use crate::counted::counted;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::signature::{PublicKeys, SignatureError, Signatures};
 
-/// A store that `compile` made.
+/// Stores that `compile` made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompiledOptions {
-    /// Its folder.
-    pub store: PathBuf,
-    /// Who is trusted to have compiled it: executables are native code.
+    /// Their folders; of what several have that of the first counts.
+    pub stores: Vec<PathBuf>,
+    /// Who is trusted to have compiled them: executables are native code.
     pub trusted: Vec<PublicKeys>,
 }
 
 impl CompiledOptions {
-    /// The store in a folder, signed by one of these.
-    pub fn new(store: impl Into<PathBuf>, trusted: Vec<PublicKeys>) -> Self {
-        Self { store: store.into(), trusted }
+    /// The stores in these folders, signed by one of these.
+    pub fn new(stores: impl IntoIterator<Item = impl Into<PathBuf>>, trusted: Vec<PublicKeys>) -> Self {
+        Self { stores: stores.into_iter().map(Into::into).collect(), trusted }
     }
 }
 
-/// What of a store was compiled for one device, by the compiler that is here.
+/// What of stores was compiled for one device, by the compiler that is here.
 pub(super) struct CompiledStore {
     of_program: BTreeMap<Digest, Listed>,
 }
@@ -39,23 +39,29 @@ pub(super) enum CompiledBefore {
 }
 
 impl CompiledStore {
-    /// Reads a store. `key` is that of any program for the device that is here; one line for each thing that the user should
+    /// Reads stores. `key` is that of any program for the device that is here; one line for each thing that the user should
     /// know of what is left out.
     ///
     /// # Errors
-    /// Where there is no store.
+    /// Where one of them is no store.
     pub(super) fn open(options: &CompiledOptions, key: &ExecutableKey) -> Result<(Self, Vec<String>), Failure> {
-        let store = options.store.display();
-        let listed = ExecutableStore::list(&options.store).map_err(|error| {
-            let message = format!("`{store}`: no store of compiled programs: {error}; `compile -o {store}` makes one");
-            Failure::new(FailureKind::Device, message)
-        })?;
+        let mut listed = Vec::new();
+        for store in &options.stores {
+            listed.extend(ExecutableStore::list(store).map_err(|error| {
+                let store = store.display();
+                let message =
+                    format!("`{store}`: no store of compiled programs: {error}; `compile -o {store}` makes one");
+                Failure::new(FailureKind::Device, message)
+            })?);
+        }
+        let store = options.stores.iter().map(|store| format!("`{}`", store.display())).collect::<Vec<_>>().join(", ");
         let (here, elsewhere): (Vec<_>, Vec<_>) = listed.into_iter().partition(|listed| is_for(&listed.key, key));
         let mut notes = Vec::new();
         if here.is_empty() {
             let others: BTreeSet<String> = elsewhere.iter().map(|listed| why_not(&listed.key, key)).collect();
             let others = if others.is_empty() { "nothing".to_owned() } else { Vec::from_iter(others).join(", ") };
-            notes.push(format!("`{store}` has {others}: everything is compiled here, for {}", key.device));
+            let have = if options.stores.len() == 1 { "has" } else { "have" };
+            notes.push(format!("{store} {have} {others}: everything is compiled here, for {}", key.device));
         }
         let mut of_program = BTreeMap::new();
         let (all, mut untrusted, mut reasons) = (here.len(), 0, BTreeSet::new());
@@ -71,10 +77,15 @@ impl CompiledStore {
         if untrusted > 0 {
             let (all, reasons) = (counted(all, "program"), Vec::from_iter(reasons).join(", "));
             notes.push(format!(
-                "{untrusted} of {all} of `{store}` are compiled again here, since executables are native code ({reasons}): name                  the key of who compiled them by `--verify-key`"
+                "{untrusted} of {all} of {store} are compiled again here, since executables are native code ({reasons}): name the key of who compiled them by `--verify-key`"
             ));
         }
         Ok((Self { of_program }, notes))
+    }
+
+    /// What the compiler said of a program.
+    pub(super) fn note(&self, program: Digest) -> Option<&Note> {
+        self.of_program.get(&program)?.note.as_ref()
     }
 
     /// What became of the program of a key.
@@ -107,7 +118,8 @@ fn why_not(stored: &ExecutableKey, here: &ExecutableKey) -> String {
     }
     let compiler = if stored.plugin == here.plugin { "" } else { " by another plugin" };
     let other_flags = if flags(stored).eq(flags(here)) { "" } else { " with other XLA_FLAGS" };
-    format!("programs for {}{compiler}{other_flags}", stored.device)
+    let other_options = if stored.overrides == here.overrides { "" } else { " with options of the compiler" };
+    format!("programs for {}{compiler}{other_flags}{other_options}", stored.device)
 }
 
 /// Checks that somebody who is trusted signed a file; else why not, of several files at once.

@@ -94,11 +94,11 @@ impl Compiler for CompileWorker {
                 }
             }
         })?;
-        let Compiled { compile_ns, cpu_ns, serialized, signature, memory, kernels } = compiled;
+        let Compiled { compile_ns, cpu_ns, serialized, signature, memory, kernels, cost } = compiled;
         if !serialized {
             return Ok(CompiledTask { kept: None, compile_ns, cpu_ns });
         }
-        let note = Note { compile_ns, cpu_ns, memory, kernels, refused: None, of };
+        let note = Note { compile_ns, cpu_ns, memory, kernels, cost, refused: None, of };
         let payload = folder.open(&path, MAX_EXECUTABLE_BYTES).map_err(|error| {
             Failure::new(FailureKind::Protocol, format!("the compile worker's `{}`: {error}", path.display()))
         })?;

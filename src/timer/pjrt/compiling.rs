@@ -41,7 +41,7 @@ pub(super) fn described(
         // a module in the form that XLA itself writes tells it without the plugin
         (program.format == ProgramFormat::HloProto).then(|| read_signature(code, "hlo")).flatten()
     });
-    compiled.signature(signature).memory(executable.memory().ok())
+    compiled.signature(signature).memory(executable.memory().ok()).cost(executable.cost().ok().flatten())
 }
 
 /// Writes an executable to its file, where it can be serialized, and tells of the kernels in it.
@@ -85,9 +85,11 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
     let message = one_line(&error.message);
     // no program's fault: without ptxas none compiles
     if message.contains("No PTX compilation provider") {
+        // what follows is every place that it looked in
+        let first = message.split(". ").next().unwrap_or_default();
         let message = format!(
             "the plugin finds no ptxas: install nvidia-cuda-nvcc-cu12 beside it, or name CUDA's folder by \
-             XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR ({message})"
+             XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR ({first})"
         );
         return Failure::new(FailureKind::Device, message);
     }
@@ -132,5 +134,7 @@ mod tests {
         assert_eq!(kind(runtime), FailureKind::CustomCall);
         let none = "No PTX compilation provider is available. Neither ptxas/nvlink nor nvjtlink is available.";
         assert_eq!(kind(none), FailureKind::Device);
+        let told = refusal(&PjrtError { code: 14, message: none.to_owned() }).message;
+        assert!(told.ends_with("=DIR (No PTX compilation provider is available)"), "{told}");
     }
 }

@@ -6,15 +6,15 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::ffi::{
-    BufferDimensionsArgs, BufferEventArgs, BufferTypeArgs, CompileArgs, DeserializeArgs, ExecutableArgs,
-    ExecutableCountArgs, ExecutableDevicesArgs, ExecuteArgs, ExecuteOptions, FromHostArgs, GetExecutableArgs,
-    LoadedExecutableArgs, MemoryLayout, MemoryStatsArgs, OptimizedProgramArgs, ProgramStruct, RawBuffer, RawEvent,
-    RawExecutable, RawLoadedExecutable, SerializeArgs, ToHostArgs,
+    BufferDimensionsArgs, BufferEventArgs, BufferTypeArgs, CompileArgs, CostAnalysisArgs, DeserializeArgs,
+    ExecutableArgs, ExecutableCountArgs, ExecutableDevicesArgs, ExecuteArgs, ExecuteOptions, FromHostArgs,
+    GetExecutableArgs, LoadedExecutableArgs, MemoryLayout, MemoryStatsArgs, OptimizedProgramArgs, ProgramStruct,
+    RawBuffer, RawEvent, RawExecutable, RawLoadedExecutable, SerializeArgs, ToHostArgs,
 };
-use super::plugin::{Buffer, Client, PjrtError, Plugin, call, data_of};
+use super::plugin::{Buffer, Client, PjrtError, Plugin, call, data_of, number_of_value};
 use crate::array::{ArraySpec, DType};
 use crate::outside_file;
-use crate::timer::protocol::MemoryStats;
+use crate::timer::protocol::{CostAnalysis, MemoryStats};
 
 /// Largest optimized program that is asked for its signature; real ones are far below.
 const MAX_PROGRAM_BYTES: usize = 1 << 30;
@@ -178,6 +178,22 @@ impl PlainExecutable {
             Err(error) if error.is_unimplemented() => Ok(1),
             Err(error) => Err(error),
         }
+    }
+
+    /// What the compiler counts in a run; `None` where it counts nothing, unimplemented in some plugins.
+    pub(super) fn cost(&self) -> Result<Option<CostAnalysis>, PjrtError> {
+        let mut arguments = CostAnalysisArgs::new();
+        arguments.executable = self.raw;
+        // SAFETY: the executable is alive and owns the properties, which are copied.
+        let properties: Vec<(String, f64)> = unsafe {
+            call!(self.plugin, executable_cost_analysis, &mut arguments)?;
+            if arguments.properties.is_null() {
+                return Ok(None);
+            }
+            let properties = std::slice::from_raw_parts(arguments.properties, arguments.num_properties);
+            properties.iter().filter_map(|property| number_of_value(property)).collect()
+        };
+        Ok(CostAnalysis::of(&properties))
     }
 
     /// What a run takes of the device's memory, bytes; unimplemented in some plugins.

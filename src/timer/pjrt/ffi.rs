@@ -175,6 +175,11 @@ arguments! {
     }
     ExecutableArgs { executable: *mut RawExecutable = ptr::null_mut() }
     ExecutableCountArgs { executable: *mut RawExecutable = ptr::null_mut(), count: usize = 0 }
+    CostAnalysisArgs {
+        executable: *mut RawExecutable = ptr::null_mut(),
+        num_properties: usize = 0,
+        properties: *const NamedValue = ptr::null(),
+    }
     OptimizedProgramArgs {
         executable: *mut RawExecutable = ptr::null_mut(),
         program: *mut ProgramStruct = ptr::null_mut(),
@@ -333,7 +338,9 @@ pub(super) struct Api {
     _unused_10: [Option<Unused>; 2],
     pub(super) executable_num_partitions: Option<Fn<ExecutableCountArgs>>,
     pub(super) executable_num_outputs: Option<Fn<ExecutableCountArgs>>,
-    _unused_11: [Option<Unused>; 3],
+    _unused_11: [Option<Unused>; 1],
+    pub(super) executable_cost_analysis: Option<Fn<CostAnalysisArgs>>,
+    _unused_19: [Option<Unused>; 1],
     pub(super) executable_optimized_program: Option<Fn<OptimizedProgramArgs>>,
     pub(super) executable_serialize: Option<Fn<SerializeArgs>>,
     pub(super) loaded_executable_destroy: Option<Fn<LoadedExecutableArgs>>,
@@ -389,6 +396,7 @@ mod tests {
             ("DeviceDescription_Attributes", DescriptionAttributesArgs::new().struct_size, 40),
             ("Executable_NumPartitions", ExecutableCountArgs::new().struct_size, 32),
             ("Executable_NumOutputs", ExecutableCountArgs::new().struct_size, 32),
+            ("Executable_GetCostAnalysis", CostAnalysisArgs::new().struct_size, 40),
             ("Executable_OptimizedProgram", OptimizedProgramArgs::new().struct_size, 32),
             ("Executable_Serialize", SerializeArgs::new().struct_size, 56),
             ("LoadedExecutable_GetExecutable", GetExecutableArgs::new().struct_size, 32),
@@ -440,6 +448,7 @@ mod tests {
         assert_eq!(offset_of!(Api, buffer_to_host_buffer), 600);
         assert_eq!(offset_of!(Api, buffer_ready_event), 616);
         // function n is at 40 + 8 n
+        assert_eq!(offset_of!(Api, executable_cost_analysis), 40 + 8 * 46);
         assert_eq!(offset_of!(Api, topology_create), 40 + 8 * 82);
         assert_eq!(offset_of!(Api, topology_device_descriptions), 40 + 8 * 86);
         assert_eq!(offset_of!(Api, topology_compile), 40 + 8 * 89);

@@ -366,6 +366,22 @@ unsafe fn text_of_value(value: &NamedValue) -> Option<String> {
     }
 }
 
+/// A number by its name; `None` where it is none.
+///
+/// # Safety
+/// As of [`text_of_value`], and the name is as long as `name_size` says.
+pub(super) unsafe fn number_of_value(value: &NamedValue) -> Option<(String, f64)> {
+    // SAFETY: each arm is read where the kind says that it was written.
+    unsafe {
+        let number = match value.kind {
+            named_value_kind::INT64 => value.value.int64 as f64,
+            named_value_kind::FLOAT => f64::from(value.value.float),
+            _ => return None,
+        };
+        Some((text_of(value.name, value.name_size), number))
+    }
+}
+
 pub(super) fn named_value(name: &str, value: &OptionValue) -> NamedValue {
     let mut named = NamedValue::new();
     named.name = name.as_ptr().cast();

@@ -42,7 +42,7 @@ use crate::config::Config;
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
 use crate::signature::{Signatures, Signer, Statement};
-use crate::timer::protocol::{ExecutableRef, KernelUse, MemoryStats, Signature};
+use crate::timer::protocol::{CostAnalysis, ExecutableRef, KernelUse, MemoryStats, Signature};
 
 pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables, keeps_executables};
 
@@ -140,6 +140,8 @@ pub(super) struct Note {
     pub(super) memory: Option<MemoryStats>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) kernels: Vec<KernelUse>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cost: Option<CostAnalysis>,
     /// Why the compiler refused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) refused: Option<String>,
@@ -226,7 +228,7 @@ impl ExecutableStore {
     }
 
     fn path(&self, key: &ExecutableKey) -> PathBuf {
-        self.folder.join(format!("{}.exe", key.to_digest()))
+        path_in(&self.folder, key)
     }
 
     /// The executable of a key, its checksum verified; `None` where there is no sound one.
@@ -244,6 +246,28 @@ impl ExecutableStore {
     pub(super) fn noted(&self, key: &ExecutableKey) -> Option<(Note, u64)> {
         let (Head { header, .. }, _) = read_whole(&self.path(key), key).ok()?;
         Some((header.note?, header.payload_bytes))
+    }
+
+    /// The same in the store of another folder, which is written nothing to but the use.
+    pub(super) fn noted_in(folder: &Path, key: &ExecutableKey) -> Option<(Note, u64)> {
+        let (Head { header, .. }, _) = read_whole(&path_in(&folder.join(FOLDER), key), key).ok()?;
+        Some((header.note?, header.payload_bytes))
+    }
+
+    /// Copies what the store of another folder has of a key, with its signatures: who made it stays who made it.
+    pub(super) fn take_over(&self, folder: &Path, key: &ExecutableKey) -> io::Result<()> {
+        let (from, to) = (path_in(&folder.join(FOLDER), key), self.path(key));
+        let (Head { file: mut theirs, metadata, .. }, _) = read_whole(&from, key)?;
+        theirs.rewind()?;
+        let mut own = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.folder)?;
+        io::copy(&mut theirs.take(metadata.len()), &mut own)?;
+        own.persist(&to).map_err(|error| error.error)?;
+        if let Ok(signatures) = Signatures::read_beside(&from)
+            && let Err(error) = signatures.write_beside(&to)
+        {
+            tracing::warn!("{}: its signature was not taken over: {error}", to.display());
+        }
+        Ok(())
     }
 
     /// Remembers that the compiler refused a program.
@@ -306,6 +330,10 @@ impl ExecutableStore {
         }
         Ok(Kept { executable: ExecutableRef { path, offset, digest: Some(payload_digest) }, signature })
     }
+}
+
+fn path_in(folder: &Path, key: &ExecutableKey) -> PathBuf {
+    folder.join(format!("{}.exe", key.to_digest()))
 }
 
 fn list(folder: &Path) -> io::Result<Vec<Listed>> {

@@ -24,7 +24,7 @@ use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::events::Events;
 use crate::timer::forecast::Forecast;
 use crate::timer::job::ProgramFile;
-use crate::timer::protocol::{KernelUse, MemoryStats};
+use crate::timer::protocol::{CostAnalysis, KernelUse, MemoryStats};
 
 /// How to start a [`TargetCompiler`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,13 +38,22 @@ pub struct TargetOptions {
     pub target: Target,
     /// Folder in which executables and refusals are kept.
     pub store: PathBuf,
+    /// Stores of other machines: what they have is taken over.
+    pub others: Vec<PathBuf>,
     /// How many programs are compiled at once; one for each core unless told.
     pub compile_jobs: Option<usize>,
     /// Limits of every worker, each on its own.
     pub limits: Limits,
+    /// Options of the compiler for every program, by name.
+    pub overrides: BTreeMap<String, String>,
 }
 
-setters!(TargetOptions { compile_jobs: Option<usize>, limits: Limits });
+setters!(TargetOptions {
+    others: Vec<PathBuf>,
+    compile_jobs: Option<usize>,
+    limits: Limits,
+    overrides: BTreeMap<String, String>
+});
 
 impl TargetOptions {
     /// One worker for each core, with the usual limits.
@@ -54,8 +63,10 @@ impl TargetOptions {
             plugin: plugin.into(),
             target,
             store: store.into(),
+            others: Vec::new(),
             compile_jobs: None,
             limits: Limits::default(),
+            overrides: BTreeMap::new(),
         }
     }
 
@@ -105,6 +116,9 @@ pub enum Outcome {
         /// What its kernels take of a GPU; empty where they are not known.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         kernels: Vec<KernelUse>,
+        /// What the compiler counts in a run, where it tells.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost: Option<CostAnalysis>,
         /// Whether that was known from before.
         reused: bool,
     },
@@ -128,9 +142,11 @@ pub enum Outcome {
 pub struct TargetCompiler {
     compilers: Compilers<CompileWorker>,
     store: ExecutableStore,
+    others: Vec<PathBuf>,
     target: Target,
     plugin_digest: Digest,
     toolchain: Option<String>,
+    overrides: BTreeMap<String, String>,
     device: DeviceFingerprint,
     scratch: Scratch,
 }
@@ -162,13 +178,18 @@ impl TargetCompiler {
             let (limits, store) = (options.limits.clone(), store.clone());
             Compilers::new(jobs, move || CompileWorker::start(&command, &limits, &store))
         };
-        let target = options.target.clone();
-        Ok(Self { compilers, store, target, plugin_digest, toolchain, device, scratch })
+        let (target, overrides, others) = (options.target.clone(), options.overrides.clone(), options.others.clone());
+        Ok(Self { compilers, store, others, target, plugin_digest, toolchain, overrides, device, scratch })
     }
 
     /// The target as a device that is here would be told: what is compiled for it is found there.
     pub fn device(&self) -> &DeviceFingerprint {
         &self.device
+    }
+
+    /// What it compiles for.
+    pub fn target(&self) -> &Target {
+        &self.target
     }
 
     /// A folder for files that are needed as long as this lives.
@@ -190,7 +211,7 @@ impl TargetCompiler {
         let mut wanted = Vec::new();
         for ((place, program), outcome) in programs.iter().enumerate().zip(&mut outcomes) {
             let key = self.key(&program.program);
-            match self.store.noted(&key) {
+            match self.known(&key) {
                 Some((note, bytes)) => {
                     let known = outcome_of(note, bytes, true);
                     each(place, &known);
@@ -223,13 +244,30 @@ impl TargetCompiler {
         Ok(outcomes)
     }
 
+    /// What came of a program before; what another machine's store has of it is taken over.
+    fn known(&self, key: &ExecutableKey) -> Option<(Note, u64)> {
+        self.store.noted(key).or_else(|| {
+            let other = self.others.iter().find(|other| ExecutableStore::noted_in(other, key).is_some())?;
+            self.store
+                .take_over(other, key)
+                .inspect_err(|error| tracing::warn!("{}: not taken over: {error}", other.display()))
+                .ok()?;
+            self.store.noted(key)
+        })
+    }
+
     /// What compiling programs would take.
     pub fn forecast<'a>(&self, programs: impl IntoIterator<Item = &'a TargetProgram>) -> Forecast {
+        let is_kept = |key: &ExecutableKey| {
+            let in_other = |other: &PathBuf| ExecutableStore::noted_in(other, key).is_some();
+            self.store.noted(key).is_some() || self.others.iter().any(in_other)
+        };
         let (kept, to_compile): (Vec<_>, Vec<_>) =
-            programs.into_iter().partition(|program| self.store.noted(&self.key(&program.program)).is_some());
+            programs.into_iter().partition(|program| is_kept(&self.key(&program.program)));
         let target = self.target.description();
         let of_target = |listed: &&Listed| listed.key.target.as_ref() == Some(&target);
-        let listed = self.store.listed().unwrap_or_default();
+        let mut listed = self.store.listed().unwrap_or_default();
+        listed.extend(self.others.iter().flat_map(|other| ExecutableStore::list(other).unwrap_or_default()));
         let known: Vec<(f64, u64)> = listed.iter().filter(of_target).filter_map(Listed::cost).collect();
         Forecast::by(&known, to_compile.len(), kept.len(), self.compilers.jobs())
     }
@@ -247,7 +285,7 @@ impl TargetCompiler {
             xla_flags: self.device.environment.xla_flags.clone(),
             target: Some(self.target.description()),
             toolchain: self.toolchain.clone(),
-            overrides: Default::default(),
+            overrides: self.overrides.clone(),
             copy: 0,
         }
     }
@@ -284,11 +322,11 @@ pub fn kept_outcomes(store: &Path) -> io::Result<BTreeMap<CompiledFor, Outcome>>
 }
 
 fn outcome_of(note: Note, executable_bytes: u64, reused: bool) -> Outcome {
-    let Note { compile_ns, memory, kernels, refused, .. } = note;
+    let Note { compile_ns, memory, kernels, cost, refused, .. } = note;
     let seconds = compile_ns as f64 / 1e9;
     match refused {
         Some(reason) => Outcome::Refused { reason, seconds, reused },
-        None => Outcome::Compiled { seconds, executable_bytes, memory, kernels, reused },
+        None => Outcome::Compiled { seconds, executable_bytes, memory, kernels, cost, reused },
     }
 }
 
@@ -314,7 +352,12 @@ fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<Devi
     let plugin = options.plugin.file_name().unwrap_or_default().to_string_lossy();
     let told = |why: &str| Failure::new(FailureKind::Device, format!("target `{}` of {plugin}: {why}", options.target));
     let mut client = WorkerClient::spawn(command, &options.limits)?;
-    let hello = client.hello(&options.limits).map_err(|failure| told(&failure.message))?;
+    let hello = client.hello(&options.limits).map_err(|failure| {
+        // what another platform's plugin says of a target is seldom the reason
+        let is_its_own = plugin.contains(&*options.target.platform);
+        let hint = format!("; is it a plugin for `{}`? `--plugin` names one", options.target.platform);
+        told(&format!("{}{}", failure.message, if is_its_own { "" } else { &hint }))
+    })?;
     client.shutdown(&options.limits);
     let device = hello.devices.into_iter().next().ok_or_else(|| told("it has no device"))?;
     let identity = &device.identity;

@@ -9,9 +9,11 @@ use super::cut::Cut;
 use super::device::fingerprints_of_target;
 use super::job::device_failure;
 use super::options::{Partitions, compile_options, parse_client_option, partitioned_options};
-use super::plugin::{OptionValue, PjrtError, Plugin};
+use super::plugin::{OptionValue, PjrtError, Plugin, one_line};
 use super::topology::Topology;
 use super::worker_options::PjrtWorkerOptions;
+use crate::candidates::MAX_DEVICES;
+use crate::counted::counted;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Source;
 use crate::timer::protocol::{
@@ -29,6 +31,10 @@ pub(super) struct TargetWorker {
 
 /// How a plugin for GPUs is told of its devices: partitions, hosts, and devices of each host.
 const SHAPE: &str = "topology";
+/// One device of one host, as of a target that names no number.
+fn is_one(shape: &OptionValue) -> bool {
+    matches!(shape, OptionValue::Text(shape) if shape == "1x1x1")
+}
 
 impl TargetWorker {
     pub(super) fn new(options: PjrtWorkerOptions) -> Self {
@@ -53,13 +59,17 @@ impl TargetWorker {
     /// The topology for a program of so many partitions, and the ids of its devices.
     fn open_for(&mut self, partitions: u64) -> Result<(&Topology, Vec<i64>), PjrtError> {
         let mut options = self.topology_options()?;
+        if partitions > MAX_DEVICES {
+            return Err(PjrtError::local(format!("the program has {partitions} partitions, of {MAX_DEVICES} at most")));
+        }
         self.open()?;
         let Self { topology: Some(own), wider, .. } = self else {
             return Err(PjrtError::local("there is no topology"));
         };
         let shape = options.iter_mut().find(|(name, _)| name == SHAPE);
         let topology = match shape {
-            Some((_, shape)) if (own.devices()?.len() as u64) < partitions => {
+            // of a target that names no number there are as many as a program needs
+            Some((_, shape)) if is_one(shape) && partitions > 1 => {
                 *shape = OptionValue::Text(format!("1x1x{partitions}"));
                 match wider.entry(partitions) {
                     Entry::Occupied(made) => made.into_mut(),
@@ -72,12 +82,27 @@ impl TargetWorker {
         let count = usize::try_from(partitions).unwrap_or(usize::MAX);
         if devices.len() < count {
             return Err(PjrtError::local(format!(
-                "the program has {partitions} partitions, and the target {} devices: name a larger one, such as `tpu:v6e:4x4`",
-                devices.len()
+                "the program has {partitions} partitions, and the target {}: name a larger one, such as `cuda:h100_sxm:16` or \
+                 `tpu:v6e:4x4`",
+                counted(devices.len(), "device")
             )));
         }
         let ids = devices.iter().take(count).map(|device| device.id).collect();
         Ok((topology, ids))
+    }
+}
+
+/// Why a program is not compiled. An option that the compiler does not take is no word about the program.
+fn refused(error: &PjrtError, overrides: &BTreeMap<String, String>) -> Failure {
+    let is_of_options =
+        ["No such compile option", "While setting option"].iter().any(|words| error.message.contains(words));
+    match is_of_options && !overrides.is_empty() {
+        true => {
+            let message =
+                format!("the compiler does not take the options of `--base-options`: {}", one_line(&error.message));
+            Failure::new(FailureKind::Device, message)
+        }
+        false => refusal(error),
     }
 }
 
@@ -106,14 +131,14 @@ impl Worker for TargetWorker {
             return Err(Failure::new(FailureKind::Protocol, "`hello` must come first"));
         }
         let partitions = Partitions::of(&code);
-        let (topology, ids) = self.open_for(partitions.count).map_err(|error| device_failure(&error))?;
+        let (topology, ids) = self.open_for(partitions.count).map_err(|error| refusal(&error))?;
         let options = match partitions.count {
             1 => compile_options(None, &params.overrides),
             _ => partitioned_options(partitions, &ids, &params.overrides),
         };
         let format = params.program.format.pjrt_format();
         let (executable, compiled) =
-            timed(|| topology.compile(&code, format, &options)).map_err(|error| refusal(&error))?;
+            timed(|| topology.compile(&code, format, &options)).map_err(|error| refused(&error, &params.overrides))?;
         let mut compiled = described(compiled, &executable, &params.program, &code);
         if partitions.count > 1 {
             // the compiled program takes parts

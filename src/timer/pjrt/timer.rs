@@ -23,6 +23,7 @@ use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::is_measured_by_xla;
 use crate::measured_by::{Metric, Source};
+use crate::registry::Program;
 use crate::setters::setters;
 use crate::timer::answers::OutputArray;
 use crate::timer::bench::{Bench, check_signature};
@@ -34,6 +35,7 @@ use crate::timer::job::{Build, Job, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
 use crate::timer::protocol::{Hello, LoadParams, Signature, capability};
+use crate::timer::said::Said;
 
 /// How to start a [`PjrtTimer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -462,6 +464,11 @@ impl Timer for PjrtTimer {
             listed.iter().filter(|listed| listed.key.device == device).filter_map(Listed::cost).collect()
         });
         Some(Forecast::by(known, programs.len() - kept, kept, self.compilers.jobs()))
+    }
+
+    fn said(&self, program: &Program) -> Option<Said> {
+        let note = self.compiled.as_ref()?.note(program.digest)?;
+        Some(Said { memory: note.memory, kernels: note.kernels.clone(), cost: note.cost })
     }
 
     fn device_count(&self) -> Option<usize> {

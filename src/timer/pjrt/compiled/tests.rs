@@ -36,7 +36,7 @@ fn keep(store: &ExecutableStore, folder: &Path, key: &ExecutableKey) -> std::pat
 }
 
 fn open(folder: &Path, trusted: Vec<PublicKeys>) -> (CompiledStore, Vec<String>) {
-    CompiledStore::open(&CompiledOptions::new(folder, trusted), &key(b"")).unwrap()
+    CompiledStore::open(&CompiledOptions::new([folder], trusted), &key(b"")).unwrap()
 }
 
 fn is_executable(found: Option<CompiledBefore>) -> bool {
@@ -110,7 +110,7 @@ fn what_was_compiled_for_others_is_said_and_not_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let (signing, _) = PrivateKey::generate(&folder.path().join("key")).unwrap();
     let trusted = vec![signing.to_public_keys()];
-    assert!(CompiledStore::open(&CompiledOptions::new(folder.path(), Vec::new()), &key(b"")).is_err());
+    assert!(CompiledStore::open(&CompiledOptions::new([folder.path()], Vec::new()), &key(b"")).is_err());
     let store = ExecutableStore::open(folder.path()).unwrap().signed_by(Some(Arc::new(Signer::Key(signing))));
     let (_, notes) = open(folder.path(), trusted.clone());
     assert!(notes[0].contains("has nothing: everything is compiled here"), "{notes:?}");
@@ -126,6 +126,20 @@ fn what_was_compiled_for_others_is_said_and_not_loaded() {
         assert!(notes[0].contains(told), "{notes:?}");
         fs::remove_file(path).unwrap();
     }
+    // of another options' programs, and of several stores together
+    let other = ExecutableKey { overrides: BTreeMap::from([("a".into(), "1".into())]), ..compiled_for(b"one") };
+    let path = keep(&store, folder.path(), &other);
+    let (_, notes) = open(folder.path(), trusted.clone());
+    assert!(notes[0].contains("with options of the compiler"), "{notes:?}");
+    fs::remove_file(path).unwrap();
+    let second = tempfile::tempdir().unwrap();
+    let (signing, _) = PrivateKey::generate(&second.path().join("key")).unwrap();
+    let both = [trusted.clone(), vec![signing.to_public_keys()]].concat();
+    let of_second = ExecutableStore::open(second.path()).unwrap().signed_by(Some(Arc::new(Signer::Key(signing))));
+    keep(&of_second, second.path(), &compiled_for(b"two"));
+    let stores = CompiledOptions::new([folder.path(), second.path()], both);
+    let (compiled, notes) = CompiledStore::open(&stores, &key(b"")).unwrap();
+    assert!(is_executable(compiled.find(&key(b"two"))) && notes.is_empty(), "{notes:?}");
     // where CUDA's folder lies says nothing of the code
     let flags = vec!["--xla_gpu_cuda_data_dir=/opt/cuda".into()];
     keep(&store, folder.path(), &ExecutableKey { xla_flags: flags, ..compiled_for(b"one") });
