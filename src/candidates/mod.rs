@@ -39,6 +39,7 @@ mod walk;
 pub use built_in::Spaces;
 pub use descent::{Descent, Descents};
 pub use error::SpaceError;
+pub(crate) use options::spelled;
 pub use options::{Choice, CompilerOption, OptionClass, OptionError, OptionKind, OptionScope, OptionSet, OptionSpace};
 pub use space::CandidateSpace;
 pub use target::{Target, TargetError};

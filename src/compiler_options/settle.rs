@@ -163,6 +163,9 @@ impl Walk<'_, '_> {
         let mut hasher = FieldHasher::new("compiler options, 1");
         hasher.field(self.result.baseline.config.as_str().as_bytes()).field(self.races.inputs_digest.as_bytes());
         hasher.field(&self.races.options.rules.min_improvement.to_le_bytes());
+        if let Some(with) = &self.module.program.compiled_with {
+            hasher.field(with.digest().as_bytes());
+        }
         for choice in &self.module.choices {
             hasher.field(choice.set.to_config().as_str().as_bytes());
         }

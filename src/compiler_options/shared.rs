@@ -139,7 +139,7 @@ impl Shared<'_> {
         let mut hasher = FieldHasher::new("shared compiler options, 1");
         hasher.field(&self.options.rules.min_improvement.to_le_bytes());
         for SharedModule { module, weight, .. } in self.modules {
-            hasher.field(module.program.digest().as_bytes()).field(&weight.to_le_bytes());
+            hasher.field(module.program.identity().as_bytes()).field(&weight.to_le_bytes());
             hasher.field(module.base.to_config().as_str().as_bytes()).field(format!("{:?}", module.inputs).as_bytes());
             for choice in &module.choices {
                 hasher.field(choice.set.to_config().as_str().as_bytes());

@@ -11,6 +11,7 @@ mod check;
 mod compare;
 mod compile;
 mod compiled;
+mod compiled_with;
 mod compiler_options;
 mod golden;
 mod log_folder;

@@ -248,6 +248,7 @@ impl TargetCompiler {
             target: Some(self.target.description()),
             toolchain: self.toolchain.clone(),
             overrides: Default::default(),
+            base_options: program.compile_options.as_ref().map(|options| options.digest),
             copy: 0,
         }
     }

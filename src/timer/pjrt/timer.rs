@@ -29,7 +29,7 @@ use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::command::{find, scratch};
 use crate::timer::events::Events;
 use crate::timer::forecast::Forecast;
-use crate::timer::job::{Build, Job, Prepared, ProgramFile};
+use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
 use crate::timer::protocol::{Hello, LoadParams, Signature, capability};
@@ -220,7 +220,8 @@ impl PjrtTimer {
     fn key_of(&self, program: &ProgramFile, build: &Build) -> ExecutableKey {
         let key =
             self.key(program.program.digest, program.program.format.pjrt_format().to_owned(), partitions_of(program));
-        ExecutableKey { overrides: build.options.clone(), copy: build.copy, ..key }
+        let base_options = program.compile_options.as_ref().map(|options| options.digest);
+        ExecutableKey { overrides: build.options.clone(), copy: build.copy, base_options, ..key }
     }
 
     fn key(&self, program: Digest, format: String, partitions: Partitions) -> ExecutableKey {
@@ -236,6 +237,7 @@ impl PjrtTimer {
             target: None,
             toolchain: None,
             overrides: BTreeMap::new(),
+            base_options: None,
             copy: 0,
         }
     }
@@ -273,7 +275,8 @@ impl PjrtTimer {
     /// What became of a program where the device was not; nothing where that is not known, or must be found out here.
     fn compiled_before(&self, program: &ProgramFile, key: &ExecutableKey) -> Option<CompiledBefore> {
         // where no device was, programs are compiled as they are by default
-        let found = self.compiled.as_ref().filter(|_| key.overrides.is_empty() && key.copy == 0)?.find(key)?;
+        let is_default = key.overrides.is_empty() && key.base_options.is_none() && key.copy == 0;
+        let found = self.compiled.as_ref().filter(|_| is_default)?.find(key)?;
         // where a device is XLA measures how to compute some operations, and chooses blindly where there is none: a race of the
         // one with the other would be decided by that
         let measures = xla_measures(&self.device.identity.platform, &self.device.environment.xla_flags);
@@ -298,7 +301,9 @@ impl PjrtTimer {
             check_signature(signature, inputs)?;
         }
         let mut digest = kept.executable.digest;
-        let has_options = |job: &Job| job.candidates.iter().any(|candidate| !candidate.build.options.is_empty());
+        let is_told = |file: &ProgramFile| file.compile_options.is_some();
+        let has_own = |one: &JobCandidate| !one.build.options.is_empty() || one.program.as_ref().is_some_and(is_told);
+        let has_options = |job: &Job| job.candidates.iter().any(has_own);
         let acts_in_running = AT_RUN_TIME.iter().any(|name| params.overrides.contains_key(*name));
         let is_cpu = self.device().identity.platform == "cpu";
         if is_cpu && !acts_in_running && self.job.as_ref().is_some_and(has_options) {
