@@ -10,12 +10,14 @@ PROGRAM is `target/release/autotune-lowered`, PLUGIN a PJRT plugin for CPUs. For
 3. the check: default, a second compilation of it, the reference's pick and the tool's set in 41 rounds of their own.
 
 The reference and the check share no code with the tool: they run by JAX's client, take the wall time of runs that follow each other,
-and order each round by chance. All take the same inputs. An interval is that of a median by order statistics, at 95 %. A gain is robust if the interval of the reference's pick
+and order each round by chance. All take the same inputs, and all compile with what JAX's client sends of itself: jaxlib's own defaults
+of every option, which `autotune_lowered.dump` keeps in the side file of a module. An interval is that of a median by order statistics, at 95 %. A gain is robust if the interval of the reference's pick
 ends below 0.97. The score is the sum of the logarithms that the tool saves, over that of the reference, for modules with a
 robust gain. A set is slower than the default if its interval begins above one and above that of the second compilation's.
 """
 
 import argparse
+import base64
 import hashlib
 import itertools
 import json
@@ -34,8 +36,6 @@ CLASSES = ["safe", "passes", "fast-math"]
 ROUNDS = 41
 # a sample lasts at least this, in seconds
 SAMPLE = 0.002
-# a `CompileOptionsProto`: one replica and one partition (fields 4 and 5 of `executable_build_options`, field 3), as the tool sends
-ONE_DEVICE = bytes([0x1A, 4, 0x20, 1, 0x28, 1])
 # faster in so many of 41 rounds: by chance once in 7000
 OFTEN = 33
 
@@ -109,8 +109,7 @@ def child(plugin):
         if str(index) in asked["left"]:
             continue
         tell(begins=index)
-        # JAX's client alone would send jaxlib's own defaults of all options along, which are not this plugin's
-        options = xla_client.CompileOptions.ParseFromString(ONE_DEVICE)
+        options = xla_client.CompileOptions()
         options.env_option_overrides = sorted(given.items())
         try:
             executable = device.client.compile_and_load(text, xla_client.DeviceList((device,)), options)
@@ -154,6 +153,18 @@ def child(plugin):
 def inputs_of(text):
     """The folder of a module's inputs, which the tool and the reference both take."""
     return text.with_suffix("")
+
+
+def write_module(module, path):
+    """The module, and the side file that says how JAX compiles it."""
+    import modules
+    from jax._src.lib import xla_client
+
+    text = modules.lowered(module).as_text().encode()
+    path.write_bytes(text)
+    options = base64.b64encode(xla_client.CompileOptions().SerializeAsString()).decode()
+    side = {"schema": 1, "module_digest": hashlib.sha256(text).hexdigest(), "labels": [], "compile_options": options}
+    path.with_name(path.name + ".labels.json").write_text(json.dumps(side))
 
 
 def write_inputs(module, folder):
@@ -267,7 +278,7 @@ def main():
         folder = pathlib.Path(folder)
         for module in given.modules.split(","):
             text = folder / f"{module}.mlir"
-            text.write_text(modules.lowered(module).as_text())
+            write_module(module, text)
             write_inputs(module, inputs_of(text))
             pick, values, left = reference(given.plugin, module, text, singles)
             cache = folder / f"cache-{module}"
