@@ -87,6 +87,47 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     assert_eq!(again["operations"][0]["best"]["config"], operation["best"]["config"]);
 }
 
+#[test]
+fn a_plugin_is_asked_once_which_options_it_takes() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let option = |name: &str, value: &str| {
+        format!(
+            r#"{{"name": "{name}", "values": [{value}], "kind": "safe", "scope": "compile", "does": "-", "source": "own"}}"#
+        )
+    };
+    let list = place.path("list.json");
+    let options = [option("xla_none", "1"), option("xla_cpu_enable_fast_math", "\"maybe\"")].join(",");
+    fs::write(&list, format!(r#"{{"schema": 1, "platform": "cpu", "options": [{options}]}}"#)).unwrap();
+    let [list, plugin] = [list, plugin].map(|path| path.display().to_string());
+    let messages = |size: u32| {
+        let module = place.path(&format!("{size}.mlir"));
+        fs::write(&module, MODULE.replace("64x64", &format!("{size}x64"))).unwrap();
+        let how = ["--compiler-options", "safe", "--options-file", &list, "--plugin", &plugin, "--timer", "pjrt"];
+        let run = place.run(&[&[module.to_str().unwrap(), "--format", "json"], &how[..]].concat());
+        let found = run.json();
+        let rows = found["operations"][0]["candidates"].as_array().unwrap().clone();
+        let failed = rows.iter().filter_map(|row| row["failure"]["message"].as_str().map(str::to_owned));
+        (run.code, failed.collect::<Vec<_>>())
+    };
+    let (code, first) = messages(8);
+    assert_eq!(code, 0);
+    assert!(first.iter().any(|message| message.contains("No such compile option: 'xla_none'")), "{first:?}");
+    assert!(first.iter().any(|message| message.contains("While setting option xla_cpu_enable_fast_math")), "{first:?}");
+    let kept = place.path("cache").join("executables-v2/refused-options.json");
+    let text = fs::read_to_string(&kept).unwrap();
+    // that the next module does not ask again is seen by words that no plugin says
+    fs::write(&kept, text.replace("No such compile", "kept: no such").replace("While setting", "kept: setting"))
+        .unwrap();
+    let (_, second) = messages(16);
+    assert_eq!(second.iter().filter(|message| message.starts_with("kept: ")).count(), 2, "{second:?}");
+    // another plugin's answers are not this one's
+    let digest = &serde_json::from_str::<serde_json::Value>(&text).unwrap()[0]["plugin"];
+    fs::write(&kept, text.replace(digest.as_str().unwrap(), &"0".repeat(64)).replace("No such", "kept")).unwrap();
+    let (_, third) = messages(24);
+    assert!(third.iter().any(|message| message.contains("No such compile option: 'xla_none'")), "{third:?}");
+}
+
 /// Modules by their time in the capture, as another program has it, the longest first; first executions do not count.
 fn by_time_of_another_program() -> Vec<String> {
     let oracle = fs::read(data("xplane/autotune6x5.oracle.json")).unwrap();

@@ -15,6 +15,7 @@ use super::flags::without_fatal;
 use super::no_device::{PCI, explained, has_tpu};
 use super::options::{Partitions, partitioned_options};
 use super::plugin_digest::digest_of_plugin;
+use super::refusals::Refusals;
 use super::same_work::work_digest;
 use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
 use crate::device::{DeviceFingerprint, xla_measures};
@@ -143,6 +144,7 @@ pub struct PjrtTimer {
     bench: Bench,
     compilers: Compilers<CompileWorker>,
     store: ExecutableStore,
+    refusals: Refusals,
     compiled: Option<CompiledStore>,
     /// Seconds and bytes of what is kept of the device, read when they are asked for.
     costs: OnceCell<Vec<(f64, u64)>>,
@@ -200,6 +202,7 @@ impl PjrtTimer {
             bench: Bench::new(command, options.limits.clone(), client, hello),
             compilers,
             metric,
+            refusals: Refusals::open(store.folder(), plugin_digest),
             store,
             compiled: None,
             costs: OnceCell::new(),
@@ -314,6 +317,46 @@ impl PjrtTimer {
         self.bench.load(params)?;
         self.has_loaded = true;
         Ok(digest)
+    }
+
+    /// Compiles or finds a candidate whose options are not known to be refused.
+    fn prepare_new(
+        &mut self,
+        candidate: usize,
+        (program, build, params): (ProgramFile, Build, LoadParams),
+    ) -> Result<Prepared, Failure> {
+        if self.in_place {
+            return self.compile_in_place(params);
+        }
+        if let Some(outcome) = self.compilers.take(candidate) {
+            return self.load_compiled(params, outcome.map_err(as_compile_failure)?);
+        }
+        let key = self.key_of(&program, &build);
+        if let Some(kept) = self.store.find(&key) {
+            match self.load_kept(params.clone(), kept) {
+                Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
+                // a plugin may refuse what it wrote itself: then the program decides
+                Err(failure) if failure.kind == FailureKind::Compile => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        match self.compiled_before(&program, &key) {
+            Some(CompiledBefore::Refused(reason)) => {
+                return Err(Failure::new(FailureKind::Compile, format!("refused where there is no device: {reason}")));
+            }
+            Some(CompiledBefore::Executable(kept)) => match self.load_kept(params.clone(), kept) {
+                Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
+                Err(failure) if failure.kind == FailureKind::Compile => {
+                    tracing::warn!(
+                        "candidate {candidate} is compiled here: the device does not take its executable: {failure}"
+                    );
+                }
+                Err(failure) => return Err(failure),
+            },
+            None => {}
+        }
+        let compiled = self.compile(candidate, &program, key)?;
+        self.load_compiled(params, compiled)
     }
 
     /// The measuring worker compiles: its request names the candidate that is to blame if it dies.
@@ -512,6 +555,9 @@ impl Timer for PjrtTimer {
         for &candidate in candidates {
             // what cannot be compiled at all is told when it is prepared
             let Ok((program, build, _)) = self.load_params(candidate) else { continue };
+            if self.refusals.find(&build.options).is_some() {
+                continue;
+            }
             let key = self.key_of(&program, &build);
             if self.store.find(&key).is_none() && self.compiled_before(&program, &key).is_none() {
                 tasks.push((candidate, self.task(candidate, &program, key)?));
@@ -524,38 +570,12 @@ impl Timer for PjrtTimer {
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let (program, build, params) = self.load_params(candidate)?;
-        if self.in_place {
-            return self.compile_in_place(params);
+        if let Some(known) = self.refusals.find(&build.options) {
+            return Err(known);
         }
-        if let Some(outcome) = self.compilers.take(candidate) {
-            return self.load_compiled(params, outcome.map_err(as_compile_failure)?);
-        }
-        let key = self.key_of(&program, &build);
-        if let Some(kept) = self.store.find(&key) {
-            match self.load_kept(params.clone(), kept) {
-                Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
-                // a plugin may refuse what it wrote itself: then the program decides
-                Err(failure) if failure.kind == FailureKind::Compile => {}
-                Err(failure) => return Err(failure),
-            }
-        }
-        match self.compiled_before(&program, &key) {
-            Some(CompiledBefore::Refused(reason)) => {
-                return Err(Failure::new(FailureKind::Compile, format!("refused where there is no device: {reason}")));
-            }
-            Some(CompiledBefore::Executable(kept)) => match self.load_kept(params.clone(), kept) {
-                Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
-                Err(failure) if failure.kind == FailureKind::Compile => {
-                    tracing::warn!(
-                        "candidate {candidate} is compiled here: the device does not take its executable: {failure}"
-                    );
-                }
-                Err(failure) => return Err(failure),
-            },
-            None => {}
-        }
-        let compiled = self.compile(candidate, &program, key)?;
-        self.load_compiled(params, compiled)
+        let options = build.options.clone();
+        self.prepare_new(candidate, (program, build, params))
+            .inspect_err(|failure| self.refusals.take(&options, failure))
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
