@@ -13,9 +13,11 @@ import pytest
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 jax = pytest.importorskip("jax", reason="compiler options need JAX")
 import jax.numpy as jnp
+import numpy
 
 import autotune_lowered
 from autotune_lowered import _native
+from autotune_lowered._stages import text_to_hash
 from autotune_lowered.lookup import compiler, compiler_options
 from autotune_lowered.worker import work_digest
 
@@ -305,11 +307,31 @@ def test_what_was_tuned_is_found_by_a_process(run, use, tmp_path):
     assert found.compile(compiler_options=options)(jnp.zeros(4)).tolist() == [0.0] * 4
 
 
+def test_what_is_hashed_is_what_jax_prints():
+    x, table = jnp.ones((8, 8)), numpy.arange(3000.0)
+    programs = [
+        jax.jit(step).lower(x),
+        jax.jit(jax.grad(lambda x: jax.lax.scan(lambda c, _: (jnp.sin(c @ x), c.sum()), x, None, 3)[1].sum())).lower(x),
+        jax.jit(lambda i: jnp.asarray(table)[i] + jax.random.normal(jax.random.key(0))).lower(3),
+    ]
+    for lowered in programs:
+        assert text_to_hash(lowered) == lowered.as_text()
+
+    class Elsewhere:
+        """A JAX that keeps its module elsewhere."""
+
+        def as_text(self):
+            return "module @m {}"
+
+    assert text_to_hash(Elsewhere()) == "module @m {}"
+
+
 COMPILED_BY_JAX = """
 import pathlib, sys
 from jax._src import xla_bridge
 xla_bridge.register_plugin("cpu_plugin", priority=1000, library_path=sys.argv[1])
 import autotune_lowered, jax
+from autotune_lowered._stages import text_to_hash
 from autotune_lowered.worker import work_digest
 square = jax.ShapeDtypeStruct((256, 256), "float32")
 lowered = jax.jit(lambda x, y: jax.nn.softmax(x @ y).sum(0)).lower(square, square)
