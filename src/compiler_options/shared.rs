@@ -250,8 +250,8 @@ impl Shared<'_> {
         };
         let variants = Variants { base: module.base.clone(), choices: &module.choices };
         let base = variants.base();
-        let specs = races.signature(&base, &rescuers(&variants.singles(), module))?;
-        let inputs = make_inputs(&module.program, &specs, &module.inputs, scratch.path())?;
+        let signature = races.signature(&base, &rescuers(&variants.singles(), module))?;
+        let inputs = make_inputs(&module.program, &signature.parameters, &module.inputs, scratch.path())?;
         (races.inputs, races.inputs_digest) = (inputs.arrays, inputs.digest);
         let raced: Vec<Variant> = [base.clone(), base].into_iter().chain(sets.iter().cloned()).collect();
         let is_fresh = self.options.force && Some(&rounds) == LOOKS.first();

@@ -38,7 +38,7 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     let named = ["--base-options", "xla_backend_optimization_level=1"];
     let first = run(&place.path("cache"), &[&arguments[..], &named[..]].concat());
     assert_eq!(first.code, 0, "{}", first.stderr);
-    for said in ["inputs take 32.0 KiB of", " to compile, and up to "] {
+    for said in ["inputs and outputs take 64.0 KiB of", " to compile, and up to "] {
         assert!(first.stderr.contains(said), "{}", first.stderr);
     }
     let found: serde_json::Value = serde_json::from_str(&first.stdout).unwrap();
