@@ -1,6 +1,6 @@
 """What the tuning of compiler options finds, beside all single options and the pairs of those that matter.
 
-    python benches/options/goals.py PROGRAM PLUGIN [--class passes] [--modules NAME,NAME] [--budget 40s] [--keep FILE]
+    python benches/options/goals.py PROGRAM PLUGIN [--class passes] [--modules NAME,NAME] [--budget 40s] [--keep FILE] [--short]
 
 PROGRAM is `target/release/autotune-lowered`, PLUGIN a PJRT plugin for CPUs. For each module of `modules.py`:
 
@@ -8,6 +8,8 @@ PROGRAM is `target/release/autotune-lowered`, PLUGIN a PJRT plugin for CPUs. For
    in at least 33 of them; the one with the least median ratio is its pick;
 2. `PROGRAM MODULE --compiler-options CLASS`, and the same command once more;
 3. the check: default, a second compilation of it, the reference's pick and the tool's set in 41 rounds of their own.
+
+`--short` takes six modules that tell the most, and ends with exit code 1 where a set is slower than the default.
 
 The reference and the check share no code with the tool: they run by JAX's client, take the wall time of runs that follow each other,
 and order each round by chance. All take the same inputs, and all compile with what JAX's client sends of itself: jaxlib's own defaults
@@ -34,6 +36,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLASSES = ["safe", "passes", "fast-math"]
 ROUNDS = 41
+# three with a large gain, one with a small one, two with none
+SHORT = ["lstm", "jacobi", "mandelbrot", "cross_entropy", "half_mlp", "quantized_product"]
 # a sample lasts at least this, in seconds
 SAMPLE = 0.002
 # faster in so many of 41 rounds: by chance once in 7000
@@ -263,7 +267,8 @@ def main():
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("plugin")
     parser.add_argument("--class", dest="kind", choices=CLASSES, default="passes")
-    parser.add_argument("--modules", default=",".join(modules.MODULES))
+    parser.add_argument("--modules")
+    parser.add_argument("--short", action="store_true")
     parser.add_argument("--budget")
     parser.add_argument("--keep", type=pathlib.Path)
     given = parser.parse_args()
@@ -276,7 +281,7 @@ def main():
     slower, kept = [], []
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        for module in given.modules.split(","):
+        for module in (given.modules or ",".join(SHORT if given.short else modules.MODULES)).split(","):
             text = folder / f"{module}.mlir"
             write_module(module, text)
             write_inputs(module, inputs_of(text))
@@ -312,7 +317,8 @@ def main():
     print(f"load {os.getloadavg()[0]:.1f} at the end")
     if given.keep:
         given.keep.write_text(json.dumps(kept))
+    return 1 if given.short and slower else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
