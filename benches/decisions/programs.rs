@@ -105,7 +105,7 @@ impl Operation {
         let candidates = invocation.candidates.iter().map(|candidate| {
             let program = candidate.program.clone().unwrap();
             let path = registry.checked_program_path(&program).unwrap();
-            JobCandidate::new(candidate.config.clone()).program(Some(ProgramFile { path, program }))
+            JobCandidate::new(candidate.config.clone()).program(Some(ProgramFile::new(path, program)))
         });
         Job::new(invocation.call.clone(), scratch)
             .direction(invocation.direction)

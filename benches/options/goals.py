@@ -1,6 +1,6 @@
 """What the tuning of compiler options finds, beside all single options and the pairs of those that matter.
 
-    python benches/options/goals.py PROGRAM PLUGIN [--class passes] [--modules NAME,NAME] [--budget 40s] [--keep FILE]
+    python benches/options/goals.py PROGRAM PLUGIN [--class passes] [--modules NAME,NAME] [--budget 40s] [--keep FILE] [--short]
 
 PROGRAM is `target/release/autotune-lowered`, PLUGIN a PJRT plugin for CPUs. For each module of `modules.py`:
 
@@ -9,13 +9,17 @@ PROGRAM is `target/release/autotune-lowered`, PLUGIN a PJRT plugin for CPUs. For
 2. `PROGRAM MODULE --compiler-options CLASS`, and the same command once more;
 3. the check: default, a second compilation of it, the reference's pick and the tool's set in 41 rounds of their own.
 
+`--short` takes six modules that tell the most, and ends with exit code 1 where a set is slower than the default.
+
 The reference and the check share no code with the tool: they run by JAX's client, take the wall time of runs that follow each other,
-and order each round by chance. All take the same inputs. An interval is that of a median by order statistics, at 95 %. A gain is robust if the interval of the reference's pick
+and order each round by chance. All take the same inputs, and all compile with what JAX's client sends of itself: jaxlib's own defaults
+of every option, which `autotune_lowered.dump` keeps in the side file of a module. An interval is that of a median by order statistics, at 95 %. A gain is robust if the interval of the reference's pick
 ends below 0.97. The score is the sum of the logarithms that the tool saves, over that of the reference, for modules with a
 robust gain. A set is slower than the default if its interval begins above one and above that of the second compilation's.
 """
 
 import argparse
+import base64
 import hashlib
 import itertools
 import json
@@ -32,10 +36,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLASSES = ["safe", "passes", "fast-math"]
 ROUNDS = 41
+# three with a large gain, one with a small one, two with none
+SHORT = ["lstm", "jacobi", "mandelbrot", "cross_entropy", "half_mlp", "quantized_product"]
 # a sample lasts at least this, in seconds
 SAMPLE = 0.002
-# a `CompileOptionsProto`: one replica and one partition (fields 4 and 5 of `executable_build_options`, field 3), as the tool sends
-ONE_DEVICE = bytes([0x1A, 4, 0x20, 1, 0x28, 1])
 # faster in so many of 41 rounds: by chance once in 7000
 OFTEN = 33
 
@@ -109,8 +113,7 @@ def child(plugin):
         if str(index) in asked["left"]:
             continue
         tell(begins=index)
-        # JAX's client alone would send jaxlib's own defaults of all options along, which are not this plugin's
-        options = xla_client.CompileOptions.ParseFromString(ONE_DEVICE)
+        options = xla_client.CompileOptions()
         options.env_option_overrides = sorted(given.items())
         try:
             executable = device.client.compile_and_load(text, xla_client.DeviceList((device,)), options)
@@ -154,6 +157,18 @@ def child(plugin):
 def inputs_of(text):
     """The folder of a module's inputs, which the tool and the reference both take."""
     return text.with_suffix("")
+
+
+def write_module(module, path):
+    """The module, and the side file that says how JAX compiles it."""
+    import modules
+    from jax._src.lib import xla_client
+
+    text = modules.lowered(module).as_text().encode()
+    path.write_bytes(text)
+    options = base64.b64encode(xla_client.CompileOptions().SerializeAsString()).decode()
+    side = {"schema": 1, "module_digest": hashlib.sha256(text).hexdigest(), "labels": [], "compile_options": options}
+    path.with_name(path.name + ".labels.json").write_text(json.dumps(side))
 
 
 def write_inputs(module, folder):
@@ -252,7 +267,8 @@ def main():
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("plugin")
     parser.add_argument("--class", dest="kind", choices=CLASSES, default="passes")
-    parser.add_argument("--modules", default=",".join(modules.MODULES))
+    parser.add_argument("--modules")
+    parser.add_argument("--short", action="store_true")
     parser.add_argument("--budget")
     parser.add_argument("--keep", type=pathlib.Path)
     given = parser.parse_args()
@@ -265,9 +281,9 @@ def main():
     slower, kept = [], []
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        for module in given.modules.split(","):
+        for module in (given.modules or ",".join(SHORT if given.short else modules.MODULES)).split(","):
             text = folder / f"{module}.mlir"
-            text.write_text(modules.lowered(module).as_text())
+            write_module(module, text)
             write_inputs(module, inputs_of(text))
             pick, values, left = reference(given.plugin, module, text, singles)
             cache = folder / f"cache-{module}"
@@ -301,7 +317,8 @@ def main():
     print(f"load {os.getloadavg()[0]:.1f} at the end")
     if given.keep:
         given.keep.write_text(json.dumps(kept))
+    return 1 if given.short and slower else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

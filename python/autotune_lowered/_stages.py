@@ -41,6 +41,14 @@ def stablehlo_text(lowered: Any) -> str:
     return str(module.operation.get_asm(enable_debug_info=True))
 
 
+def text_to_hash(lowered: Any) -> str:
+    """StableHLO text without locations. JAX verified the program as it lowered it, and printing it verified once more costs a third."""
+    try:
+        return str(lowered.compiler_ir("stablehlo").operation.get_asm(assume_verified=True))
+    except _UNTOLD:
+        return str(lowered.as_text())
+
+
 def arguments(lowered: Any, text: str) -> list[Argument] | None:
     """What a program takes, in order, by `text`, its StableHLO with locations: arguments that it does not need are left out.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _native
 from ._jax import jax_for
-from ._stages import stablehlo_text
+from ._stages import compiled_as, stablehlo_text
 from ._vmap import unmapped_key
 from .libraries.ejkernel.overlay import overlay as ejkernel_overlay
 from .lookup.in_force import only_in_force
@@ -80,9 +80,9 @@ def _dump_variants(
         )
     jitted = step if hasattr(step, "lower") else jax.jit(step)
 
-    def text_with(configs: Mapping[Label, Mapping[str, Any]]) -> str:
+    def lowered_with(configs: Mapping[Label, Mapping[str, Any]]) -> Any:
         with _only(configs):
-            return stablehlo_text(jitted.lower(*args, **kwargs))
+            return jitted.lower(*args, **kwargs)
 
     tuned = {label: row for label, row in result.rows.items() if row["best"]["config"] != row["baseline"]["config"]}
     put_back = [_label(one) for one in without]
@@ -90,7 +90,10 @@ def _dump_variants(
         if label not in tuned:
             raise ValueError(f"`without` names `{':'.join(label)}`, which the result has not tuned")
     baselines = {label: row["baseline"]["config"] for label, row in tuned.items()}
-    first = text_with(baselines)
+    at_baselines = lowered_with(baselines)
+    first = stablehlo_text(at_baselines)
+    # what JAX tells the compiler of the step holds for each of its forms
+    told = compiled_as(at_baselines, None, None)["compile_options"]
     calls = _calls_of(first, tuned)
     if not set(calls) - set(put_back):
         raise ValueError("the step has none of the calls that the result has tuned")
@@ -106,7 +109,8 @@ def _dump_variants(
     sets = [set(divided)] if 0 < len(divided) < len(every) else []
     sets += _halves(divided)
     for names in [[], every, *([one for one in every if one not in out] for out in sets)]:
-        text = first if not names else text_with(baselines | {name: tuned[name]["best"]["config"] for name in names})
+        configs = baselines | {name: tuned[name]["best"]["config"] for name in names}
+        text = first if not names else stablehlo_text(lowered_with(configs))
         content = text.encode()
         digest = hashlib.sha256(content).hexdigest()
         if not (folder / f"{digest}.mlir").exists():
@@ -117,7 +121,7 @@ def _dump_variants(
         "digest": "0" * 64,
         "calls": [_row(tuned[label]) for label in calls],
         "variants": rows,
-    }
+    } | ({} if told is None else {"compile_options": told})
     digest = hashlib.sha256(_bytes(manifest)).hexdigest()
     write_whole(folder / MANIFEST, _bytes(manifest | {"digest": digest}))
     return folder

@@ -41,6 +41,7 @@ pub use built_in::Spaces;
 pub use core_limits::CoreLimits;
 pub use descent::{Descent, Descents};
 pub use error::SpaceError;
+pub(crate) use options::spelled;
 pub use options::{Choice, CompilerOption, OptionClass, OptionError, OptionKind, OptionScope, OptionSet, OptionSpace};
 pub use space::CandidateSpace;
 pub use target::{MAX_DEVICES, Target, TargetError};

@@ -153,8 +153,10 @@ impl Wanted {
 
     /// A module with the choices of the class, but for what the user has set: that is changed only if named.
     fn ready(&self, space: &OptionSpace, file: OptionFile, notes: &mut Vec<String>) -> Result<Ready, Fault> {
-        let OptionFile { name, program, key, flags, .. } = file;
-        let (set, note) = set_by_process(space, flags);
+        let OptionFile { name, program, key, flags, named, .. } = file;
+        let (mut set, note) = set_by_process(space, flags);
+        // what is named for one program holds there over what is set for the process
+        set.extend(named);
         notes.extend(note.filter(|note| !notes.contains(note)));
         let mut choices = space.choices(self.class);
         choices.retain(|choice| choice.scope == OptionScope::Compile);

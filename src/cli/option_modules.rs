@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::counted::{counted, listed};
 use crate::digest::Digest;
 use crate::hlo::{ScanOptions, compiled_as, earlier_stage, modules_before_passes, scan_path};
-use crate::measure::{MeasureError, MeasuredProgram};
+use crate::measure::{CompiledWith, MeasureError, MeasuredProgram};
 use crate::tune::StepProfile;
 
 use super::exit;
@@ -27,6 +27,8 @@ pub(super) struct OptionFile {
     pub(super) key: Result<Digest, String>,
     /// `XLA_FLAGS` of the process that runs it, where that is known.
     pub(super) flags: Vec<(String, Value)>,
+    /// Options that its user named for this program alone.
+    pub(super) named: Vec<(String, Value)>,
 }
 
 /// What a path holds.
@@ -92,6 +94,9 @@ fn read_file(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile, Un
         Ok(program) if program.is_optimized => return Err(Unfit::Optimized),
         Ok(program) => program,
         Err(MeasureError::OptimizedText { .. }) => return Err(Unfit::Optimized),
+        Err(error @ (MeasureError::SideFile(_) | MeasureError::CompileOptions { .. })) => {
+            return Err(Unfit::SideFile(error.to_string()));
+        }
         Err(error) => return Err(Unfit::Program(error)),
     };
     let side = compiled_as(path).map_err(|error| Unfit::SideFile(error.to_string()))?.unwrap_or_default();
@@ -102,7 +107,8 @@ fn read_file(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile, Un
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // a scan that fails was told as the module was read
     let module = scan_path(path, &ScanOptions::default()).ok().and_then(|scan| scan.module);
-    Ok(OptionFile { name, module, program, key, flags })
+    let named = program.compiled_with.iter().flat_map(|with| with.named.clone()).collect();
+    Ok(OptionFile { name, module, program, key, flags, named })
 }
 
 fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFiles, Fault> {
@@ -118,7 +124,8 @@ fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile
     for path in &dumped.files {
         let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match read_file(path, programs) {
-            Ok(module) if !seen.insert(module.program.meaning()) => {
+            // compiled otherwise it is another program
+            Ok(module) if !seen.insert((module.program.meaning(), told(&module.program))) => {
                 put_aside("the same program as another one", module.name);
             }
             Ok(module) => modules.push(module),
@@ -139,6 +146,11 @@ fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile
         return Err(Fault::input(message));
     }
     Ok(OptionFiles { modules, are_of_folder: true, left_aside: line })
+}
+
+/// What tells apart programs of one meaning.
+fn told(program: &MeasuredProgram) -> Option<Digest> {
+    program.compiled_with.as_ref().map(CompiledWith::digest)
 }
 
 /// Of a folder: the same words for every file that has the same trouble.

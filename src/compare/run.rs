@@ -67,13 +67,13 @@ pub fn compare(
     Ok(result(timer, contestants, copy, inputs, raced, options))
 }
 
-/// The programs' files, by digest; a program that is named twice is written once.
+/// The programs' files, by what they are compiled from; a program that is named twice is written once.
 fn write_programs(contestants: &[Contestant], scratch: &Path) -> Result<BTreeMap<Digest, ProgramFile>, MeasureError> {
     let mut files = BTreeMap::new();
     for Contestant { program, .. } in contestants {
-        let digest = program.digest();
-        if !files.contains_key(&digest) {
-            files.insert(digest, program.write(scratch, &format!("program-{}", files.len()))?);
+        let identity = program.identity();
+        if !files.contains_key(&identity) {
+            files.insert(identity, program.write(scratch, &format!("program-{}", files.len()))?);
         }
     }
     Ok(files)
@@ -94,7 +94,7 @@ fn candidates(
         if build.copy != contestant.build.copy {
             name.insert("copy".to_owned(), Value::from(build.copy));
         }
-        let file = files.get(&contestant.program.digest()).cloned();
+        let file = files.get(&contestant.program.identity()).cloned();
         JobCandidate::new(Config::new(name)).program(file).build(build)
     };
     let all = contestants
@@ -114,7 +114,7 @@ fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Re
     let Some(first) = contestants.first() else { return Err(CompareError::TooFew(0)) };
     let of_timer = |failure| CompareError::Program(MeasureError::Failed(failure));
     timer.begin(job).map_err(of_timer)?;
-    // one program's signature is the same whatever it is compiled with
+    // one program's signature is the same whatever options it is compiled with
     let is_new = |place: &usize| {
         let own = contestants.get(*place).map(|contestant| contestant.program.digest());
         !contestants.iter().take(*place).any(|earlier| Some(earlier.program.digest()) == own)

@@ -157,7 +157,7 @@ fn program_of(registry: &Registry, candidate: &Candidate) -> Result<ProgramFile,
         failed(format!("not lowered where it was recorded: {why}"))
     })?;
     let path = registry.checked_program_path(program).map_err(|error| failed(error.to_string()))?;
-    Ok(ProgramFile { path, program: program.clone() })
+    Ok(ProgramFile::new(path, program.clone()))
 }
 
 fn compiled_call(invocation: &Invocation, outcomes: impl Iterator<Item = Option<Outcome>>) -> CompiledCall {

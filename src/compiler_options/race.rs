@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use super::OPERATION;
 use super::variant::Variant;
-use crate::array::ArraySpec;
 use crate::call::{Call, Direction};
 use crate::decision::Round;
 use crate::digest::Digest;
@@ -14,7 +13,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::measure::MeasureError;
 use crate::timer::events::Events;
-use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Timer};
+use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature, Timer};
 use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Raced, TuneError, TuneOptions, race_programs};
 
 /// A timer, and everything that a race of a module's variants needs.
@@ -107,8 +106,8 @@ impl Races<'_> {
         }
     }
 
-    /// What the module takes, as the first variant that compiles says it.
-    pub(super) fn signature(&mut self, base: &Variant, others: &[Variant]) -> Result<Vec<ArraySpec>, Ended> {
+    /// What the module takes and gives, as the first variant that compiles says it.
+    pub(super) fn signature(&mut self, base: &Variant, others: &[Variant]) -> Result<Signature, Ended> {
         let variants: Vec<Variant> = std::iter::once(base).chain(others).cloned().collect();
         let job = self.job(&variants);
         let timer = &mut *self.timer;
@@ -118,7 +117,7 @@ impl Races<'_> {
             match timer.signature(candidate) {
                 Ok(Some(signature)) => {
                     timer.end();
-                    return Ok(signature.parameters);
+                    return Ok(signature);
                 }
                 Ok(None) => {
                     let message = format!("the timer `{}` does not tell what the module takes", timer.name());

@@ -118,9 +118,15 @@ impl Walk<'_, '_> {
         let mut variants = Variants { base: self.module.base.clone(), choices: &self.module.choices };
         let mut base = variants.base();
         let mut singles = variants.singles();
-        let specs = self.races.signature(&base, &rescuers(&singles, self.module))?;
-        let inputs = make_inputs(&self.module.program, &specs, &self.module.inputs, self.races.scratch)?;
-        let preflight = inputs.preflight.to_string();
+        let signature = self.races.signature(&base, &rescuers(&singles, self.module))?;
+        let (program, scratch) = (&self.module.program, self.races.scratch);
+        let inputs = make_inputs(program, &signature.parameters, &self.module.inputs, scratch)?;
+        let preflight = match &signature.results {
+            Some(results) => inputs.preflight.with_outputs(results),
+            None => inputs.preflight,
+        };
+        preflight.check(scratch)?;
+        let preflight = preflight.to_string();
         (self.races.inputs, self.races.inputs_digest) = (inputs.arrays, inputs.digest);
         let search = self.search();
         let key = CacheKey {
@@ -163,6 +169,9 @@ impl Walk<'_, '_> {
         let mut hasher = FieldHasher::new("compiler options, 1");
         hasher.field(self.result.baseline.config.as_str().as_bytes()).field(self.races.inputs_digest.as_bytes());
         hasher.field(&self.races.options.rules.min_improvement.to_le_bytes());
+        if let Some(with) = &self.module.program.compiled_with {
+            hasher.field(with.digest().as_bytes());
+        }
         for choice in &self.module.choices {
             hasher.field(choice.set.to_config().as_str().as_bytes());
         }

@@ -3,6 +3,7 @@
 //! Modules are searched in their order. What won on an earlier one is tried first on the next, which is searched by itself only where
 //! none of that wins. All sets that were found, and all of them together, are then raced on every module, in rounds of their own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -21,8 +22,9 @@ use crate::candidates::OptionSet;
 use crate::counted::listed;
 use crate::decision::DecisionRules;
 use crate::digest::{Digest, FieldHasher};
+use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
-use crate::measure::make_inputs;
+use crate::measure::{MeasureError, make_inputs};
 use crate::stats::Interval;
 use crate::timer::Timer;
 use crate::timer::events::{Events, Slice};
@@ -116,22 +118,49 @@ impl Shared<'_> {
             return Ok(found);
         }
         let mut sets: Vec<Variant> = Vec::new();
+        // a module whose default does not run has no part in the decision, and is no reason to leave the others
+        let mut failed = BTreeMap::new();
         for (place, shared) in self.modules.iter().enumerate() {
             if !sets.is_empty() && self.any_wins(&shared.module, &sets)? {
                 continue;
             }
-            let found = self.search_alone(shared, place)?;
-            sets.extend(found.filter(|found| sets.iter().all(|known| known.config != found.config)));
+            match self.search_alone(shared, place) {
+                Ok(found) => sets.extend(found.filter(|found| sets.iter().all(|known| known.config != found.config))),
+                Err(ended) => drop(failed.insert(place, of_module(ended)?)),
+            }
         }
         // also where there is none: an entry says so to the next run
         let sets = with_all_together(sets);
-        let mut last = Vec::new();
+        let mut last = BTreeMap::new();
         for (place, shared) in self.modules.iter().enumerate() {
+            if failed.contains_key(&place) {
+                continue;
+            }
             let (name, events) = (format!("all sets: {}", shared.name), self.events);
             let _slice = events.open(Slice::Operation { name: &name, index: place, of: self.modules.len() });
-            last.push(self.last(shared, &sets)?);
+            match self.last(shared, &sets) {
+                Ok(found) => drop(last.insert(place, found)),
+                Err(ended) => drop(failed.insert(place, of_module(ended)?)),
+            }
         }
-        self.conclude(&search, &sets, last)
+        let mut all = self.conclude(&search, &sets, last)?;
+        for (&place, why) in &failed {
+            let Some(operation) = all.operations.get_mut(place) else { continue };
+            operation.status = Status::Failed;
+            match why {
+                ModuleFault::Program(failure) => {
+                    operation.reason = failure.to_string();
+                    operation.failure = Some(failure.clone());
+                }
+                ModuleFault::Inputs(error) => operation.reason = error.to_string(),
+            }
+        }
+        if !failed.is_empty() {
+            let names = failed.keys().filter_map(|&place| self.modules.get(place));
+            let names = listed(names.map(|shared| format!("`{}`", shared.name)));
+            all.reason = format!("{}; without {names}, which does not run as it is", all.reason);
+        }
+        Ok(all)
     }
 
     /// Digest of everything that the decision follows from, but for the samples.
@@ -139,7 +168,7 @@ impl Shared<'_> {
         let mut hasher = FieldHasher::new("shared compiler options, 1");
         hasher.field(&self.options.rules.min_improvement.to_le_bytes());
         for SharedModule { module, weight, .. } in self.modules {
-            hasher.field(module.program.digest().as_bytes()).field(&weight.to_le_bytes());
+            hasher.field(module.program.identity().as_bytes()).field(&weight.to_le_bytes());
             hasher.field(module.base.to_config().as_str().as_bytes()).field(format!("{:?}", module.inputs).as_bytes());
             for choice in &module.choices {
                 hasher.field(choice.set.to_config().as_str().as_bytes());
@@ -193,8 +222,7 @@ impl Shared<'_> {
         if operation.status == Status::Interrupted {
             return Err(Ended::Interrupted);
         }
-        if let Some(mut failure) = operation.failure {
-            failure.message = format!("`{}`: {}", shared.name, failure.message);
+        if let Some(failure) = operation.failure {
             return Err(failure.into());
         }
         let best = operation.best.filter(|_| operation.status == Status::Tuned);
@@ -222,8 +250,8 @@ impl Shared<'_> {
         };
         let variants = Variants { base: module.base.clone(), choices: &module.choices };
         let base = variants.base();
-        let specs = races.signature(&base, &rescuers(&variants.singles(), module))?;
-        let inputs = make_inputs(&module.program, &specs, &module.inputs, scratch.path())?;
+        let signature = races.signature(&base, &rescuers(&variants.singles(), module))?;
+        let inputs = make_inputs(&module.program, &signature.parameters, &module.inputs, scratch.path())?;
         (races.inputs, races.inputs_digest) = (inputs.arrays, inputs.digest);
         let raced: Vec<Variant> = [base.clone(), base].into_iter().chain(sets.iter().cloned()).collect();
         let is_fresh = self.options.force && Some(&rounds) == LOOKS.first();
@@ -240,13 +268,7 @@ impl Shared<'_> {
         let for_all = DecisionRules { confidence, ..rules };
         let mut last = None;
         for rounds in LOOKS {
-            let raced = self.race(&shared.module, sets, "shared", rounds).map_err(|ended| match ended {
-                Ended::Failed(mut failure) => {
-                    failure.message = format!("`{}`: {}", shared.name, failure.message);
-                    failure.into()
-                }
-                ended => ended,
-            })?;
+            let raced = self.race(&shared.module, sets, "shared", rounds)?;
             let copy_bound = verdict(&raced, 0, &rules).copy_bound;
             let ratios = verdict(&raced, sets.len(), &for_all).ratios;
             let of = |set: usize| ratios.iter().find(|(one, ..)| one.candidate == set + 2);
@@ -263,9 +285,15 @@ impl Shared<'_> {
     }
 
     /// From the last rounds to entries.
-    fn conclude(&mut self, search: &str, sets: &[Variant], last: Vec<Last>) -> Result<SharedOptions, Ended> {
+    fn conclude(
+        &mut self,
+        search: &str,
+        sets: &[Variant],
+        last: BTreeMap<usize, Last>,
+    ) -> Result<SharedOptions, Ended> {
         let sizes: Vec<usize> = sets.iter().map(|set| set.set.iter().count()).collect();
-        let on: Vec<OnModule> = last.iter().map(|last| last.on.clone()).collect();
+        let on: Vec<OnModule> = last.values().map(|last| last.on.clone()).collect();
+        let names: Vec<String> = last.keys().filter_map(|&place| Some(self.modules.get(place)?.name.clone())).collect();
         let verdict = decide_shared(&on, &sizes, self.options.rules.min_improvement);
         let winner = verdict.winner.and_then(|winner| Some((winner, sets.get(winner)?)));
         let (status, reason) = match winner {
@@ -273,10 +301,13 @@ impl Shared<'_> {
                 let set = set.config.to_brief();
                 (Status::Tuned, format!("{set} is slower on none, and saves the most in all"))
             }
-            None => (Status::BaselineKept, self.losses(sets, &verdict.losses)),
+            None => (Status::BaselineKept, losses(sets, &verdict.losses, &names)),
         };
         let mut all = self.without_a_set(status, reason);
-        for ((shared, operation), Last { raced, on }) in self.modules.iter().zip(&mut all.operations).zip(last) {
+        for (place, Last { raced, on }) in last {
+            let Some((shared, operation)) = self.modules.get(place).zip(all.operations.get_mut(place)) else {
+                continue;
+            };
             operation.candidates =
                 raced.rows.iter().enumerate().filter(|(place, _)| *place != 1).map(|(_, row)| row.clone()).collect();
             operation.rounds_measured = raced.rounds_measured;
@@ -310,22 +341,6 @@ impl Shared<'_> {
         Ok(all)
     }
 
-    fn losses(&self, sets: &[Variant], losses: &[Vec<usize>]) -> String {
-        if sets.is_empty() {
-            return "no module has options that are faster".to_owned();
-        }
-        let name = |module: &usize| self.modules.get(*module).map(|shared| format!("`{}`", shared.name));
-        let of = sets.iter().zip(losses).map(|(set, on)| match on.is_empty() {
-            true => format!("{} gains nothing in all", set.config.to_brief()),
-            false => format!(
-                "{} is slower, or not known not to be, on {}",
-                set.config.to_brief(),
-                listed(on.iter().filter_map(name))
-            ),
-        });
-        format!("no set is slower nowhere: {}", of.collect::<Vec<_>>().join("; "))
-    }
-
     fn key(&self, module: &OptionModule) -> CacheKey {
         let digest = module.key.as_ref().copied().unwrap_or_else(|_| module.program.digest());
         CacheKey { call: call(digest), direction: Direction::Forward, device: self.timer.device().identity.clone() }
@@ -347,6 +362,40 @@ impl Shared<'_> {
         };
         SharedOptions { operations: self.modules.iter().map(of).collect(), entries: Vec::new(), set: None, reason }
     }
+}
+
+/// What is wrong with one module of several.
+enum ModuleFault {
+    Program(Failure),
+    Inputs(MeasureError),
+}
+
+/// What one module alone has, if it is that: a worker or a device that is gone ends the run for all.
+fn of_module(ended: Ended) -> Result<ModuleFault, Ended> {
+    match ended {
+        Ended::Failed(failure) if !matches!(failure.kind, FailureKind::Device | FailureKind::Protocol) => {
+            Ok(ModuleFault::Program(failure))
+        }
+        Ended::Inputs(error) => Ok(ModuleFault::Inputs(error)),
+        ended => Err(ended),
+    }
+}
+
+/// Why no set is taken, `modules` being those that were raced.
+fn losses(sets: &[Variant], losses: &[Vec<usize>], modules: &[String]) -> String {
+    if sets.is_empty() || modules.is_empty() {
+        return "no module has options that are faster".to_owned();
+    }
+    let name = |module: &usize| modules.get(*module).map(|name| format!("`{name}`"));
+    let of = sets.iter().zip(losses).map(|(set, on)| match on.is_empty() {
+        true => format!("{} gains nothing in all", set.config.to_brief()),
+        false => format!(
+            "{} is slower, or not known not to be, on {}",
+            set.config.to_brief(),
+            listed(on.iter().filter_map(name))
+        ),
+    });
+    format!("no set is slower nowhere: {}", of.collect::<Vec<_>>().join("; "))
 }
 
 /// All sets together, as far as they can be, and each by itself.

@@ -1,7 +1,8 @@
 //! Which integers a module's arguments may be, where they are indices: the shape of what they point into says it.
 //!
-//! StableHLO text is read line by line, one operation each. An argument that becomes the index of a gather or of a dynamic slice by
-//! way of operations that keep values, or that wrap negative ones, is in the range of the operand's dimension.
+//! StableHLO text is read line by line, one operation each. An argument that becomes the index of a gather, of a scatter or of a dynamic
+//! slice by way of operations that keep values, or that wrap negative ones, is in the range of the operand's dimension. Arguments are
+//! followed into functions, out of them, and into loops.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,48 +21,134 @@ const KEEPS: [&str; 9] = [
     "stablehlo.add",
     "stablehlo.select",
 ];
+/// Those whose results hold values of their first operand alone: the others say where.
+const TAKES: [&str; 2] = ["stablehlo.gather", "stablehlo.dynamic_slice"];
+/// An argument of a loop holds at first what it is set to.
+const SET_TO: &str = "";
 
 /// One operation, or the head of one with regions.
 struct Operation<'a> {
     name: &'a str,
-    operands: Vec<&'a str>,
+    /// Values by number; `None` of those that are not known here.
+    operands: Vec<Option<usize>>,
     line: &'a str,
+    /// The line that its types stand on: the last one of an operation with regions.
+    types: &'a str,
 }
 
-/// A function: its arguments' names, and its operations.
+/// A function: its first values are its arguments.
+#[derive(Default)]
 struct Function<'a> {
-    arguments: Vec<&'a str>,
-    operations: Vec<(&'a str, Operation<'a>)>,
+    arguments: usize,
+    values: usize,
+    /// Each with the number of its result.
+    operations: Vec<(usize, Operation<'a>)>,
+    returns: Vec<usize>,
 }
 
 /// Of each argument of `main` how many values it may have as an index, from zero on; `None` of those that are none.
 pub(super) fn index_ranges(text: &str) -> Vec<Option<u64>> {
-    Ranges { functions: functions(text), known: BTreeMap::new(), left: MAX_VALUES }.of("main", MAX_CALLS)
+    Ranges { functions: functions(text), known: BTreeMap::new(), left: MAX_VALUES }.of("main", MAX_CALLS).indices
+}
+
+/// Names and numbers of the values that can be seen at a line. Regions beside each other use the same names.
+#[derive(Default)]
+struct Scopes<'a> {
+    open: Vec<BTreeMap<&'a str, usize>>,
+    /// Arguments of the loops around, for both of their regions.
+    loops: Vec<BTreeMap<&'a str, usize>>,
+    /// Operations whose regions are open, by their place in the function.
+    heads: Vec<usize>,
+}
+
+impl<'a> Scopes<'a> {
+    fn find(&self, name: &str) -> Option<usize> {
+        self.open.iter().rev().find_map(|scope| scope.get(name)).copied()
+    }
+
+    fn define(&mut self, name: &'a str, function: &mut Function<'a>) -> usize {
+        let number = function.values;
+        function.values += 1;
+        if let Some(scope) = self.open.last_mut() {
+            scope.insert(name, number);
+        }
+        number
+    }
+
+    fn all(&self, text: &'a str) -> Vec<Option<usize>> {
+        values(text).into_iter().map(|name| self.find(name)).collect()
+    }
 }
 
 fn functions(text: &str) -> BTreeMap<&str, Function<'_>> {
     let mut found: BTreeMap<&str, Function<'_>> = BTreeMap::new();
     let mut current = None;
+    let mut scopes = Scopes::default();
     for line in text.lines().map(str::trim_start) {
         if let Some((_, head)) = line.split_once("func.func ").filter(|(before, _)| before.is_empty()) {
             current = head.split_once('@').and_then(|(_, rest)| rest.split_once('('));
             if let Some((name, rest)) = current {
-                let arguments = values(rest.split(" -> ").next().unwrap_or_default());
-                found.insert(name, Function { arguments, operations: Vec::new() });
+                scopes = Scopes { open: vec![BTreeMap::new()], ..Scopes::default() };
+                let function = found.entry(name).or_default();
+                *function = Function::default();
+                for argument in values(rest.split(" -> ").next().unwrap_or_default()) {
+                    scopes.define(argument, function);
+                }
+                function.arguments = function.values;
             }
             continue;
         }
         let Some(function) = current.and_then(|(name, _)| found.get_mut(name)) else { continue };
-        let Some((result, rest)) = line.split_once(" = ").filter(|(result, _)| result.starts_with('%')) else {
-            continue;
-        };
-        let rest = rest.trim_start_matches('"');
-        let end = rest.find(['"', ' ', '(']).unwrap_or(rest.len());
-        let (name, arguments) = rest.split_at(end);
-        let operands = values(arguments.split(" : ").next().unwrap_or_default());
-        function.operations.push((result, Operation { name, operands, line }));
+        read_line(line, function, &mut scopes);
     }
     found
+}
+
+fn read_line<'a>(line: &'a str, function: &mut Function<'a>, scopes: &mut Scopes<'a>) {
+    if line.starts_with('}') {
+        scopes.open.pop();
+        let head = line.starts_with("})").then(|| scopes.heads.pop()).flatten();
+        if let Some((_, operation)) = head.and_then(|head| function.operations.get_mut(head)) {
+            operation.types = line;
+        }
+    } else if let Some((result, rest)) = line.split_once(" = ").filter(|(result, _)| result.starts_with('%')) {
+        let rest = rest.trim_start_matches('"');
+        let end = rest.find(['"', ' ', '(']).unwrap_or(rest.len());
+        let (name, given) = rest.split_at(end);
+        let given = given.split(" : ").next().unwrap_or_default();
+        if name == "stablehlo.while" {
+            let mut arguments = BTreeMap::new();
+            for pair in values(given).chunks_exact(2) {
+                let [argument, first] = pair else { continue };
+                let operands = vec![scopes.find(first)];
+                let number = function.values;
+                function.values += 1;
+                function.operations.push((number, Operation { name: SET_TO, operands, line, types: line }));
+                arguments.insert(*argument, number);
+            }
+            scopes.loops.push(arguments);
+        }
+        let operands = scopes.all(given);
+        let result = scopes.define(values(result).first().copied().unwrap_or_default(), function);
+        if line.ends_with("({") {
+            scopes.heads.push(function.operations.len());
+        }
+        function.operations.push((result, Operation { name, operands, line, types: line }));
+    } else if line.starts_with("return ") || line.starts_with("func.return ") {
+        function.returns = scopes.all(line.split(" : ").next().unwrap_or_default()).into_iter().flatten().collect();
+    } else if line.starts_with("^bb") {
+        for argument in values(line) {
+            scopes.define(argument, function);
+        }
+    }
+    if line.ends_with('{') {
+        let scope = match line {
+            "cond {" => scopes.loops.last().cloned(),
+            "} do {" => scopes.loops.pop(),
+            _ => None,
+        };
+        scopes.open.push(scope.unwrap_or_default());
+    }
 }
 
 /// The names of values in a piece of text, in their order.
@@ -75,67 +162,120 @@ fn values(text: &str) -> Vec<&str> {
     named.collect()
 }
 
+/// What a function says of its arguments.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    /// How many values each may have as an index.
+    indices: Vec<Option<u64>>,
+    /// Which of them its results hold.
+    kept: BTreeSet<usize>,
+}
+
 /// What is known of each function, so that each is looked into once.
 struct Ranges<'a> {
     functions: BTreeMap<&'a str, Function<'a>>,
-    known: BTreeMap<&'a str, Vec<Option<u64>>>,
+    known: BTreeMap<&'a str, Known>,
     /// Values that may still be looked at.
     left: usize,
 }
 
 impl<'a> Ranges<'a> {
-    fn of(&mut self, name: &str, calls: usize) -> Vec<Option<u64>> {
+    fn of(&mut self, name: &str, calls: usize) -> Known {
         if let Some(known) = self.known.get(name) {
             return known.clone();
         }
-        let Some((name, function)) = self.functions.remove_entry(name) else { return Vec::new() };
         // one that calls itself says nothing more of its arguments: it is taken out meanwhile
-        let mut found = vec![None; function.arguments.len()];
-        let arguments: BTreeMap<&str, usize> =
-            function.arguments.iter().enumerate().map(|(at, name)| (*name, at)).collect();
-        let defined: BTreeMap<&str, &Operation<'_>> =
-            function.operations.iter().map(|(name, one)| (*name, one)).collect();
+        let Some((name, function)) = self.functions.remove_entry(name) else { return Known::default() };
+        let mut found = Known { indices: vec![None; function.arguments], kept: BTreeSet::new() };
+        let defined: BTreeMap<usize, &Operation<'_>> =
+            function.operations.iter().map(|(number, one)| (*number, one)).collect();
         for (_, operation) in &function.operations {
             for (value, count) in self.uses(operation, calls) {
-                let (mut seen, mut open) = (BTreeSet::new(), vec![value]);
-                while let Some(value) = open.pop().filter(|_| self.left > 0) {
-                    self.left -= 1;
-                    if !seen.insert(value) {
-                        continue;
-                    }
-                    if let Some(place) = arguments.get(value).and_then(|at| found.get_mut(*at)) {
+                for argument in self.origins(value, &defined, function.arguments, calls) {
+                    if let Some(place) = found.indices.get_mut(argument) {
                         *place = Some(place.map_or(count, |other: u64| other.min(count)));
-                    } else if let Some(of) = defined.get(value).filter(|of| KEEPS.contains(&of.name)) {
-                        // of a choice the condition is no index
-                        open.extend(of.operands.iter().skip(usize::from(of.name == "stablehlo.select")));
                     }
                 }
             }
+        }
+        for &value in &function.returns {
+            found.kept.extend(self.origins(value, &defined, function.arguments, calls));
         }
         self.known.insert(name, found.clone());
         found
     }
 
+    /// The arguments whose values a value holds.
+    fn origins(
+        &mut self,
+        value: usize,
+        defined: &BTreeMap<usize, &Operation<'a>>,
+        arguments: usize,
+        calls: usize,
+    ) -> BTreeSet<usize> {
+        let (mut seen, mut open, mut found) = (BTreeSet::new(), vec![value], BTreeSet::new());
+        while let Some(value) = open.pop().filter(|_| self.left > 0) {
+            self.left -= 1;
+            if !seen.insert(value) {
+                continue;
+            }
+            if value < arguments {
+                found.insert(value);
+                continue;
+            }
+            let Some(Operation { name, operands, line, .. }) = defined.get(&value) else { continue };
+            match *name {
+                // of a choice the condition is no index
+                "stablehlo.select" => open.extend(operands.iter().skip(1).flatten()),
+                name if name == SET_TO || KEEPS.contains(&name) => open.extend(operands.iter().flatten()),
+                name if TAKES.contains(&name) => open.extend(operands.first().copied().flatten()),
+                "call" | "func.call" if calls > 0 => {
+                    let kept = self.of(callee(line), calls - 1).kept;
+                    open.extend(kept.iter().filter_map(|&at| operands.get(at).copied().flatten()));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
     /// The operands of an operation that are indices, with how many values each may have.
-    fn uses(&mut self, operation: &Operation<'a>, calls: usize) -> Vec<(&'a str, u64)> {
-        let Operation { name, operands, line } = operation;
-        let types = || line.rsplit_once(" : (").map(|(_, types)| types).unwrap_or_default();
+    fn uses(&mut self, operation: &Operation<'a>, calls: usize) -> Vec<(usize, u64)> {
+        let Operation { name, operands, line, types } = operation;
+        let types = || types.rsplit_once(" : (").map(|(_, types)| types).unwrap_or_default();
         let shape = |at: usize| types().split("tensor<").nth(at + 1).and_then(dimensions).unwrap_or_default();
         // as many places as a slice of so many elements fits in
         let places = |whole: u64, part: u64| whole.checked_sub(part).map(|left| left + 1);
         let with = |first: usize, counts: Vec<Option<u64>>| {
             let indices = operands.iter().skip(first).zip(counts);
-            indices.filter_map(|(operand, count)| Some((*operand, count?))).collect()
+            indices.filter_map(|(operand, count)| Some(((*operand)?, count?))).collect()
+        };
+        // of the dimensions that indices point into, the one with the fewest places
+        let least = |whole: &[u64], sizes: &[u64], mapped: &[u64]| {
+            let of = |dimension: &u64| {
+                let at = usize::try_from(*dimension).ok()?;
+                places(*whole.get(at)?, *sizes.get(at)?)
+            };
+            mapped.iter().map(of).min().flatten()
         };
         match *name {
             "stablehlo.gather" => {
-                let (whole, sizes) = (shape(0), numbers(line, "slice_sizes = array<i64: ", '>'));
-                let of = |dimension: &u64| {
-                    let at = usize::try_from(*dimension).ok()?;
-                    places(*whole.get(at)?, *sizes.get(at)?)
+                let sizes = numbers(line, "slice_sizes = array<i64: ", '>');
+                with(1, vec![least(&shape(0), &sizes, &numbers(line, "start_index_map = [", ']'))])
+            }
+            "stablehlo.scatter" if operands.len() == 3 => {
+                let (whole, updates) = (shape(0), shape(2));
+                let inserted = numbers(line, "inserted_window_dims = [", ']');
+                let batched = numbers(line, "input_batching_dims = [", ']');
+                // the others are those of a window, in their order
+                let mut windows = numbers(line, "update_window_dims = [", ']').into_iter();
+                let mut size = |dimension: u64| {
+                    let is_one = inserted.contains(&dimension) || batched.contains(&dimension);
+                    let window = if is_one { None } else { windows.next() };
+                    window.and_then(|at| updates.get(usize::try_from(at).ok()?).copied()).unwrap_or(1)
                 };
-                let mapped = numbers(line, "start_index_map = [", ']');
-                with(1, vec![mapped.iter().map(of).min().flatten()])
+                let sizes: Vec<u64> = (0..whole.len() as u64).map(&mut size).collect();
+                with(1, vec![least(&whole, &sizes, &numbers(line, "scatter_dims_to_operand_dims = [", ']'))])
             }
             "stablehlo.dynamic_slice" => {
                 let sizes = numbers(line, "sizes = [", ']');
@@ -144,13 +284,15 @@ impl<'a> Ranges<'a> {
             "stablehlo.dynamic_update_slice" => {
                 with(2, shape(0).iter().zip(&shape(1)).map(|(whole, part)| places(*whole, *part)).collect())
             }
-            "call" | "func.call" if calls > 0 => {
-                let callee = line.split_once('@').map(|(_, rest)| rest.split('(').next().unwrap_or_default());
-                with(0, self.of(callee.unwrap_or_default(), calls - 1))
-            }
+            "call" | "func.call" if calls > 0 => with(0, self.of(callee(line), calls - 1).indices),
             _ => Vec::new(),
         }
     }
+}
+
+/// The function that a line calls.
+fn callee(line: &str) -> &str {
+    line.split_once('@').map(|(_, rest)| rest.split('(').next().unwrap_or_default()).unwrap_or_default()
 }
 
 /// `1000x64xf32>…` to 1000 and 64.
@@ -195,6 +337,25 @@ mod tests {
     return %1 : tensor<4x64xf32>
   }
 }"#;
+
+    /// `indices_in_loops` (tests/data/hlo/README.md): rows are added at `ids`, slices of 8 rows begin at a number that a loop counts on
+    /// from, and another loop takes rows by tokens. The table has 1000 rows.
+    #[test]
+    fn indices_of_scatters_and_in_loops_are_in_range_too() {
+        let text = include_str!("../../tests/data/hlo/indices_in_loops.mlir");
+        assert_eq!(index_ranges(text), [None, Some(1000), None, Some(993), Some(1000)]);
+        for end in (0..text.len()).step_by(13) {
+            let _ = index_ranges(&text[..end]);
+            let _ = index_ranges(&text.replace('{', "").replace("cond", "} do {")[..end / 2]);
+        }
+        // a window of 3 of 10 columns has 8 places, and a scattered row one of 5
+        let scatter = "func.func public @main(%a: tensor<5x10xf32>, %i: tensor<2x2xi32>, %u: tensor<2x3xf32>) {\n %0 = \
+                       \"stablehlo.scatter\"(%a, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], \
+                       inserted_window_dims = [0], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}> ({\n \
+                       ^bb0(%x: tensor<f32>, %y: tensor<f32>):\n stablehlo.return %y : tensor<f32>\n }) : (tensor<5x10xf32>, \
+                       tensor<2x2xi32>, tensor<2x3xf32>) -> tensor<5x10xf32>";
+        assert_eq!(index_ranges(scatter), [None, Some(5), None]);
+    }
 
     #[test]
     fn an_index_is_in_the_range_of_what_it_points_into() {

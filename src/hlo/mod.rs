@@ -57,5 +57,7 @@ pub(crate) use plain_text::symbol;
 pub use program::{Program, is_measured_by_xla, read_program};
 pub use scan::{ScanOptions, scan_bytes, scan_path, scan_reader};
 pub use semantic::semantic_digest;
+#[cfg(feature = "tuner")]
+pub(crate) use side_file::path_for as side_file_of;
 pub(crate) use stamp::tokamax_label;
 pub use user_label::{UserLabels, UserLabelsError, labels_in};

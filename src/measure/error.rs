@@ -8,6 +8,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::hlo::ScanError;
 use crate::profile::KernelsDiffer;
 use crate::remedy::{remedy, scratch_remedy};
+use crate::wire::WireError;
 
 /// What plugins compile, of whoever has HLO text.
 const DUMP_A_PROTO: &str = "dump what plugins compile: `XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto'`, or \
@@ -28,6 +29,21 @@ pub enum MeasureError {
     /// The file is no program.
     #[error(transparent)]
     NotAProgram(#[from] ScanError),
+    /// The side file of a module cannot be used.
+    #[error(transparent)]
+    SideFile(ScanError),
+    /// What a side file says the compiler is told of its module is no `CompileOptionsProto`.
+    #[error(
+        "the side file `{path}` has `compile_options` that are no CompileOptionsProto ({source}); write it again by \
+         `autotune_lowered.dump`, or take the member out",
+        path = path.display()
+    )]
+    CompileOptions {
+        /// The side file.
+        path: PathBuf,
+        /// Why not.
+        source: WireError,
+    },
     /// HLO text.
     #[error("`{path}`: is HLO text, which no plugin compiles; {DUMP_A_PROTO}", path = path.display())]
     HloText {
@@ -143,6 +159,8 @@ impl MeasureError {
         match self {
             Self::Unreadable { .. }
             | Self::NotAProgram(_)
+            | Self::SideFile(_)
+            | Self::CompileOptions { .. }
             | Self::HloText { .. }
             | Self::OptimizedText { .. }
             | Self::NotConverted { .. }

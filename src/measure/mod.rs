@@ -4,6 +4,7 @@
 //! under one profile. What comes out is a [`crate::profile::Measurement`] with how it was made.
 
 mod captured;
+mod compiled_with;
 mod copies;
 mod error;
 mod input_options;
@@ -12,6 +13,7 @@ mod preflight;
 mod program;
 mod run;
 
+pub use compiled_with::CompiledWith;
 pub use copies::job_of_copies;
 pub use error::MeasureError;
 pub use input_options::{ArgumentFill, InputOptions, Values};

@@ -18,8 +18,10 @@ pub struct Preflight {
     pub host_bytes: u64,
     /// Memory of the host that programs may still take.
     pub host_free: Option<u64>,
-    /// All arguments on the device, without outputs and temporaries, which only the compiled program tells.
+    /// All arguments on the device, without temporaries, which only the compiled program tells; with the outputs where they are known.
     pub device_bytes: u64,
+    /// All outputs, where the program tells them: of two programs at a time they are files.
+    pub output_bytes: Option<u64>,
 }
 
 impl Preflight {
@@ -35,6 +37,16 @@ impl Preflight {
         found
     }
 
+    /// The same with what the program gives: the outputs of a candidate are compared with those of the baseline as files.
+    #[must_use]
+    pub fn with_outputs(mut self, outputs: &[ArraySpec]) -> Self {
+        let bytes = outputs.iter().map(|spec| spec.host_bytes().unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
+        self.disk_bytes = self.disk_bytes.saturating_add(bytes.saturating_mul(2));
+        self.device_bytes = self.device_bytes.saturating_add(bytes);
+        self.output_bytes = Some(bytes);
+        self
+    }
+
     /// Whether it fits.
     ///
     /// # Errors
@@ -45,8 +57,9 @@ impl Preflight {
         if lacks(self.disk_bytes, self.disk_free) {
             let (needed, free) = (Size(self.disk_bytes), Size(self.disk_free.unwrap_or_default()));
             let folder = scratch.display();
+            let what = if self.output_bytes.is_some() { "inputs and outputs" } else { "inputs" };
             return no_room(format!(
-                "the inputs take {needed} of disk and `{folder}` has {free} left; set TMPDIR to a folder with more"
+                "the {what} take {needed} of disk and `{folder}` has {free} left; set TMPDIR to a folder with more"
             ));
         }
         if lacks(self.host_bytes, self.host_free) {
@@ -61,7 +74,8 @@ impl fmt::Display for Preflight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let left = |free: Option<u64>| free.map_or_else(String::new, |free| format!(" of {} left", Size(free)));
         let (disk, host) = (Size(self.disk_bytes), Size(self.host_bytes));
-        write!(f, "inputs take {disk}{} on disk, {host}{} ", left(self.disk_free), left(self.host_free))?;
+        let what = if self.output_bytes.is_some() { "inputs and outputs" } else { "inputs" };
+        write!(f, "{what} take {disk}{} on disk, {host}{} ", left(self.disk_free), left(self.host_free))?;
         write!(f, "of host memory at a time, {} of device memory", Size(self.device_bytes))
     }
 }
@@ -116,6 +130,17 @@ mod tests {
             found.to_string(),
             "inputs take 4.0 KiB on disk, 4.0 KiB of 1 bytes left of host memory at a time, 5.0 KiB of device memory"
         );
+        let outputs = ["f32[256]", "pred[24]"].map(|spec| spec.parse().unwrap());
+        let mut found = found.with_outputs(&outputs);
+        // 1 KiB and 24 bytes, of two programs on disk and of one on the device
+        assert_eq!(
+            (found.disk_bytes, found.device_bytes, found.output_bytes),
+            (4096 + 2 * 1048, 5120 + 1048, Some(1048))
+        );
+        assert!(found.to_string().starts_with("inputs and outputs take 6.0 KiB on disk, "), "{found}");
+        (found.disk_free, found.host_free) = (Some(4096 + 2 * 1048 - 1), None);
+        let error = found.check(scratch.path()).unwrap_err().to_string();
+        assert!(error.contains("the inputs and outputs take 6.0 KiB of disk"), "{error}");
         let huge: ArraySpec = "f32[18446744073709551615,2]".parse().unwrap();
         assert!(Preflight::of([(&huge, true)], scratch.path()).check(scratch.path()).is_err());
         assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    2 kB\n"), Some(2048));

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use super::compiled_with::CompiledWith;
 use super::error::MeasureError;
-use crate::digest::Digest;
-use crate::hlo::{ModuleForm, ProgramArgument, read_plain, read_program, semantic_digest};
+use crate::digest::{Digest, FieldHasher};
+use crate::hlo::{ModuleForm, ProgramArgument, compiled_as, read_plain, read_program, semantic_digest, side_file_of};
 use crate::outside_file;
 use crate::registry::{Program, ProgramFormat};
-use crate::timer::ProgramFile;
+use crate::timer::{OptionsFile, ProgramFile};
 
 /// Largest program that is read.
 pub(crate) const MAX_PROGRAM_BYTES: u64 = 1 << 30;
@@ -34,6 +35,8 @@ pub struct MeasuredProgram {
     pub results: Vec<String>,
     /// Of each argument how many values it may have as an index, where the form tells.
     pub index_ranges: Vec<Option<u64>>,
+    /// What its compiler is told of it where it is used, as its side file says.
+    pub compiled_with: Option<CompiledWith>,
 }
 
 impl MeasuredProgram {
@@ -62,7 +65,7 @@ impl MeasuredProgram {
         path: &Path,
         to_proto: impl FnOnce(&[u8]) -> Result<Vec<u8>, MeasureError>,
     ) -> Result<Self, MeasureError> {
-        Self::read(&read_file(path)?, path, to_proto)?.on_one_device(path)
+        Ok(Self { compiled_with: told(path)?, ..Self::read(&read_file(path)?, path, to_proto)?.on_one_device(path)? })
     }
 
     /// The same of the bytes of a file that is read already; `path` is what errors call it.
@@ -106,7 +109,17 @@ impl MeasuredProgram {
         let (donates, arguments, results) = (program.donates, program.arguments(&place)?, program.results());
         let index_ranges = program.index_ranges();
         let (bytes, is_optimized) = (program.bytes.to_vec(), program.is_optimized);
-        Ok(Self { bytes, format, donates, partitions, is_optimized, arguments, results, index_ranges })
+        Ok(Self {
+            bytes,
+            format,
+            donates,
+            partitions,
+            is_optimized,
+            arguments,
+            results,
+            index_ranges,
+            compiled_with: None,
+        })
     }
 
     /// A program of our own, as StableHLO text, that writes nothing over its arguments.
@@ -120,6 +133,7 @@ impl MeasuredProgram {
             arguments: None,
             results: Vec::new(),
             index_ranges: Vec::new(),
+            compiled_with: None,
         }
     }
 
@@ -158,17 +172,30 @@ impl MeasuredProgram {
         Digest::of(&self.bytes)
     }
 
-    /// Writes it where a worker reads it.
+    /// What tells it from others that are compiled: its bytes, and what the compiler is told of it besides.
+    pub fn identity(&self) -> Digest {
+        let Some(with) = &self.compiled_with else { return self.digest() };
+        let mut hasher = FieldHasher::new("program and what its compiler is told, 1");
+        hasher.field(self.digest().as_bytes()).field(with.digest().as_bytes());
+        hasher.finish()
+    }
+
+    /// Writes it where a worker reads it, and what the compiler is told of it beside it.
     ///
     /// # Errors
     /// Where the file is there already, or cannot be written.
     pub fn write(&self, folder: &Path, name: &str) -> Result<ProgramFile, MeasureError> {
         let path = folder.join(format!("{name}.{}", self.format.extension()));
         write_file(&path, &self.bytes)?;
-        let digest = self.digest();
-        // one program is compared with no other
-        let program = Program { format: self.format, digest, semantic_digest: digest, custom_calls: Vec::new() };
-        Ok(ProgramFile { path, program })
+        let semantic_digest = self.identity();
+        let program = Program { format: self.format, digest: self.digest(), semantic_digest, custom_calls: Vec::new() };
+        let mut file = ProgramFile::new(path, program);
+        if let Some(with) = &self.compiled_with {
+            let path = folder.join(format!("{name}.compile-options"));
+            write_file(&path, &with.bytes)?;
+            file.compile_options = Some(OptionsFile::new(path, with.digest()).named(with.overrides()));
+        }
+        Ok(file)
     }
 }
 
@@ -181,6 +208,14 @@ fn read_file(path: &Path) -> Result<Vec<u8>, MeasureError> {
         bytes = read_plain(bytes, MAX_PROGRAM_BYTES, &path.display().to_string())?;
     }
     Ok(bytes)
+}
+
+/// What the side file of a module says that its compiler is told.
+fn told(path: &Path) -> Result<Option<CompiledWith>, MeasureError> {
+    let side = compiled_as(path).map_err(MeasureError::SideFile)?;
+    let Some(bytes) = side.and_then(|side| side.compile_options) else { return Ok(None) };
+    let wrong = |source| MeasureError::CompileOptions { path: side_file_of(path), source };
+    CompiledWith::read(&bytes).map(Some).map_err(wrong)
 }
 
 pub(super) fn write_file(path: &PathBuf, bytes: &[u8]) -> Result<(), MeasureError> {

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::error::ProveError;
@@ -11,7 +13,7 @@ use crate::call::{Call, Direction};
 use crate::compare::Contestant;
 use crate::config::Config;
 use crate::digest::Digest;
-use crate::measure::{MAX_PROGRAM_BYTES, MeasuredProgram};
+use crate::measure::{CompiledWith, MAX_PROGRAM_BYTES, MeasuredProgram};
 use crate::outside_file::{self, Folder};
 use crate::printable::printable;
 
@@ -51,6 +53,9 @@ struct Manifest {
     digest: Digest,
     calls: Vec<StepCall>,
     variants: Vec<Variant>,
+    /// A `CompileOptionsProto` in base64.
+    #[serde(default)]
+    compile_options: Option<String>,
 }
 
 /// The step with some calls tuned.
@@ -71,6 +76,8 @@ pub struct StepVariants {
     /// The calls that some variant has tuned, and those that `without=` put back in all.
     pub calls: Vec<StepCall>,
     variants: Vec<Variant>,
+    /// What JAX tells the compiler of the step.
+    compiled_with: Option<CompiledWith>,
     /// The variants with no call tuned, and with all.
     pub(super) baseline: usize,
     pub(super) whole: usize,
@@ -102,10 +109,11 @@ impl StepVariants {
         if Digest::of(unsigned.as_bytes()) != manifest.digest {
             return Err(wrong("has another digest than it says".to_owned()));
         }
-        let Manifest { calls, variants, .. } = manifest;
+        let Manifest { calls, variants, compile_options, .. } = manifest;
+        let compiled_with = compile_options.map(|text| told(&text)).transpose().map_err(&wrong)?;
         check_calls(&calls).map_err(&wrong)?;
         let (baseline, whole, tree) = placed(&variants, calls.len()).map_err(&wrong)?;
-        let found = Self { path: path.to_owned(), folder, calls, variants, baseline, whole, tree };
+        let found = Self { path: path.to_owned(), folder, calls, variants, compiled_with, baseline, whole, tree };
         // what is damaged is known before a device is started
         let files: BTreeMap<Digest, &Variant> =
             found.variants.iter().map(|variant| (variant.sha256, variant)).collect();
@@ -132,7 +140,8 @@ impl StepVariants {
             let reason = format!("has no variant {variant}");
             return Err(ProveError::Damaged { path: self.path.join(MANIFEST), reason });
         };
-        let program = MeasuredProgram::of_bytes(&self.bytes(variant)?, &self.path.join(&variant.file))?;
+        let mut program = MeasuredProgram::of_bytes(&self.bytes(variant)?, &self.path.join(&variant.file))?;
+        program.compiled_with.clone_from(&self.compiled_with);
         Ok(Contestant::new(name, program))
     }
 
@@ -147,6 +156,13 @@ impl StepVariants {
         }
         Ok(bytes)
     }
+}
+
+fn told(text: &str) -> Result<CompiledWith, String> {
+    let bytes =
+        STANDARD.decode(text).map_err(|error| format!("has `compile_options` that are not base64 ({error})"))?;
+    CompiledWith::read(&bytes)
+        .map_err(|error| format!("has `compile_options` that are no CompileOptionsProto ({error})"))
 }
 
 fn check_calls(calls: &[StepCall]) -> Result<(), String> {

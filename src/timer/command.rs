@@ -109,11 +109,15 @@ impl CommandTimer {
         if found.program.is_none() && !can_build {
             return Err(Failure::new(FailureKind::NoProgram, "the worker cannot build its program"));
         }
-        if !found.build.options.is_empty() && !hello.can(capability::COMPILER_OPTIONS) {
+        let mut params = LoadParams::new(candidate, found);
+        if !params.overrides.is_empty() && !hello.can(capability::COMPILER_OPTIONS) {
             let message = format!("`{}` compiles with no options of the compiler's", self.name);
             return Err(Failure::new(FailureKind::NoProgram, message));
         }
-        Ok(LoadParams::new(candidate, found))
+        if let Some(program) = params.program.as_mut().filter(|_| !hello.can(capability::COMPILE_OPTIONS)) {
+            program.compile_options = None;
+        }
+        Ok(params)
     }
 }
 

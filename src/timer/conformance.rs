@@ -319,7 +319,8 @@ fn begin(
 }
 
 fn load(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, can_build: bool) -> Result<Loaded, Failure> {
-    let program = ProgramRef { format: ProgramFormat::StablehloText, path: files.program.clone() };
+    let program =
+        ProgramRef { format: ProgramFormat::StablehloText, path: files.program.clone(), compile_options: None };
     let program = (!can_build).then_some(program);
     let params = LoadParams {
         candidate: 7,

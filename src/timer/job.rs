@@ -15,12 +15,44 @@ use crate::setters::setters;
 
 /// A program's file, its digest already checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProgramFile {
     /// Where it is.
     pub path: PathBuf,
     /// Format and digests.
     pub program: Program,
+    /// What its compiler is told of it besides its code; `None` where nobody says.
+    pub compile_options: Option<OptionsFile>,
 }
+
+impl ProgramFile {
+    /// A program that is compiled as its compiler does by itself.
+    pub fn new(path: impl Into<PathBuf>, program: Program) -> Self {
+        Self { path: path.into(), program, compile_options: None }
+    }
+}
+
+/// A serialized `CompileOptionsProto` without devices: another one that follows it names those, and overrides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OptionsFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// SHA-256 of its bytes.
+    pub digest: Digest,
+    /// Those of its options that the program's user named, by name, spelled as XLA reads them: for a worker that does not read
+    /// the file.
+    pub named: BTreeMap<String, String>,
+}
+
+impl OptionsFile {
+    /// A file with these bytes.
+    pub fn new(path: impl Into<PathBuf>, digest: Digest) -> Self {
+        Self { path: path.into(), digest, named: BTreeMap::new() }
+    }
+}
+
+setters!(OptionsFile { named: BTreeMap<String, String> });
 
 /// One input array, written once as dense little-endian bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -38,7 +38,7 @@ pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use command::CommandTimer;
 pub use forecast::Forecast;
 pub use hlo_text::hlo_text_to_proto;
-pub use job::{Build, InputArray, Job, JobCandidate, Prepared, ProgramFile};
+pub use job::{Build, InputArray, Job, JobCandidate, OptionsFile, Prepared, ProgramFile};
 pub use log_keeper::LogKeeper;
 pub use model::Timer;
 pub(crate) use phases::PHASES_PLANE;

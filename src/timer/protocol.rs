@@ -188,11 +188,16 @@ pub struct ProgramRef {
     pub format: ProgramFormat,
     /// Its file.
     pub path: PathBuf,
+    /// File of a `CompileOptionsProto` without devices, with which the program is compiled where it is used; capability
+    /// `compile-options`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compile_options: Option<PathBuf>,
 }
 
 impl From<&ProgramFile> for ProgramRef {
     fn from(file: &ProgramFile) -> Self {
-        Self { format: file.program.format, path: file.path.clone() }
+        let compile_options = file.compile_options.as_ref().map(|options| options.path.clone());
+        Self { format: file.program.format, path: file.path.clone(), compile_options }
     }
 }
 
@@ -247,7 +252,10 @@ impl LoadParams {
     /// A candidate that no worker has compiled yet.
     pub fn new(index: usize, candidate: &JobCandidate) -> Self {
         let program = candidate.program.as_ref().map(ProgramRef::from);
-        let overrides = candidate.build.options.clone();
+        // what is named for this candidate holds
+        let mut overrides = candidate.program.iter().filter_map(|file| file.compile_options.as_ref());
+        let mut overrides = overrides.next().map(|told| told.named.clone()).unwrap_or_default();
+        overrides.extend(candidate.build.options.clone());
         Self { candidate: index, config: candidate.config.clone(), program, executable: None, overrides }
     }
 }
@@ -318,6 +326,8 @@ pub mod capability {
     pub const BATCHES: &str = "batches";
     /// `load` and `compile` take `overrides`: options of the compiler.
     pub const COMPILER_OPTIONS: &str = "compiler-options";
+    /// A program's `compile_options` are those that it is compiled with.
+    pub const COMPILE_OPTIONS: &str = "compile-options";
     /// `begin` takes `cache_state`: caches are flushed before every timed run.
     pub const COLD_CACHES: &str = "cold-caches";
 }

@@ -149,7 +149,7 @@ pub(super) fn materialize(
         .iter()
         .map(|candidate| {
             let check = |program: &Program| {
-                registry.checked_program_path(program).map(|path| ProgramFile { path, program: program.clone() })
+                registry.checked_program_path(program).map(|path| ProgramFile::new(path, program.clone()))
             };
             candidate.program.as_ref().map(check).transpose()
         })

@@ -72,7 +72,7 @@ impl ProgramRace {
         hasher.field(serde_json::to_string(&device.environment).unwrap_or_default().as_bytes());
         hasher.field(serde_json::to_string(by).unwrap_or_default().as_bytes()).field(self.inputs.as_bytes());
         for candidate in &self.job.candidates {
-            let program = candidate.program.as_ref().map(|file| file.program.digest);
+            let program = candidate.program.as_ref().map(|file| file.program.semantic_digest);
             hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
             hasher.field(candidate.config.as_str().as_bytes()).field(&candidate.build.copy.to_le_bytes());
             for (name, value) in &candidate.build.options {

@@ -148,7 +148,7 @@ impl Autotuner<'_> {
         let program = |candidate: usize| {
             let program = invocation.candidates.get(candidate)?.program.as_ref()?;
             let path = self.registry.checked_program_path(program).ok()?;
-            Some(ProgramFile { path, program: program.clone() })
+            Some(ProgramFile::new(path, program.clone()))
         };
         let programs: Vec<ProgramFile> = own_programs(invocation).into_iter().filter_map(program).collect();
         if programs.is_empty() { None } else { self.timer.forecast(&programs) }

@@ -1,5 +1,7 @@
 //! Protobuf fields, written one behind the other.
 
+use super::WireValue;
+
 /// Bytes of a message under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Message(pub(crate) Vec<u8>);
@@ -27,6 +29,22 @@ impl Message {
         self.varint(u64::from(field << 3 | 1));
         self.0.extend(value.to_le_bytes());
         self
+    }
+
+    /// A field as it was read.
+    pub(crate) fn field(&mut self, field: u32, value: WireValue<'_>) {
+        match value {
+            WireValue::Varint(value) => drop(self.number(field, value)),
+            WireValue::Fixed64(value) => {
+                self.varint(u64::from(field << 3 | 1));
+                self.0.extend(value.to_le_bytes());
+            }
+            WireValue::Bytes(value) => drop(self.bytes(field, value)),
+            WireValue::Fixed32(value) => {
+                self.varint(u64::from(field << 3 | 5));
+                self.0.extend(value.to_le_bytes());
+            }
+        }
     }
 
     /// Text, bytes or a message.
@@ -62,6 +80,10 @@ mod tests {
         // protobuf.dev, "Encoding": field 1 = 150, field 2 = "testing"
         assert!(message.0.starts_with(b"\x08\x96\x01\x12\x07testing"));
         assert_eq!(fields[2], (3, WireValue::Fixed64(1.5_f64.to_bits())));
+        let mut again = Message::default();
+        fields.iter().for_each(|&(field, value)| again.field(field, value));
+        again.field(7, WireValue::Fixed32(0x0102_0304));
+        assert_eq!(again.0, [&message.0[..], &[0x3d, 4, 3, 2, 1]].concat());
         let (60, WireValue::Bytes(inner)) = fields[3] else { panic!("{fields:?}") };
         assert_eq!(WireCursor::new(inner).next(), Some(Ok((58, WireValue::Varint(u64::MAX)))));
     }

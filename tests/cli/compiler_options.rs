@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     let named = ["--base-options", "xla_backend_optimization_level=1"];
     let first = run(&place.path("cache"), &[&arguments[..], &named[..]].concat());
     assert_eq!(first.code, 0, "{}", first.stderr);
-    for said in ["inputs take 32.0 KiB of", " to compile, and up to "] {
+    for said in ["inputs and outputs take 64.0 KiB of", " to compile, and up to "] {
         assert!(first.stderr.contains(said), "{}", first.stderr);
     }
     let found: serde_json::Value = serde_json::from_str(&first.stdout).unwrap();
@@ -84,6 +85,105 @@ fn a_module_without_labels_is_tuned_and_found_again() {
         "left aside, 2 of 3 modules: `after.hlo.pb` (HLO from after XLA's passes), `module.mlir.gz` (the same program as another one)"
     );
     assert_eq!(again["operations"][0]["best"]["config"], operation["best"]["config"]);
+}
+
+#[test]
+fn a_plugin_is_asked_once_which_options_it_takes() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let option = |name: &str, value: &str| {
+        format!(
+            r#"{{"name": "{name}", "values": [{value}], "kind": "safe", "scope": "compile", "does": "-", "source": "own"}}"#
+        )
+    };
+    let list = place.path("list.json");
+    let options = [option("xla_none", "1"), option("xla_cpu_enable_fast_math", "\"maybe\"")].join(",");
+    fs::write(&list, format!(r#"{{"schema": 1, "platform": "cpu", "options": [{options}]}}"#)).unwrap();
+    let [list, plugin] = [list, plugin].map(|path| path.display().to_string());
+    let messages = |size: u32| {
+        let module = place.path(&format!("{size}.mlir"));
+        fs::write(&module, MODULE.replace("64x64", &format!("{size}x64"))).unwrap();
+        let how = ["--compiler-options", "safe", "--options-file", &list, "--plugin", &plugin, "--timer", "pjrt"];
+        let run = place.run(&[&[module.to_str().unwrap(), "--format", "json"], &how[..]].concat());
+        let found = run.json();
+        let rows = found["operations"][0]["candidates"].as_array().unwrap().clone();
+        let failed = rows.iter().filter_map(|row| row["failure"]["message"].as_str().map(str::to_owned));
+        (run.code, failed.collect::<Vec<_>>())
+    };
+    let (code, first) = messages(8);
+    assert_eq!(code, 0);
+    assert!(first.iter().any(|message| message.contains("No such compile option: 'xla_none'")), "{first:?}");
+    assert!(first.iter().any(|message| message.contains("While setting option xla_cpu_enable_fast_math")), "{first:?}");
+    let kept = place.path("cache").join("executables-v2/refused-options.json");
+    let text = fs::read_to_string(&kept).unwrap();
+    // that the next module does not ask again is seen by words that no plugin says
+    fs::write(&kept, text.replace("No such compile", "kept: no such").replace("While setting", "kept: setting"))
+        .unwrap();
+    let (_, second) = messages(16);
+    assert_eq!(second.iter().filter(|message| message.starts_with("kept: ")).count(), 2, "{second:?}");
+    // another plugin's answers are not this one's
+    let digest = &serde_json::from_str::<serde_json::Value>(&text).unwrap()[0]["plugin"];
+    fs::write(&kept, text.replace(digest.as_str().unwrap(), &"0".repeat(64)).replace("No such", "kept")).unwrap();
+    let (_, third) = messages(24);
+    assert!(third.iter().any(|message| message.contains("No such compile option: 'xla_none'")), "{third:?}");
+}
+
+/// Modules by their time in the capture, as another program has it, the longest first; first executions do not count.
+fn by_time_of_another_program() -> Vec<String> {
+    let oracle = fs::read(data("xplane/autotune6x5.oracle.json")).unwrap();
+    let oracle: serde_json::Value = serde_json::from_slice(&oracle).unwrap();
+    let mut times: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
+    for run in oracle["modules"].as_array().unwrap() {
+        let (start, busy) = (run["start_ps"].as_u64().unwrap(), run["busy_union_ps"].as_u64().unwrap());
+        times.entry(run["hlo_module"].as_str().unwrap().to_owned()).or_default().push((start, busy));
+    }
+    let sum = |runs: &[(u64, u64)]| {
+        let first = runs.iter().map(|run| run.0).min();
+        runs.iter().filter(|run| Some(run.0) != first).map(|run| run.1).sum::<u64>()
+    };
+    let mut sums: Vec<(u64, String)> = times.into_iter().map(|(name, runs)| (sum(&runs), name)).collect();
+    sums.sort_by(|a, b| b.cmp(a));
+    sums.into_iter().map(|(_, name)| name).collect()
+}
+
+#[test]
+fn modules_of_a_process_are_taken_by_their_time_in_a_profile() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let (folder, profile) = (place.path("folder"), place.path("step.xplane.pb"));
+    fs::create_dir(&folder).unwrap();
+    let packed = fs::File::open(data("xplane/autotune6x5.xplane.pb.gz")).unwrap();
+    std::io::copy(&mut flate2::read::GzDecoder::new(packed), &mut fs::File::create(&profile).unwrap()).unwrap();
+    // in another order by their files' names, each a program of its own; what the profile does not have comes last
+    let names =
+        [("a", "jit_other"), ("b", "jit_autotune_fn_1"), ("c", "jit_autotune_fn_5"), ("d", "jit_autotune_fn_3")];
+    for (row, (file, name)) in names.iter().enumerate() {
+        let text = MODULE.replace("@jit_f", &format!("@{name}")).replace("64x64", &format!("{}x64", 32 + row));
+        fs::write(folder.join(file).with_extension("mlir"), text).unwrap();
+    }
+    let list = place.path("list.json");
+    let option = r#"{"name": "xla_cpu_prefer_vector_width", "values": [512], "kind": "safe", "scope": "compile",
+        "does": "bits of a vector", "source": "own"}"#;
+    fs::write(&list, format!(r#"{{"schema": 1, "platform": "cpu", "options": [{option}]}}"#)).unwrap();
+    let [folder, profile, plugin, list] = [folder, profile, plugin, list].map(|path| path.display().to_string());
+    let how = ["--compiler-options", "safe", "--options-file", &list, "--format", "json"];
+    let shared = ["--only-compiler-options", "--shared", "--plugin", &plugin, "--timer", "pjrt"];
+    let order = |more: &[&str]| {
+        let run = place.run(&[&[&*folder], &how[..], &shared, more].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let found = run.json();
+        let rows = found["operations"].as_array().unwrap();
+        assert!(rows.iter().all(|row| row["failure"].is_null()), "{found}");
+        rows.iter().map(|row| row["how"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let file_of =
+        |name: &String| names.iter().find(|(_, module)| module == name).map(|(file, _)| format!("{file}.mlir"));
+    let mut by_time: Vec<String> = by_time_of_another_program().iter().filter_map(file_of).collect();
+    by_time.push("a.mlir".to_owned());
+    assert_eq!(order(&["--profile", &profile]), by_time);
+    let by_name = ["a.mlir", "b.mlir", "c.mlir", "d.mlir"];
+    assert!(by_time.len() == 4 && by_time != by_name && !by_time.is_sorted(), "{by_time:?}");
+    assert_eq!(order(&["--dry-run"]), by_name);
 }
 
 /// The values of the user's own list and no others; one for another platform is refused.

@@ -12,6 +12,7 @@ mod compare;
 mod compile;
 mod compile_module;
 mod compiled;
+mod compiled_with;
 mod compiler_options;
 mod golden;
 mod log_folder;

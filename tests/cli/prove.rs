@@ -9,7 +9,7 @@ use autotune_lowered::cache::{Mapping, Snapshot};
 
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
-use crate::support::step::write_step;
+use crate::support::step::{seal, write_step};
 
 /// A step of two loops that negate an even number of times, `baseline` or `tuned` of each: it gives what it takes.
 fn step(folder: &Path, baseline: [u32; 2], tuned: [u32; 2]) {
@@ -66,6 +66,15 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     let entries: Vec<_> = entries.records().map(|one| one.and_then(|one| entries.entry(&one)).unwrap()).collect();
     let [entry] = &entries[..] else { panic!("{} entries", entries.len()) };
     assert_eq!(entry.config.as_str(), "{\"block\":64}");
+    // the step is compiled as JAX compiles it: with an option that no compiler knows it does not compile
+    let manifest = fs::read_to_string(folder.join("prove.json")).unwrap();
+    let mut told: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    // env_option_overrides (field 7), an entry of `none` with the switch (field 2) on
+    told["compile_options"] = "OgoKBG5vbmUSAhAB".into();
+    seal(&folder, &told);
+    let refused = place.run(&given);
+    assert_eq!(refused.code, BAD_INPUT, "{}{}", refused.stdout, refused.stderr);
+    assert!(refused.stderr.contains("No such compile option: 'none'"), "{}", refused.stderr);
     // both lose: what was proven before stays, and nothing new is written
     fs::remove_dir_all(&folder).unwrap();
     step(&folder, [50, 50], [1000, 1000]);

@@ -13,10 +13,13 @@ import pytest
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 jax = pytest.importorskip("jax", reason="compiler options need JAX")
 import jax.numpy as jnp
+import numpy
 
 import autotune_lowered
 from autotune_lowered import _native
+from autotune_lowered._stages import text_to_hash
 from autotune_lowered.lookup import compiler, compiler_options
+from autotune_lowered.worker import work_digest
 
 OPTIONS = {"xla_llvm_disable_expensive_passes": True, "xla_backend_optimization_level": "1"}
 
@@ -302,3 +305,56 @@ def test_what_was_tuned_is_found_by_a_process(run, use, tmp_path):
     options = autotune_lowered.compiler_options(found)
     assert options["xla_backend_optimization_level"] == 1
     assert found.compile(compiler_options=options)(jnp.zeros(4)).tolist() == [0.0] * 4
+
+
+def test_what_is_hashed_is_what_jax_prints():
+    x, table = jnp.ones((8, 8)), numpy.arange(3000.0)
+    programs = [
+        jax.jit(step).lower(x),
+        jax.jit(jax.grad(lambda x: jax.lax.scan(lambda c, _: (jnp.sin(c @ x), c.sum()), x, None, 3)[1].sum())).lower(x),
+        jax.jit(lambda i: jnp.asarray(table)[i] + jax.random.normal(jax.random.key(0))).lower(3),
+    ]
+    for lowered in programs:
+        assert text_to_hash(lowered) == lowered.as_text()
+
+    class Elsewhere:
+        """A JAX that keeps its module elsewhere."""
+
+        def as_text(self):
+            return "module @m {}"
+
+    assert text_to_hash(Elsewhere()) == "module @m {}"
+
+
+COMPILED_BY_JAX = """
+import pathlib, sys
+from jax._src import xla_bridge
+xla_bridge.register_plugin("cpu_plugin", priority=1000, library_path=sys.argv[1])
+import autotune_lowered, jax
+from autotune_lowered._stages import text_to_hash
+from autotune_lowered.worker import work_digest
+square = jax.ShapeDtypeStruct((256, 256), "float32")
+lowered = jax.jit(lambda x, y: jax.nn.softmax(x @ y).sum(0)).lower(square, square)
+module = autotune_lowered.dump(lowered, pathlib.Path(sys.argv[2]) / "module.mlir")
+module.with_name("plain.mlir").write_bytes(module.read_bytes())
+print(work_digest(lowered.compile().runtime_executable().serialize()))
+"""
+
+
+def test_the_tool_compiles_what_jax_compiles(run, plugin, tmp_path):
+    environment = os.environ | {"JAX_PLATFORMS": "cpu_plugin", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    command = [sys.executable, "-c", COMPILED_BY_JAX, plugin, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    both = [tmp_path / "module.mlir", tmp_path / "plain.mlir"]
+    run("compare", *both, "--timer", "pjrt", "--plugin", plugin, "--rounds", 6, "--cache", tmp_path / "cache")
+    found = {}
+    for path in (tmp_path / "cache" / "executables-v2").glob("*.exe"):
+        # magic, length of the header, its digest, the header; no message of IFRT's before what the plugin gave
+        kept = path.read_bytes()
+        start = 44 + int.from_bytes(kept[8:12], "little")
+        is_told = "base_options" in json.loads(kept[44:start])["key"]
+        found.setdefault(is_told, set()).add(work_digest(b"\0" + kept[start:]))
+    assert found[True] == {done.stdout.strip()}
+    # and with the plugin's own options it is another program
+    assert len(found[False]) == 1 and found[False] != found[True]

@@ -97,6 +97,54 @@ def test_the_programs_are_those_that_ejkernel_runs_under_the_config(tmp_path):
     assert digests[128, 256] == {mine.semantic_digest}
 
 
+def test_the_forms_of_a_step_have_the_baseline_and_the_tuned_config_by_force(tmp_path, monkeypatch):
+    from ejkernel.modules.operations.configs import FlashAttentionConfig
+    from ejkernel.ops import BwdParams, FwdParams
+    from ejkernel.ops.config.cache import overlay_cache
+
+    from autotune_lowered import _native
+    from autotune_lowered.tuning.result import AutotuningResult
+
+    with autotune_lowered.recording(tmp_path / "registry", directions=("forward",)):
+        jax.jit(attention).lower(Q)
+    record = record_of(tmp_path / "registry", FLASH, "forward")
+
+    def blocks(config):
+        return tuple(config["fwd_params"][name] for name in ("q_blocksize", "kv_blocksize"))
+
+    configs = {blocks(one["config"]): one["config"] for one in record["candidates"]}
+    # neither is what ejkernel's heuristic takes (128, 128), and something else is in force outside
+    row = {
+        "op_id": FLASH, "call_key": record["call_key"], "direction": "forward", "status": "tuned", "reason": "",
+        "baseline": {"config": configs[128, 256], "median_ns": 2.0}, "speed_up": 2.0,
+        "best": {"config": configs[256, 128], "median_ns": 1.0},
+    }  # fmt: skip
+    device = {"identity": {"platform": "cpu", "device_kind": "cpu", "hardware": {}}, "environment": {}}
+    result = AutotuningResult(
+        {"schema": 1, "device": device, "timer": "replay", "operations": [row], "interrupted": False, "notes": []}
+    )
+
+    def under(query, keys):
+        params = FwdParams(q_blocksize=query, kv_blocksize=keys), BwdParams()
+        config = FlashAttentionConfig(fwd_params=params[0], bwd_params=params[1], platform="xla", backend="any")
+        return overlay_cache({(device_fingerprint(), FLASH, record["call_key"]): config})
+
+    def digest(text):
+        return _native.semantic_digest(text.encode())
+
+    monkeypatch.setenv("EJKERNEL_OPS_STAMP", "hash")
+    step = jax.jit(attention)
+    with under(256, 256):
+        at = autotune_lowered.dump(step, tmp_path / "step", args=(Q,), variants=result)
+    variants = json.loads((at / "prove.json").read_text())["variants"]
+    found = {tuple(one["tuned"]): digest((at / one["file"]).read_text()) for one in variants}
+    expected = {}
+    for tuned, pair in [((), (128, 256)), ((0,), (256, 128))]:
+        with under(*pair):
+            expected[tuned] = digest(step.lower(Q).as_text())
+    assert found == expected and len(set(found.values())) == 2
+
+
 def test_backward_parameters_are_not_called_exercised(tmp_path):
     with autotune_lowered.recording(tmp_path) as recorded:
         jax.jit(attention).lower(Q)

@@ -262,6 +262,9 @@ def test_a_step_is_dumped_in_the_forms_that_prove_races(tmp_path):
         manifest = json.loads(text)
         zeros = text.replace(manifest["digest"], "0" * 64)
         assert hashlib.sha256(zeros.encode()).hexdigest() == manifest["digest"]
+        # what the side file of the step has
+        side = autotune_lowered.dump(step.lower(x), tmp_path / "step.mlir").with_name("step.mlir.labels.json")
+        assert manifest["compile_options"] == json.loads(side.read_text())["compile_options"] is not None
         found = {}
         for one in manifest["variants"]:
             content = (at / one["file"]).read_bytes()

@@ -64,7 +64,7 @@ fn program(name: &str) -> ProgramFile {
         "mlirbc" => ProgramFormat::StablehloPortable,
         _ => ProgramFormat::HloProto,
     };
-    ProgramFile { path, program: Program::new(format, digest, digest) }
+    ProgramFile::new(path, Program::new(format, digest, digest))
 }
 
 fn f32s(values: &[f32]) -> Vec<u8> {

@@ -52,7 +52,8 @@ fn job_of(folder: &Path, text: &str, input: InputArray, cache_state: CacheState)
     let path = folder.join(format!("{}.mlir", digest.to_short()));
     fs::write(&path, text).unwrap();
     let program = Program::new(ProgramFormat::StablehloText, digest, digest);
-    let candidate = JobCandidate::new(serde_json::from_str("{}").unwrap()).program(Some(ProgramFile { path, program }));
+    let candidate =
+        JobCandidate::new(serde_json::from_str("{}").unwrap()).program(Some(ProgramFile::new(path, program)));
     Job::new(Call::new("test@v1", "0123456789abcdef"), folder)
         .inputs(vec![input])
         .candidates(vec![candidate])

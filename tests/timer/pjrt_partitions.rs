@@ -51,7 +51,7 @@ fn of_file(path: &Path) -> ProgramFile {
         "mlir" => ProgramFormat::StablehloText,
         _ => ProgramFormat::StablehloPortable,
     };
-    ProgramFile { path: path.to_owned(), program: Program::new(format, digest, digest) }
+    ProgramFile::new(path, Program::new(format, digest, digest))
 }
 
 fn f32s(values: &[f32]) -> Vec<u8> {

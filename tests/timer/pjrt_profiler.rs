@@ -112,7 +112,7 @@ impl Simulated {
             let format = ProgramFormat::StablehloText;
             let program = Program::new(format, digest, digest);
             let config = serde_json::from_value(json!({"operation": operation})).unwrap();
-            JobCandidate::new(config).program(Some(ProgramFile { path, program }))
+            JobCandidate::new(config).program(Some(ProgramFile::new(path, program)))
         });
         Job::new(Call::new("test@v1", "0123456789abcdef"), self.folder.path())
             .inputs(vec![input("a"), input("b")])

@@ -537,7 +537,7 @@ fn what_a_compile_worker_left_is_opened_in_its_folder_alone() {
         for (index, candidate) in job.candidates.iter_mut().enumerate() {
             let digest = Digest::of(&[index as u8]);
             let program = Program::new(ProgramFormat::StablehloText, digest, digest);
-            candidate.program = Some(ProgramFile { path: data("add.mlir"), program });
+            candidate.program = Some(ProgramFile::new(data("add.mlir"), program));
         }
         timer.begin(&job).unwrap();
         // where there is no path to answer, what is at the path that was asked for is what counts

@@ -405,6 +405,30 @@ fn where_every_set_loses_somewhere_the_base_stays_and_names_are_told() {
     assert_eq!((shared.set, shared.operations[0].status), (None, Status::BaselineKept));
     assert!(shared.reason.contains("or not known not to be, on `g`"), "{}", shared.reason);
     assert_eq!(best(&shared.operations[0]), "{}");
+    // a module whose default does not run is a failed row, and the others have their set
+    let never = |_: &Overrides, _: u32| {
+        let why = Failure::new(FailureKind::Compile, "no code for it");
+        Outcome { fails: Some(("compile", why)), ..takes(1.0) }
+    };
+    let differs = |_: &Overrides, copy: u32| Outcome { output: copy as f32, ..takes(1.0) };
+    let (mut timer, modules) =
+        process(&[("never", never), ("f", wide_halves), ("differs", differs), ("g", wide_halves)]);
+    let ledger = Ledger::in_memory(vec![]);
+    let shared = share(&mut timer, &ledger, &modules);
+    assert_eq!(shared.set.as_ref().unwrap().to_string(), "xla_cpu_prefer_vector_width=512", "{}", shared.reason);
+    let seen: Vec<_> = shared.operations.iter().map(|one| (one.how.as_str(), one.status)).collect();
+    let (tuned, failed) = (Status::Tuned, Status::Failed);
+    assert_eq!(seen, [("never", failed), ("f", tuned), ("differs", failed), ("g", tuned)]);
+    let kinds: Vec<_> = shared.operations.iter().filter_map(|one| Some(one.failure.as_ref()?.kind.clone())).collect();
+    assert_eq!(kinds, [FailureKind::Compile, FailureKind::WrongOutput]);
+    assert!(shared.operations[2].reason.contains("nondeterministic"), "{}", shared.operations[2].reason);
+    assert!(shared.reason.contains("without `never`, `differs`"), "{}", shared.reason);
+    let keys: Vec<_> = shared.entries.iter().map(|(key, _)| key.call.call_key.clone()).collect();
+    assert_eq!(keys, ["f", "g"].map(|name| Digest::of(name.as_bytes()).to_string()));
+    // where none runs there is nothing to decide
+    let (mut timer, modules) = process(&[("never", never)]);
+    let shared = share(&mut timer, &Ledger::in_memory(vec![]), &modules);
+    assert_eq!((shared.set, shared.operations[0].status, shared.entries.len()), (None, Status::Failed, 0));
     // nothing to find is known afterwards, too
     let (mut timer, modules) = process(&[("f", |_, _| takes(1.0))]);
     let ledger = Ledger::in_memory(vec![]);

@@ -241,7 +241,7 @@ fn damaged_manifests_and_programs_are_refused() {
         fs::write(&manifest, &sound[..place]).unwrap();
         refused("prove.json");
     }
-    let changes: [(Changes<'_>, &str); 12] = [
+    let changes: [(Changes<'_>, &str); 14] = [
         (&|all| all["format"] = "autotune-lowered-prove-v2".into(), "expected `autotune-lowered-prove-v1`"),
         (&|all| all["calls"] = json!([]), "has 0 calls"),
         (&|all| all["calls"][1] = all["calls"][0].clone(), "twice"),
@@ -254,6 +254,9 @@ fn damaged_manifests_and_programs_are_refused() {
         (&|all| all["variants"][0]["file"] = "../secret.mlir".into(), "lies outside"),
         (&|all| all["variants"][0]["file"] = "gone.mlir".into(), "gone.mlir"),
         (&|all| all["variants"][0]["sha256"] = Digest::of(b"other").to_string().into(), "another digest"),
+        (&|all| all["compile_options"] = "%".into(), "not base64"),
+        // a length beyond the end
+        (&|all| all["compile_options"] = "Gn8=".into(), "no CompileOptionsProto"),
     ];
     for (by, why) in changes {
         write_step(at, 3, &program);

@@ -8,7 +8,7 @@ import weakref
 from typing import Any
 
 from .. import _native
-from .._stages import devices_of
+from .._stages import devices_of, text_to_hash
 from . import best
 from .compiler import why_another
 from .device import Device, device
@@ -58,7 +58,7 @@ def program_digest(lowered: Any) -> str:
     if known is not None:
         return known
     # locations are no part of what is hashed, and printing them takes as long again
-    digest = _native.semantic_digest(lowered.as_text().encode())
+    digest = _native.semantic_digest(text_to_hash(lowered).encode())
     with _lock:
         _digests[lowered] = digest
     return digest

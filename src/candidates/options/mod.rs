@@ -30,5 +30,6 @@ mod set;
 mod space;
 
 pub use kind::{OptionClass, OptionKind, OptionScope};
+pub(crate) use set::spelled;
 pub use set::{OptionError, OptionSet};
 pub use space::{Choice, CompilerOption, OptionSpace};

@@ -165,7 +165,7 @@ impl fmt::Display for OptionSet {
 }
 
 /// A value as XLA reads it from a text. Booleans have capitals: it refuses others.
-pub(super) fn spelled(value: &Value) -> String {
+pub(crate) fn spelled(value: &Value) -> String {
     match value {
         Value::Bool(true) => "True".to_owned(),
         Value::Bool(false) => "False".to_owned(),

@@ -103,8 +103,8 @@ impl CompiledStore {
 fn is_for(stored: &ExecutableKey, here: &ExecutableKey) -> bool {
     stored.target.is_some()
         && flags(stored).eq(flags(here))
-        && (&stored.device, stored.plugin, &stored.compile_options, &stored.overrides)
-            == (&here.device, here.plugin, &here.compile_options, &here.overrides)
+        && (&stored.device, stored.plugin, &stored.compile_options, &stored.overrides, stored.base_options)
+            == (&here.device, here.plugin, &here.compile_options, &here.overrides, here.base_options)
 }
 
 /// Flags that make other code; where CUDA's folder lies is a matter of each machine.

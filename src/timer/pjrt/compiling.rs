@@ -16,9 +16,21 @@ use crate::timer::protocol::{Compiled, ProgramRef};
 /// Largest program that is read.
 const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 
+/// Largest `CompileOptionsProto` that is read: one with a profile for the compiler has some megabytes.
+const MAX_OPTIONS_BYTES: u64 = 1 << 24;
+
 /// A program's bytes.
 pub(super) fn read_code(program: &ProgramRef) -> Result<Vec<u8>, Failure> {
     read_bounded(&program.path, MAX_PROGRAM_BYTES).map_err(|error| Failure::new(FailureKind::NoProgram, error.message))
+}
+
+/// What its compiler is told of a program where it is used, and then `own`, which names devices and overrides: the later one of
+/// two messages holds where both set a field.
+pub(super) fn options_of(program: &ProgramRef, own: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    let Some(path) = &program.compile_options else { return Ok(own) };
+    let told = read_bounded(path, MAX_OPTIONS_BYTES);
+    let told = told.map_err(|error| Failure::new(FailureKind::NoProgram, error.message))?;
+    Ok([told, own].concat())
 }
 
 /// Compiles, and takes the time and the processor time of it.

@@ -26,6 +26,7 @@ mod plugin_digest;
 mod probe;
 #[allow(unsafe_code)]
 mod profiler;
+mod refusals;
 mod same_work;
 mod sharding;
 mod signature;

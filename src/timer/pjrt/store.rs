@@ -76,6 +76,9 @@ pub(super) struct ExecutableKey {
     /// What overrides options of the compiler for this program alone, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) overrides: BTreeMap<String, String>,
+    /// Digest of what its compiler is told of the program where it is used, where somebody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) base_options: Option<Digest>,
     /// Which compilation of the same it is, where more than one is wanted.
     #[serde(default, skip_serializing_if = "is_first")]
     pub(super) copy: u32,
@@ -110,6 +113,9 @@ impl ExecutableKey {
         }
         for (name, value) in &self.overrides {
             hasher.field(b"\0override").field(name.as_bytes()).field(value.as_bytes());
+        }
+        if let Some(base) = &self.base_options {
+            hasher.field(b"\0base options").field(base.as_bytes());
         }
         if self.copy > 0 {
             hasher.field(b"\0copy").field(&self.copy.to_le_bytes());
@@ -427,6 +433,7 @@ mod tests {
             target: None,
             toolchain: None,
             overrides: BTreeMap::new(),
+            base_options: None,
             copy: 0,
         }
     }
@@ -462,6 +469,7 @@ mod tests {
             ExecutableKey { target: Some("v5e:2x2".into()), ..key() },
             ExecutableKey { toolchain: Some("v5e:2x2".into()), ..key() },
             ExecutableKey { overrides: BTreeMap::from([("xla_a".into(), "1".into())]), ..key() },
+            ExecutableKey { base_options: Some(Digest::of(b"options")), ..key() },
             ExecutableKey { copy: 1, ..key() },
         ] {
             assert_eq!(store.find(&other), None, "{other:?}");

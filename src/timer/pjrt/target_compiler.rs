@@ -286,6 +286,7 @@ impl TargetCompiler {
             target: Some(self.target.description()),
             toolchain: self.toolchain.clone(),
             overrides: self.overrides.clone(),
+            base_options: program.compile_options.as_ref().map(|options| options.digest),
             copy: 0,
         }
     }

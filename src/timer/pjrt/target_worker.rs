@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 
-use super::compiling::{described, read_code, refusal, timed, written};
+use super::compiling::{described, options_of, read_code, refusal, timed, written};
 use super::cut::Cut;
 use super::device::fingerprints_of_target;
 use super::job::device_failure;
@@ -122,7 +122,8 @@ impl Worker for TargetWorker {
         })?;
         let devices = fingerprints_of_target(topology, &plugin).map_err(|error| device_failure(&error))?;
         let worker = format!("autotune-lowered pjrt {}", env!("CARGO_PKG_VERSION"));
-        Ok(Hello::new(worker, Source::HostWall, devices).capabilities(vec![capability::COMPILE.to_owned()]))
+        Ok(Hello::new(worker, Source::HostWall, devices)
+            .capabilities([capability::COMPILE, capability::COMPILE_OPTIONS].map(str::to_owned).into()))
     }
 
     fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure> {
@@ -136,6 +137,7 @@ impl Worker for TargetWorker {
             1 => compile_options(None, &params.overrides),
             _ => partitioned_options(partitions, &ids, &params.overrides),
         };
+        let options = options_of(&params.program, options)?;
         let format = params.program.format.pjrt_format();
         let (executable, compiled) =
             timed(|| topology.compile(&code, format, &options)).map_err(|error| refused(&error, &params.overrides))?;

@@ -16,6 +16,7 @@ use super::flags::without_fatal;
 use super::no_device::{PCI, explained, has_tpu};
 use super::options::{Partitions, partitioned_options};
 use super::plugin_digest::digest_of_plugin;
+use super::refusals::Refusals;
 use super::same_work::work_digest;
 use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
 use crate::device::{DeviceFingerprint, xla_measures};
@@ -31,7 +32,7 @@ use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::command::{find, scratch};
 use crate::timer::events::Events;
 use crate::timer::forecast::Forecast;
-use crate::timer::job::{Build, Job, Prepared, ProgramFile};
+use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
 use crate::timer::protocol::{Hello, LoadParams, Signature, capability};
@@ -146,6 +147,7 @@ pub struct PjrtTimer {
     bench: Bench,
     compilers: Compilers<CompileWorker>,
     store: ExecutableStore,
+    refusals: Refusals,
     compiled: Option<Arc<CompiledStore>>,
     /// Seconds and bytes of what is kept of the device, read when they are asked for.
     costs: OnceCell<Vec<(f64, u64)>>,
@@ -203,6 +205,7 @@ impl PjrtTimer {
             bench: Bench::new(command, options.limits.clone(), client, hello),
             compilers,
             metric,
+            refusals: Refusals::open(store.folder(), plugin_digest),
             store,
             compiled: None,
             costs: OnceCell::new(),
@@ -223,7 +226,8 @@ impl PjrtTimer {
     fn key_of(&self, program: &ProgramFile, build: &Build) -> ExecutableKey {
         let key =
             self.key(program.program.digest, program.program.format.pjrt_format().to_owned(), partitions_of(program));
-        ExecutableKey { overrides: build.options.clone(), copy: build.copy, ..key }
+        let base_options = program.compile_options.as_ref().map(|options| options.digest);
+        ExecutableKey { overrides: build.options.clone(), copy: build.copy, base_options, ..key }
     }
 
     fn key(&self, program: Digest, format: String, partitions: Partitions) -> ExecutableKey {
@@ -239,6 +243,7 @@ impl PjrtTimer {
             target: None,
             toolchain: None,
             overrides: BTreeMap::new(),
+            base_options: None,
             copy: 0,
         }
     }
@@ -276,7 +281,8 @@ impl PjrtTimer {
     /// What became of a program where the device was not; nothing where that is not known, or must be found out here.
     fn compiled_before(&self, program: &ProgramFile, key: &ExecutableKey) -> Option<CompiledBefore> {
         // where no device was, programs are compiled as they are by default
-        let found = self.compiled.as_ref().filter(|_| key.overrides.is_empty() && key.copy == 0)?.find(key)?;
+        let is_default = key.overrides.is_empty() && key.base_options.is_none() && key.copy == 0;
+        let found = self.compiled.as_ref().filter(|_| is_default)?.find(key)?;
         // where a device is XLA measures how to compute some operations, and chooses blindly where there is none: a race of the
         // one with the other would be decided by that
         let measures = xla_measures(&self.device.identity.platform, &self.device.environment.xla_flags);
@@ -301,7 +307,9 @@ impl PjrtTimer {
             check_signature(signature, inputs)?;
         }
         let mut digest = kept.executable.digest;
-        let has_options = |job: &Job| job.candidates.iter().any(|candidate| !candidate.build.options.is_empty());
+        let is_told = |file: &ProgramFile| file.compile_options.is_some();
+        let has_own = |one: &JobCandidate| !one.build.options.is_empty() || one.program.as_ref().is_some_and(is_told);
+        let has_options = |job: &Job| job.candidates.iter().any(has_own);
         let acts_in_running = AT_RUN_TIME.iter().any(|name| params.overrides.contains_key(*name));
         let is_cpu = self.device().identity.platform == "cpu";
         if is_cpu && !acts_in_running && self.job.as_ref().is_some_and(has_options) {
@@ -312,6 +320,46 @@ impl PjrtTimer {
         self.bench.load(params)?;
         self.has_loaded = true;
         Ok(digest)
+    }
+
+    /// Compiles or finds a candidate whose options are not known to be refused.
+    fn prepare_new(
+        &mut self,
+        candidate: usize,
+        (program, build, params): (ProgramFile, Build, LoadParams),
+    ) -> Result<Prepared, Failure> {
+        if self.in_place {
+            return self.compile_in_place(params);
+        }
+        if let Some(outcome) = self.compilers.take(candidate) {
+            return self.load_compiled(params, outcome.map_err(as_compile_failure)?);
+        }
+        let key = self.key_of(&program, &build);
+        if let Some(kept) = self.store.find(&key) {
+            match self.load_kept(params.clone(), kept) {
+                Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
+                // a plugin may refuse what it wrote itself: then the program decides
+                Err(failure) if failure.kind == FailureKind::Compile => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        match self.compiled_before(&program, &key) {
+            Some(CompiledBefore::Refused(reason)) => {
+                return Err(Failure::new(FailureKind::Compile, format!("refused where there is no device: {reason}")));
+            }
+            Some(CompiledBefore::Executable(kept)) => match self.load_kept(params.clone(), kept) {
+                Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
+                Err(failure) if failure.kind == FailureKind::Compile => {
+                    tracing::warn!(
+                        "candidate {candidate} is compiled here: the device does not take its executable: {failure}"
+                    );
+                }
+                Err(failure) => return Err(failure),
+            },
+            None => {}
+        }
+        let compiled = self.compile(candidate, &program, key)?;
+        self.load_compiled(params, compiled)
     }
 
     /// The measuring worker compiles: its request names the candidate that is to blame if it dies.
@@ -483,6 +531,7 @@ impl Timer for PjrtTimer {
                 bench: self.bench.beside(),
                 compilers: self.compilers.share(),
                 store: self.store.clone(),
+                refusals: self.refusals.clone(),
                 compiled: self.compiled.clone(),
                 costs: OnceCell::new(),
                 plugin_digest: self.plugin_digest,
@@ -537,6 +586,9 @@ impl Timer for PjrtTimer {
         for &candidate in candidates {
             // what cannot be compiled at all is told when it is prepared
             let Ok((program, build, _)) = self.load_params(candidate) else { continue };
+            if self.refusals.find(&build.options).is_some() {
+                continue;
+            }
             let key = self.key_of(&program, &build);
             if self.store.find(&key).is_none() && self.compiled_before(&program, &key).is_none() {
                 tasks.push((candidate, self.task(candidate, &program, key)?));
@@ -549,38 +601,12 @@ impl Timer for PjrtTimer {
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let (program, build, params) = self.load_params(candidate)?;
-        if self.in_place {
-            return self.compile_in_place(params);
+        if let Some(known) = self.refusals.find(&build.options) {
+            return Err(known);
         }
-        if let Some(outcome) = self.compilers.take(candidate) {
-            return self.load_compiled(params, outcome.map_err(as_compile_failure)?);
-        }
-        let key = self.key_of(&program, &build);
-        if let Some(kept) = self.store.find(&key) {
-            match self.load_kept(params.clone(), kept) {
-                Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
-                // a plugin may refuse what it wrote itself: then the program decides
-                Err(failure) if failure.kind == FailureKind::Compile => {}
-                Err(failure) => return Err(failure),
-            }
-        }
-        match self.compiled_before(&program, &key) {
-            Some(CompiledBefore::Refused(reason)) => {
-                return Err(Failure::new(FailureKind::Compile, format!("refused where there is no device: {reason}")));
-            }
-            Some(CompiledBefore::Executable(kept)) => match self.load_kept(params.clone(), kept) {
-                Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
-                Err(failure) if failure.kind == FailureKind::Compile => {
-                    tracing::warn!(
-                        "candidate {candidate} is compiled here: the device does not take its executable: {failure}"
-                    );
-                }
-                Err(failure) => return Err(failure),
-            },
-            None => {}
-        }
-        let compiled = self.compile(candidate, &program, key)?;
-        self.load_compiled(params, compiled)
+        let options = build.options.clone();
+        self.prepare_new(candidate, (program, build, params))
+            .inspect_err(|failure| self.refusals.take(&options, failure))
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use super::compiling::{compile_failure, described, read_code, timed, write_file, written};
+use super::compiling::{compile_failure, described, options_of, read_code, timed, write_file, written};
 use super::cut::Cut;
 use super::device::fingerprints;
 use super::executable::{Executable, read_bounded};
@@ -102,6 +102,7 @@ impl PjrtWorker {
             1 => compile_options(opened.device_id, overrides),
             count => partitioned_options(partitions, &opened.device_ids(self.options.device, count)?, overrides),
         };
+        let options = options_of(program, options)?;
         let format = program.format.pjrt_format();
         let (executable, compiled) = timed(|| Executable::compile(&opened.client, &code, format, &options))
             .map_err(|error| compile_failure(&error))?;
@@ -173,7 +174,8 @@ impl Worker for PjrtWorker {
         let devices = fingerprints(&opened.client, &plugin).map_err(|error| device_failure(&error))?;
         let serializes = opened.client.plugin.api.executable_serialize.is_some()
             && opened.client.plugin.api.executable_deserialize_and_load.is_some();
-        let mut capabilities = vec![capability::COLD_CACHES.to_owned(), capability::COMPILER_OPTIONS.to_owned()];
+        let always = [capability::COLD_CACHES, capability::COMPILER_OPTIONS, capability::COMPILE_OPTIONS];
+        let mut capabilities: Vec<String> = always.map(str::to_owned).into();
         if serializes {
             capabilities.push(capability::COMPILE.to_owned());
         }

@@ -19,6 +19,7 @@ fn key(program: &[u8]) -> ExecutableKey {
         target: None,
         toolchain: None,
         overrides: BTreeMap::new(),
+        base_options: None,
         copy: 0,
     }
 }

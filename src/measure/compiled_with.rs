@@ -1,0 +1,185 @@
+//! The options with which JAX has a module compiled, from its side file: what the compiler is told where the module is used.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::candidates::spelled;
+use crate::digest::Digest;
+use crate::wire::{Message, WireCursor, WireError, WireValue};
+
+/// Fields of `CompileOptionsProto` (openxla/xla, xla/pjrt/proto/compile_options.proto).
+mod options {
+    pub(super) const BUILD: u32 = 3;
+    /// For any device: a plugin refuses it beside a device assignment.
+    pub(super) const PORTABLE: u32 = 4;
+    pub(super) const OVERRIDES: u32 = 7;
+}
+
+/// Fields of `ExecutableBuildOptionsProto`. Which devices run a program, and as how many, is this machine's to say.
+mod build {
+    pub(super) const DEBUG_OPTIONS: u32 = 3;
+    /// Device, replicas, partitions, whether a partitioner cuts the program, the devices' assignment, which partitioner.
+    pub(super) const OF_DEVICES: [u32; 6] = [1, 4, 5, 6, 9, 19];
+}
+
+/// Fields of `DebugOptions` (openxla/xla, xla/xla.proto) that write files, or say what is written: dumps, autotuning results, caches
+/// of kernels. They make no other code, and a side file may come from anyone.
+const THAT_WRITE: [u32; 31] = [
+    109, 110, 111, 112, 113, 114, 115, 116, 118, 131, 132, 144, 149, 151, 153, 154, 155, 164, 182, 185, 222, 232, 253,
+    290, 292, 306, 310, // and in earlier versions:
+    5, 7, 117, 139,
+];
+
+/// `OptionOverrideProto`.
+mod value {
+    pub(super) const TEXT: u32 = 1;
+    pub(super) const SWITCH: u32 = 2;
+    pub(super) const INTEGER: u32 = 3;
+    pub(super) const REAL: u32 = 4;
+}
+
+/// What the compiler is told of a module besides its code, in one form: without devices, and without what writes files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompiledWith {
+    /// A `CompileOptionsProto`; one that follows it names devices and overrides.
+    pub(super) bytes: Vec<u8>,
+    /// Options of the compiler that the user named for this program (`jax.jit(compiler_options=…)`).
+    pub named: BTreeMap<String, Value>,
+}
+
+impl CompiledWith {
+    /// Reads a `CompileOptionsProto`.
+    ///
+    /// # Errors
+    /// Bytes that are none.
+    pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut kept = Message::default();
+        let mut named = BTreeMap::new();
+        for field in WireCursor::new(bytes) {
+            match field? {
+                (options::BUILD, WireValue::Bytes(bytes)) => {
+                    kept.bytes(options::BUILD, &build_options(bytes)?.0);
+                }
+                (options::PORTABLE, _) => {}
+                (options::OVERRIDES, WireValue::Bytes(bytes)) => {
+                    named.extend(named_option(bytes)?);
+                    kept.bytes(options::OVERRIDES, bytes);
+                }
+                (field, value) => kept.field(field, value),
+            }
+        }
+        Ok(Self { bytes: kept.0, named })
+    }
+
+    /// The named ones, spelled as XLA reads them.
+    pub(super) fn overrides(&self) -> BTreeMap<String, String> {
+        self.named.iter().map(|(name, value)| (name.clone(), spelled(value))).collect()
+    }
+
+    /// Digest of all of it.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.bytes)
+    }
+}
+
+fn build_options(bytes: &[u8]) -> Result<Message, WireError> {
+    let mut kept = Message::default();
+    for field in WireCursor::new(bytes) {
+        match field? {
+            (build::DEBUG_OPTIONS, WireValue::Bytes(bytes)) => {
+                let mut debug = Message::default();
+                for field in WireCursor::new(bytes) {
+                    let (field, value) = field?;
+                    if !THAT_WRITE.contains(&field) {
+                        debug.field(field, value);
+                    }
+                }
+                kept.bytes(build::DEBUG_OPTIONS, &debug.0);
+            }
+            (field, _) if build::OF_DEVICES.contains(&field) => {}
+            (field, value) => kept.field(field, value),
+        }
+    }
+    Ok(kept)
+}
+
+/// An entry of the map: a name, and the value where it is of a kind that is known.
+fn named_option(bytes: &[u8]) -> Result<Option<(String, Value)>, WireError> {
+    let (mut name, mut found) = (String::new(), None);
+    for field in WireCursor::new(bytes) {
+        match field? {
+            (1, WireValue::Bytes(text)) => name = String::from_utf8_lossy(text).into_owned(),
+            (2, WireValue::Bytes(option)) => {
+                for field in WireCursor::new(option) {
+                    found = match field? {
+                        (value::TEXT, WireValue::Bytes(text)) => Some(String::from_utf8_lossy(text).into()),
+                        (value::SWITCH, WireValue::Varint(switch)) => Some((switch != 0).into()),
+                        // of 64 bits with a sign, as protobuf has them
+                        (value::INTEGER, WireValue::Varint(integer)) => Some(integer.cast_signed().into()),
+                        (value::REAL, WireValue::Fixed64(real)) => Some(f64::from_bits(real).into()),
+                        _ => found,
+                    };
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(found.map(|value| (name, value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What jaxlib 0.10.2 gives for `jit(f, compiler_options={...})`, as `tests/data/pjrt/README.md` says.
+    const OF_JAX: &[u8] = include_bytes!("../../tests/data/pjrt/jax-0.10.2-compile-options.pb");
+
+    #[test]
+    fn devices_and_what_writes_files_are_taken_out_and_the_rest_stays() {
+        // fields by number, as xla's protos have them, written by hand
+        let mut debug = Message::default();
+        debug.number(99, 1).bytes(109, b"/tmp/dump").number(112, 1).bytes(30, b"fusion").bytes(222, b"/tmp/results");
+        let mut build = Message::default();
+        build.number(1, 3).bytes(3, &debug.0).number(4, 8).number(5, 2).number(6, 1).bytes(9, b"\x08\x01").number(8, 1);
+        let mut all = Message::default();
+        all.number(2, 1).bytes(3, &build.0).number(4, 1).number(5, 7);
+        let with = CompiledWith::read(&all.0).unwrap();
+        let mut debug = Message::default();
+        debug.number(99, 1).bytes(30, b"fusion");
+        let mut build = Message::default();
+        build.bytes(3, &debug.0).number(8, 1);
+        let mut expected = Message::default();
+        expected.number(2, 1).bytes(3, &build.0).number(5, 7);
+        assert_eq!(with.bytes, expected.0);
+        assert_eq!(with.named, BTreeMap::new());
+        assert_eq!(CompiledWith::read(&with.bytes).unwrap(), with, "once is enough");
+    }
+
+    #[test]
+    fn what_the_user_named_is_told() {
+        let with = CompiledWith::read(OF_JAX).unwrap();
+        let named = json!({"xla_cpu_enable_fast_math": true, "xla_cpu_prefer_vector_width": -3, "xla_disable_hlo_passes": "dce",
+            "xla_gpu_auto_spmd_partitioning_memory_budget_ratio": 0.5});
+        assert_eq!(json!(with.named), named);
+        assert!(with.bytes.len() > 900 && with.bytes.len() < OF_JAX.len(), "{} of {}", with.bytes.len(), OF_JAX.len());
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_byte_is_an_error_or_options() {
+        for length in 0..OF_JAX.len() {
+            let _ = CompiledWith::read(&OF_JAX[..length]);
+            let mut flipped = OF_JAX.to_vec();
+            flipped[length] ^= 0x81;
+            let _ = CompiledWith::read(&flipped);
+        }
+        // a length beyond the end, a group, a number too long: outside and inside of each message
+        for bytes in [&b"\x1a\x7f"[..], b"\x0b", b"\x1a\x02\x1a\x7f", b"\x1a\x04\x1a\x02\x0d\x01", b"\x3a\x02\x12\x7f"]
+        {
+            assert!(CompiledWith::read(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}

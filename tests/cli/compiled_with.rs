@@ -1,0 +1,170 @@
+//! What a side file says of how JAX compiles a module: on a real plugin, and damaged.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::process::Command;
+
+use autotune_lowered::digest::Digest;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::support::prerequisite::plugin;
+use crate::support::program::*;
+
+/// `exp` of a sum over rows, which LLVM compiles to other code at another level.
+const MODULE: &str = "module @jit_f {
+  func.func public @main(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>) -> tensor<64xf32> {
+    %0 = stablehlo.exponential %x : tensor<64x64xf32>
+    %1 = stablehlo.multiply %0, %y : tensor<64x64xf32>
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %2 = stablehlo.reduce(%1 init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<64x64xf32>, tensor<f32>) -> tensor<64xf32>
+    return %2 : tensor<64xf32>
+  }
+}
+";
+
+/// What JAX told the compiler of a function, and of one with options of its own (tests/data/pjrt/README.md).
+const DEFAULT: &[u8] = include_bytes!("../data/pjrt/jax-0.10.2-compile-options-default.pb");
+const OF_JAX: &[u8] = include_bytes!("../data/pjrt/jax-0.10.2-compile-options.pb");
+
+/// A module whose side file says that it is compiled with these options.
+fn module(place: &Place, name: &str, options: &[u8]) -> String {
+    let path = place.path(name);
+    fs::write(&path, MODULE).unwrap();
+    let side = json!({"schema": 1, "module_digest": Digest::of(MODULE.as_bytes()), "labels": [],
+        "compile_options": STANDARD.encode(options)});
+    fs::write(format!("{}.labels.json", path.display()), side.to_string()).unwrap();
+    path.display().to_string()
+}
+
+/// A field of wire type 2.
+fn bytes(field: u8, value: &[u8]) -> Vec<u8> {
+    [&[field << 3 | 2, u8::try_from(value.len()).unwrap()], value].concat()
+}
+
+/// `env_option_overrides` (field 7) of one option with a whole number (fields 2 and 3).
+fn named(name: &str, value: u8) -> Vec<u8> {
+    bytes(7, &[bytes(1, name.as_bytes()), bytes(2, &[3 << 3, value])].concat())
+}
+
+/// JAX's own options with another `xla_backend_optimization_level` (field 31 of `debug_options`, field 3 of field 3): of a field that
+/// is there twice, the later one holds.
+fn level(level: u8) -> Vec<u8> {
+    [DEFAULT, &bytes(3, &bytes(3, &[0xf8, 0x01, level]))].concat()
+}
+
+fn executables(found: &Value) -> Vec<&str> {
+    let rows = found["contestants"].as_array().unwrap_or_else(|| panic!("{found}"));
+    rows.iter().map(|row| row["executable"].as_str().unwrap_or_else(|| panic!("{row}"))).collect()
+}
+
+#[test]
+fn a_module_is_compiled_as_its_side_file_says() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let plain = place.path("plain.mlir");
+    fs::write(&plain, MODULE).unwrap();
+    let plain = plain.display().to_string();
+    let plugin = plugin.display().to_string();
+    let option = "xla_backend_optimization_level";
+    let compared = |arguments: &[&str]| {
+        let how = ["--plugin", &plugin, "--timer", "pjrt", "--rounds", "6", "--format", "json"];
+        let run = place.run(&[&["compare"], arguments, &how].concat());
+        assert!(run.code == 0 || run.code == 1, "{}", run.stderr);
+        run.json()
+    };
+    let (none, all) = (format!("{option}=0"), format!("{option}=3"));
+    // what the user named is what `--options` names, and `--options` holds over it
+    let by_name = module(&place, "by_name.mlir", &named(option, 0));
+    let found = compared(&[&plain, &plain, "--options", &none, &by_name, &by_name, "--options", &all]);
+    let [default, without, told, over] = executables(&found)[..] else { panic!("{found}") };
+    assert_ne!(default, without, "the option changes code");
+    assert_eq!((told, over), (without, default));
+    // what all options are set to, as JAX sends them
+    let (zero, three) = (module(&place, "zero.mlir", &level(0)), module(&place, "three.mlir", &level(3)));
+    let found = compared(&[&plain, &zero, &three, &three, "--options", &none]);
+    let [default, zero, three, over] = executables(&found)[..] else { panic!("{found}") };
+    assert_eq!(zero, over);
+    assert_ne!(zero, three);
+    assert_ne!(default, zero);
+    let kept = compared(&[&plain, &zero_path(&place)]);
+    assert_eq!(executables(&kept)[1], zero, "what is kept of the one is not taken for the other");
+}
+
+fn zero_path(place: &Place) -> String {
+    place.path("zero.mlir").display().to_string()
+}
+
+#[test]
+fn what_the_user_set_is_not_tried_and_names_over_it_hold() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let path = module(&place, "module.mlir", &named("xla_cpu_prefer_vector_width", 64));
+    let plugin = plugin.display().to_string();
+    let tuned = |more: &[&str]| {
+        let how = [&*path, "--plugin", &plugin, "--timer", "pjrt", "--compiler-options", "safe", "--format", "json"];
+        let run = place.run(&[&how[..], more].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run.json()["operations"][0].clone()
+    };
+    let list = place.path("list.json");
+    let option = |name: &str, value: u32| json!({"name": name, "values": [value], "kind": "safe", "scope": "compile", "does": "d", "source": "s"});
+    let options = [option("xla_cpu_prefer_vector_width", 512), option("xla_backend_optimization_level", 1)];
+    fs::write(&list, json!({"schema": 1, "platform": "cpu", "options": options}).to_string()).unwrap();
+    let list = ["--options-file", list.to_str().unwrap()];
+    let found = tuned(&list);
+    assert_eq!(found["baseline"]["config"], json!({"xla_cpu_prefer_vector_width": 64}));
+    let configs: Vec<&Value> = found["candidates"].as_array().unwrap().iter().map(|row| &row["config"]).collect();
+    assert!(configs.iter().all(|config| config["xla_cpu_prefer_vector_width"] == 64), "{configs:?}");
+    assert!(configs.iter().any(|config| config["xla_backend_optimization_level"] == 1), "{configs:?}");
+    let over = tuned(&[&list[..], &["--base-options", "xla_cpu_prefer_vector_width=128"]].concat());
+    assert_eq!(over["baseline"]["config"], json!({"xla_cpu_prefer_vector_width": 128}));
+    // other options beside the code are another search: nothing of before is taken for it
+    let path = module(&place, "module.mlir", &[level(3), named("xla_cpu_prefer_vector_width", 64)].concat());
+    let how = [&*path, "--plugin", &plugin, "--timer", "pjrt", "--compiler-options", "safe", "--format", "json"];
+    let other = place.run(&[&how[..], &list].concat()).json()["operations"][0].clone();
+    assert_ne!(other["status"], "cached", "{other}");
+    assert_eq!(tuned(&list)["status"], "cached");
+}
+
+#[test]
+fn a_side_file_that_cannot_be_used_is_one_line() {
+    let place = Place::new();
+    let good = module(&place, "module.mlir", OF_JAX);
+    let side = place.path("module.mlir.labels.json");
+    let text = fs::read_to_string(&side).unwrap();
+    let refused = |what: &str, said: &str| {
+        for arguments in [&["compare", &good, &good][..], &[&good, "--compiler-options", "safe"]] {
+            let run = place.run(arguments);
+            assert_eq!(run.code, BAD_INPUT, "{what}: {}", run.stderr);
+            assert_eq!(run.stderr.lines().count(), 1, "{what}: {}", run.stderr);
+            assert!(run.stderr.contains("module.mlir.labels.json"), "{what}: {}", run.stderr);
+            assert!(run.stderr.contains(said), "{what}: {}", run.stderr);
+        }
+    };
+    let with = |options: &[u8]| drop(module(&place, "module.mlir", options));
+    for cut in [&OF_JAX[..40], b"\x1a\x7f", b"\x0b"] {
+        with(cut);
+        refused("a cut proto", "are no CompileOptionsProto");
+    }
+    let escape = named("xla\x1b[31m\u{202e}", 1);
+    with(&escape);
+    let run = place.run(&[&good, "--compiler-options", "safe", "--plugin", "none.so"]);
+    assert!(!run.stderr.contains(['\x1b', '\u{202e}']), "{:?}", run.stderr);
+    fs::write(&side, &text[..text.len() / 2]).unwrap();
+    refused("a cut file", "is not JSON");
+    fs::write(&side, text.replacen("\"schema\":1", "\"schema\":9", 1)).unwrap();
+    refused("another schema", "of schema 9");
+    fs::write(place.path("module.mlir"), MODULE.replace("64", "32")).unwrap();
+    fs::write(&side, &text).unwrap();
+    refused("another module", "belongs to another module");
+    fs::write(place.path("module.mlir"), MODULE).unwrap();
+    fs::remove_file(&side).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &side).unwrap();
+    refused("a link", "cannot be read");
+    fs::remove_file(&side).unwrap();
+    assert!(Command::new("mkfifo").arg(&side).status().unwrap().success());
+    refused("a FIFO", "cannot be read");
+}
