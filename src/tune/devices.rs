@@ -7,6 +7,7 @@ use crate::failure::FailureKind;
 use crate::ledger::Ledger;
 use crate::timer::events::Slice;
 
+use super::quiet::Seat;
 use super::run::{Step, note_unpublished};
 use super::tuner::{Autotuner, Tuned};
 use super::{AutotuningResult, PlannedInvocation, Status, TuneError};
@@ -77,7 +78,7 @@ pub(super) fn run_on_devices(
 impl Shared {
     /// One device's work, until there is no more or the device is lost.
     fn serve(&self, tuner: &mut Autotuner<'_>, plan: &[PlannedInvocation]) {
-        while let Some((index, is_stopped)) = self.next(plan) {
+        while let Some((index, is_stopped)) = self.next(plan, &mut tuner.seat) {
             let step = tuner.step(index, plan, is_stopped);
             let mut work = self.lock();
             work.under_way -= 1;
@@ -107,7 +108,7 @@ impl Shared {
     }
 
     /// The next invocation; waits while another device may still hand one back, and for the call of its operation before it.
-    fn next(&self, plan: &[PlannedInvocation]) -> Option<(usize, bool)> {
+    fn next(&self, plan: &[PlannedInvocation], seat: &mut Option<Seat>) -> Option<(usize, bool)> {
         let tuned = |index: &usize| plan.get(*index).map(PlannedInvocation::tuned);
         let mut work = self.lock();
         loop {
@@ -122,6 +123,8 @@ impl Shared {
                 }
                 return Some((index, work.is_stopped));
             }
+            // the others measure meanwhile
+            seat.iter_mut().for_each(Seat::rest);
             if work.under_way == 0 {
                 return None;
             }

@@ -43,10 +43,14 @@ pub(super) struct Seat {
 }
 
 impl Quiet {
-    /// A place for one more call at a time.
+    /// A place for one more call at a time. It [works](Seat::work) from the start, so that nobody measures before all of those who
+    /// begin together have compiled; take all places before any is used.
     pub(super) fn seat(&self) -> Seat {
-        self.0.lock().seats += 1;
-        Seat { quiet: Arc::clone(&self.0), doing: Doing::Nothing }
+        let mut state = self.0.lock();
+        state.seats += 1;
+        state.working += 1;
+        state.worked += 1;
+        Seat { quiet: Arc::clone(&self.0), doing: Doing::Work }
     }
 }
 
@@ -132,11 +136,11 @@ mod tests {
     fn who_measures_is_alone_and_all_work_before_anyone_measures() {
         let quiet = Quiet::default();
         let (working, measuring, turns) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let seats: Vec<Seat> = (0..4).map(|_| quiet.seat()).collect();
         std::thread::scope(|scope| {
-            for call in 0..4 {
-                let (quiet, working, measuring, turns) = (&quiet, &working, &measuring, &turns);
+            for (call, mut seat) in seats.into_iter().enumerate() {
+                let (working, measuring, turns) = (&working, &measuring, &turns);
                 scope.spawn(move || {
-                    let mut seat = quiet.seat();
                     for _ in 0..200 {
                         seat.work();
                         working.fetch_add(1, Ordering::SeqCst);
@@ -169,7 +173,6 @@ mod tests {
         let quiet = Quiet::default();
         let (mut first, mut second) = (quiet.seat(), quiet.seat());
         first.work();
-        second.work();
         drop(first);
         assert_eq!(second.measure(), 2);
         second.work();
