@@ -63,9 +63,9 @@ pub enum Kind<'a> {
         /// Candidates in all.
         of: usize,
     },
-    /// So many calls compiled their waves at the same time, one of which was the last that ended here.
+    /// The wave that was compiled last on this track shared the cores with waves of other calls.
     CompiledBeside {
-        /// How many, this one included.
+        /// How many calls compiled at the same time, this one included.
         calls: usize,
     },
     /// The timer was asked to prepare a candidate, or for its outputs.

@@ -106,7 +106,7 @@ impl Seat {
         self.quiet.lock().seats
     }
 
-    /// Does nothing for a while that takes cores.
+    /// Takes no cores from here on, until it works or measures again.
     pub(super) fn rest(&mut self) {
         let mut state = self.quiet.lock();
         match std::mem::replace(&mut self.doing, Doing::Nothing) {
