@@ -74,6 +74,8 @@ impl Measuring<'_> {
         let whole = self.timer.measures_rounds();
         let count = if whole { PROFILED_WARM_UP } else { 1 };
         let mut times: Vec<u64> = Vec::new();
+        // the others' outputs were compared before; the baseline's are taken once it is warm
+        let ran_before = candidate != self.identity.baseline;
         let _slice = self.slice_of(candidate);
         loop {
             self.check_cancelled()?;
@@ -82,7 +84,7 @@ impl Measuring<'_> {
             times.extend(more);
             let took = times.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
             let is_slow = |best| times.iter().all(|&ns| ns as f64 > self.options.rules.cut_off * best as f64);
-            if none || whole || took > WARM_NS || best.is_some_and(is_slow) || is_stationary(&times) {
+            if none || whole || took > WARM_NS || best.is_some_and(is_slow) || is_stationary(&times, ran_before) {
                 break;
             }
         }

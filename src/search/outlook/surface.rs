@@ -164,9 +164,12 @@ impl Surface {
         let draws = self.draws(call, &left);
         let least = (1.0 - rules.least_gain).ln().min(-rules.noise_floor.ln_1p());
         let is_better = |draw: &&Vec<f64>| draw.iter().any(|value| *value < least);
-        let chance = (draws.iter().filter(is_better).count() as f64 / DRAWS as f64 * SURPRISES).min(1.0);
+        let chance = stated(draws.iter().filter(is_better).count());
         let is_enough = chance <= rules.chance && call.gain() >= -(1.0 - rules.least_gain).ln();
-        let next = if is_enough { Vec::new() } else { likeliest(&draws, &left, least, rules.wave) };
+        let mut next = if is_enough { Vec::new() } else { likeliest(&draws, &left, least, rules.wave) };
+        if call.gain() >= -(1.0 - rules.least_gain).ln() {
+            next.truncate(enough(&draws, &left, least, &next, rules.chance));
+        }
         let expected = |at: usize| {
             let values: Vec<f64> = draws.iter().filter_map(|draw| draw.get(at).copied()).collect();
             let [low, ratio, high] = quantiles(&values, EXPECTED).map(|value| value.map_or(f64::NAN, f64::exp));
@@ -269,6 +272,25 @@ fn scaled(of_points: &[Vec<Option<f64>>]) -> Vec<Vec<f32>> {
     (0..width).map(column).collect()
 }
 
+/// The probability of something better where so many of the draws have it.
+fn stated(better: usize) -> f64 {
+    (better as f64 / DRAWS as f64 * SURPRISES).min(1.0)
+}
+
+/// How many of the next configs, one at least, leave a rest that can be left as far as is known now.
+fn enough(draws: &[Vec<f64>], left: &[usize], least: f64, next: &[usize], chance: f64) -> usize {
+    let place = |point: &usize| next.iter().position(|one| one == point).unwrap_or(usize::MAX);
+    let places: Vec<usize> = left.iter().map(place).collect();
+    // for each draw how many of the next are to be taken until nothing better is left
+    let needed = |draw: &Vec<f64>| {
+        let better = draw.iter().zip(&places).filter(|(value, _)| **value < least);
+        better.map(|(_, &place)| place.saturating_add(1)).max().unwrap_or(0)
+    };
+    let needed: Vec<usize> = draws.iter().map(needed).collect();
+    let is_enough = |count: &usize| stated(needed.iter().filter(|needed| *needed > count).count()) <= chance;
+    (1..next.len()).find(is_enough).unwrap_or(next.len())
+}
+
 /// The configs that are most often the best of all where any is better than `least`, and among those that never are, those
 /// which are most often better.
 fn likeliest(draws: &[Vec<f64>], left: &[usize], least: f64, count: usize) -> Vec<usize> {
@@ -286,4 +308,34 @@ fn likeliest(draws: &[Vec<f64>], left: &[usize], least: f64, count: usize) -> Ve
     let mut order: Vec<(f64, usize)> = scores.into_iter().zip(left.iter().copied()).collect();
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     order.into_iter().take(count).map(|(_, point)| point).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the 2000 draws `first` have the best at the first config alone, `second` at the second alone, and the others nowhere.
+    fn draws(first: usize, second: usize) -> Vec<Vec<f64>> {
+        let draw = |number: usize| match number {
+            _ if number < first => vec![0.0, -1.0, 0.0],
+            _ if number < first + second => vec![-1.0, 0.0, 0.0],
+            _ => vec![0.0; 3],
+        };
+        (0..DRAWS).map(draw).collect()
+    }
+
+    #[test]
+    fn a_wave_ends_where_the_rest_can_be_left() {
+        let left = [4, 7, 9];
+        let wave = |draws: &[Vec<f64>]| {
+            let mut next = likeliest(draws, &left, -0.1, 3);
+            next.truncate(enough(draws, &left, -0.1, &next, 0.05));
+            next
+        };
+        // 60 of 2000, and two thirds again as often, is 5%
+        assert_eq!(wave(&draws(400, 60)), [7]);
+        assert_eq!(wave(&draws(400, 61)), [7, 4]);
+        assert_eq!(wave(&draws(61, 400)), [4, 7]);
+        assert_eq!(wave(&draws(0, 0)).len(), 1, "a wave is never empty");
+    }
 }
