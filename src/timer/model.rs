@@ -90,6 +90,11 @@ pub trait Timer: Send {
         None
     }
 
+    /// Whether [`outputs`](Self::outputs) lets go on what compiles: nothing is timed then.
+    fn compiles_beside_outputs(&self) -> bool {
+        false
+    }
+
     /// Tells what it does there from now on: profiles that it took, and whatever takes it time besides the calls themselves.
     fn follow(&mut self, _events: &Events) {}
 

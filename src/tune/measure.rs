@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
+use crate::array::Reference;
 use crate::decision::{ComparisonRules, Settled, Standing, compare, is_look, race, wants_bracket};
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, Record, RoundRecord};
@@ -143,18 +144,23 @@ impl Measuring<'_> {
                 continue;
             }
             raced = false;
-            self.compile(&mut wave)?;
+            // what is compared while the next one compiles need not be compared after it
+            let compared = reference.as_deref().filter(|_| self.timer.compiles_beside_outputs());
+            self.compile(&mut wave, compared)?;
+            let is_compared = compared.is_some();
             if reference.is_none() {
                 // the baseline's time comes first: it bounds how long one waits for the others
                 self.in_phase(Phase::WarmUp, |this| this.warm_up_baseline(&mut warm))?;
             }
-            self.in_phase(Phase::CompareOutputs, |this| {
-                let reference = match &reference {
-                    Some(reference) => reference,
-                    None => reference.insert(this.reference_outputs()?),
-                };
-                this.compare_outputs(&wave, reference)
-            })?;
+            if !is_compared {
+                self.in_phase(Phase::CompareOutputs, |this| {
+                    let reference = match &reference {
+                        Some(reference) => reference,
+                        None => reference.insert(this.reference_outputs()?),
+                    };
+                    this.compare_outputs(&wave, reference)
+                })?;
+            }
             self.in_phase(Phase::WarmUp, |this| this.warm_up(&wave, &mut warm))?;
             if self.waves.is_some() {
                 measured += self.in_phase(Phase::Measure, |this| this.look(&wave, &warm))?;
@@ -163,11 +169,12 @@ impl Measuring<'_> {
         }
     }
 
-    /// Gets a wave ready, beside the other calls' waves.
-    fn compile(&mut self, wave: &mut [usize]) -> Result<(), Ended> {
+    /// Gets a wave ready, beside the other calls' waves. Each candidate's outputs are compared with these while the next ones
+    /// compile.
+    fn compile(&mut self, wave: &mut [usize], reference: Option<&[Reference]>) -> Result<(), Ended> {
         self.seat.iter_mut().for_each(|seat| seat.work());
         let begin = Instant::now();
-        self.in_phase(Phase::Compile, |this| this.prepare_all(wave))?;
+        self.in_phase(Phase::Compile, |this| this.prepare_all(wave, reference))?;
         let mut took = begin.elapsed();
         // from here on it has the machine to itself
         if let Some(seat) = &mut self.seat {
@@ -331,7 +338,7 @@ impl Measuring<'_> {
         if self.cancel.load(Ordering::Relaxed) { Err(Ended::Interrupted) } else { Ok(()) }
     }
 
-    fn prepare_all(&mut self, order: &mut [usize]) -> Result<(), Ended> {
+    fn prepare_all(&mut self, order: &mut [usize], reference: Option<&[Reference]>) -> Result<(), Ended> {
         // the baseline first: without it nothing can be decided; then long programs, so that no core waits for a late one
         order.sort_by_cached_key(|&candidate| {
             (candidate != self.identity.baseline, Reverse(self.program_bytes(candidate)))
@@ -345,7 +352,7 @@ impl Measuring<'_> {
         let of = self.tried;
         for (done, &mut candidate) in order.iter_mut().enumerate() {
             self.check_cancelled()?;
-            let _slice = self.slice_of(candidate);
+            let slice = self.slice_of(candidate);
             let mut outcome = self.prepare(candidate);
             if let Err(failure) = &outcome
                 && self.breaks(failure)
@@ -370,6 +377,10 @@ impl Measuring<'_> {
                 // no device, no room for files: nothing has run yet that could be to blame
                 Err(failure) if failure.kind == FailureKind::Device => return Err(Ended::Failed(failure)),
                 Err(failure) => self.blamed(candidate, self.identity.not_lowered.explain(candidate, failure))?,
+            }
+            drop(slice);
+            if let Some(reference) = reference {
+                self.in_phase(Phase::CompareOutputs, |this| this.compare_outputs(&[candidate], reference))?;
             }
         }
         Ok(())

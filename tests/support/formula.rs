@@ -38,6 +38,7 @@ pub struct FormulaTimer {
     pub jobs: Vec<Vec<Config>>,
     pub calls: u64,
     pub has_one_job_a_call: bool,
+    pub compiles_beside_outputs: bool,
     pub restarts: u64,
     /// Nanoseconds of the processor inside the timer.
     pub spent: Arc<AtomicU64>,
@@ -56,6 +57,7 @@ impl FormulaTimer {
             jobs: Vec::new(),
             calls: 0,
             has_one_job_a_call: false,
+            compiles_beside_outputs: false,
             restarts: 0,
             spent: Arc::default(),
             job: None,
@@ -98,6 +100,10 @@ impl Timer for FormulaTimer {
 
     fn has_one_job_a_call(&self) -> bool {
         self.has_one_job_a_call
+    }
+
+    fn compiles_beside_outputs(&self) -> bool {
+        self.compiles_beside_outputs
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {

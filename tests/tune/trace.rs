@@ -115,7 +115,7 @@ fn every_call_is_a_slice_of_its_candidate_in_its_phase() {
             match (candidate, method) {
                 (3, "prepare") => Err(Failure::new(FailureKind::Compile, "no such layout")),
                 // in the rounds, once
-                (1, "measure") if number > 30 && !std::mem::replace(&mut has_crashed, true) => {
+                (1, "measure") if number > 25 && !std::mem::replace(&mut has_crashed, true) => {
                     Err(Failure::new(FailureKind::Crash, "SIGSEGV"))
                 }
                 _ => Ok(()),

@@ -433,3 +433,29 @@ fn calls_of_several_operations_compile_together_and_measure_one_after_the_other(
     let alone: usize = result.operations.iter().map(|one| compiled(one).div_ceil(WAVE)).sum();
     assert!(phases < alone, "{phases} phases of compiling, {alone} waves");
 }
+
+/// The first wave has no outputs to compare with until the baseline ran; later ones compare each while the next compiles.
+#[test]
+fn outputs_are_compared_while_the_rest_of_a_wave_compiles() {
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let tune = |compiles_beside_outputs: bool| {
+        told.lock().unwrap().clear();
+        let log = Arc::clone(&told);
+        let mut timer = FormulaTimer::new(ns).behaving(move |_, method| {
+            log.lock().unwrap().push(method.to_owned());
+            Ok(())
+        });
+        timer.compiles_beside_outputs = compiles_beside_outputs;
+        // the fastest of all, which no first wave has
+        timer.is_wrong = |one| *one == config(128, 32);
+        tune_one(&call_of("a@v1", "aa00"), &mut timer, &Ledger::in_memory(Vec::new()), &TuneOptions::default().wave(WAVE))
+    };
+    let (apart, beside) = (tune(false), tune(true));
+    let in_turn = |told: &[String]| told.windows(4).any(|four| four == ["prepare", "outputs", "prepare", "outputs"]);
+    assert!(in_turn(&told.lock().unwrap()));
+    assert_eq!(beside.best.as_ref().unwrap().config, apart.best.as_ref().unwrap().config);
+    let wrong = beside.candidates.iter().find(|row| row.config == config(128, 32)).unwrap();
+    assert_eq!(wrong.failure().unwrap().kind, FailureKind::WrongOutput);
+    drop(tune(false));
+    assert!(!in_turn(&told.lock().unwrap()), "a timer that cannot have both compares when all are compiled");
+}

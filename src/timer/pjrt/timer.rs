@@ -524,9 +524,7 @@ impl Timer for PjrtTimer {
     }
 
     fn beside(&self) -> Option<Box<dyn Timer>> {
-        // elsewhere each process holds a client, and with it memory of the device
-        let may_share = self.device.identity.platform == "cpu" && !self.in_place;
-        may_share.then(|| {
+        self.compiles_beside_outputs().then(|| {
             Box::new(Self {
                 bench: self.bench.beside(),
                 compilers: self.compilers.share(),
@@ -544,6 +542,11 @@ impl Timer for PjrtTimer {
                 has_loaded: self.has_loaded,
             }) as Box<dyn Timer>
         })
+    }
+
+    fn compiles_beside_outputs(&self) -> bool {
+        // elsewhere each process holds a client, and with it memory of the device
+        self.device.identity.platform == "cpu" && !self.in_place
     }
 
     fn follow(&mut self, events: &Events) {
@@ -653,7 +656,9 @@ impl Timer for PjrtTimer {
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
         let folder = scratch(&self.job)?;
-        self.quiet();
+        if !self.compiles_beside_outputs() {
+            self.quiet();
+        }
         self.bench.outputs(candidate, &folder)
     }
 
