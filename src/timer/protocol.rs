@@ -505,9 +505,22 @@ pub struct Loaded {
     /// SHA-256 of the serialized executable, where the worker has it: equal ones are one program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<Digest>,
+    /// Bytes of donated inputs that the device copies before every run; zero where there are few, or they come from the host.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restored_bytes: u64,
+    /// Why large donated inputs come from the host before every run, where they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_host: Option<String>,
 }
 
-setters!(Loaded { compile_ns: u64, cpu_ns: u64, signature: Option<Signature>, executable: Option<Digest> });
+setters!(Loaded {
+    compile_ns: u64,
+    cpu_ns: u64,
+    signature: Option<Signature>,
+    executable: Option<Digest>,
+    restored_bytes: u64,
+    from_host: Option<String>,
+});
 
 /// The answer to `measure`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

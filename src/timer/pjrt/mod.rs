@@ -27,6 +27,7 @@ mod probe;
 #[allow(unsafe_code)]
 mod profiler;
 mod refusals;
+mod restore;
 mod same_work;
 mod sharding;
 mod signature;

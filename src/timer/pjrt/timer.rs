@@ -35,7 +35,7 @@ use crate::timer::forecast::Forecast;
 use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
-use crate::timer::protocol::{Hello, LoadParams, Signature, capability};
+use crate::timer::protocol::{Hello, LoadParams, Loaded, Signature, capability, one_line};
 use crate::timer::said::Said;
 
 /// How to start a [`PjrtTimer`].
@@ -317,7 +317,8 @@ impl PjrtTimer {
             digest = work_digest(&kept.executable.path, kept.executable.offset).or(digest);
         }
         params.executable = Some(kept.executable);
-        self.bench.load(params)?;
+        let loaded = self.bench.load(params)?;
+        self.note(&loaded);
         self.has_loaded = true;
         Ok(digest)
     }
@@ -362,9 +363,16 @@ impl PjrtTimer {
         self.load_compiled(params, compiled)
     }
 
+    /// Says once how donated inputs come to the runs, where that takes them time.
+    fn note(&mut self, loaded: &Loaded) {
+        let reason = loaded.from_host.as_ref().map(|reason| one_line(reason, 500));
+        self.notes.extend(reason.filter(|reason| !self.notes.contains(reason)));
+    }
+
     /// The measuring worker compiles: its request names the candidate that is to blame if it dies.
     fn compile_in_place(&mut self, params: LoadParams) -> Result<Prepared, Failure> {
         let loaded = self.bench.load(params)?;
+        self.note(&loaded);
         Ok(Prepared::new(loaded.compile_ns).cpu_ns(loaded.cpu_ns))
     }
 

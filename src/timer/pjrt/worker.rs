@@ -10,7 +10,7 @@ use super::compiling::{compile_failure, described, options_of, read_code, timed,
 use super::cut::Cut;
 use super::device::fingerprints;
 use super::executable::{Executable, read_bounded};
-use super::job::{Job, device_failure};
+use super::job::{Job, Restored, device_failure};
 use super::options::{Partitions, compile_options, default_client_options, parse_client_option, partitioned_options};
 use super::plugin::{Client, PjrtError, Plugin, one_line};
 use super::probe::probe;
@@ -241,7 +241,7 @@ impl Worker for PjrtWorker {
             (None, Some(program)) => {
                 let (executable, compiled) = self.compile_program(program, &params.overrides)?;
                 let Compiled { compile_ns, cpu_ns, signature, .. } = compiled;
-                (executable, Loaded { compile_ns, cpu_ns, signature, executable: None })
+                (executable, Loaded::default().compile_ns(compile_ns).cpu_ns(cpu_ns).signature(signature))
             }
             (None, None) => {
                 return Err(Failure::new(FailureKind::NoProgram, "a PJRT plugin cannot build programs from a config"));
@@ -249,8 +249,13 @@ impl Worker for PjrtWorker {
         };
         let job = self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))?;
         let cut = Cut::of(executable.plain())?;
-        job.insert(params.candidate, executable, cut)?;
-        Ok(loaded)
+        Ok(match job.insert(params.candidate, executable, cut)? {
+            Restored::Nothing => loaded,
+            Restored::OnDevice(bytes) => loaded.restored_bytes(bytes),
+            Restored::FromHost { bytes, reason } => loaded.from_host(Some(format!(
+                "{bytes} bytes of donated inputs come from the host before every run, since the device does not copy them: {reason}"
+            ))),
+        })
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure> {
@@ -287,10 +292,12 @@ impl Worker for PjrtWorker {
             let holder = named(&message).map(|holder| format!(" ({holder} holds CUPTI)")).unwrap_or_default();
             Failure::new(FailureKind::Device, format!("the plugin's profiler: {message}{holder}"))
         };
+        let job = self.job()?;
+        let mut made = job.made_before(launches)?;
         let session = profiler.start().map_err(failed)?;
         for launch in launches {
             for _ in 0..launch.runs {
-                self.job()?.timed_run(launch.candidate)?;
+                job.profiled_run(launch.candidate, made.pop_front().flatten())?;
             }
         }
         let bytes = session.finish().map_err(failed)?;
