@@ -10,7 +10,8 @@ use super::events::Events;
 use super::job::{Job, JobCandidate, Prepared};
 use super::model::{Timer, means, runs_of_batches};
 use super::profiled::{ProfiledRound, default_metric};
-use super::protocol::{LoadParams, Signature, capability};
+use super::protocol::{ComparedOutput, KeptOutput, LoadParams, Signature, capability};
+use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, xla_autotuning};
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{Metric, Source};
@@ -219,6 +220,18 @@ impl Timer for CommandTimer {
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
         let folder = scratch(&self.job)?;
         self.bench.outputs(candidate, &folder)
+    }
+
+    fn compares_outputs(&self) -> bool {
+        self.bench.hello().can(capability::COMPARE_OUTPUTS)
+    }
+
+    fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
+        self.bench.keep_outputs(candidate, above)
+    }
+
+    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
+        self.bench.compare_outputs(candidate, tolerances)
     }
 
     fn epoch(&self) -> u32 {

@@ -13,10 +13,10 @@ use super::executable::{Call, Executable, read_bounded};
 use super::plugin::{Buffer, Client, PjrtError, one_line};
 use super::restore::{Fresh, Restorer};
 use super::sharding::Sharding;
-use crate::array::ArraySpec;
+use crate::array::{ArraySpec, Reference, Tolerance};
 use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
-use crate::timer::protocol::{BeginParams, Input, Launch};
+use crate::timer::protocol::{BeginParams, ComparedOutput, Input, KeptOutput, Launch, MAX_KEPT_OUTPUTS};
 
 /// A run that is shorter is awaited awake, for so long.
 const SHORT_RUN: Duration = Duration::from_micros(100);
@@ -41,6 +41,8 @@ pub(super) struct Job {
     candidates: BTreeMap<usize, Candidate>,
     /// Where caches are to be cold.
     flush: Option<Flush>,
+    /// Outputs that others are compared with, on the host.
+    kept: Vec<Reference>,
     /// The fastest run of any candidate so far.
     fastest: Cell<Duration>,
 }
@@ -121,13 +123,19 @@ impl Job {
             restorers: BTreeMap::new(),
             candidates: BTreeMap::new(),
             flush,
+            kept: Vec::new(),
             fastest: Cell::new(Duration::MAX),
         })
     }
 
     /// Adds a candidate, or puts it in the place of one before it, and tells how its donated inputs come to its runs. One that runs on
     /// several devices comes with how its arrays are cut.
-    pub(super) fn insert(&mut self, candidate: usize, executable: Executable, cut: Option<Cut>) -> Result<Restored, Failure> {
+    pub(super) fn insert(
+        &mut self,
+        candidate: usize,
+        executable: Executable,
+        cut: Option<Cut>,
+    ) -> Result<Restored, Failure> {
         let shardings: Vec<Sharding> = match &cut {
             Some(cut) => {
                 check_signature(&cut.signature().parameters, &self.inputs)?;
@@ -227,6 +235,46 @@ impl Job {
             write(index, spec, bytes)?;
         }
         Ok(())
+    }
+
+    /// Keeps the outputs of one run on the host, where they take more than so many bytes together and can be told of in a line;
+    /// nothing is kept else.
+    pub(super) fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
+        self.kept = Vec::new();
+        let is_many = self.find(candidate)?.executable.outputs() > MAX_KEPT_OUTPUTS;
+        if is_many || self.output_bytes(candidate)? <= above {
+            return Ok(None);
+        }
+        let mut kept = Vec::new();
+        self.outputs(candidate, |_, spec, bytes| {
+            let tolerance = Tolerance::for_dtype(spec.dtype);
+            kept.push(Reference::new(spec, bytes, tolerance));
+            Ok(())
+        })?;
+        self.kept = kept;
+        Ok(Some(self.kept.iter().map(KeptOutput::of).collect()))
+    }
+
+    /// How the outputs of one run are beside those that are kept; one of them at a time is on the host.
+    pub(super) fn compare_outputs(
+        &mut self,
+        candidate: usize,
+        tolerances: &[Tolerance],
+    ) -> Result<Vec<ComparedOutput>, Failure> {
+        if self.kept.is_empty() || tolerances.len() != self.kept.len() {
+            let (kept, given) = (self.kept.len(), tolerances.len());
+            let message =
+                format!("{kept} outputs are kept, {given} tolerances are given: `keep-outputs` must come first");
+            return Err(Failure::new(FailureKind::Protocol, message));
+        }
+        let kept = std::mem::take(&mut self.kept).into_iter().zip(tolerances);
+        self.kept = kept.map(|(kept, &tolerance)| kept.within(tolerance)).collect();
+        let mut compared = Vec::new();
+        self.outputs(candidate, |index, spec, bytes| {
+            compared.push(ComparedOutput::of(spec, &bytes, self.kept.get(index)));
+            Ok(())
+        })?;
+        Ok(compared)
     }
 
     /// One run, nanoseconds.
@@ -358,12 +406,7 @@ fn donated(arguments: &[Rc<Argument>]) -> impl Iterator<Item = &Donated> {
 }
 
 /// Keeps donated inputs on the devices; the host lets them go.
-fn restorer_of(
-    client: &Rc<Client>,
-    first: usize,
-    devices: usize,
-    donated: &[&Donated],
-) -> Result<Restorer, PjrtError> {
+fn restorer_of(client: &Rc<Client>, first: usize, devices: usize, donated: &[&Donated]) -> Result<Restorer, PjrtError> {
     let parts = donated.iter().map(|donated| donated.parts()).collect::<Result<Vec<_>, _>>()?;
     let arguments: Vec<_> = donated.iter().zip(&parts).map(|(donated, parts)| (&donated.part, &parts[..])).collect();
     let restorer = Restorer::new(client, first, devices, &arguments)?;

@@ -57,11 +57,8 @@ impl Restorer {
         };
         let on_devices = (0..devices).map(on_device).collect::<Result<Vec<_>, PjrtError>>()?;
         let lengths = arguments.iter().flat_map(|(_, parts)| parts.iter().map(|part| part.len() as u64));
-        let restorer = Self {
-            devices: on_devices,
-            bytes: lengths.fold(0, u64::saturating_add),
-            is_broken: Cell::new(false),
-        };
+        let restorer =
+            Self { devices: on_devices, bytes: lengths.fold(0, u64::saturating_add), is_broken: Cell::new(false) };
         let copied = restorer.copies()?;
         for ((spec, parts), copies) in arguments.iter().zip(&copied) {
             for (part, copy) in parts.iter().zip(copies) {

@@ -19,6 +19,7 @@ use super::plugin_digest::digest_of_plugin;
 use super::refusals::Refusals;
 use super::same_work::work_digest;
 use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
+use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, xla_measures};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
@@ -35,7 +36,7 @@ use crate::timer::forecast::Forecast;
 use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
-use crate::timer::protocol::{Hello, LoadParams, Loaded, Signature, capability, one_line};
+use crate::timer::protocol::{ComparedOutput, Hello, KeptOutput, LoadParams, Loaded, Signature, capability, one_line};
 use crate::timer::said::Said;
 
 /// How to start a [`PjrtTimer`].
@@ -663,6 +664,20 @@ impl Timer for PjrtTimer {
         let folder = scratch(&self.job)?;
         self.quiet();
         self.bench.outputs(candidate, &folder)
+    }
+
+    fn compares_outputs(&self) -> bool {
+        self.bench.hello().can(capability::COMPARE_OUTPUTS)
+    }
+
+    fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
+        self.quiet();
+        self.bench.keep_outputs(candidate, above)
+    }
+
+    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
+        self.quiet();
+        self.bench.compare_outputs(candidate, tolerances)
     }
 
     fn epoch(&self) -> u32 {

@@ -19,14 +19,15 @@ use super::store::MAX_EXECUTABLE_BYTES;
 use super::target_worker::TargetWorker;
 use super::timer::HOST_CLOCK;
 use super::worker_options::PjrtWorkerOptions;
+use crate::array::Tolerance;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Source;
 use crate::timer::clock::resolution_ns;
 use crate::timer::model::means;
 use crate::timer::protocol::{
-    BeginParams, CompileParams, Compiled, Hello, Launch, LoadParams, Loaded, MAX_RUNS, Measured, OutputRef, Outputs,
-    PROTOCOL_VERSION, Profiled, ProgramRef, capability,
+    BeginParams, ComparedOutputs, CompileParams, Compiled, Hello, KeptOutputs, Launch, LoadParams, Loaded, MAX_RUNS,
+    Measured, OutputRef, Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, capability,
 };
 use crate::timer::server::{Worker, serve, take_stdout};
 use crate::timer::subscriber::named;
@@ -77,6 +78,10 @@ impl PjrtWorker {
 
     fn job(&self) -> Result<&Job, Failure> {
         self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
+    }
+
+    fn job_mut(&mut self) -> Result<&mut Job, Failure> {
+        self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
     }
 
     /// A job whose runs are timed by the host's clock: otherwise its samples would pass for device time.
@@ -174,7 +179,12 @@ impl Worker for PjrtWorker {
         let devices = fingerprints(&opened.client, &plugin).map_err(|error| device_failure(&error))?;
         let serializes = opened.client.plugin.api.executable_serialize.is_some()
             && opened.client.plugin.api.executable_deserialize_and_load.is_some();
-        let always = [capability::COLD_CACHES, capability::COMPILER_OPTIONS, capability::COMPILE_OPTIONS];
+        let always = [
+            capability::COLD_CACHES,
+            capability::COMPILER_OPTIONS,
+            capability::COMPILE_OPTIONS,
+            capability::COMPARE_OUTPUTS,
+        ];
         let mut capabilities: Vec<String> = always.map(str::to_owned).into();
         if serializes {
             capabilities.push(capability::COMPILE.to_owned());
@@ -247,7 +257,7 @@ impl Worker for PjrtWorker {
                 return Err(Failure::new(FailureKind::NoProgram, "a PJRT plugin cannot build programs from a config"));
             }
         };
-        let job = self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))?;
+        let job = self.job_mut()?;
         let cut = Cut::of(executable.plain())?;
         Ok(match job.insert(params.candidate, executable, cut)? {
             Restored::Nothing => loaded,
@@ -315,6 +325,14 @@ impl Worker for PjrtWorker {
             Ok(())
         })?;
         Ok(Outputs { outputs })
+    }
+
+    fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<KeptOutputs, Failure> {
+        self.job_mut()?.keep_outputs(candidate, above).map(KeptOutputs::new)
+    }
+
+    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<ComparedOutputs, Failure> {
+        self.job_mut()?.compare_outputs(candidate, tolerances).map(ComparedOutputs::new)
     }
 
     fn end(&mut self) {
