@@ -303,9 +303,18 @@ pub struct Hello {
     /// Things that the user should know, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// SHA-256 of what compiles, where the worker can tell: equal ones refuse the same options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compiler: Option<Digest>,
 }
 
-setters!(Hello { capabilities: Vec<String>, device: usize, clock_resolution_ns: Option<u64>, notes: Vec<String> });
+setters!(Hello {
+    capabilities: Vec<String>,
+    device: usize,
+    clock_resolution_ns: Option<u64>,
+    notes: Vec<String>,
+    compiler: Option<Digest>,
+});
 
 impl Hello {
     /// A worker on the first of these devices, which can do the least.
@@ -319,6 +328,7 @@ impl Hello {
             device: 0,
             clock_resolution_ns: None,
             notes: Vec::new(),
+            compiler: None,
         }
     }
 

@@ -16,7 +16,6 @@ use super::flags::without_fatal;
 use super::no_device::{PCI, explained, has_tpu};
 use super::options::{Partitions, partitioned_options};
 use super::plugin_digest::digest_of_plugin;
-use super::refusals::Refusals;
 use super::same_work::work_digest;
 use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
 use crate::array::Tolerance;
@@ -37,6 +36,7 @@ use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
 use crate::timer::protocol::{ComparedOutput, Hello, KeptOutput, LoadParams, Loaded, Signature, capability, one_line};
+use crate::timer::refusals::Refusals;
 use crate::timer::said::Said;
 
 /// How to start a [`PjrtTimer`].
