@@ -146,7 +146,7 @@ impl Shared<'_> {
         }
         for (place, shared) in self.modules.iter().enumerate() {
             if !failed.contains_key(&place) {
-                forget_failure((&*self.timer, self.ledger), self.options, &search, shared)?;
+                forget_failure((&*self.timer, self.ledger), self.options, &search, &shared.module)?;
             }
         }
         let mut all = self.conclude(&search, &sets, last)?;
@@ -159,7 +159,7 @@ impl Shared<'_> {
                 ModuleFault::Program(failure) => {
                     operation.reason = failure.to_string();
                     operation.failure = Some(failure.clone());
-                    note_failure((&*self.timer, self.ledger), self.options, &search, shared, failure)?;
+                    note_failure((&*self.timer, self.ledger), self.options, &search, &shared.module, failure)?;
                 }
                 ModuleFault::Inputs(error) => operation.reason = error.to_string(),
             }
@@ -196,7 +196,7 @@ impl Shared<'_> {
         let mut found = self.without_a_set(Status::Cached, "known from before; nothing was measured".to_owned());
         let mut failed = Vec::new();
         for (place, (shared, operation)) in self.modules.iter().zip(&mut found.operations).enumerate() {
-            if let Some(failure) = known_failure((&*self.timer, self.ledger), self.options, search, shared)? {
+            if let Some(failure) = known_failure((&*self.timer, self.ledger), self.options, search, &shared.module)? {
                 operation.status = Status::Failed;
                 operation.reason = format!("{failure}; known from before (`--force` tries it again)");
                 operation.failure = Some(failure);

@@ -28,6 +28,9 @@ const MAX_KEPT_BYTES: u64 = 256 << 10;
 /// The most bytes that the donated inputs of a batch may take, which all must be there before it.
 const MAX_DONATED_BYTES: u64 = 256 << 20;
 
+/// The donated inputs of a program, by their number and how they are cut.
+type DonatedInputs = Vec<(usize, Sharding)>;
+
 /// The job at hand.
 pub(super) struct Job {
     client: Rc<Client>,
@@ -37,7 +40,7 @@ pub(super) struct Job {
     /// Inputs where programs take them, by their number and how they are cut.
     arguments: BTreeMap<(usize, Sharding), Rc<Argument>>,
     /// What copies the donated inputs, by these, or why nothing does.
-    restorers: BTreeMap<Vec<(usize, Sharding)>, Result<Rc<Restorer>, String>>,
+    restorers: BTreeMap<DonatedInputs, Result<Rc<Restorer>, String>>,
     candidates: BTreeMap<usize, Candidate>,
     /// Where caches are to be cold.
     flush: Option<Flush>,
@@ -166,7 +169,7 @@ impl Job {
             return (None, Restored::Nothing);
         }
         let is_donated = |index: &usize| self.inputs.get(*index).is_some_and(|input| input.donated);
-        let key: Vec<_> = shardings.into_iter().enumerate().filter(|(index, _)| is_donated(index)).collect();
+        let key: DonatedInputs = shardings.into_iter().enumerate().filter(|(index, _)| is_donated(index)).collect();
         let (client, first) = (&self.client, self.device);
         let restorer = self.restorers.entry(key).or_insert_with(|| {
             let made = restorer_of(client, first, devices, &donated).map_err(|error| one_line(&error.message));
@@ -287,7 +290,7 @@ impl Job {
     pub(super) fn profiled_run(&self, candidate: usize, made: Option<Fresh>) -> Result<(), Failure> {
         let fresh = match made {
             Some(fresh) => fresh,
-            None => self.from_host(self.find(candidate)?).map_err(execute_failure)?,
+            None => self.brought_from_host(self.find(candidate)?).map_err(execute_failure)?,
         };
         self.run_after(candidate, self.flush.as_ref(), Some(fresh)).map(drop)
     }
@@ -387,11 +390,11 @@ impl Job {
         match restorer.map(|restorer| restorer.copies()) {
             Some(Ok(copies)) => Ok(copies),
             // no room any more, perhaps: what is there once has it
-            Some(Err(_)) | None => self.from_host(candidate),
+            Some(Err(_)) | None => self.brought_from_host(candidate),
         }
     }
 
-    fn from_host(&self, candidate: &Candidate) -> Result<Fresh, PjrtError> {
+    fn brought_from_host(&self, candidate: &Candidate) -> Result<Fresh, PjrtError> {
         let made = |donated: &Donated| on_devices(&self.client, self.device, &donated.part, &donated.parts()?);
         donated(&candidate.arguments).map(made).collect()
     }
