@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::support::scripted;
 use crate::support::scripted::*;
@@ -13,6 +13,8 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::{Invocation, Registry, Target};
 use autotune_lowered::report::Document as _;
+use autotune_lowered::timer::events::{Event, Events, Kind};
+use autotune_lowered::timer::replay::Method;
 use autotune_lowered::tune::{CandidateStatus, Status, TuneOptions};
 
 const MS: u64 = 1_000_000;
@@ -322,7 +324,16 @@ fn wrong_outputs_reject_the_fastest() {
         });
         timer.keeps_outputs = keeps;
         timer.outputs[1] = wrong;
-        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+        // one call of each candidate, as in a replay, whichever way they are compared
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&calls);
+        let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
+            if let Kind::Called { candidate, method: Method::Outputs, .. } = event.kind {
+                seen.lock().unwrap().push(candidate);
+            }
+        })));
+        let result = tune_told(&registry, &invocation, &mut timer, &ledger, &options(), None, &events).unwrap();
+        assert_eq!(*calls.lock().unwrap(), [0, 1, 2], "keeps: {keeps}");
         let operation = &result.operations[0];
         assert_eq!(operation.best.as_ref().unwrap().config, config(2), "{wrong}, keeps: {keeps}");
         let failure = operation.candidates[1].failure().unwrap();

@@ -211,10 +211,19 @@ impl Job {
     pub(super) fn outputs(
         &self,
         candidate: usize,
+        write: impl FnMut(usize, ArraySpec, Vec<u8>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.whole(candidate, &self.run_after(candidate, None, None)?.0, write)
+    }
+
+    /// What a run left, as whole arrays.
+    fn whole(
+        &self,
+        candidate: usize,
+        outputs: &[Buffer],
         mut write: impl FnMut(usize, ArraySpec, Vec<u8>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Candidate { executable, outputs: shardings, .. } = self.find(candidate)?;
-        let outputs = self.run_after(candidate, None, None)?.0;
         let count = executable.outputs();
         if outputs.len() != count.saturating_mul(executable.devices()) {
             let message = format!("{} outputs on {} devices, {count} on each", outputs.len(), executable.devices());
@@ -244,12 +253,17 @@ impl Job {
     /// nothing is kept else.
     pub(super) fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
         self.kept = Vec::new();
-        let is_many = self.find(candidate)?.executable.outputs() > MAX_KEPT_OUTPUTS;
-        if is_many || self.output_bytes(candidate)? <= above {
+        let found = self.find(candidate)?;
+        let is_small = found.output_bytes.get().is_some_and(|bytes| bytes <= above);
+        if is_small || found.executable.outputs() > MAX_KEPT_OUTPUTS {
+            return Ok(None);
+        }
+        let outputs = self.run_after(candidate, None, None)?.0;
+        if self.note_bytes(candidate, &outputs)? <= above {
             return Ok(None);
         }
         let mut kept = Vec::new();
-        self.outputs(candidate, |_, spec, bytes| {
+        self.whole(candidate, &outputs, |_, spec, bytes| {
             let tolerance = Tolerance::for_dtype(spec.dtype);
             kept.push(Reference::new(spec, bytes, tolerance));
             Ok(())
@@ -371,16 +385,19 @@ impl Job {
 
     /// Bytes of a run's outputs, which only a run tells.
     fn output_bytes(&self, candidate: usize) -> Result<u64, Failure> {
-        let place = &self.find(candidate)?.output_bytes;
-        if let Some(bytes) = place.get() {
-            return Ok(bytes);
+        match self.find(candidate)?.output_bytes.get() {
+            Some(bytes) => Ok(bytes),
+            None => self.note_bytes(candidate, &self.run_after(candidate, None, None)?.0),
         }
+    }
+
+    fn note_bytes(&self, candidate: usize, outputs: &[Buffer]) -> Result<u64, Failure> {
         let mut bytes: u64 = 0;
-        for output in self.run_after(candidate, None, None)?.0 {
+        for output in outputs {
             let spec = output.spec().map_err(execute_failure)?;
             bytes = bytes.saturating_add(spec.host_bytes().unwrap_or(u64::MAX));
         }
-        place.set(Some(bytes));
+        self.find(candidate)?.output_bytes.set(Some(bytes));
         Ok(bytes)
     }
 
