@@ -102,9 +102,12 @@ def child(plugin):
 
     def differs(outputs):
         for seen, expected in zip(outputs, expectations, strict=True):
+            # three roundings of a narrow type: one of `bf16` is 0.8 %
+            is_real = jax.numpy.issubdtype(expected.dtype, jax.numpy.floating)
+            relative = max(5e-3, 3 * float(jax.numpy.finfo(expected.dtype).eps)) if is_real else 5e-3
             seen, expected = seen.astype(numpy.float64), expected.astype(numpy.float64)
             largest = numpy.abs(expected).max(initial=0)
-            if not numpy.allclose(seen, expected, rtol=5e-3, atol=1e-4 * largest, equal_nan=True):
+            if not numpy.allclose(seen, expected, rtol=relative, atol=1e-4 * largest, equal_nan=True):
                 return True
         return False
 

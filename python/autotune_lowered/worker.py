@@ -10,6 +10,7 @@ it is used.
 import concurrent.futures
 import glob
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -334,9 +335,11 @@ class Worker:
     def hello(self, _):
         import jax
 
+        compiler = compiler_digest(self.device.client)
         return {
             "protocol": 1,
             "worker": "jax %s" % jax.__version__,
+            **({"compiler": compiler} if compiler else {}),
             # recipes are built by the package, which need not be where this file is
             "capabilities": ["profile", "compile-ahead", "cold-caches", "compiler-options"]
             + ["build-recipes"] * (importlib.util.find_spec("autotune_lowered") is not None),
@@ -642,6 +645,32 @@ def fingerprint(device):
             "xla_flags": xla_flags(os.environ.get("XLA_FLAGS", "")),
         },
     }
+
+
+def compiler_digest(client):
+    """What compiles, by the records of its wheels, which have the digest of every file; `None` where one has no record."""
+    platform = client.platform.lower()
+    wheels = ["jaxlib"]
+    if platform == "tpu":
+        wheels += ["libtpu"]
+    elif platform != "cpu":
+        if "rocm" in client.platform_version.lower():
+            return None  # the wheels of its plugin change their names with every version of ROCm
+        wheels += ["jax-cuda%d-%s" % (version, part) for version in (12, 13) for part in ("plugin", "pjrt")]
+    digest = hashlib.sha256()
+    digest.update(("%s\0%s\0" % (platform, client.platform_version)).encode())
+    found = 0
+    for wheel in wheels:
+        try:
+            record = importlib.metadata.distribution(wheel).read_text("RECORD")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if not record or "sha256=" not in record:
+            return None  # built here, and may be another one next time
+        digest.update(("%s\0%s\0" % (wheel, record)).encode())
+        found += 1
+    # jaxlib compiles for the CPU alone, and elsewhere the plugin does
+    return digest.hexdigest() if found > (platform != "cpu") else None
 
 
 def xla_flags(text):

@@ -86,20 +86,24 @@ pub struct Comparison {
 pub struct Reference {
     spec: ArraySpec,
     bytes: Vec<u8>,
-    finiteness: Option<Finiteness>,
-    relative: f64,
-    slack: f64,
+    found: Option<Finiteness>,
+    tolerance: Tolerance,
 }
 
 impl Reference {
     /// Looks at the array. Its bytes may be of any length; where that is not the spec's, nothing matches.
     pub fn new(spec: ArraySpec, bytes: Vec<u8>, tolerance: Tolerance) -> Self {
-        let Tolerance { absolute, relative, of_rms } = tolerance;
-        let fractions = spec.dtype.has_fractions();
-        let found = (fractions || of_rms != 0.0).then(|| Finiteness::of(spec.dtype, &bytes));
-        let slack = absolute + of_rms * found.map_or(0.0, |found| found.rms);
-        let finiteness = found.filter(|found| fractions && found.elements > 0);
-        Self { spec, bytes, finiteness, relative, slack }
+        let found = spec.dtype.has_fractions().then(|| Finiteness::of(spec.dtype, &bytes));
+        Self { spec, bytes, found, tolerance }.within(tolerance)
+    }
+
+    /// The same with another tolerance; the array is not looked at again unless it has to be.
+    #[must_use]
+    pub fn within(mut self, tolerance: Tolerance) -> Self {
+        if tolerance.of_rms != 0.0 && self.found.is_none() {
+            self.found = Some(Finiteness::of(self.spec.dtype, &self.bytes));
+        }
+        Self { tolerance, ..self }
     }
 
     /// Its element type and shape.
@@ -114,7 +118,7 @@ impl Reference {
 
     /// What its elements are like; nothing of an empty array, and of one whose type has only finite values.
     pub fn finiteness(&self) -> Option<Finiteness> {
-        self.finiteness
+        self.found.filter(|found| self.spec.dtype.has_fractions() && found.elements > 0)
     }
 
     /// Compares a dense host array of the same spec; a wrong byte count is a mismatch of every element.
@@ -128,6 +132,8 @@ impl Reference {
             let mismatches = self.spec.elements().unwrap_or(u64::MAX);
             return Comparison { matches: false, mismatches, max_absolute: 0.0, first: Some(0) };
         }
+        let Tolerance { absolute, relative, of_rms } = self.tolerance;
+        let slack = absolute + of_rms * self.found.map_or(0.0, |found| found.rms);
         let mut found = Comparison { matches: true, mismatches: 0, max_absolute: 0.0, first: None };
         let block = BLOCK * dtype.host_bytes();
         for (start, (ours, reference)) in (0..).step_by(BLOCK).zip(ours.chunks(block).zip(self.bytes.chunks(block))) {
@@ -141,7 +147,7 @@ impl Reference {
                 if difference.is_finite() {
                     found.max_absolute = found.max_absolute.max(difference);
                 }
-                if !(difference == 0.0 || difference <= self.slack + self.relative * magnitude(a).min(magnitude(b))) {
+                if !(difference == 0.0 || difference <= slack + relative * magnitude(a).min(magnitude(b))) {
                     found.matches = false;
                     found.mismatches += 1;
                     found.first.get_or_insert(index);
@@ -154,7 +160,7 @@ impl Reference {
 }
 
 /// What the real or complex elements of an array are like.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Finiteness {
     /// Elements.

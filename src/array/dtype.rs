@@ -126,6 +126,37 @@ impl DType {
         (self.bits() as usize).div_ceil(8)
     }
 
+    /// MLIR's name, as StableHLO's text has it: `f32`, `i1`, `ui8`, `f8E4M3FN`.
+    pub fn stablehlo_name(self) -> &'static str {
+        match self {
+            Self::Pred => "i1",
+            Self::S2 => "i2",
+            Self::S4 => "i4",
+            Self::S8 => "i8",
+            Self::S16 => "i16",
+            Self::S32 => "i32",
+            Self::S64 => "i64",
+            Self::U2 => "ui2",
+            Self::U4 => "ui4",
+            Self::U8 => "ui8",
+            Self::U16 => "ui16",
+            Self::U32 => "ui32",
+            Self::U64 => "ui64",
+            Self::F8E5M2 => "f8E5M2",
+            Self::F8E4M3 => "f8E4M3",
+            Self::F8E4M3Fn => "f8E4M3FN",
+            Self::F8E4M3B11Fnuz => "f8E4M3B11FNUZ",
+            Self::F8E3M4 => "f8E3M4",
+            Self::F8E5M2Fnuz => "f8E5M2FNUZ",
+            Self::F8E4M3Fnuz => "f8E4M3FNUZ",
+            Self::F8E8M0Fnu => "f8E8M0FNU",
+            Self::F4E2M1Fn => "f4E2M1FN",
+            Self::C64 => "complex<f32>",
+            Self::C128 => "complex<f64>",
+            Self::F16 | Self::F32 | Self::F64 | Self::Bf16 => self.name(),
+        }
+    }
+
     /// Whether elements are real floating-point numbers.
     pub fn is_float(self) -> bool {
         matches!(
@@ -172,5 +203,17 @@ impl Serialize for DType {
 impl<'de> Deserialize<'de> for DType {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_read() {
+        for &dtype in DType::ALL {
+            assert_eq!((dtype.name().parse(), dtype.stablehlo_name().parse()), (Ok(dtype), Ok(dtype)));
+        }
     }
 }

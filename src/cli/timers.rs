@@ -10,7 +10,9 @@ use crate::failure::Failure;
 use crate::measured_by::{CacheState, Launch, Metric};
 use crate::remedy::scratch_remedy;
 use crate::scratch::Scratch;
-use crate::timer::pjrt::{CompiledOptions, FoundPlugin, HOST_CLOCK, PjrtOptions, PjrtTimer, discover};
+use crate::timer::pjrt::{
+    CompiledOptions, FoundPlugin, HOST_CLOCK, PjrtOptions, PjrtTimer, discover, executables_folder,
+};
 use crate::timer::{ActivePython, AutoTimer, CommandTimer, Limits, ProfileReplay, ReplayTimer, Timer};
 
 use super::exit;
@@ -208,9 +210,13 @@ fn start_jax(python: &Path, options: PjrtOptions) -> Result<Box<dyn Timer>, Faul
         let message = "`--metric elapsed` is the host clock, and `--timer jax` times by profiles: use `--timer pjrt`";
         return Err(Fault::new(exit::USAGE, message));
     }
-    let PjrtOptions { exe, device, xla_flags, limits, metric, .. } = options;
-    let timer = CommandTimer::start_jax(&exe, python, device, xla_flags, limits, metric);
-    Ok(Box::new(timer.map_err(Fault::device)?))
+    let PjrtOptions { exe, device, xla_flags, limits, metric, executables, .. } = options;
+    let timer = CommandTimer::start_jax(&exe, python, device, xla_flags, limits, metric).map_err(Fault::device)?;
+    // without a folder it asks again the next time
+    Ok(match executables_folder(&executables) {
+        Ok(folder) => Box::new(timer.remember_refusals(&folder)),
+        Err(_) => Box::new(timer),
+    })
 }
 
 /// A folder holds profiles, a file samples.

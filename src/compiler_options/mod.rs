@@ -11,6 +11,7 @@
 //! the module's StableHLO text without locations.
 
 mod entry;
+mod failed;
 mod module;
 mod race;
 mod rescue;

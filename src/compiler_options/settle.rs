@@ -26,8 +26,8 @@ use crate::stats::Interval;
 use crate::timer::Timer;
 use crate::timer::events::{Events, Kind, Slice};
 use crate::tune::{
-    CandidateOutcome, CandidateResult, CandidateTimes, OperationResult, Raced, Spent, Status, Tally, TuneError,
-    TuneOptions, fill_from_entry, spent,
+    CandidateOutcome, CandidateResult, CandidateTimes, LARGE_OUTPUTS, OperationResult, Raced, Spent, Status, Tally,
+    TuneError, TuneOptions, fill_from_entry, spent,
 };
 
 /// When the last rounds are looked at.
@@ -122,7 +122,10 @@ impl Walk<'_, '_> {
         let (program, scratch) = (&self.module.program, self.races.scratch);
         let inputs = make_inputs(program, &signature.parameters, &self.module.inputs, scratch)?;
         let preflight = match &signature.results {
-            Some(results) => inputs.preflight.with_outputs(results),
+            Some(results) => {
+                let files_up_to = if self.races.timer.compares_outputs() { LARGE_OUTPUTS } else { u64::MAX };
+                inputs.preflight.with_outputs(results, files_up_to)
+            }
             None => inputs.preflight,
         };
         preflight.check(scratch)?;

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::entry::{Decided, known};
+use super::failed::{forget_failure, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, not_cached};
 use super::race::{Ended, Races, Rules, call, counted};
 use super::rescue::rescuers;
@@ -143,24 +144,37 @@ impl Shared<'_> {
                 Err(ended) => drop(failed.insert(place, of_module(ended)?)),
             }
         }
+        for (place, shared) in self.modules.iter().enumerate() {
+            if !failed.contains_key(&place) {
+                forget_failure((&*self.timer, self.ledger), self.options, &search, &shared.module)?;
+            }
+        }
         let mut all = self.conclude(&search, &sets, last)?;
         for (&place, why) in &failed {
-            let Some(operation) = all.operations.get_mut(place) else { continue };
+            let Some((shared, operation)) = self.modules.get(place).zip(all.operations.get_mut(place)) else {
+                continue;
+            };
             operation.status = Status::Failed;
             match why {
                 ModuleFault::Program(failure) => {
                     operation.reason = failure.to_string();
                     operation.failure = Some(failure.clone());
+                    note_failure((&*self.timer, self.ledger), self.options, &search, &shared.module, failure)?;
                 }
                 ModuleFault::Inputs(error) => operation.reason = error.to_string(),
             }
         }
-        if !failed.is_empty() {
-            let names = failed.keys().filter_map(|&place| self.modules.get(place));
-            let names = listed(names.map(|shared| format!("`{}`", shared.name)));
-            all.reason = format!("{}; without {names}, which does not run as it is", all.reason);
-        }
+        all.reason.push_str(&self.without_modules(failed.keys().copied()));
         Ok(all)
+    }
+
+    /// The end of a reason that names modules which do not run.
+    fn without_modules(&self, failed: impl Iterator<Item = usize>) -> String {
+        let names: Vec<_> = failed.filter_map(|place| Some(format!("`{}`", self.modules.get(place)?.name))).collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => format!("; without {}, which does not run as it is", listed(names.into_iter())),
+        }
     }
 
     /// Digest of everything that the decision follows from, but for the samples.
@@ -177,10 +191,18 @@ impl Shared<'_> {
         hasher.finish().to_string()
     }
 
-    /// What an earlier run decided, where each module that has a key has an entry of it.
+    /// What an earlier run decided, where each module that has a key has an entry of it, or did not run.
     fn known(&self, search: &str) -> Result<Option<SharedOptions>, Ended> {
         let mut found = self.without_a_set(Status::Cached, "known from before; nothing was measured".to_owned());
-        for (shared, operation) in self.modules.iter().zip(&mut found.operations) {
+        let mut failed = Vec::new();
+        for (place, (shared, operation)) in self.modules.iter().zip(&mut found.operations).enumerate() {
+            if let Some(failure) = known_failure((&*self.timer, self.ledger), self.options, search, &shared.module)? {
+                operation.status = Status::Failed;
+                operation.reason = format!("{failure}; known from before (`--force` tries it again)");
+                operation.failure = Some(failure);
+                failed.push(place);
+                continue;
+            }
             if shared.module.key.is_err() {
                 continue;
             }
@@ -191,7 +213,9 @@ impl Shared<'_> {
             found.set = set.map(|set| without(&set, &shared.module.base)).filter(|set| !set.is_empty());
             found.entries.push((key, entry));
         }
-        Ok((!found.entries.is_empty()).then_some(found))
+        found.reason.push_str(&self.without_modules(failed.iter().copied()));
+        let is_known = !found.entries.is_empty() || (failed.len() == self.modules.len() && !failed.is_empty());
+        Ok(is_known.then_some(found))
     }
 
     /// Whether one of the sets wins on a module.

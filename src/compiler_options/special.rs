@@ -5,12 +5,13 @@ use std::path::Path;
 
 use super::race::{Ended, Races};
 use super::variant::Variant;
-use crate::array::{Special, other_class, plant};
+use crate::array::{Special, Tolerance, other_class, plant};
 use crate::failure::{Failure, FailureKind};
 use crate::remedy::remedy;
 use crate::timer::events::Slice;
-use crate::timer::{InputArray, Job, OutputArray};
-use crate::tune::{OutputDifference, SpecialValues};
+use crate::timer::protocol::{ComparedOutput, KeptOutput};
+use crate::timer::{InputArray, Job, OutputArray, Timer};
+use crate::tune::{LARGE_OUTPUTS, OutputDifference, SpecialValues};
 
 /// Places of the planted values follow from this and the argument's number.
 const SEED: u64 = 0x7370_6563;
@@ -34,12 +35,23 @@ pub(super) fn special_values(
         if races.timer.expect(&order).is_err() {
             races.timer.restart(&[])?;
         }
-        let expected = outputs(races, 0);
+        let expected = expected(races);
         for (candidate, found) in (1..).zip(&mut found) {
-            let ours = outputs(races, candidate);
-            let compared = match (&expected, &ours) {
-                (Ok(expected), Ok(ours)) => compare(ours, expected, &races.results),
-                (Err(failure), _) | (_, Err(failure)) => Err(failure.clone()),
+            let compared = match &expected {
+                Ok(Expected::Files(expected)) => {
+                    let ours = run(races, candidate, |timer| timer.outputs(candidate));
+                    ours.and_then(|ours| compare(&ours, expected, &races.results))
+                }
+                Ok(Expected::Kept(expected)) => {
+                    let tolerances = vec![Tolerance::EXACT; expected.len()];
+                    let ours = run(races, candidate, |timer| timer.compare_outputs(candidate, &tolerances));
+                    ours.and_then(|ours| compared(&ours, expected, &races.results))
+                }
+                // it is run all the same: what breaks the worker is the next one's trouble else
+                Err(failure) => {
+                    let ran = run(races, candidate, |timer| timer.outputs(candidate));
+                    ran.and_then(|_| Err(failure.clone()))
+                }
             };
             let (outputs, failure) = compared.map_or_else(|failure| (Vec::new(), Some(failure)), |found| (found, None));
             found.push(SpecialValues { values, outputs, failure });
@@ -73,19 +85,57 @@ fn planted(inputs: &[InputArray], values: Special, folder: &Path) -> Result<Opti
     Ok((count > 0).then_some(planted))
 }
 
+/// The base's outputs.
+enum Expected {
+    Files(Vec<OutputArray>),
+    /// Where they were made: they are large.
+    Kept(Vec<KeptOutput>),
+}
+
+fn expected(races: &mut Races<'_>) -> Result<Expected, Failure> {
+    run(races, 0, |timer| match timer.keep_outputs(0, LARGE_OUTPUTS)? {
+        Some(kept) => Ok(Expected::Kept(kept)),
+        None => timer.outputs(0).map(Expected::Files),
+    })
+}
+
 /// Compiles and runs a candidate; a worker that breaks is started again without it.
-fn outputs(races: &mut Races<'_>, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+fn run<T>(
+    races: &mut Races<'_>,
+    candidate: usize,
+    call: impl FnOnce(&mut dyn Timer) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let timer = &mut *races.timer;
-    let outputs = timer.prepare(candidate).and_then(|_| timer.outputs(candidate));
+    let outputs = timer.prepare(candidate).and_then(|_| call(timer));
     if outputs.as_ref().is_err_and(Failure::needs_restart) {
         timer.restart(&[candidate])?;
     }
     outputs
 }
 
+fn unlike() -> Failure {
+    Failure::new(FailureKind::WrongOutput, "other outputs than the default's")
+}
+
+/// The outputs with elements of another class, as the timer counted them.
+fn compared(
+    ours: &[ComparedOutput],
+    expected: &[KeptOutput],
+    names: &[String],
+) -> Result<Vec<OutputDifference>, Failure> {
+    if ours.iter().map(|output| &output.spec).ne(expected.iter().map(|output| &output.spec)) {
+        return Err(unlike());
+    }
+    let differing = ours.iter().enumerate().filter(|(_, output)| output.other_class > 0);
+    let told = differing.map(|(number, output)| {
+        let name = names.get(number).cloned().unwrap_or_default();
+        OutputDifference::of_class(number, name, &output.spec, output.other_class)
+    });
+    Ok(told.collect())
+}
+
 /// The outputs with elements of another class.
 fn compare(ours: &[OutputArray], expected: &[OutputArray], names: &[String]) -> Result<Vec<OutputDifference>, Failure> {
-    let unlike = || Failure::new(FailureKind::WrongOutput, "other outputs than the default's");
     if ours.len() != expected.len() {
         return Err(unlike());
     }

@@ -14,13 +14,14 @@ pub struct Preflight {
     pub disk_bytes: u64,
     /// Room for them in the scratch folder.
     pub disk_free: Option<u64>,
-    /// The most that is held on the host at one time: one whole array, here as it is made and in the worker as it is read.
+    /// The most that is held on the host at one time: one whole array, here as it is made and in the worker as it is read; or all
+    /// outputs of the baseline and one of a candidate.
     pub host_bytes: u64,
     /// Memory of the host that programs may still take.
     pub host_free: Option<u64>,
     /// All arguments on the device, without temporaries, which only the compiled program tells; with the outputs where they are known.
     pub device_bytes: u64,
-    /// All outputs, where the program tells them: of two programs at a time they are files.
+    /// All outputs, where the program tells them.
     pub output_bytes: Option<u64>,
 }
 
@@ -37,11 +38,16 @@ impl Preflight {
         found
     }
 
-    /// The same with what the program gives: the outputs of a candidate are compared with those of the baseline as files.
+    /// The same with what the program gives: the outputs of a candidate are compared with those of the baseline. Those of two
+    /// programs at a time are files, unless they take more bytes than `files_up_to` together.
     #[must_use]
-    pub fn with_outputs(mut self, outputs: &[ArraySpec]) -> Self {
-        let bytes = outputs.iter().map(|spec| spec.host_bytes().unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
-        self.disk_bytes = self.disk_bytes.saturating_add(bytes.saturating_mul(2));
+    pub fn with_outputs(mut self, outputs: &[ArraySpec], files_up_to: u64) -> Self {
+        let sizes = || outputs.iter().map(|spec| spec.host_bytes().unwrap_or(u64::MAX));
+        let bytes = sizes().fold(0, u64::saturating_add);
+        if bytes <= files_up_to {
+            self.disk_bytes = self.disk_bytes.saturating_add(bytes.saturating_mul(2));
+        }
+        self.host_bytes = self.host_bytes.max(bytes.saturating_add(sizes().max().unwrap_or_default()));
         self.device_bytes = self.device_bytes.saturating_add(bytes);
         self.output_bytes = Some(bytes);
         self
@@ -64,7 +70,8 @@ impl Preflight {
         }
         if lacks(self.host_bytes, self.host_free) {
             let (needed, free) = (Size(self.host_bytes), Size(self.host_free.unwrap_or_default()));
-            return no_room(format!("the largest input takes {needed} of memory and the host has {free} left"));
+            let what = if self.output_bytes.is_some() { "inputs and outputs need" } else { "largest input takes" };
+            return no_room(format!("the {what} {needed} of memory at a time and the host has {free} left"));
         }
         Ok(())
     }
@@ -125,13 +132,20 @@ mod tests {
         assert!(!error.is_of_input() && error.to_string().contains("take 4.0 KiB of disk"), "{error}");
         (found.disk_free, found.host_free) = (None, Some(1));
         let error = found.check(scratch.path()).unwrap_err().to_string();
-        assert!(error.contains("takes 4.0 KiB of memory and the host has 1 bytes left"), "{error}");
+        assert!(error.contains("takes 4.0 KiB of memory at a time and the host has 1 bytes left"), "{error}");
         assert_eq!(
             found.to_string(),
             "inputs take 4.0 KiB on disk, 4.0 KiB of 1 bytes left of host memory at a time, 5.0 KiB of device memory"
         );
         let outputs = ["f32[256]", "pred[24]"].map(|spec| spec.parse().unwrap());
-        let mut found = found.with_outputs(&outputs);
+        let in_worker = found.clone().with_outputs(&outputs, 1047);
+        assert_eq!((in_worker.disk_bytes, in_worker.host_bytes), (4096, 4096), "no file holds them");
+        let large = [outputs.as_slice(), &["f32[2048]".parse().unwrap()]].concat();
+        let found_large = found.clone().with_outputs(&large, 1048);
+        assert_eq!((found_large.disk_bytes, found_large.host_bytes), (4096, 1048 + 2 * 8192));
+        let error = found_large.check(scratch.path()).unwrap_err().to_string();
+        assert!(error.contains("the inputs and outputs need 17.0 KiB of memory at a time"), "{error}");
+        let mut found = found.with_outputs(&outputs, 1048);
         // 1 KiB and 24 bytes, of two programs on disk and of one on the device
         assert_eq!(
             (found.disk_bytes, found.device_bytes, found.output_bytes),

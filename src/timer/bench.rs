@@ -15,9 +15,10 @@ use super::job::{InputArray, Job};
 use super::model::{means, runs_of_batches};
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, Hello, Launch, LoadParams, Loaded, Measured, Method, OutputRef, Outputs, Profiled, Signature,
-    capability, one_line,
+    BeginParams, ComparedOutput, ComparedOutputs, Hello, KeptOutput, KeptOutputs, Launch, LoadParams, Loaded, Measured,
+    Method, OutputRef, Outputs, Profiled, Signature, capability, one_line,
 };
+use crate::array::Tolerance;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{CacheState, Source};
 use crate::remedy::remedy;
@@ -39,6 +40,8 @@ pub(crate) struct Bench {
     /// Candidates that the worker may still be compiling in the background.
     ahead: BTreeSet<usize>,
     cut_off: CutOff,
+    /// Whose outputs the worker keeps, what they are, and since which epoch.
+    kept: Option<(usize, Vec<KeptOutput>, u32)>,
     /// Where profiles are told.
     pub(crate) events: Events,
 }
@@ -62,6 +65,7 @@ impl Bench {
             missing: BTreeMap::new(),
             ahead: BTreeSet::new(),
             cut_off: CutOff::default(),
+            kept: None,
             events: Events::default(),
         }
     }
@@ -93,6 +97,7 @@ impl Bench {
         self.missing.clear();
         self.ahead.clear();
         self.cut_off = CutOff::of(job);
+        self.kept = None;
         self.inputs.clone_from(&job.inputs);
         self.begin = Some(params.clone());
         // those of the job before stay until the worker has ended it
@@ -250,6 +255,61 @@ impl Bench {
         outputs.outputs.into_iter().map(check).collect()
     }
 
+    /// Lets the worker keep the outputs of a candidate, where it can and they are larger than so many bytes.
+    pub(crate) fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
+        self.kept = None;
+        if !self.hello.can(capability::COMPARE_OUTPUTS) {
+            return Ok(None);
+        }
+        let kept: KeptOutputs = self.on_outputs(candidate, Method::KeepOutputs { candidate, above })?;
+        self.kept = kept.outputs.clone().map(|outputs| (candidate, outputs, self.epoch));
+        Ok(kept.outputs)
+    }
+
+    /// Lets the worker compare the outputs of a candidate with those that are kept. A worker that was started since keeps them first.
+    pub(crate) fn compare_outputs(
+        &mut self,
+        candidate: usize,
+        tolerances: &[Tolerance],
+    ) -> Result<Vec<ComparedOutput>, Failure> {
+        if let Some((kept, before, epoch)) = self.kept.clone()
+            && epoch != self.epoch
+        {
+            let lost = |reason: String| {
+                let message = format!("the outputs that others are compared with are not to be had again: {reason}");
+                Failure::new(FailureKind::Device, message)
+            };
+            let again = self.keep_outputs(kept, 0).map_err(|failure| lost(failure.message));
+            // what there was is asked for once more next time
+            self.kept.get_or_insert((kept, before.clone(), epoch));
+            let again = again?.ok_or_else(|| lost("the worker keeps none".to_owned()))?;
+            let specs = |outputs: &[KeptOutput]| outputs.iter().map(|one| one.spec.clone()).collect::<Vec<_>>();
+            if specs(&again) != specs(&before) {
+                return Err(lost("they are other arrays".to_owned()));
+            }
+            if again != before {
+                tracing::info!("candidate {kept} gives other outputs in another process");
+            }
+        }
+        let call = Method::CompareOutputs { candidate, tolerances: tolerances.to_vec() };
+        let compared: ComparedOutputs = self.on_outputs(candidate, call)?;
+        match compared.outputs.iter().find(|output| !is_plausible(output)) {
+            Some(output) => {
+                let message = format!("the worker counts more differences than `{}` has elements", output.spec);
+                Err(Failure::new(FailureKind::Protocol, message))
+            }
+            None => Ok(compared.outputs),
+        }
+    }
+
+    /// A call that runs a candidate once and looks at its outputs.
+    fn on_outputs<T: serde::de::DeserializeOwned>(&mut self, candidate: usize, call: Method) -> Result<T, Failure> {
+        self.check_loaded(candidate)?;
+        let limit = self.limit(Waiting::Outputs);
+        let answer = self.client()?.request(call, limit.time);
+        answer.map_err(|failure| limit.explain(failure))
+    }
+
     fn check_loaded(&self, candidate: usize) -> Result<(), Failure> {
         match (self.missing.get(&candidate), self.prepared.contains_key(&candidate)) {
             (Some(failure), _) => Err(failure.clone()),
@@ -399,6 +459,16 @@ pub(crate) fn check_signature(signature: &Signature, inputs: &[InputArray]) -> R
         }
     }
     Ok(())
+}
+
+/// Whether a worker can have found that.
+fn is_plausible(output: &ComparedOutput) -> bool {
+    let ComparedOutput { spec, mismatches, max_absolute, first, other_class } = output;
+    let elements = spec.elements().unwrap_or(u64::MAX);
+    *mismatches.max(other_class) <= elements
+        && *max_absolute >= 0.0
+        && first.is_some() == (*mismatches > 0)
+        && first.as_ref().is_none_or(|first| first.element < elements)
 }
 
 /// No candidate is to blame where a worker cannot be given a place to write.

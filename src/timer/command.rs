@@ -10,7 +10,9 @@ use super::events::Events;
 use super::job::{Job, JobCandidate, Prepared};
 use super::model::{Timer, means, runs_of_batches};
 use super::profiled::{ProfiledRound, default_metric};
-use super::protocol::{LoadParams, Signature, capability};
+use super::protocol::{ComparedOutput, KeptOutput, LoadParams, Signature, capability};
+use super::refusals::Refusals;
+use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, xla_autotuning};
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{Metric, Source};
@@ -23,6 +25,8 @@ pub struct CommandTimer {
     device: DeviceFingerprint,
     job: Option<Job>,
     metric: Metric,
+    /// Options that the worker's compiler does not take, where it is known which compiler that is.
+    refusals: Option<Refusals>,
     // a worker's script of ours, there as long as it may be started again
     _script: Option<Scratch>,
 }
@@ -98,7 +102,21 @@ impl CommandTimer {
             None => Metric::Elapsed,
         };
         let bench = Bench::new(worker, limits, client, hello);
-        Ok(Self { name, bench, device, job: None, metric, _script: script })
+        Ok(Self { name, bench, device, job: None, metric, refusals: None, _script: script })
+    }
+
+    /// Keeps in a folder which options of the compiler are refused, so that a next run need not ask: where the worker tells what
+    /// compiles.
+    #[must_use]
+    pub fn remember_refusals(mut self, folder: &Path) -> Self {
+        self.refusals = self.bench.hello().compiler.map(|compiler| Refusals::open(folder, compiler));
+        self
+    }
+
+    /// Why the options of a candidate are not taken, where that is known.
+    fn refused(&self, candidate: usize) -> Option<Failure> {
+        let options = &find(&self.job, candidate).ok()?.build.options;
+        self.refusals.as_ref()?.find(options)
     }
 
     fn load_params(&self, candidate: usize) -> Result<LoadParams, Failure> {
@@ -171,7 +189,9 @@ impl Timer for CommandTimer {
         }
         for &candidate in candidates {
             // what cannot be loaded at all is told when it is prepared
-            if let Ok(params) = self.load_params(candidate) {
+            if let Ok(params) = self.load_params(candidate)
+                && self.refused(candidate).is_none()
+            {
                 self.bench.compile_ahead(params)?;
             }
         }
@@ -180,7 +200,14 @@ impl Timer for CommandTimer {
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let params = self.load_params(candidate)?;
-        let loaded = self.bench.load(params)?;
+        if let Some(known) = self.refused(candidate) {
+            return Err(known);
+        }
+        let loaded = self.bench.load(params).inspect_err(|failure| {
+            if let (Some(refusals), Ok(found)) = (&mut self.refusals, find(&self.job, candidate)) {
+                refusals.take(&found.build.options, failure);
+            }
+        })?;
         Ok(Prepared::new(loaded.compile_ns).cpu_ns(loaded.cpu_ns).executable(loaded.executable))
     }
 
@@ -219,6 +246,18 @@ impl Timer for CommandTimer {
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
         let folder = scratch(&self.job)?;
         self.bench.outputs(candidate, &folder)
+    }
+
+    fn compares_outputs(&self) -> bool {
+        self.bench.hello().can(capability::COMPARE_OUTPUTS)
+    }
+
+    fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
+        self.bench.keep_outputs(candidate, above)
+    }
+
+    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
+        self.bench.compare_outputs(candidate, tolerances)
     }
 
     fn epoch(&self) -> u32 {

@@ -13,9 +13,10 @@ use super::answers::{AnswerFolder, OutputArray, private_folder};
 use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, Hello, Input, Launch, LoadParams, Loaded, MAX_LINE_BYTES, Measured, Method, OutputRef, Outputs,
-    PROTOCOL_VERSION, Profiled, ProgramRef, Response, capability,
+    BeginParams, ComparedOutput, ComparedOutputs, Hello, Input, KeptOutputs, Launch, LoadParams, Loaded,
+    MAX_LINE_BYTES, Measured, Method, OutputRef, Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, Response, capability,
 };
+use crate::array::Tolerance;
 use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
@@ -246,6 +247,13 @@ impl Trial {
             "`outputs` writes dense arrays of the sizes that it tells",
             written.and_then(|outputs| expect_outputs(&outputs, can_build)),
         );
+        if hello.can(capability::COMPARE_OUTPUTS) {
+            let nothing = refused(client, |client| compare_outputs(client, limits, 1));
+            self.step("`compare-outputs` is refused before `keep-outputs`", nothing);
+            let compared = keep_outputs(client, limits).and_then(|count| compare_outputs(client, limits, count));
+            let same = compared.map_err(|failure| failure.to_string()).and_then(expect_no_difference);
+            self.step("`compare-outputs` finds no difference of a program from itself", same);
+        }
         let ended = client.request::<Value>(Method::End {}, limits.load).map(drop);
         self.step("`end` ends the job", ended);
         let again = refused(client, |client| measure(client, limits, files, profiles, 1));
@@ -408,6 +416,26 @@ fn outputs(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles) -> Re
         OutputArray::answered(output.spec, output.path, &folder).map_err(|error| format!("{shown}: {error}"))
     };
     outputs.outputs.into_iter().map(answered).collect()
+}
+
+/// Lets the worker keep outputs of any size; how many there are.
+fn keep_outputs(client: &mut WorkerClient, limits: &Limits) -> Result<usize, Failure> {
+    let kept: KeptOutputs = client.request(Method::KeepOutputs { candidate: 7, above: 0 }, limits.measure)?;
+    let nothing = || Failure::new(FailureKind::Protocol, "nothing is kept of outputs that have bytes");
+    kept.outputs.map(|outputs| outputs.len()).ok_or_else(nothing)
+}
+
+fn compare_outputs(client: &mut WorkerClient, limits: &Limits, count: usize) -> Result<ComparedOutputs, Failure> {
+    let call = Method::CompareOutputs { candidate: 7, tolerances: vec![Tolerance::EXACT; count] };
+    client.request(call, limits.measure)
+}
+
+fn expect_no_difference(compared: ComparedOutputs) -> Result<(), String> {
+    let differs = |output: &ComparedOutput| output.mismatches > 0 || output.other_class > 0 || output.first.is_some();
+    match compared.outputs.iter().find(|output| differs(output)) {
+        Some(output) => Err(format!("{} elements of `{}` differ", output.mismatches, output.spec)),
+        None => Ok(()),
+    }
 }
 
 fn expect_outputs(outputs: &[OutputArray], can_build: bool) -> Result<(), String> {

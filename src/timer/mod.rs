@@ -24,6 +24,7 @@ mod phases;
 pub mod pjrt;
 mod profiled;
 pub mod protocol;
+mod refusals;
 pub mod replay;
 mod said;
 pub mod server;

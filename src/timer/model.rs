@@ -7,8 +7,9 @@ use super::events::Events;
 use super::forecast::Forecast;
 use super::job::{Job, Prepared, ProgramFile};
 use super::profiled::ProfiledRound;
-use super::protocol::{MAX_RUNS, Signature};
+use super::protocol::{ComparedOutput, KeptOutput, MAX_RUNS, Signature};
 use super::said::Said;
+use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, gpu_launch};
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{CacheState, MeasuredBy, Metric, Source};
@@ -175,6 +176,32 @@ pub trait Timer: Send {
     /// # Errors
     /// Where the program fails, its outputs cannot be written, or the worker fails.
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure>;
+
+    /// Whether [`keep_outputs`](Self::keep_outputs) keeps outputs that are large enough.
+    fn compares_outputs(&self) -> bool {
+        false
+    }
+
+    /// Runs a loaded candidate once and keeps its outputs where they are, for [`compare_outputs`](Self::compare_outputs); `None` where
+    /// they take no more than so many bytes together, or the timer cannot keep any: then [`outputs`](Self::outputs) has them.
+    ///
+    /// # Errors
+    /// As [`outputs`](Self::outputs).
+    fn keep_outputs(&mut self, _candidate: usize, _above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
+        Ok(None)
+    }
+
+    /// Runs a loaded candidate once and compares its outputs with those that are kept, each within its tolerance.
+    ///
+    /// # Errors
+    /// As [`outputs`](Self::outputs), and where none are kept.
+    fn compare_outputs(
+        &mut self,
+        _candidate: usize,
+        _tolerances: &[Tolerance],
+    ) -> Result<Vec<ComparedOutput>, Failure> {
+        Err(Failure::new(FailureKind::Protocol, format!("the timer `{}` keeps no outputs", self.name())))
+    }
 
     /// Counts the measuring workers started so far; samples of different epochs are never paired.
     fn epoch(&self) -> u32;

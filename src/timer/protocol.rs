@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::job::{InputArray, Job, JobCandidate, ProgramFile, is_zero};
-use crate::array::ArraySpec;
+use crate::array::{ArraySpec, Finiteness, Reference, Tolerance, element_text, other_class};
 use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
@@ -82,6 +82,22 @@ pub enum Method {
         /// Where to write: a folder of this request's own.
         folder: PathBuf,
     },
+    /// Runs a candidate once and keeps its outputs in the worker, until the job ends or others are kept; capability `compare-outputs`.
+    /// Answered by [`KeptOutputs`].
+    KeepOutputs {
+        /// Index of the candidate.
+        candidate: usize,
+        /// They are kept where they take more bytes than this together.
+        above: u64,
+    },
+    /// Runs a candidate once and compares its outputs with those that are kept; capability `compare-outputs`. Answered by
+    /// [`ComparedOutputs`].
+    CompareOutputs {
+        /// Index of the candidate.
+        candidate: usize,
+        /// How far elements may be off, for each output that is kept.
+        tolerances: Vec<Tolerance>,
+    },
     /// Ends the job. Answered by an empty object.
     End {},
     /// Ends the worker, after an empty object.
@@ -100,6 +116,8 @@ impl Method {
             Self::CompileAhead(_) => "compile-ahead",
             Self::MeasureRound { .. } => "measure-round",
             Self::Outputs { .. } => "outputs",
+            Self::KeepOutputs { .. } => "keep-outputs",
+            Self::CompareOutputs { .. } => "compare-outputs",
             Self::End {} => "end",
             Self::Shutdown {} => "shutdown",
         }
@@ -285,9 +303,18 @@ pub struct Hello {
     /// Things that the user should know, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// SHA-256 of what compiles, where the worker can tell: equal ones refuse the same options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compiler: Option<Digest>,
 }
 
-setters!(Hello { capabilities: Vec<String>, device: usize, clock_resolution_ns: Option<u64>, notes: Vec<String> });
+setters!(Hello {
+    capabilities: Vec<String>,
+    device: usize,
+    clock_resolution_ns: Option<u64>,
+    notes: Vec<String>,
+    compiler: Option<Digest>,
+});
 
 impl Hello {
     /// A worker on the first of these devices, which can do the least.
@@ -301,6 +328,7 @@ impl Hello {
             device: 0,
             clock_resolution_ns: None,
             notes: Vec::new(),
+            compiler: None,
         }
     }
 
@@ -328,6 +356,8 @@ pub mod capability {
     pub const COMPILER_OPTIONS: &str = "compiler-options";
     /// A program's `compile_options` are those that it is compiled with.
     pub const COMPILE_OPTIONS: &str = "compile-options";
+    /// `keep-outputs` and `compare-outputs` work: outputs are compared where they are, and no file holds them.
+    pub const COMPARE_OUTPUTS: &str = "compare-outputs";
     /// `begin` takes `cache_state`: caches are flushed before every timed run.
     pub const COLD_CACHES: &str = "cold-caches";
 }
@@ -505,9 +535,22 @@ pub struct Loaded {
     /// SHA-256 of the serialized executable, where the worker has it: equal ones are one program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<Digest>,
+    /// Bytes of donated inputs that the device copies before every run; zero where there are few, or they come from the host.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restored_bytes: u64,
+    /// Why large donated inputs come from the host before every run, where they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_host: Option<String>,
 }
 
-setters!(Loaded { compile_ns: u64, cpu_ns: u64, signature: Option<Signature>, executable: Option<Digest> });
+setters!(Loaded {
+    compile_ns: u64,
+    cpu_ns: u64,
+    signature: Option<Signature>,
+    executable: Option<Digest>,
+    restored_bytes: u64,
+    from_host: Option<String>,
+});
 
 /// The answer to `measure`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -585,6 +628,119 @@ pub struct OutputRef {
     pub spec: ArraySpec,
     /// File of dense little-endian bytes, in the folder that was handed out.
     pub path: PathBuf,
+}
+
+/// Most outputs that a worker keeps: the answers that tell of them are one line each.
+pub const MAX_KEPT_OUTPUTS: usize = 2000;
+
+/// The answer to `keep-outputs`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct KeptOutputs {
+    /// What is kept, in the program's order; absent where nothing is, since it takes no more than that, or is more than
+    /// [`MAX_KEPT_OUTPUTS`] arrays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<Vec<KeptOutput>>,
+}
+
+impl KeptOutputs {
+    /// What a program gave.
+    pub fn new(outputs: Option<Vec<KeptOutput>>) -> Self {
+        Self { outputs }
+    }
+}
+
+/// An output that a worker keeps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct KeptOutput {
+    /// Element type and dimensions.
+    pub spec: ArraySpec,
+    /// SHA-256 of its dense little-endian bytes.
+    pub digest: Digest,
+    /// What its elements are like; absent where there are none, and of a type that has only finite values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finiteness: Option<Finiteness>,
+}
+
+impl KeptOutput {
+    /// What is told of an array.
+    pub fn of(reference: &Reference) -> Self {
+        let digest = Digest::of(reference.bytes());
+        Self { spec: reference.spec().clone(), digest, finiteness: reference.finiteness() }
+    }
+}
+
+/// The answer to `compare-outputs`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ComparedOutputs {
+    /// How each output is beside the one that is kept, in the program's order.
+    pub outputs: Vec<ComparedOutput>,
+}
+
+impl ComparedOutputs {
+    /// What a comparison found.
+    pub fn new(outputs: Vec<ComparedOutput>) -> Self {
+        Self { outputs }
+    }
+}
+
+/// How an output is beside the one that is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ComparedOutput {
+    /// Its own element type and dimensions: where they are others, nothing was compared.
+    pub spec: ArraySpec,
+    /// Elements beyond the tolerance.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub mismatches: u64,
+    /// Largest absolute difference of finite elements.
+    #[serde(default, skip_serializing_if = "is_zero_real")]
+    pub max_absolute: f64,
+    /// The first element beyond the tolerance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<FirstMismatch>,
+    /// Elements of another class: NaN, an infinity by its sign, a denormal, another number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub other_class: u64,
+}
+
+impl ComparedOutput {
+    /// Compares a dense host array with one that is kept; without one, or with one of another spec, only the spec is told.
+    pub fn of(spec: ArraySpec, bytes: &[u8], kept: Option<&Reference>) -> Self {
+        let untold = Self { spec, mismatches: 0, max_absolute: 0.0, first: None, other_class: 0 };
+        let Some(kept) = kept.filter(|kept| *kept.spec() == untold.spec && kept.bytes() != bytes) else {
+            return untold;
+        };
+        let found = kept.compare(bytes);
+        let text = |bytes: &[u8], at| element_text(kept.spec(), bytes, at).unwrap_or_else(|| "nothing".to_owned());
+        let first = found.first.map(|element| FirstMismatch {
+            element,
+            own: text(bytes, element),
+            kept: text(kept.bytes(), element),
+        });
+        let other_class = other_class(kept.spec(), bytes, kept.bytes());
+        Self { mismatches: found.mismatches, max_absolute: found.max_absolute, first, other_class, ..untold }
+    }
+}
+
+/// Where two arrays differ first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FirstMismatch {
+    /// The element, row major.
+    pub element: u64,
+    /// What it is, as a text.
+    pub own: String,
+    /// What the one that is kept is.
+    pub kept: String,
+}
+
+// serde hands over a reference to the field
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero_real(value: &f64) -> bool {
+    *value == 0.0
 }
 
 /// A line from a worker: a result or an error, never both.

@@ -8,9 +8,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::protocol::{
-    BeginParams, CompileParams, Compiled, Hello, Launch, LineRead, LoadParams, Loaded, MAX_LINE_BYTES, Measured,
-    Method, Outputs, Profiled, Request, Response, read_line,
+    BeginParams, ComparedOutputs, CompileParams, Compiled, Hello, KeptOutputs, Launch, LineRead, LoadParams, Loaded,
+    MAX_LINE_BYTES, Measured, Method, Outputs, Profiled, Request, Response, read_line,
 };
+use crate::array::Tolerance;
 use crate::failure::{Failure, FailureKind};
 
 /// What a worker does; [`serve`] speaks for it.
@@ -62,6 +63,20 @@ pub trait Worker {
     /// # Errors
     /// As [`measure`](Self::measure), and where an output cannot be written.
     fn outputs(&mut self, candidate: usize, folder: &std::path::Path) -> Result<Outputs, Failure>;
+    /// Answers `keep-outputs`; a worker without the capability `compare-outputs` need not know it.
+    ///
+    /// # Errors
+    /// As [`outputs`](Self::outputs).
+    fn keep_outputs(&mut self, _candidate: usize, _above: u64) -> Result<KeptOutputs, Failure> {
+        Err(Failure::new(FailureKind::Protocol, "`keep-outputs` is not a method of this worker"))
+    }
+    /// Answers `compare-outputs`; likewise.
+    ///
+    /// # Errors
+    /// As [`outputs`](Self::outputs), and where nothing is kept.
+    fn compare_outputs(&mut self, _candidate: usize, _tolerances: &[Tolerance]) -> Result<ComparedOutputs, Failure> {
+        Err(Failure::new(FailureKind::Protocol, "`compare-outputs` is not a method of this worker"))
+    }
     /// Answers `end`.
     fn end(&mut self);
 }
@@ -129,6 +144,8 @@ fn answer(worker: &mut dyn Worker, call: Method) -> Result<Value, Failure> {
         }
         Method::MeasureRound { launches, folder } => to_value(worker.measure_round(&launches, &folder)?),
         Method::Outputs { candidate, folder } => to_value(worker.outputs(candidate, &folder)?),
+        Method::KeepOutputs { candidate, above } => to_value(worker.keep_outputs(candidate, above)?),
+        Method::CompareOutputs { candidate, tolerances } => to_value(worker.compare_outputs(candidate, &tolerances)?),
         Method::End {} => {
             worker.end();
             Ok(empty())

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::array::Reference;
 use crate::decision::{ComparisonRules, Settled, Standing, compare, is_look, race, wants_bracket};
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, Record, RoundRecord};
@@ -17,6 +16,7 @@ use crate::timer::replay::Method;
 use crate::timer::{Job, Prepared, Timer};
 
 use super::job::JobIdentity;
+use super::outputs::Expected;
 use super::possible::count_possible;
 use super::quiet::Seat;
 use super::rounds::JobRounds;
@@ -145,7 +145,7 @@ impl Measuring<'_> {
             }
             raced = false;
             // what is compared while the next one compiles need not be compared after it
-            let compared = reference.as_deref().filter(|_| self.timer.compiles_beside_outputs());
+            let compared = reference.as_ref().filter(|_| self.timer.compiles_beside_outputs());
             self.compile(&mut wave, compared)?;
             let is_compared = compared.is_some();
             if reference.is_none() {
@@ -171,7 +171,7 @@ impl Measuring<'_> {
 
     /// Gets a wave ready, beside the other calls' waves. Each candidate's outputs are compared with these while the next ones
     /// compile.
-    fn compile(&mut self, wave: &mut [usize], reference: Option<&[Reference]>) -> Result<(), Ended> {
+    fn compile(&mut self, wave: &mut [usize], reference: Option<&Expected>) -> Result<(), Ended> {
         self.seat.iter_mut().for_each(|seat| seat.work());
         let begin = Instant::now();
         self.in_phase(Phase::Compile, |this| this.prepare_all(wave, reference))?;
@@ -338,7 +338,7 @@ impl Measuring<'_> {
         if self.cancel.load(Ordering::Relaxed) { Err(Ended::Interrupted) } else { Ok(()) }
     }
 
-    fn prepare_all(&mut self, order: &mut [usize], reference: Option<&[Reference]>) -> Result<(), Ended> {
+    fn prepare_all(&mut self, order: &mut [usize], reference: Option<&Expected>) -> Result<(), Ended> {
         // the baseline first: without it nothing can be decided; then long programs, so that no core waits for a late one
         order.sort_by_cached_key(|&candidate| {
             (candidate != self.identity.baseline, Reverse(self.program_bytes(candidate)))

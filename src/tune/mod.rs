@@ -54,6 +54,7 @@ pub use error::TuneError;
 pub use groups::{NoGroups, SeveralHosts, Widest};
 pub use more_time::MoreTime;
 pub use options::{SearchOptions, TuneOptions};
+pub(crate) use outputs::LARGE_OUTPUTS;
 pub use plan::{NoSuchCall, Plan, PlanOptions, plan};
 pub use planned::{MAX_RACED, PlannedInvocation};
 pub use program_race::{Asks, ProgramRace, Raced, race_programs};

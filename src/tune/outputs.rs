@@ -1,11 +1,12 @@
 //! Candidates that compute something else are out.
 
-use crate::array::{ArraySpec, Finiteness, Reference, Tolerance, element_text};
+use crate::array::{ArraySpec, Finiteness, Reference, Tolerance};
 use crate::failure::{Failure, FailureKind};
 use crate::remedy::remedy;
-use crate::timer::OutputArray;
 use crate::timer::events::Kind;
+use crate::timer::protocol::{ComparedOutput, KeptOutput, one_line};
 use crate::timer::replay::Method;
+use crate::timer::{OutputArray, Timer};
 
 use super::OutputDifference;
 use super::measure::{Ended, Measuring};
@@ -13,16 +14,42 @@ use super::measure::{Ended, Measuring};
 /// Outputs of this size are mostly those of arguments that the operation is not made for.
 const HUGE_RMS: f64 = 1e8;
 
+/// Outputs that take more bytes than this together are compared where they are, if the timer can: no file holds them.
+pub(crate) const LARGE_OUTPUTS: u64 = 64 << 20;
+
+/// The baseline's outputs.
+pub(super) enum Expected {
+    /// Here.
+    Here(Vec<Reference>),
+    /// With the timer, which compares others with them.
+    Kept(Vec<KeptOutput>),
+}
+
 impl Measuring<'_> {
     /// The baseline's outputs, which all others are compared with.
-    pub(super) fn reference_outputs(&mut self) -> Result<Vec<Reference>, Ended> {
+    pub(super) fn reference_outputs(&mut self) -> Result<Expected, Ended> {
         let _reading = self.slice_of(self.identity.baseline);
-        let outputs = match self.outputs(self.identity.baseline)? {
-            Some(outputs) => outputs,
-            None => return Err(self.baseline_failed()),
-        };
+        let baseline = self.identity.baseline;
+        let events = self.events;
+        let kept = self.try_twice(baseline, |timer| {
+            let kept = timer.keep_outputs(baseline, LARGE_OUTPUTS);
+            // where none are kept the files are what counts as a call: a replay has no others
+            if !matches!(kept, Ok(None)) {
+                let (candidate, failure) = (baseline, kept.as_ref().err());
+                events.tell(Kind::Called { candidate, method: Method::Outputs, failure });
+            }
+            kept
+        })?;
+        if let Some(kept) = kept.ok_or_else(|| self.baseline_failed())? {
+            let seen = kept.iter().enumerate();
+            let seen = seen.filter_map(|(index, output)| Some((index, &output.spec, output.finiteness?))).collect();
+            self.look_at(seen)?;
+            return Ok(Expected::Kept(kept));
+        }
+        let outputs = self.on_outputs(baseline, |timer| timer.outputs(baseline))?;
         // where the baseline's files had room a candidate's have it too: none is blamed for a full disk
         let reference: Vec<Reference> = outputs
+            .ok_or_else(|| self.baseline_failed())?
             .into_iter()
             .map(|output| {
                 let tolerance = Tolerance::for_dtype(output.spec.dtype);
@@ -33,12 +60,13 @@ impl Measuring<'_> {
                 let message = format!("the baseline's outputs cannot be read: {error}{}", remedy(&error));
                 Ended::Failed(Failure::new(FailureKind::Device, message))
             })?;
-        self.look_at(&reference)?;
-        Ok(reference)
+        let seen = reference.iter().enumerate();
+        self.look_at(seen.filter_map(|(index, output)| Some((index, output.spec(), output.finiteness()?))).collect())?;
+        Ok(Expected::Here(reference))
     }
 
     /// Takes candidates of a wave out whose outputs are not the baseline's.
-    pub(super) fn compare_outputs(&mut self, wave: &[usize], reference: &[Reference]) -> Result<(), Ended> {
+    pub(super) fn compare_outputs(&mut self, wave: &[usize], expected: &Expected) -> Result<(), Ended> {
         let active = self.active();
         for &candidate in wave.iter().filter(|&&candidate| candidate != self.identity.baseline) {
             if !active.contains(&candidate) {
@@ -46,8 +74,19 @@ impl Measuring<'_> {
             }
             self.check_cancelled()?;
             let _slice = self.slice_of(candidate);
-            let Some(outputs) = self.outputs(candidate)? else { continue };
-            let (found, wrong) = differences(&outputs, reference, &self.job.results);
+            let found = match expected {
+                Expected::Here(reference) => {
+                    let outputs = self.on_outputs(candidate, |timer| timer.outputs(candidate))?;
+                    outputs.map(|outputs| compared_here(&outputs, reference))
+                }
+                Expected::Kept(kept) => {
+                    let tolerances: Vec<_> = kept.iter().map(|kept| Tolerance::for_dtype(kept.spec.dtype)).collect();
+                    let found = self.on_outputs(candidate, |timer| timer.compare_outputs(candidate, &tolerances))?;
+                    found.map(|found| found.into_iter().map(Ok).collect())
+                }
+            };
+            let Some(found) = found else { continue };
+            let (found, wrong) = differences(&found, expected, &self.job.results);
             self.rounds.differences.insert(candidate, found);
             if let Some(wrong) = wrong {
                 self.fail(candidate, Failure::new(FailureKind::WrongOutput, wrong))?;
@@ -56,11 +95,15 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// A candidate's outputs; `None` where it is out.
-    fn outputs(&mut self, candidate: usize) -> Result<Option<Vec<OutputArray>>, Ended> {
+    /// What a candidate's outputs are, or how; `None` where it is out.
+    fn on_outputs<T>(
+        &mut self,
+        candidate: usize,
+        mut call: impl FnMut(&mut dyn Timer) -> Result<T, Failure>,
+    ) -> Result<Option<T>, Ended> {
         let events = self.events;
         self.try_twice(candidate, |timer| {
-            let outputs = timer.outputs(candidate);
+            let outputs = call(timer);
             let failure = outputs.as_ref().err();
             events.tell(Kind::Called { candidate, method: Method::Outputs, failure });
             outputs
@@ -68,12 +111,7 @@ impl Measuring<'_> {
     }
 
     /// Notes what makes the baseline's outputs weak evidence, and ends where they are none.
-    fn look_at(&mut self, reference: &[Reference]) -> Result<(), Ended> {
-        let seen: Vec<(usize, &ArraySpec, Finiteness)> = reference
-            .iter()
-            .enumerate()
-            .filter_map(|(index, output)| Some((index, output.spec(), output.finiteness()?)))
-            .collect();
+    fn look_at(&mut self, seen: Vec<(usize, &ArraySpec, Finiteness)>) -> Result<(), Ended> {
         if !self.needs_finite
             && self.compares_programs()
             && let Some((index, spec, found)) = seen.iter().find(|(.., found)| found.finite == 0)
@@ -145,21 +183,56 @@ fn weakness(index: usize, found: &Finiteness) -> Option<String> {
 
 /// Outputs that a message tells of.
 const OUTPUTS_SHOWN: usize = 6;
+/// Characters of an element that a message tells: an `f64` may have more than three hundred.
+const ELEMENT_SHOWN: usize = 400;
+
+impl Expected {
+    fn len(&self) -> usize {
+        match self {
+            Self::Here(reference) => reference.len(),
+            Self::Kept(kept) => kept.len(),
+        }
+    }
+
+    /// An output's spec, and what its elements are like.
+    fn get(&self, index: usize) -> Option<(&ArraySpec, Option<Finiteness>)> {
+        match self {
+            Self::Here(reference) => reference.get(index).map(|output| (output.spec(), output.finiteness())),
+            Self::Kept(kept) => kept.get(index).map(|output| (&output.spec, output.finiteness)),
+        }
+    }
+}
+
+/// Compares outputs with those that are here, one at a time; an error where one cannot be read.
+fn compared_here(outputs: &[OutputArray], reference: &[Reference]) -> Vec<Result<ComparedOutput, String>> {
+    let compared = |(index, output): (usize, &OutputArray)| {
+        let reference = reference.get(index).filter(|reference| *reference.spec() == output.spec);
+        // what is another array is not read
+        let Some(reference) = reference else { return Ok(ComparedOutput::of(output.spec.clone(), &[], None)) };
+        let bytes = output.read().map_err(|error| format!("output {index} cannot be read: {error}"))?;
+        Ok(ComparedOutput::of(output.spec.clone(), &bytes, Some(reference)))
+    };
+    outputs.iter().enumerate().map(compared).collect()
+}
 
 /// How outputs differ from the baseline's, those that do, and in one phrase what is wrong with them where one is beyond the tolerance.
 fn differences(
-    outputs: &[OutputArray],
-    reference: &[Reference],
+    outputs: &[Result<ComparedOutput, String>],
+    expected: &Expected,
     names: &[String],
 ) -> (Vec<OutputDifference>, Option<String>) {
-    if outputs.len() != reference.len() {
-        return (Vec::new(), Some(format!("{} outputs, the baseline has {}", outputs.len(), reference.len())));
+    if outputs.len() != expected.len() {
+        return (Vec::new(), Some(format!("{} outputs, the baseline has {}", outputs.len(), expected.len())));
     }
     let (mut found, mut wrong) = (Vec::new(), Vec::new());
-    for (index, (output, reference)) in outputs.iter().zip(reference).enumerate() {
+    for (index, output) in outputs.iter().enumerate() {
         // names of another number of outputs are those of another form
         let name = names.get(index).filter(|_| names.len() == outputs.len()).cloned();
-        match difference(index, name.unwrap_or_default(), output, reference) {
+        let Some((spec, finiteness)) = expected.get(index) else { continue };
+        match output.as_ref().map_err(Clone::clone).and_then(|output| {
+            let rms = finiteness.map(|of| of.rms).filter(|rms| *rms > 0.0);
+            difference(index, name.unwrap_or_default(), output, (spec, rms))
+        }) {
             Ok((difference, text)) => {
                 wrong.extend(text);
                 found.extend(Some(difference).filter(|one| one.differing > 0 || one.max_absolute > 0.0));
@@ -179,44 +252,116 @@ fn differences(
 fn difference(
     index: usize,
     name: String,
-    output: &OutputArray,
-    reference: &Reference,
+    output: &ComparedOutput,
+    (expected, rms): (&ArraySpec, Option<f64>),
 ) -> Result<(OutputDifference, Option<String>), String> {
-    let expected = reference.spec();
     if output.spec != *expected {
         return Err(format!("output {index} is `{}`, the baseline's is `{expected}`", output.spec));
     }
-    let bytes = output.read().map_err(|error| format!("output {index} cannot be read: {error}"))?;
-    let found = reference.compare(&bytes);
-    let rms = reference.finiteness().map(|of| of.rms).filter(|rms| *rms > 0.0);
     let difference = OutputDifference {
         output: index,
         name,
         elements: expected.elements().unwrap_or_default(),
-        differing: found.mismatches,
-        max_absolute: found.max_absolute,
-        of_rms: rms.map(|rms| found.max_absolute / rms),
+        differing: output.mismatches,
+        max_absolute: output.max_absolute,
+        of_rms: rms.map(|rms| output.max_absolute / rms),
     };
-    if found.matches {
+    if output.mismatches == 0 {
         return Ok((difference, None));
     }
-    let text = |bytes: &[u8], at| element_text(&output.spec, bytes, at).unwrap_or_else(|| "nothing".to_owned());
-    let first = found.first.map_or_else(String::new, |at| {
-        format!(", first at element {at}: {}, the baseline's is {}", text(&bytes, at), text(reference.bytes(), at))
+    let first = output.first.as_ref().map_or_else(String::new, |first| {
+        let (own, kept) = (one_line(&first.own, ELEMENT_SHOWN), one_line(&first.kept, ELEMENT_SHOWN));
+        format!(", first at element {}: {own}, the baseline's is {kept}", first.element)
     });
     // nothing finite differs where one of the two is no number
-    let most = match found.max_absolute {
+    let most = match output.max_absolute {
         0.0 => String::new(),
         most => format!(" by up to {most:.3e}"),
     };
-    let said = format!("{difference} differs from the baseline's in {} elements{most}{first}", found.mismatches);
+    let said = format!("{difference} differs from the baseline's in {} elements{most}{first}", output.mismatches);
     Ok((difference, Some(said)))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::array::DType;
+    use crate::timer::protocol::ComparedOutputs;
+
+    /// What files tell of outputs, and what a worker's answers do, over the wire.
+    fn both_ways(
+        spec: &ArraySpec,
+        baseline: &[u8],
+        own: &[u8],
+    ) -> [(Vec<OutputDifference>, Option<String>, Option<Finiteness>); 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let reference = || {
+            let tolerance = Tolerance::for_dtype(spec.dtype);
+            Reference::new(spec.clone(), baseline.to_vec(), tolerance)
+        };
+        let file = OutputArray::write(spec.clone(), own, folder.path()).unwrap();
+        let here = Expected::Here(vec![reference()]);
+        let Expected::Here(references) = &here else { unreachable!() };
+        let by_files = differences(&compared_here(&[file], references), &here, &["loss".to_owned()]);
+        // the worker is told the tolerance later
+        let kept = Reference::new(spec.clone(), baseline.to_vec(), Tolerance::EXACT);
+        let told = serde_json::to_string(&KeptOutput::of(&kept)).unwrap();
+        let told: Vec<KeptOutput> = vec![serde_json::from_str(&told).unwrap()];
+        let tolerance = serde_json::to_string(&Tolerance::for_dtype(told[0].spec.dtype)).unwrap();
+        let kept = kept.within(serde_json::from_str(&tolerance).unwrap());
+        let answer = ComparedOutputs::new(vec![ComparedOutput::of(spec.clone(), own, Some(&kept))]);
+        let answer: ComparedOutputs = serde_json::from_str(&serde_json::to_string(&answer).unwrap()).unwrap();
+        let found: Vec<_> = answer.outputs.into_iter().map(Ok).collect();
+        let expected = Expected::Kept(told);
+        let by_worker = differences(&found, &expected, &["loss".to_owned()]);
+        let finiteness = |expected: &Expected| expected.get(0).unwrap().1;
+        let (of_files, of_worker) = (finiteness(&here), finiteness(&expected));
+        [(by_files.0, by_files.1, of_files), (by_worker.0, by_worker.1, of_worker)]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        /// Random bits hold NaN, infinities and denormals; a changed byte is a small error or a large one.
+        #[test]
+        fn a_worker_finds_what_files_show(
+            dtype in proptest::sample::select(DType::ALL),
+            words in proptest::collection::vec(any::<u64>(), 1..200),
+            changes in proptest::collection::vec(any::<(usize, u8)>(), 0..4),
+            special in any::<bool>(),
+        ) {
+            let mut baseline: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let width = dtype.host_bytes();
+            baseline.truncate(baseline.len() / width * width);
+            let spec = ArraySpec::new(dtype, [(baseline.len() / width) as u64]);
+            let mut own = baseline.clone();
+            for (place, byte) in changes {
+                let place = place % own.len().max(1);
+                own.iter_mut().skip(place).take(1).for_each(|old| *old = byte);
+            }
+            if special {
+                crate::array::plant(&spec, &mut own, crate::array::Special::Nan, 7);
+                crate::array::plant(&spec, &mut baseline, crate::array::Special::Infinities, 9);
+            }
+            let [by_files, by_worker] = both_ways(&spec, &baseline, &own);
+            prop_assert_eq!(by_files, by_worker);
+        }
+    }
+
+    #[test]
+    fn an_error_is_the_same_by_files_and_by_a_worker() {
+        let f32s = |values: [f32; 3]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+        let spec = ArraySpec::new(DType::F32, [3]);
+        let [by_files, by_worker] = both_ways(&spec, &f32s([1.0, 2.0, 4.0]), &f32s([1.0, 2.5, f32::NAN]));
+        assert_eq!(by_files, by_worker);
+        let said = "output 0 `loss` differs from the baseline's in 2 elements by up to 5.000e-1, first at element 1: 2.5, the \
+                    baseline's is 2";
+        assert_eq!((by_worker.1.as_deref(), by_worker.0[0].differing), (Some(said), 2));
+        let within = both_ways(&spec, &f32s([1.0, 2.0, 4.0]), &f32s([1.0, 2.001, 4.0]));
+        assert!(within.iter().all(|(found, wrong, _)| wrong.is_none() && found[0].differing == 0));
+    }
 
     #[test]
     fn a_whole_program_is_refused_for_one_nan() {

@@ -1,10 +1,12 @@
 """The `jax` worker over its pipes: what is compiled ahead is what `load` gives."""
 
+import importlib.metadata
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -136,6 +138,34 @@ def test_options_of_the_compiler_and_programs_in_its_own_form(monkeypatch, tmp_p
     monkeypatch.setitem(sys.modules, "jaxlib._hlo", None)
     with pytest.raises(jax_worker.Failed, match="dump the proto"):
         here.load(load | {"program": {"format": "hlo-text", "path": str(tmp_path / "hlo-text")}})
+
+
+def test_a_compiler_is_told_by_the_records_of_its_wheels(monkeypatch):
+    cpu = types.SimpleNamespace(platform="cpu", platform_version="cpu")
+    own = jax_worker.compiler_digest(cpu)
+    assert len(own) == 64 and jax_worker.compiler_digest(cpu) == own
+
+    records = {"jaxlib": "a.so,sha256=1,2\n"}
+
+    def distribution(name):
+        if name not in records:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return types.SimpleNamespace(read_text=lambda file: records[name] if file == "RECORD" else None)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", distribution)
+    first = jax_worker.compiler_digest(cpu)
+    records["jaxlib"] = "a.so,sha256=3,2\n"
+    second = jax_worker.compiler_digest(cpu)
+    assert len({own, first, second}) == 3
+    # one that was built where it is, and a device whose plugin is not known
+    gpu = types.SimpleNamespace(platform="gpu", platform_version="PJRT C API\ncuda 12090")
+    assert jax_worker.compiler_digest(gpu) is None
+    records["jax-cuda12-pjrt"] = "b.so,sha256=4,2\n"
+    assert len(jax_worker.compiler_digest(gpu)) == 64
+    for none in (None, "", "a.so,,\n"):
+        records["jaxlib"] = none
+        assert jax_worker.compiler_digest(cpu) is None
+        assert jax_worker.compiler_digest(gpu) is None
 
 
 def test_a_process_that_only_loads_programs_has_lapack(worker, tmp_path):

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use autotune_lowered::array::Fill;
+use autotune_lowered::array::{Fill, Reference, Tolerance};
 use autotune_lowered::call::Call;
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
@@ -17,6 +17,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
 use autotune_lowered::timer::events::{Event, Events, Kind};
+use autotune_lowered::timer::protocol::{ComparedOutput, KeptOutput};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Signature, Timer};
 use autotune_lowered::tune::{AutotuningResult, Plan, PlannedInvocation, Session, TuneError, TuneOptions};
 
@@ -89,6 +90,9 @@ pub struct ScriptedTimer {
     pub executables: Vec<u8>,
     /// The restart, counted from one, that fails.
     pub failing_restart: Option<usize>,
+    /// Whether outputs are compared here, and no file holds them.
+    pub keeps_outputs: bool,
+    kept: Option<Reference>,
     epoch: u32,
     job: Option<Job>,
 }
@@ -108,6 +112,8 @@ impl ScriptedTimer {
             signatures: BTreeMap::new(),
             executables: Vec::new(),
             failing_restart: None,
+            keeps_outputs: false,
+            kept: None,
             epoch: 1,
             job: None,
         }
@@ -175,6 +181,29 @@ impl Timer for ScriptedTimer {
         let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
         let output = OutputArray::write("f32[4]".parse().unwrap(), &bytes, scratch).unwrap();
         Ok(vec![output])
+    }
+
+    fn compares_outputs(&self) -> bool {
+        self.keeps_outputs
+    }
+
+    fn keep_outputs(&mut self, candidate: usize, _above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
+        if !self.keeps_outputs {
+            return Ok(None);
+        }
+        self.call(candidate, "keep")?;
+        let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
+        let kept = self.kept.insert(Reference::new("f32[4]".parse().unwrap(), bytes, Tolerance::EXACT));
+        Ok(Some(vec![KeptOutput::of(kept)]))
+    }
+
+    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
+        self.call(candidate, "compare")?;
+        let kept = self.kept.take().unwrap().within(tolerances[0]);
+        let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
+        let found = ComparedOutput::of("f32[4]".parse().unwrap(), &bytes, Some(&kept));
+        self.kept = Some(kept);
+        Ok(vec![found])
     }
 
     fn epoch(&self) -> u32 {

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::support::pjrt::options;
 use crate::support::prerequisite::plugins;
+use autotune_lowered::array::Tolerance;
 use autotune_lowered::call::Call;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::PjrtTimer;
-use autotune_lowered::timer::protocol::{BeginParams, LoadParams, Measured, Method};
+use autotune_lowered::timer::protocol::{BeginParams, LoadParams, Loaded, Measured, Method, Outputs};
 use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, WorkerClient, WorkerCommand};
 use serde_json::Value;
 
@@ -62,14 +63,19 @@ fn job_of(folder: &Path, text: &str, input: InputArray, cache_state: CacheState)
 
 /// A worker of its own, with a job begun and its candidate loaded: what goes over the wire is seen as it is.
 fn begun(folder: &Path, plugin: &Path, job: &Job) -> WorkerClient {
+    loaded(folder, plugin, job).0
+}
+
+/// The same, with what the worker tells of the candidate.
+fn loaded(folder: &Path, plugin: &Path, job: &Job) -> (WorkerClient, Loaded) {
     let exe = env!("CARGO_BIN_EXE_autotune-lowered");
     let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
     let mut client = WorkerClient::spawn(&command, &Limits::default()).unwrap();
     client.hello(&Limits::default()).unwrap();
     client.request::<Value>(Method::Begin(BeginParams::new(job, folder)), LIMIT).unwrap();
     let load = LoadParams::new(0, &job.candidates[0]);
-    client.request::<Value>(Method::Load(load), LIMIT).unwrap();
-    client
+    let loaded = client.request(Method::Load(load), LIMIT).unwrap();
+    (client, loaded)
 }
 
 fn measure(client: &mut WorkerClient, runs: u32, batch: u32) -> Result<Measured, Failure> {
@@ -137,6 +143,75 @@ fn donated_inputs_beyond_the_memory_allowed_are_timed_one_by_one_and_that_is_sai
             assert_eq!(measure(&mut client, runs, batch).unwrap_err().kind, FailureKind::Protocol, "{runs} {batch}");
         }
         assert!(!client.is_gone());
+    }
+}
+
+/// The inputs' file is gone once the candidate is loaded: what its runs destroy can come from the device alone.
+#[test]
+fn donated_inputs_are_copied_on_the_device() {
+    const COUNT: usize = 1 << 20;
+    for plugin in plugins() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = job(folder.path(), COUNT, true, CacheState::Warm);
+        let (mut client, told) = loaded(folder.path(), &plugin, &job);
+        assert_eq!((told.restored_bytes, told.from_host), (4 * COUNT as u64, None));
+        fs::remove_file(&job.inputs[0].path).unwrap();
+        for round in 0..3 {
+            assert_eq!(measure(&mut client, 10, 1).unwrap().samples_ns.len(), 10);
+            assert_eq!(measure(&mut client, 8, 4).unwrap().samples_ns.len(), 2);
+            let outputs = Method::Outputs { candidate: 0, folder: folder.path().to_owned() };
+            let outputs: Outputs = client.request(outputs, LIMIT).unwrap();
+            assert!(fs::read(&outputs.outputs[0].path).unwrap() == 2.0_f32.to_le_bytes().repeat(COUNT), "{round}");
+        }
+        // few bytes are not worth a program of their own
+        let (_, told) = loaded(folder.path(), &plugin, &self::job(folder.path(), 4, true, CacheState::Warm));
+        assert_eq!((told.restored_bytes, told.from_host), (0, None));
+    }
+}
+
+/// `x + 1` beside programs that add something else: compared in the worker, also in one that was started since.
+#[test]
+fn outputs_are_compared_in_the_worker() {
+    const COUNT: u64 = 1 << 12;
+    for plugin in plugins() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut job = job(folder.path(), COUNT as usize, false, CacheState::Warm);
+        let text = fs::read_to_string(&job.candidates[0].program.as_ref().unwrap().path).unwrap();
+        for other in ["1.001", "2.0", "0x7FC00000"] {
+            let input = job.inputs[0].clone();
+            let other =
+                job_of(folder.path(), &text.replace("dense<1.0>", &format!("dense<{other}>")), input, CacheState::Warm);
+            job.candidates.extend(other.candidates);
+        }
+        let mut timer = start(folder.path(), &plugin);
+        timer.begin(&job).unwrap();
+        for candidate in 0..4 {
+            timer.prepare(candidate).unwrap();
+        }
+        assert!(timer.compares_outputs());
+        assert_eq!(timer.keep_outputs(0, 4 * COUNT).unwrap(), None, "as small as that they are files");
+        let exact = [Tolerance::EXACT];
+        assert!(timer.compare_outputs(1, &exact).unwrap_err().message.contains("`keep-outputs` must come first"));
+        let kept = timer.keep_outputs(0, 4 * COUNT - 1).unwrap().unwrap();
+        let bytes = 2.0_f32.to_le_bytes().repeat(COUNT as usize);
+        assert_eq!((kept.len(), kept[0].digest), (1, Digest::of(&bytes)));
+        assert_eq!(kept[0].finiteness.unwrap().finite, COUNT);
+        let usual = [Tolerance::for_dtype(kept[0].spec.dtype)];
+        for restarted in [false, true] {
+            let mut compare = |candidate: usize, tolerances: &[Tolerance]| {
+                let found = timer.compare_outputs(candidate, tolerances).unwrap().remove(0);
+                let first = found.first.map(|first| (first.element, first.own, first.kept));
+                (found.mismatches, first, found.other_class)
+            };
+            let first = |own: &str| Some((0, own.to_owned(), "2".to_owned()));
+            assert_eq!(compare(0, &exact), (0, None, 0), "restarted: {restarted}");
+            assert_eq!(compare(1, &usual), (0, None, 0));
+            let own = f64::from(1.0_f32 + 1.001).to_string();
+            assert_eq!(compare(1, &exact), (COUNT, first(&own), 0));
+            assert_eq!(compare(2, &usual), (COUNT, first("3"), 0));
+            assert_eq!(compare(3, &usual), (COUNT, first("NaN"), COUNT));
+            timer.restart(&[]).unwrap();
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-use autotune_lowered::array::Special;
+use autotune_lowered::array::{Reference, Special, Tolerance};
 use autotune_lowered::candidates::{OptionClass, OptionSpace};
 use autotune_lowered::compiler_options::{
     OptionModule, SharedModule, SharedOptions, TunedOptions, tune_compiler_options, tune_shared_options,
@@ -18,6 +18,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::MeasuredProgram;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::timer::events::Events;
+use autotune_lowered::timer::protocol::{ComparedOutput, KeptOutput};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Signature, Timer};
 use autotune_lowered::tune::{CandidateStatus, OperationResult, Status, TuneOptions};
 use rand_chacha::ChaCha8Rng;
@@ -51,12 +52,17 @@ struct Compiler {
     job: Option<Job>,
     compiled: usize,
     epoch: u32,
+    /// Whether outputs are compared here, and no file holds them.
+    keeps: bool,
+    kept: Option<Reference>,
 }
 
 impl Compiler {
     fn new(of: fn(&Overrides, u32) -> Outcome) -> Self {
         let random = ChaCha8Rng::seed_from_u64(1);
-        Self { device: device(), of, others: BTreeMap::new(), random, scatter: 0.004, job: None, compiled: 0, epoch: 1 }
+        let (device, others) = (device(), BTreeMap::new());
+        let (job, compiled, epoch, keeps, kept) = (None, 0, 1, false, None);
+        Self { device, of, others, random, scatter: 0.004, job, compiled, epoch, keeps, kept }
     }
 
     fn outcome(&self, candidate: usize, at: &str) -> Result<Outcome, Failure> {
@@ -109,18 +115,29 @@ impl Timer for Compiler {
         Ok((0..runs).map(|_| run()).collect())
     }
 
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        let output = self.outcome(candidate, "run")?.output;
-        let job = self.job.as_ref().unwrap();
-        let mut bytes = output.to_le_bytes().repeat(4);
-        // a sum, which fast arithmetic takes for finite
-        let input = std::fs::read(&job.inputs[0].path).unwrap();
-        let is_nan = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap()).is_nan();
-        let is_fast = job.candidates[candidate].build.options.contains_key("xla_cpu_enable_fast_math");
-        if !is_fast && input.chunks_exact(4).any(is_nan) {
-            bytes[..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    fn compares_outputs(&self) -> bool {
+        self.keeps
+    }
+
+    fn keep_outputs(&mut self, candidate: usize, _above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
+        if !self.keeps {
+            return Ok(None);
         }
-        Ok(vec![OutputArray::write("f32[4]".parse().unwrap(), &bytes, &job.scratch).unwrap()])
+        let output = self.output(candidate)?;
+        let kept = self.kept.insert(Reference::new("f32[4]".parse().unwrap(), output, Tolerance::EXACT));
+        Ok(Some(vec![KeptOutput::of(kept)]))
+    }
+
+    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
+        let kept = self.kept.clone().unwrap().within(tolerances[0]);
+        Ok(vec![ComparedOutput::of(kept.spec().clone(), &self.output(candidate)?, Some(&kept))])
+    }
+
+    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+        assert!(!self.keeps, "a file");
+        let bytes = self.output(candidate)?;
+        let scratch = &self.job.as_ref().unwrap().scratch;
+        Ok(vec![OutputArray::write("f32[4]".parse().unwrap(), &bytes, scratch).unwrap()])
     }
 
     fn epoch(&self) -> u32 {
@@ -134,6 +151,23 @@ impl Timer for Compiler {
 
     fn end(&mut self) {
         self.job = None;
+    }
+}
+
+impl Compiler {
+    /// What a candidate computes, by the first input.
+    fn output(&self, candidate: usize) -> Result<Vec<u8>, Failure> {
+        let output = self.outcome(candidate, "run")?.output;
+        let job = self.job.as_ref().unwrap();
+        let mut bytes = output.to_le_bytes().repeat(4);
+        // a sum, which fast arithmetic takes for finite
+        let input = std::fs::read(&job.inputs[0].path).unwrap();
+        let is_nan = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap()).is_nan();
+        let is_fast = job.candidates[candidate].build.options.contains_key("xla_cpu_enable_fast_math");
+        if !is_fast && input.chunks_exact(4).any(is_nan) {
+            bytes[..4].copy_from_slice(&f32::NAN.to_le_bytes());
+        }
+        Ok(bytes)
     }
 }
 
@@ -295,9 +329,17 @@ fn fast_arithmetic_is_tried_with_nan_and_says_what_it_makes_of_it() {
     module.program.results = vec!["loss".to_owned()];
     let choices = OptionSpace::built_in("cpu").unwrap().choices(OptionClass::FastMath);
     module.choices = choices.into_iter().filter(|choice| choice.name.contains("fast_math")).collect();
-    let mut timer =
-        Compiler::new(|options, _| takes(if options.contains_key("xla_cpu_enable_fast_math") { 0.5 } else { 1.0 }));
-    let operation = tune(&mut timer, &ledger, &module, &TuneOptions::default()).operation;
+    let fast: fn(&Overrides, u32) -> Outcome =
+        |options, _| takes(if options.contains_key("xla_cpu_enable_fast_math") { 0.5 } else { 1.0 });
+    let operation = tune(&mut Compiler::new(fast), &ledger, &module, &TuneOptions::default()).operation;
+    // large outputs stay with the worker, and what is found of them is the same
+    let mut keeping = Compiler { keeps: true, ..Compiler::new(fast) };
+    let kept = tune(&mut keeping, &Ledger::in_memory(vec![]), &module, &TuneOptions::default()).operation;
+    let found = |operation: &OperationResult| {
+        let rows = operation.candidates.iter().map(|row| (row.config.clone(), row.special_values.clone()));
+        rows.collect::<Vec<_>>()
+    };
+    assert_eq!(found(&kept), found(&operation));
     assert_eq!(operation.status, Status::Tuned);
     let best = operation.best.as_ref().unwrap();
     let row = operation.candidates.iter().find(|row| row.config == best.config).unwrap();
@@ -438,6 +480,48 @@ fn where_every_set_loses_somewhere_the_base_stays_and_names_are_told() {
         (Status::BaselineKept, "no module has options that are faster")
     );
     assert_eq!(share(&mut timer, &ledger, &modules).operations[0].status, Status::Cached);
+}
+
+/// A second run says so at once, and `--force` finds that it runs by now.
+#[test]
+fn a_module_of_a_process_that_does_not_run_is_remembered() {
+    let never = |_: &Overrides, _: u32| {
+        let why = Failure::new(FailureKind::Compile, "no code for it");
+        Outcome { fails: Some(("compile", why)), ..takes(1.0) }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let statuses = |found: &SharedOptions| found.operations.iter().map(|one| one.status).collect::<Vec<_>>();
+    for (shapes, cached) in [
+        (
+            vec![("never", never as fn(&Overrides, u32) -> Outcome), ("f", wide_halves)],
+            vec![Status::Failed, Status::Cached],
+        ),
+        (vec![("never", never)], vec![Status::Failed]),
+    ] {
+        let cache = folder.path().join(shapes.len().to_string());
+        let (mut timer, modules) = process(&shapes);
+        let first = share(&mut timer, &Ledger::open(&cache, vec![]).unwrap(), &modules);
+        assert_eq!(first.operations[0].status, Status::Failed);
+        let (mut timer, _) = process(&shapes);
+        timer.of = |_, _| panic!("nothing is to be compiled");
+        timer.others.clear();
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        let again = share(&mut timer, &ledger, &modules);
+        assert_eq!((statuses(&again), again.entries.len()), (cached, shapes.len() - 1));
+        assert_eq!(again.operations[0].failure, first.operations[0].failure);
+        assert!(again.operations[0].reason.ends_with("known from before (`--force` tries it again)"), "{again:?}");
+        assert!(again.reason.ends_with("; without `never`, which does not run as it is"), "{}", again.reason);
+        assert_eq!(again.set, first.set);
+        // by now it runs
+        let (mut timer, _) = process(&shapes);
+        timer.others.clear();
+        let (forced, usual) = (TuneOptions::default().force(true), TuneOptions::default());
+        for (options, status) in [(forced, Status::BaselineKept), (usual, Status::Cached)] {
+            let (never, events) = (AtomicBool::new(false), Events::default());
+            let found = tune_shared_options(&mut timer, &ledger, &modules, &options, &never, &events).unwrap();
+            assert_eq!(found.operations[0].status, status, "{}", found.reason);
+        }
+    }
 }
 
 #[test]

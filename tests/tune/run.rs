@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::support::scripted;
 use crate::support::scripted::*;
@@ -13,6 +13,8 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::{Invocation, Registry, Target};
 use autotune_lowered::report::Document as _;
+use autotune_lowered::timer::events::{Event, Events, Kind};
+use autotune_lowered::timer::replay::Method;
 use autotune_lowered::tune::{CandidateStatus, Status, TuneOptions};
 
 const MS: u64 = 1_000_000;
@@ -314,14 +316,29 @@ fn one_config_is_not_compared_with_itself() {
 fn wrong_outputs_reject_the_fastest() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
-    for wrong in [1.1, f32::NAN, f32::INFINITY] {
+    for (wrong, keeps) in [1.1, f32::NAN, f32::INFINITY].into_iter().flat_map(|wrong| [(wrong, false), (wrong, true)]) {
         let ledger = Ledger::in_memory(vec![]);
-        let mut timer = ScriptedTimer::new(&[10 * MS, MS, 8 * MS]);
+        let mut timer = ScriptedTimer::new(&[10 * MS, MS, 8 * MS]).with_script(move |_, method, _| match method {
+            "outputs" if keeps => Err(Failure::new(FailureKind::Protocol, "no file is to hold these")),
+            _ => Ok(()),
+        });
+        timer.keeps_outputs = keeps;
         timer.outputs[1] = wrong;
-        let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+        // one call of each candidate, as in a replay, whichever way they are compared
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&calls);
+        let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
+            if let Kind::Called { candidate, method: Method::Outputs, .. } = event.kind {
+                seen.lock().unwrap().push(candidate);
+            }
+        })));
+        let result = tune_told(&registry, &invocation, &mut timer, &ledger, &options(), None, &events).unwrap();
+        assert_eq!(*calls.lock().unwrap(), [0, 1, 2], "keeps: {keeps}");
         let operation = &result.operations[0];
-        assert_eq!(operation.best.as_ref().unwrap().config, config(2), "{wrong}");
-        assert_eq!(operation.candidates[1].failure().unwrap().kind, FailureKind::WrongOutput);
+        assert_eq!(operation.best.as_ref().unwrap().config, config(2), "{wrong}, keeps: {keeps}");
+        let failure = operation.candidates[1].failure().unwrap();
+        assert_eq!(failure.kind, FailureKind::WrongOutput);
+        assert!(failure.message.contains("in 4 elements") && failure.message.contains("element 0: "), "{failure}");
     }
 }
 
@@ -330,9 +347,10 @@ fn outputs_with_nothing_finite_decide_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let cache = folder.path().join("cache");
-    for value in [f32::NAN, f32::INFINITY] {
+    for (value, keeps) in [(f32::NAN, false), (f32::INFINITY, true)] {
         let ledger = Ledger::open(&cache, vec![]).unwrap();
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+        timer.keeps_outputs = keeps;
         timer.outputs = vec![value; 3];
         let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         let operation = &result.operations[0];

@@ -448,7 +448,12 @@ fn outputs_are_compared_while_the_rest_of_a_wave_compiles() {
         timer.compiles_beside_outputs = compiles_beside_outputs;
         // the fastest of all, which no first wave has
         timer.is_wrong = |one| *one == config(128, 32);
-        tune_one(&call_of("a@v1", "aa00"), &mut timer, &Ledger::in_memory(Vec::new()), &TuneOptions::default().wave(WAVE))
+        tune_one(
+            &call_of("a@v1", "aa00"),
+            &mut timer,
+            &Ledger::in_memory(Vec::new()),
+            &TuneOptions::default().wave(WAVE),
+        )
     };
     let (apart, beside) = (tune(false), tune(true));
     let in_turn = |told: &[String]| told.windows(4).any(|four| four == ["prepare", "outputs", "prepare", "outputs"]);

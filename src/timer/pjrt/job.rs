@@ -1,8 +1,8 @@
 //! A job on a device: its inputs, its candidates, and the runs of these.
 
 use std::borrow::Cow;
-use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use super::cold::Flush;
 use super::cut::Cut;
 use super::executable::{Call, Executable, read_bounded};
 use super::plugin::{Buffer, Client, PjrtError, one_line};
+use super::restore::{Fresh, Restorer};
 use super::sharding::Sharding;
-use crate::array::ArraySpec;
+use crate::array::{ArraySpec, Reference, Tolerance};
 use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
-use crate::timer::protocol::{BeginParams, Input};
+use crate::timer::protocol::{BeginParams, ComparedOutput, Input, KeptOutput, Launch, MAX_KEPT_OUTPUTS};
 
 /// A run that is shorter is awaited awake, for so long.
 const SHORT_RUN: Duration = Duration::from_micros(100);
@@ -27,6 +28,9 @@ const MAX_KEPT_BYTES: u64 = 256 << 10;
 /// The most bytes that the donated inputs of a batch may take, which all must be there before it.
 const MAX_DONATED_BYTES: u64 = 256 << 20;
 
+/// The donated inputs of a program, by their number and how they are cut.
+type DonatedInputs = Vec<(usize, Sharding)>;
+
 /// The job at hand.
 pub(super) struct Job {
     client: Rc<Client>,
@@ -35,9 +39,13 @@ pub(super) struct Job {
     inputs: Vec<Input>,
     /// Inputs where programs take them, by their number and how they are cut.
     arguments: BTreeMap<(usize, Sharding), Rc<Argument>>,
+    /// What copies the donated inputs, by these, or why nothing does.
+    restorers: BTreeMap<DonatedInputs, Result<Rc<Restorer>, String>>,
     candidates: BTreeMap<usize, Candidate>,
     /// Where caches are to be cold.
     flush: Option<Flush>,
+    /// Outputs that others are compared with, on the host.
+    kept: Vec<Reference>,
     /// The fastest run of any candidate so far.
     fastest: Cell<Duration>,
 }
@@ -46,6 +54,8 @@ pub(super) struct Job {
 pub(super) struct Candidate {
     executable: Executable,
     arguments: Vec<Rc<Argument>>,
+    /// Copies its donated inputs on the device, where they are worth it and have room twice.
+    restorer: Option<Rc<Restorer>>,
     /// How its outputs are cut, where it runs on several devices.
     outputs: Option<Vec<Sharding>>,
     /// Bytes of the outputs of one run, once there was one.
@@ -56,8 +66,47 @@ pub(super) struct Candidate {
 enum Argument {
     /// On the devices for the whole job.
     Kept(Vec<Buffer>),
-    /// On the host, given anew before every run.
-    Donated { part: ArraySpec, bytes: Vec<Vec<u8>> },
+    /// Given anew before every run.
+    Donated(Donated),
+}
+
+/// An input that runs destroy.
+struct Donated {
+    input: Input,
+    sharding: Sharding,
+    part: ArraySpec,
+    devices: usize,
+    /// Its parts on the host, while runs are given them from there.
+    parts: RefCell<Option<Rc<Vec<Vec<u8>>>>>,
+}
+
+/// How the donated inputs of a program come to its runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Restored {
+    /// There are none, or they take next to nothing.
+    Nothing,
+    /// So many bytes are copied on the device.
+    OnDevice(u64),
+    /// So many bytes come from the host, since copies are not to be had.
+    FromHost { bytes: u64, reason: String },
+}
+
+impl Donated {
+    /// Its parts on the host, read again where they were let go.
+    fn parts(&self) -> Result<Rc<Vec<Vec<u8>>>, PjrtError> {
+        if let Some(parts) = self.parts.borrow().as_ref() {
+            return Ok(Rc::clone(parts));
+        }
+        let parts = read_parts(&self.input, &self.sharding, self.devices);
+        let parts = Rc::new(parts.map_err(|failure| PjrtError::local(failure.message))?);
+        *self.parts.borrow_mut() = Some(Rc::clone(&parts));
+        Ok(parts)
+    }
+
+    /// Bytes of all parts; an empty one is made anew like any other.
+    fn bytes(&self) -> u64 {
+        self.part.host_bytes().unwrap_or(u64::MAX).max(1).saturating_mul(self.devices as u64)
+    }
 }
 
 impl Job {
@@ -74,15 +123,22 @@ impl Job {
             device,
             inputs: params.inputs.clone(),
             arguments: BTreeMap::new(),
+            restorers: BTreeMap::new(),
             candidates: BTreeMap::new(),
             flush,
+            kept: Vec::new(),
             fastest: Cell::new(Duration::MAX),
         })
     }
 
-    /// Adds a candidate, or puts it in the place of one before it. One that runs on several devices comes with how its arrays
-    /// are cut.
-    pub(super) fn insert(&mut self, candidate: usize, executable: Executable, cut: Option<Cut>) -> Result<(), Failure> {
+    /// Adds a candidate, or puts it in the place of one before it, and tells how its donated inputs come to its runs. One that runs on
+    /// several devices comes with how its arrays are cut.
+    pub(super) fn insert(
+        &mut self,
+        candidate: usize,
+        executable: Executable,
+        cut: Option<Cut>,
+    ) -> Result<Restored, Failure> {
         let shardings: Vec<Sharding> = match &cut {
             Some(cut) => {
                 check_signature(&cut.signature().parameters, &self.inputs)?;
@@ -91,12 +147,38 @@ impl Job {
             None => vec![Sharding::whole(1); self.inputs.len()],
         };
         let mut arguments = Vec::with_capacity(shardings.len());
-        for (index, sharding) in shardings.into_iter().enumerate() {
-            arguments.push(self.argument(index, sharding, executable.devices())?);
+        for (index, sharding) in shardings.iter().enumerate() {
+            arguments.push(self.argument(index, sharding.clone(), executable.devices())?);
         }
+        let (restorer, restored) = self.restorer(&arguments, shardings, executable.devices());
         let (outputs, output_bytes) = (cut.map(|cut| cut.outputs), Cell::new(None));
-        self.candidates.insert(candidate, Candidate { executable, arguments, outputs, output_bytes });
-        Ok(())
+        self.candidates.insert(candidate, Candidate { executable, arguments, restorer, outputs, output_bytes });
+        Ok(restored)
+    }
+
+    /// What copies the donated inputs of a program, and what becomes of these.
+    fn restorer(
+        &mut self,
+        arguments: &[Rc<Argument>],
+        shardings: Vec<Sharding>,
+        devices: usize,
+    ) -> (Option<Rc<Restorer>>, Restored) {
+        let donated: Vec<&Donated> = donated(arguments).collect();
+        let bytes = donated.iter().map(|donated| donated.bytes()).fold(0, u64::saturating_add);
+        if !Restorer::is_worth(bytes) {
+            return (None, Restored::Nothing);
+        }
+        let is_donated = |index: &usize| self.inputs.get(*index).is_some_and(|input| input.donated);
+        let key: DonatedInputs = shardings.into_iter().enumerate().filter(|(index, _)| is_donated(index)).collect();
+        let (client, first) = (&self.client, self.device);
+        let restorer = self.restorers.entry(key).or_insert_with(|| {
+            let made = restorer_of(client, first, devices, &donated).map_err(|error| one_line(&error.message));
+            made.map(Rc::new)
+        });
+        match restorer {
+            Ok(restorer) => (Some(Rc::clone(restorer)), Restored::OnDevice(restorer.bytes())),
+            Err(reason) => (None, Restored::FromHost { bytes, reason: reason.clone() }),
+        }
     }
 
     /// An input cut so over so many devices, loaded unless it is there already.
@@ -129,10 +211,19 @@ impl Job {
     pub(super) fn outputs(
         &self,
         candidate: usize,
+        write: impl FnMut(usize, ArraySpec, Vec<u8>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.whole(candidate, &self.run_after(candidate, None, None)?.0, write)
+    }
+
+    /// What a run left, as whole arrays.
+    fn whole(
+        &self,
+        candidate: usize,
+        outputs: &[Buffer],
         mut write: impl FnMut(usize, ArraySpec, Vec<u8>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Candidate { executable, outputs: shardings, .. } = self.find(candidate)?;
-        let outputs = self.run_after(candidate, None)?.0;
         let count = executable.outputs();
         if outputs.len() != count.saturating_mul(executable.devices()) {
             let message = format!("{} outputs on {} devices, {count} on each", outputs.len(), executable.devices());
@@ -158,16 +249,93 @@ impl Job {
         Ok(())
     }
 
+    /// Keeps the outputs of one run on the host, where they take more than so many bytes together and can be told of in a line;
+    /// nothing is kept else.
+    pub(super) fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
+        self.kept = Vec::new();
+        let found = self.find(candidate)?;
+        let is_small = found.output_bytes.get().is_some_and(|bytes| bytes <= above);
+        if is_small || found.executable.outputs() > MAX_KEPT_OUTPUTS {
+            return Ok(None);
+        }
+        let outputs = self.run_after(candidate, None, None)?.0;
+        if self.note_bytes(candidate, &outputs)? <= above {
+            return Ok(None);
+        }
+        let mut kept = Vec::new();
+        self.whole(candidate, &outputs, |_, spec, bytes| {
+            let tolerance = Tolerance::for_dtype(spec.dtype);
+            kept.push(Reference::new(spec, bytes, tolerance));
+            Ok(())
+        })?;
+        self.kept = kept;
+        Ok(Some(self.kept.iter().map(KeptOutput::of).collect()))
+    }
+
+    /// How the outputs of one run are beside those that are kept; one of them at a time is on the host.
+    pub(super) fn compare_outputs(
+        &mut self,
+        candidate: usize,
+        tolerances: &[Tolerance],
+    ) -> Result<Vec<ComparedOutput>, Failure> {
+        if self.kept.is_empty() || tolerances.len() != self.kept.len() {
+            let (kept, given) = (self.kept.len(), tolerances.len());
+            let message =
+                format!("{kept} outputs are kept, {given} tolerances are given: `keep-outputs` must come first");
+            return Err(Failure::new(FailureKind::Protocol, message));
+        }
+        let kept = std::mem::take(&mut self.kept).into_iter().zip(tolerances);
+        self.kept = kept.map(|(kept, &tolerance)| kept.within(tolerance)).collect();
+        let mut compared = Vec::new();
+        self.outputs(candidate, |index, spec, bytes| {
+            compared.push(ComparedOutput::of(spec, &bytes, self.kept.get(index)));
+            Ok(())
+        })?;
+        Ok(compared)
+    }
+
     /// One run, nanoseconds.
     pub(super) fn timed_run(&self, candidate: usize) -> Result<u64, Failure> {
-        self.run_after(candidate, self.flush.as_ref()).map(|(_, elapsed)| nanoseconds(elapsed))
+        self.run_after(candidate, self.flush.as_ref(), None).map(|(_, elapsed)| nanoseconds(elapsed))
+    }
+
+    /// One run under a profile, with what [`made_before`](Self::made_before) has of it. The rest comes from the host, since the program
+    /// that copies it would stand in the profile as one that was launched.
+    pub(super) fn profiled_run(&self, candidate: usize, made: Option<Fresh>) -> Result<(), Failure> {
+        let fresh = match made {
+            Some(fresh) => fresh,
+            None => self.brought_from_host(self.find(candidate)?).map_err(execute_failure)?,
+        };
+        self.run_after(candidate, self.flush.as_ref(), Some(fresh)).map(drop)
+    }
+
+    /// The donated inputs of the runs of a round, as far as a device copies them and they may all be there before it.
+    pub(super) fn made_before(&self, launches: &[Launch]) -> Result<VecDeque<Option<Fresh>>, Failure> {
+        let (mut made, mut bytes) = (VecDeque::new(), 0_u64);
+        for launch in launches {
+            let candidate = self.find(launch.candidate)?;
+            for _ in 0..launch.runs {
+                let restorer = candidate.restorer.as_ref().filter(|restorer| !restorer.is_broken());
+                let all = restorer.map_or(0, |restorer| bytes.saturating_add(restorer.bytes()));
+                let restorer = restorer.filter(|_| all <= MAX_DONATED_BYTES);
+                let copies = restorer.and_then(|restorer| restorer.copies().ok());
+                bytes = if copies.is_some() { all } else { bytes };
+                made.push_back(copies);
+            }
+        }
+        Ok(made)
     }
 
     /// The donated inputs are made and the caches are flushed before, and the clock does not see it.
-    fn run_after(&self, candidate: usize, flush: Option<&Flush>) -> Result<(Vec<Buffer>, Duration), Failure> {
+    fn run_after(
+        &self,
+        candidate: usize,
+        flush: Option<&Flush>,
+        fresh: Option<Fresh>,
+    ) -> Result<(Vec<Buffer>, Duration), Failure> {
         let candidate = self.find(candidate)?;
         let executable = &candidate.executable;
-        let fresh = self.donate(candidate).map_err(execute_failure)?;
+        let fresh = fresh.map_or_else(|| self.donate(candidate), Ok).map_err(execute_failure)?;
         let call = call(candidate, &fresh).map_err(execute_failure)?;
         if let Some(flush) = flush {
             flush.run(executable.devices()).map_err(|error| device_failure(&error))?;
@@ -217,29 +385,53 @@ impl Job {
 
     /// Bytes of a run's outputs, which only a run tells.
     fn output_bytes(&self, candidate: usize) -> Result<u64, Failure> {
-        let place = &self.find(candidate)?.output_bytes;
-        if let Some(bytes) = place.get() {
-            return Ok(bytes);
+        match self.find(candidate)?.output_bytes.get() {
+            Some(bytes) => Ok(bytes),
+            None => self.note_bytes(candidate, &self.run_after(candidate, None, None)?.0),
         }
+    }
+
+    fn note_bytes(&self, candidate: usize, outputs: &[Buffer]) -> Result<u64, Failure> {
         let mut bytes: u64 = 0;
-        for output in self.run_after(candidate, None)?.0 {
+        for output in outputs {
             let spec = output.spec().map_err(execute_failure)?;
             bytes = bytes.saturating_add(spec.host_bytes().unwrap_or(u64::MAX));
         }
-        place.set(Some(bytes));
+        self.find(candidate)?.output_bytes.set(Some(bytes));
         Ok(bytes)
     }
 
-    /// Buffers that a run may destroy, by argument.
-    fn donate(&self, candidate: &Candidate) -> Result<Vec<Vec<Buffer>>, PjrtError> {
-        let mut fresh = Vec::new();
-        for argument in &candidate.arguments {
-            if let Argument::Donated { part, bytes } = &**argument {
-                fresh.push(on_devices(&self.client, self.device, part, bytes)?);
-            }
+    /// What a run may destroy, by argument: copied on the device, else from the host.
+    fn donate(&self, candidate: &Candidate) -> Result<Fresh, PjrtError> {
+        let restorer = candidate.restorer.as_ref().filter(|restorer| !restorer.is_broken());
+        match restorer.map(|restorer| restorer.copies()) {
+            Some(Ok(copies)) => Ok(copies),
+            // no room any more, perhaps: what is there once has it
+            Some(Err(_)) | None => self.brought_from_host(candidate),
         }
-        Ok(fresh)
     }
+
+    fn brought_from_host(&self, candidate: &Candidate) -> Result<Fresh, PjrtError> {
+        let made = |donated: &Donated| on_devices(&self.client, self.device, &donated.part, &donated.parts()?);
+        donated(&candidate.arguments).map(made).collect()
+    }
+}
+
+/// The arguments that runs destroy, in their order.
+fn donated(arguments: &[Rc<Argument>]) -> impl Iterator<Item = &Donated> {
+    arguments.iter().filter_map(|argument| match &**argument {
+        Argument::Kept(_) => None,
+        Argument::Donated(donated) => Some(donated),
+    })
+}
+
+/// Keeps donated inputs on the devices; the host lets them go.
+fn restorer_of(client: &Rc<Client>, first: usize, devices: usize, donated: &[&Donated]) -> Result<Restorer, PjrtError> {
+    let parts = donated.iter().map(|donated| donated.parts()).collect::<Result<Vec<_>, _>>()?;
+    let arguments: Vec<_> = donated.iter().zip(&parts).map(|(donated, parts)| (&donated.part, &parts[..])).collect();
+    let restorer = Restorer::new(client, first, devices, &arguments)?;
+    donated.iter().for_each(|donated| *donated.parts.borrow_mut() = None);
+    Ok(restorer)
 }
 
 /// The arguments of a run, with what was made for it alone.
@@ -247,20 +439,13 @@ fn call<'a>(candidate: &'a Candidate, fresh: &'a [Vec<Buffer>]) -> Result<Call<'
     let mut donated = fresh.iter();
     let arguments = candidate.arguments.iter().filter_map(|argument| match &**argument {
         Argument::Kept(parts) => Some((parts.as_slice(), false)),
-        Argument::Donated { .. } => donated.next().map(|parts| (parts.as_slice(), true)),
+        Argument::Donated(_) => donated.next().map(|parts| (parts.as_slice(), true)),
     });
     Call::new(candidate.executable.devices(), &arguments.collect::<Vec<_>>())
 }
 
 fn donated_bytes(candidate: &Candidate) -> u64 {
-    let lengths = candidate.arguments.iter().map(|argument| match &**argument {
-        Argument::Kept(_) => 0,
-        // an empty one is made anew like any other
-        Argument::Donated { bytes, .. } => {
-            bytes.iter().map(|part| part.len().max(1) as u64).fold(0, u64::saturating_add)
-        }
-    });
-    lengths.fold(0, u64::saturating_add)
+    donated(&candidate.arguments).map(Donated::bytes).fold(0, u64::saturating_add)
 }
 
 fn wrong_input(input: &Input, message: &str) -> Failure {
@@ -297,20 +482,40 @@ fn check_signature(parameters: &[ArraySpec], inputs: &[Input]) -> Result<(), Fai
 
 /// Reads an input and brings its parts where they are kept.
 fn load(client: &Rc<Client>, devices: Range<usize>, input: &Input, sharding: &Sharding) -> Result<Argument, Failure> {
-    let Input { spec, path, donated, .. } = input;
     let wrong = |message: String| wrong_input(input, &message);
-    let bytes = read_bounded(path, spec.host_bytes().unwrap_or(u64::MAX)).map_err(|error| wrong(error.message))?;
-    if spec.host_bytes() != u64::try_from(bytes.len()).ok() {
-        return Err(wrong(format!("{} bytes are not an array {spec}", bytes.len())));
+    let part = sharding.part_of(&input.spec).map_err(wrong)?;
+    if input.donated {
+        let parts = read_parts(input, sharding, devices.len())?;
+        let (input, sharding, devices) = (input.clone(), sharding.clone(), devices.len());
+        let parts = RefCell::new(Some(Rc::new(parts)));
+        return Ok(Argument::Donated(Donated { input, sharding, part, devices, parts }));
     }
-    let part = sharding.part_of(spec).map_err(wrong)?;
-    let parts = (0..devices.len()).map(|device| sharding.cut(spec, &bytes, device)).collect::<Result<Vec<_>, _>>();
-    let parts = parts.map_err(wrong)?;
-    if *donated {
-        return Ok(Argument::Donated { part, bytes: parts.into_iter().map(Cow::into_owned).collect() });
-    }
+    let bytes = read(input)?;
+    let parts = (0..devices.len()).map(|device| sharding.cut(&input.spec, &bytes, device));
+    let parts = parts.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     let kept = on_devices(client, devices.start, &part, &parts);
     kept.map(Argument::Kept).map_err(|error| wrong(one_line(&error.message)))
+}
+
+/// The bytes of an input.
+fn read(input: &Input) -> Result<Vec<u8>, Failure> {
+    let Input { spec, path, .. } = input;
+    let wrong = |message: String| wrong_input(input, &message);
+    let bytes = read_bounded(path, spec.host_bytes().unwrap_or(u64::MAX)).map_err(|error| wrong(error.message))?;
+    match spec.host_bytes() == u64::try_from(bytes.len()).ok() {
+        true => Ok(bytes),
+        false => Err(wrong(format!("{} bytes are not an array {spec}", bytes.len()))),
+    }
+}
+
+/// The parts of an input on so many devices, for as long as one likes.
+fn read_parts(input: &Input, sharding: &Sharding, devices: usize) -> Result<Vec<Vec<u8>>, Failure> {
+    let bytes = read(input)?;
+    if devices == 1 && sharding.is_whole() {
+        return Ok(vec![bytes]);
+    }
+    let parts = (0..devices).map(|device| sharding.cut(&input.spec, &bytes, device).map(Cow::into_owned));
+    parts.collect::<Result<_, _>>().map_err(|message| wrong_input(input, &message))
 }
 
 /// Brings parts to the devices that follow each other from the first on.

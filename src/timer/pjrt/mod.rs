@@ -26,7 +26,7 @@ mod plugin_digest;
 mod probe;
 #[allow(unsafe_code)]
 mod profiler;
-mod refusals;
+mod restore;
 mod same_work;
 mod sharding;
 mod signature;
@@ -45,7 +45,7 @@ pub use discover::{FoundPlugin, discover};
 pub use gpu_code::kernels_of;
 pub(in crate::timer) use no_device::{PCI, has_tpu};
 pub use store::CompiledFor;
-pub use store::{BoundExecutables, ExecutableBounds, bound_executables, keeps_executables};
+pub use store::{BoundExecutables, ExecutableBounds, bound_executables, executables_folder, keeps_executables};
 pub use target_compiler::{Outcome, TargetCompiler, TargetOptions, TargetProgram, kept_outcomes};
 pub use timer::{HOST_CLOCK, PjrtOptions, PjrtTimer, probe};
 pub use worker::worker_main;

@@ -44,7 +44,7 @@ use crate::outside_file;
 use crate::signature::{Signatures, Signer, Statement};
 use crate::timer::protocol::{CostAnalysis, ExecutableRef, KernelUse, MemoryStats, Signature};
 
-pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables, keeps_executables};
+pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables, executables_folder, keeps_executables};
 
 const MAGIC: &[u8; 8] = b"ATLEXE2\n";
 const MAX_HEADER_BYTES: u32 = 1 << 20;
@@ -205,8 +205,7 @@ pub(super) struct ExecutableStore {
 impl ExecutableStore {
     /// Opens the store in a folder, or makes both.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
-        let folder = folder.join(FOLDER);
-        fs::create_dir_all(&folder)?;
+        let folder = executables_folder(folder)?;
         // without a note the folder is of use all the same
         let user = User::note(&folder).ok().map(Arc::new);
         Ok(Self { folder, _user: user, signer: None })

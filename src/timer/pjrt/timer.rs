@@ -16,9 +16,9 @@ use super::flags::without_fatal;
 use super::no_device::{PCI, explained, has_tpu};
 use super::options::{Partitions, partitioned_options};
 use super::plugin_digest::digest_of_plugin;
-use super::refusals::Refusals;
 use super::same_work::work_digest;
 use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
+use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, xla_measures};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
@@ -35,7 +35,8 @@ use crate::timer::forecast::Forecast;
 use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
-use crate::timer::protocol::{Hello, LoadParams, Signature, capability};
+use crate::timer::protocol::{ComparedOutput, Hello, KeptOutput, LoadParams, Loaded, Signature, capability, one_line};
+use crate::timer::refusals::Refusals;
 use crate::timer::said::Said;
 
 /// How to start a [`PjrtTimer`].
@@ -278,6 +279,12 @@ impl PjrtTimer {
         }
     }
 
+    fn quiet_for_outputs(&mut self) {
+        if !self.compiles_beside_outputs() {
+            self.quiet();
+        }
+    }
+
     /// What became of a program where the device was not; nothing where that is not known, or must be found out here.
     fn compiled_before(&self, program: &ProgramFile, key: &ExecutableKey) -> Option<CompiledBefore> {
         // where no device was, programs are compiled as they are by default
@@ -317,7 +324,8 @@ impl PjrtTimer {
             digest = work_digest(&kept.executable.path, kept.executable.offset).or(digest);
         }
         params.executable = Some(kept.executable);
-        self.bench.load(params)?;
+        let loaded = self.bench.load(params)?;
+        self.note(&loaded);
         self.has_loaded = true;
         Ok(digest)
     }
@@ -362,9 +370,16 @@ impl PjrtTimer {
         self.load_compiled(params, compiled)
     }
 
+    /// Says once how donated inputs come to the runs, where that takes them time.
+    fn note(&mut self, loaded: &Loaded) {
+        let reason = loaded.from_host.as_ref().map(|reason| one_line(reason, 500));
+        self.notes.extend(reason.filter(|reason| !self.notes.contains(reason)));
+    }
+
     /// The measuring worker compiles: its request names the candidate that is to blame if it dies.
     fn compile_in_place(&mut self, params: LoadParams) -> Result<Prepared, Failure> {
         let loaded = self.bench.load(params)?;
+        self.note(&loaded);
         Ok(Prepared::new(loaded.compile_ns).cpu_ns(loaded.cpu_ns))
     }
 
@@ -656,10 +671,22 @@ impl Timer for PjrtTimer {
 
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
         let folder = scratch(&self.job)?;
-        if !self.compiles_beside_outputs() {
-            self.quiet();
-        }
+        self.quiet_for_outputs();
         self.bench.outputs(candidate, &folder)
+    }
+
+    fn compares_outputs(&self) -> bool {
+        self.bench.hello().can(capability::COMPARE_OUTPUTS)
+    }
+
+    fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
+        self.quiet_for_outputs();
+        self.bench.keep_outputs(candidate, above)
+    }
+
+    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
+        self.quiet_for_outputs();
+        self.bench.compare_outputs(candidate, tolerances)
     }
 
     fn epoch(&self) -> u32 {

@@ -10,7 +10,7 @@ use super::compiling::{compile_failure, described, options_of, read_code, timed,
 use super::cut::Cut;
 use super::device::fingerprints;
 use super::executable::{Executable, read_bounded};
-use super::job::{Job, device_failure};
+use super::job::{Job, Restored, device_failure};
 use super::options::{Partitions, compile_options, default_client_options, parse_client_option, partitioned_options};
 use super::plugin::{Client, PjrtError, Plugin, one_line};
 use super::probe::probe;
@@ -19,14 +19,15 @@ use super::store::MAX_EXECUTABLE_BYTES;
 use super::target_worker::TargetWorker;
 use super::timer::HOST_CLOCK;
 use super::worker_options::PjrtWorkerOptions;
+use crate::array::Tolerance;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Source;
 use crate::timer::clock::resolution_ns;
 use crate::timer::model::means;
 use crate::timer::protocol::{
-    BeginParams, CompileParams, Compiled, Hello, Launch, LoadParams, Loaded, MAX_RUNS, Measured, OutputRef, Outputs,
-    PROTOCOL_VERSION, Profiled, ProgramRef, capability,
+    BeginParams, ComparedOutputs, CompileParams, Compiled, Hello, KeptOutputs, Launch, LoadParams, Loaded, MAX_RUNS,
+    Measured, OutputRef, Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, capability,
 };
 use crate::timer::server::{Worker, serve, take_stdout};
 use crate::timer::subscriber::named;
@@ -77,6 +78,10 @@ impl PjrtWorker {
 
     fn job(&self) -> Result<&Job, Failure> {
         self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
+    }
+
+    fn job_mut(&mut self) -> Result<&mut Job, Failure> {
+        self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
     }
 
     /// A job whose runs are timed by the host's clock: otherwise its samples would pass for device time.
@@ -174,7 +179,12 @@ impl Worker for PjrtWorker {
         let devices = fingerprints(&opened.client, &plugin).map_err(|error| device_failure(&error))?;
         let serializes = opened.client.plugin.api.executable_serialize.is_some()
             && opened.client.plugin.api.executable_deserialize_and_load.is_some();
-        let always = [capability::COLD_CACHES, capability::COMPILER_OPTIONS, capability::COMPILE_OPTIONS];
+        let always = [
+            capability::COLD_CACHES,
+            capability::COMPILER_OPTIONS,
+            capability::COMPILE_OPTIONS,
+            capability::COMPARE_OUTPUTS,
+        ];
         let mut capabilities: Vec<String> = always.map(str::to_owned).into();
         if serializes {
             capabilities.push(capability::COMPILE.to_owned());
@@ -201,6 +211,8 @@ impl Worker for PjrtWorker {
             device,
             clock_resolution_ns: if by_clock { resolution_ns() } else { None },
             notes,
+            // the timer has the plugin's own digest
+            compiler: None,
         })
     }
 
@@ -241,16 +253,21 @@ impl Worker for PjrtWorker {
             (None, Some(program)) => {
                 let (executable, compiled) = self.compile_program(program, &params.overrides)?;
                 let Compiled { compile_ns, cpu_ns, signature, .. } = compiled;
-                (executable, Loaded { compile_ns, cpu_ns, signature, executable: None })
+                (executable, Loaded::default().compile_ns(compile_ns).cpu_ns(cpu_ns).signature(signature))
             }
             (None, None) => {
                 return Err(Failure::new(FailureKind::NoProgram, "a PJRT plugin cannot build programs from a config"));
             }
         };
-        let job = self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))?;
+        let job = self.job_mut()?;
         let cut = Cut::of(executable.plain())?;
-        job.insert(params.candidate, executable, cut)?;
-        Ok(loaded)
+        Ok(match job.insert(params.candidate, executable, cut)? {
+            Restored::Nothing => loaded,
+            Restored::OnDevice(bytes) => loaded.restored_bytes(bytes),
+            Restored::FromHost { bytes, reason } => loaded.from_host(Some(format!(
+                "{bytes} bytes of donated inputs come from the host before every run, since the device does not copy them: {reason}"
+            ))),
+        })
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure> {
@@ -287,10 +304,12 @@ impl Worker for PjrtWorker {
             let holder = named(&message).map(|holder| format!(" ({holder} holds CUPTI)")).unwrap_or_default();
             Failure::new(FailureKind::Device, format!("the plugin's profiler: {message}{holder}"))
         };
+        let job = self.job()?;
+        let mut made = job.made_before(launches)?;
         let session = profiler.start().map_err(failed)?;
         for launch in launches {
             for _ in 0..launch.runs {
-                self.job()?.timed_run(launch.candidate)?;
+                job.profiled_run(launch.candidate, made.pop_front().flatten())?;
             }
         }
         let bytes = session.finish().map_err(failed)?;
@@ -308,6 +327,14 @@ impl Worker for PjrtWorker {
             Ok(())
         })?;
         Ok(Outputs { outputs })
+    }
+
+    fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<KeptOutputs, Failure> {
+        self.job_mut()?.keep_outputs(candidate, above).map(KeptOutputs::new)
+    }
+
+    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<ComparedOutputs, Failure> {
+        self.job_mut()?.compare_outputs(candidate, tolerances).map(ComparedOutputs::new)
     }
 
     fn end(&mut self) {

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
@@ -57,6 +57,16 @@ pub struct BoundExecutables {
 /// Whether executables are kept in a cache folder.
 pub fn keeps_executables(cache: &Path) -> bool {
     cache.join(FOLDER).is_dir()
+}
+
+/// The folder of a cache folder's kept executables, and of what else is known of compilers; made where it is not there.
+///
+/// # Errors
+/// Where it cannot be made.
+pub fn executables_folder(cache: &Path) -> io::Result<PathBuf> {
+    let folder = cache.join(FOLDER);
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
 }
 
 /// Removes what is beyond the bounds from a cache folder's kept executables, and the folder of older versions. With

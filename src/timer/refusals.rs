@@ -1,5 +1,5 @@
 //! Options of the compiler that a plugin does not know, and values of which it does not take the type: asked once, in a worker that
-//! may die, and kept by the digest of the plugin's file.
+//! may die, and kept by the digest of the plugin's file, or of what else compiles.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -25,7 +25,7 @@ const MOST_OF_REASON: usize = 200;
 /// Longest name or value that is kept.
 const MAX_TEXT_BYTES: usize = 128;
 
-/// What a plugin said.
+/// What a plugin said, or another compiler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Refused {
     name: String,

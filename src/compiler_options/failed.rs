@@ -1,0 +1,73 @@
+//! Modules of a process that do not run as they are: the sample log tells the next run.
+
+use super::module::OptionModule;
+use super::race::{Ended, call};
+use crate::call::Direction;
+use crate::digest::{Digest, FieldHasher};
+use crate::failure::Failure;
+use crate::ledger::Ledger;
+use crate::samples::{CandidateRecord, FailureRecord, JobRecord, Record};
+use crate::timer::Timer;
+use crate::tune::TuneOptions;
+
+/// What the failure belongs to: the search, the module, and what it was compiled and run with.
+fn job(timer: &dyn Timer, options: &TuneOptions, search: &str, module: &OptionModule) -> Digest {
+    let device = timer.device();
+    let by = timer.measured_by(&options.cache_state);
+    let mut hasher = FieldHasher::new("a module that does not run, of shared compiler options, 1");
+    hasher.field(search.as_bytes()).field(module.program.identity().as_bytes());
+    hasher.field(device.identity.to_digest().as_bytes());
+    hasher.field(serde_json::to_string(&device.environment).unwrap_or_default().as_bytes());
+    hasher.field(serde_json::to_string(&by).unwrap_or_default().as_bytes());
+    hasher.finish()
+}
+
+/// Why a module did not run the last time, unless it is to be tried again.
+pub(super) fn known_failure(
+    (timer, ledger): (&dyn Timer, &Ledger),
+    options: &TuneOptions,
+    search: &str,
+    module: &OptionModule,
+) -> Result<Option<Failure>, Ended> {
+    if options.force {
+        return Ok(None);
+    }
+    let mut failures = ledger.history(job(timer, options, search, module))?.failures;
+    Ok(failures.pop().map(|record| record.failure))
+}
+
+/// Takes back what was kept of a module that runs by now.
+pub(super) fn forget_failure(
+    (timer, ledger): (&dyn Timer, &Ledger),
+    options: &TuneOptions,
+    search: &str,
+    module: &OptionModule,
+) -> Result<(), Ended> {
+    if ledger.history(job(timer, options, search, module))?.failures.is_empty() {
+        return Ok(());
+    }
+    Ok(ledger.append(&Record::Job(Box::new(job_record(timer, options, search, module))))?)
+}
+
+/// What is said of the job from here on counts alone.
+fn job_record(timer: &dyn Timer, options: &TuneOptions, search: &str, module: &OptionModule) -> JobRecord {
+    let job = job(timer, options, search, module);
+    let key = module.key.as_ref().copied().unwrap_or_else(|_| module.program.digest());
+    let base = CandidateRecord { config: module.base.to_config(), semantic_digest: Some(key) };
+    let (device, by) = (timer.device().clone(), timer.measured_by(&options.cache_state));
+    JobRecord::new(job, device, call(key), Direction::Forward, by, 0, vec![base]).fresh(true)
+}
+
+/// Keeps why a module does not run.
+pub(super) fn note_failure(
+    (timer, ledger): (&dyn Timer, &Ledger),
+    options: &TuneOptions,
+    search: &str,
+    module: &OptionModule,
+    failure: &Failure,
+) -> Result<(), Ended> {
+    let record = job_record(timer, options, search, module);
+    let failed = FailureRecord::new(record.job, 0, failure.clone());
+    ledger.append(&Record::Job(Box::new(record)))?;
+    Ok(ledger.append(&Record::Failed(failed))?)
+}
