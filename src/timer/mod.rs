@@ -26,6 +26,7 @@ mod profiled;
 pub mod protocol;
 pub mod replay;
 mod said;
+mod seen_clocks;
 pub mod server;
 mod side_by_side;
 pub(crate) mod subscriber;

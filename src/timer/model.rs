@@ -11,7 +11,7 @@ use super::protocol::{MAX_RUNS, Signature};
 use super::said::Said;
 use crate::device::{DeviceFingerprint, gpu_launch};
 use crate::failure::{Failure, FailureKind};
-use crate::measured_by::{CacheState, MeasuredBy, Metric, Source};
+use crate::measured_by::{CacheState, Clocks, MeasuredBy, Metric, Source};
 use crate::registry::Program;
 
 /// Times candidates of one job at a time.
@@ -40,7 +40,18 @@ pub trait Timer: Send {
             .metric(self.metric())
             .cache_state(cache_state.clone())
             .launch(gpu_launch(&self.device().identity.platform, &self.device().environment.xla_flags))
+            .clocks(self.clocks())
             .compiler(self.device().environment.compiler())
+    }
+
+    /// How fast its GPU may run; `None` where nobody tells it.
+    fn clocks(&self) -> Option<Clocks> {
+        None
+    }
+
+    /// How fast its GPU ran as it was measured, for the reader; `None` where nobody tells it.
+    fn clocks_seen(&self) -> Option<String> {
+        None
     }
 
     /// Things that the user should know, one line each: why times come from where they do, for instance.

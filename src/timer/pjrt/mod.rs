@@ -19,6 +19,8 @@ mod flags;
 mod gpu_code;
 mod job;
 mod no_device;
+#[allow(unsafe_code)]
+mod nvml;
 mod options;
 #[allow(unsafe_code)]
 mod plugin;

@@ -23,7 +23,7 @@ use crate::device::{DeviceFingerprint, xla_measures};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::is_measured_by_xla;
-use crate::measured_by::{Metric, Source};
+use crate::measured_by::{Clocks, Metric, Source};
 use crate::registry::Program;
 use crate::setters::setters;
 use crate::timer::answers::OutputArray;
@@ -490,6 +490,14 @@ impl Timer for PjrtTimer {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn clocks(&self) -> Option<Clocks> {
+        self.bench.clocks()
+    }
+
+    fn clocks_seen(&self) -> Option<String> {
+        self.bench.clocks_seen()
     }
 
     fn clock_resolution_ns(&self) -> Option<u64> {
