@@ -57,7 +57,8 @@ mod tests {
         seen.take(told(1980, &["the power limit"]));
         seen.take(told(1200, &["heat", "the power limit"]));
         let may = Clocks { sm_mhz: 1980, memory_mhz: 2619, max_sm_mhz: 1980, max_memory_mhz: 2619 };
-        let expected = "the GPU ran at 1200 to 1980 of 1980 MHz when it was measured; held back by heat, the power limit";
+        let expected =
+            "the GPU ran at 1200 to 1980 of 1980 MHz when it was measured; held back by heat, the power limit";
         assert_eq!(seen.note(Some(may)).unwrap(), expected);
         let many: Vec<String> = (0..1000).map(|number| format!("{number}\n{}", "x".repeat(1000))).collect();
         seen.take(Some(RunningClocks { sm_mhz: 1, held_by: many }));

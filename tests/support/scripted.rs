@@ -14,7 +14,7 @@ use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::measured_by::Source;
+use autotune_lowered::measured_by::{Clocks, Source};
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
 use autotune_lowered::timer::events::{Event, Events, Kind};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Signature, Timer};
@@ -89,6 +89,7 @@ pub struct ScriptedTimer {
     pub executables: Vec<u8>,
     /// The restart, counted from one, that fails.
     pub failing_restart: Option<usize>,
+    pub clocks: Option<Clocks>,
     epoch: u32,
     job: Option<Job>,
 }
@@ -108,6 +109,7 @@ impl ScriptedTimer {
             signatures: BTreeMap::new(),
             executables: Vec::new(),
             failing_restart: None,
+            clocks: None,
             epoch: 1,
             job: None,
         }
@@ -131,6 +133,10 @@ impl Timer for ScriptedTimer {
 
     fn source(&self) -> Source {
         Source::HostWall
+    }
+
+    fn clocks(&self) -> Option<Clocks> {
+        self.clocks
     }
 
     fn device(&self) -> &DeviceFingerprint {

@@ -68,10 +68,7 @@ impl Nvml {
         let library = load(NVML)?;
         // SAFETY: `nvml.h` declares each name with this type, here and below.
         let (init, highest) = unsafe {
-            (
-                function::<InitFn>(library, "nvmlInit_v2")?,
-                function::<ClockFn>(library, "nvmlDeviceGetMaxClockInfo")?,
-            )
+            (function::<InitFn>(library, "nvmlInit_v2")?, function::<ClockFn>(library, "nvmlDeviceGetMaxClockInfo")?)
         };
         // SAFETY: it takes nothing.
         check("nvmlInit_v2", unsafe { init() })?;

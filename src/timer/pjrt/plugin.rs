@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::ffi::{
     Api, BufferArgs, ClientArgs, ClientCreateArgs, ClientDevicesArgs, ClientTextArgs, DescriptionAttributesArgs,
     DescriptionIdArgs, DescriptionTextArgs, DeviceDescriptionArgs, EmptyArgs, ErrorArgs, ErrorCodeArgs,
-    ErrorMessageArgs, EventArgs, EventReadyArgs, Fn, LocalIdArgs, NamedValue, NamedValueUnion, RawBuffer, RawClient, RawDescription,
-    RawDevice, RawError, RawEvent, named_value_kind,
+    ErrorMessageArgs, EventArgs, EventReadyArgs, Fn, LocalIdArgs, NamedValue, NamedValueUnion, RawBuffer, RawClient,
+    RawDescription, RawDevice, RawError, RawEvent, named_value_kind,
 };
 
 /// Major version of the API whose layouts `ffi` holds.

@@ -414,21 +414,33 @@ fn start_and_digest(
     })
 }
 
+/// What a plugin shows.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Probed {
+    /// Every device.
+    pub devices: Vec<DeviceFingerprint>,
+    /// How fast the GPU that was asked for may run, where its driver tells.
+    pub clocks: Option<Clocks>,
+    /// What the user should know, one line each.
+    pub notes: Vec<String>,
+}
+
 /// Every device that a plugin shows, as a worker with the given options sees them.
 ///
 /// # Errors
 ///
 /// A plugin that cannot be loaded, or that shows no device.
-pub fn probe(options: &PjrtOptions) -> Result<Vec<DeviceFingerprint>, Failure> {
+pub fn probe(options: &PjrtOptions) -> Result<Probed, Failure> {
     // to see a device its profiler is not needed
     let options = &PjrtOptions { metric: Some(Metric::Elapsed), ..options.clone() };
     let (plugin_digest, (_, client, hello)) = start_and_digest(options, None)?;
     client.shutdown(&options.limits);
-    let mut devices = hello.devices;
+    let Hello { mut devices, clocks, notes, .. } = hello;
     for device in &mut devices {
         device.environment.plugin_digest = Some(plugin_digest);
     }
-    Ok(devices)
+    Ok(Probed { devices, clocks, notes })
 }
 
 /// How the note begins that says why there is no device time: no warning where a plugin has none to give.
