@@ -75,6 +75,12 @@ pub trait Timer: Send {
         None
     }
 
+    /// Why a compiler refused a program where the device was not; `None` where it did not, where that is not known, or where it must be
+    /// found out here.
+    fn refused(&self, _program: &ProgramFile) -> Option<String> {
+        None
+    }
+
     /// The device that samples come from.
     fn device(&self) -> &DeviceFingerprint;
 

@@ -11,12 +11,13 @@ use super::scripted::invocation;
 use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
+use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::Failure;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
-use autotune_lowered::registry::{Candidate, Registry};
+use autotune_lowered::registry::{Candidate, Program, Registry};
 use autotune_lowered::timer::events::{Event, Events, Kind};
-use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
+use autotune_lowered::timer::{Job, OutputArray, Prepared, ProgramFile, Said, Timer};
 use autotune_lowered::tune::{AutotuningResult, OperationResult, PlannedInvocation, Session, TuneOptions};
 
 /// Of this thread: what else the machine does, and how slow its disk is, is not in it.
@@ -38,6 +39,8 @@ pub struct FormulaTimer {
     pub jobs: Vec<Vec<Config>>,
     pub calls: u64,
     pub has_one_job_a_call: bool,
+    /// Which configs a compiler refused where there was no device, of those with a program of their own.
+    pub refused: Vec<Digest>,
     pub restarts: u64,
     /// Nanoseconds of the processor inside the timer.
     pub spent: Arc<AtomicU64>,
@@ -56,6 +59,7 @@ impl FormulaTimer {
             jobs: Vec::new(),
             calls: 0,
             has_one_job_a_call: false,
+            refused: Vec::new(),
             restarts: 0,
             spent: Arc::default(),
             job: None,
@@ -98,6 +102,14 @@ impl Timer for FormulaTimer {
 
     fn has_one_job_a_call(&self) -> bool {
         self.has_one_job_a_call
+    }
+
+    fn said(&self, program: &Program) -> Option<Said> {
+        self.refused.contains(&program.digest).then(Said::default)
+    }
+
+    fn refused(&self, program: &ProgramFile) -> Option<String> {
+        self.refused.contains(&program.program.digest).then(|| "no room".to_owned())
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {

@@ -26,6 +26,8 @@ const FIRST_PRIORS: usize = 1;
 const MOST_LOOKED_AT: usize = 2048;
 /// Of how many of the best outcomes the neighbours are looked at in a space that is larger.
 const BEST: usize = 16;
+/// Figures count where the outcomes are so much more probable with them, as a logarithm.
+const FIGURES_GAIN: f64 = 0.0;
 /// The model is built anew when outcomes have grown by this part, and after so many at most.
 const GROWTH: f64 = 1.25;
 const LONGEST: usize = 64;
@@ -45,7 +47,9 @@ pub(in crate::search) struct Guided<'a> {
     features: Features,
     neighbour: Option<Neighbour>,
     design: Vec<usize>,
+    /// The shape by the parameters alone, and the one by figures too, where there are any.
     shape: Shape,
+    figured: Option<Shape>,
     model: Option<Model>,
     /// Outcomes at which the model is built anew.
     next_model: usize,
@@ -65,22 +69,25 @@ struct Model {
 
 impl<'a> Guided<'a> {
     pub(in crate::search) fn new(plan: &Plan<'a>) -> Self {
-        let features = Features::of(plan.space);
-        let shape = fit::first(features.weights(), features.early());
+        let features = Features::of(plan.space).with_figures(plan.figures);
+        let shape = fit::first(&features.of_parameters(), features.early());
+        let figured = features.has_figures().then(|| fit::first(features.weights(), features.early()));
         let priors = priors::points(plan);
         let mut new = Self {
             space: plan.space,
             seed: plan.seed,
-            history: History::new(plan.space.count()),
+            history: History::new(plan),
             neighbour: Neighbour::of(&priors, plan.space, &features),
             features,
             design: Vec::new(),
             shape,
+            figured,
             model: None,
             next_model: 0,
             next: None,
         };
-        new.design = priors.iter().take(FIRST_PRIORS).copied().collect();
+        let known = priors.iter().filter(|&&point| !new.history.is_seen(point));
+        new.design = known.take(FIRST_PRIORS).copied().collect();
         let known = new.design.clone();
         let wanted = DESIGN.saturating_sub(known.len()).max(1);
         new.design.extend(new.design().into_iter().filter(|point| !known.contains(point)).take(wanted));
@@ -92,9 +99,11 @@ impl<'a> Guided<'a> {
     /// The first configs: one near the middle of all values, and then each as far as possible from those before.
     fn design(&self) -> Vec<usize> {
         let mut draw = Draw::new(self.seed, DESIGN_STREAM);
-        let sample: Vec<usize> = (0..DESIGN_FROM).map(|_| draw.below(self.space.count())).collect();
+        let sample = (0..DESIGN_FROM).map(|_| draw.below(self.space.count()));
+        let sample: Vec<usize> = sample.filter(|&point| !self.history.is_seen(point)).collect();
         let ordered = self.features.ordered();
-        let (weights, middle) = (vec![1.0; ordered.len()], vec![0.5; ordered.len()]);
+        let weights = self.features.of_parameters().into_iter().map(|weight| f32::from(u8::from(weight > 0.0)));
+        let (weights, middle): (Vec<f32>, _) = (weights.collect(), vec![0.5; ordered.len()]);
         let measure = Coordinates::new(ordered);
         let rows = self.features.rows(self.space, &sample);
         let mut chosen: Vec<usize> = Vec::new();
@@ -140,13 +149,25 @@ impl<'a> Guided<'a> {
         let trust = if self.neighbour.is_some() { trust(&known, &values) } else { 0.0 };
         values.iter_mut().zip(&known).for_each(|(value, known)| *value -= trust * known);
         let ordered = self.features.ordered();
-        if used.len() >= fit::ALL_FEATURES {
-            self.shape = fit::widened(&self.shape, self.features.weights());
+        let fitted = |shape: &Shape, base: &[f32]| {
+            let is_wide = rows.len() >= fit::ALL_FEATURES;
+            let from = if is_wide { fit::widened(shape, base) } else { shape.clone() };
+            fit::fitted(&from, base, ordered, &rows, &values)
+        };
+        let (shape, known) = fitted(&self.shape, &self.features.of_parameters());
+        self.shape = shape;
+        let mut chosen = self.shape.clone();
+        if let Some(figured) = &self.figured {
+            let (shape, with_figures) = fitted(figured, self.features.weights());
+            // figures may have nothing to do with the times: the outcomes decide whether they count at all
+            if with_figures.zip(known).is_some_and(|(with, without)| with > without + FIGURES_GAIN) {
+                chosen = shape.clone();
+            }
+            self.figured = Some(shape);
         }
-        self.shape = fit::fitted(&self.shape, self.features.weights(), ordered, &rows, &values);
         used.sort_by(|a, b| target.of(a.1).total_cmp(&target.of(b.1)).then(a.0.cmp(&b.0)));
         let points = self.looked_at(used.iter().map(|&(point, _)| point));
-        let mut factor = Factor::new(self.shape.clone(), ordered);
+        let mut factor = Factor::new(chosen, ordered);
         let mut pool = Pool::new(self.features.rows(self.space, &points));
         for (row, &value) in rows.iter().zip(&values) {
             factor.add(row, value);

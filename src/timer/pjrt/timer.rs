@@ -539,6 +539,15 @@ impl Timer for PjrtTimer {
         Some(Said { memory: note.memory, kernels: note.kernels.clone(), cost: note.cost })
     }
 
+    fn refused(&self, program: &ProgramFile) -> Option<String> {
+        // most were not, and that costs no look at the program
+        self.compiled.as_ref()?.note(program.program.digest)?.refused.as_ref()?;
+        match self.compiled_before(program, &self.key_of(program, &Build::default()))? {
+            CompiledBefore::Refused(reason) => Some(reason),
+            CompiledBefore::Executable(_) => None,
+        }
+    }
+
     fn device_count(&self) -> Option<usize> {
         Some(self.bench.hello().devices.len())
     }
