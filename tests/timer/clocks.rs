@@ -117,7 +117,8 @@ fn a_result_tells_simulated_clocks_that_are_set_and_how_fast_the_gpu_ran() {
     command.args(["compare", program, program, "--timer", "pjrt", "--metric", "elapsed", "--rounds", "6"]);
     command.args(["--format", "json", "--plugin"]).arg(plugin).envs(variables(&gpu.simulated));
     let output = command.output().unwrap();
-    let result: Value = serde_json::from_slice(&output.stdout).expect(&String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stderr);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
     let by = &result["measured_by"];
     let told = json!({"sm_mhz": 1410, "memory_mhz": 2619, "max_sm_mhz": 1980, "max_memory_mhz": 2619});
     assert_eq!((&by["clocks"], &by["launch"]), (&told, &json!("replay")), "{result}");

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::kernel::Coordinates;
+use crate::search::draw::Draw;
 use crate::search::figures::{self, FIGURES, UNKNOWN};
 use crate::search::space::{Parameter, Space};
 
@@ -79,6 +80,16 @@ impl Features {
     pub(super) fn of_parameters(&self) -> Vec<f32> {
         let parameters = self.features.len();
         self.weights.iter().enumerate().map(|(at, &weight)| if at < parameters { weight } else { 0.0 }).collect()
+    }
+
+    /// The same rows, each with the figures of another one.
+    pub(super) fn shuffled(&self, rows: &[Vec<f32>], draw: &mut Draw) -> Vec<Vec<f32>> {
+        let parameters = self.features.len();
+        let other = |(row, from): (&Vec<f32>, u32)| {
+            let figures = rows.get(from as usize).and_then(|other| other.get(parameters..)).unwrap_or_default();
+            row.iter().take(parameters).chain(figures).copied().collect()
+        };
+        rows.iter().zip(draw.shuffled(rows.len())).map(other).collect()
     }
 
     fn add(&mut self, parameter: usize, table: Vec<f32>, ordered: bool, weight: f32, early: bool) {

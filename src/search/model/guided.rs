@@ -26,8 +26,10 @@ const FIRST_PRIORS: usize = 1;
 const MOST_LOOKED_AT: usize = 2048;
 /// Of how many of the best outcomes the neighbours are looked at in a space that is larger.
 const BEST: usize = 16;
-/// Figures count where the outcomes are so much more probable with them, as a logarithm.
-const FIGURES_GAIN: f64 = 0.0;
+/// Figures count where they make the outcomes so much more probable, as a logarithm, than parameters alone and than the figures of other
+/// configs, shuffled so often.
+const FIGURES_GAIN: f64 = 2.0;
+const SHUFFLED: usize = 2;
 /// The model is built anew when outcomes have grown by this part, and after so many at most.
 const GROWTH: f64 = 1.25;
 const LONGEST: usize = 64;
@@ -37,6 +39,7 @@ const DESIGN_STREAM: u64 = 1 << 60;
 const OUTCOMES_STREAM: u64 = 2 << 60;
 const POOL_STREAM: u64 = 3 << 60;
 const CHANCE_STREAM: u64 = 4 << 60;
+const FIGURES_STREAM: u64 = 7 << 60;
 
 /// The model-guided strategy. All it does is done when something is told, so that a history leads to one state.
 #[derive(Debug, Clone)]
@@ -47,9 +50,10 @@ pub(in crate::search) struct Guided<'a> {
     features: Features,
     neighbour: Option<Neighbour>,
     design: Vec<usize>,
-    /// The shape by the parameters alone, and the one by figures too, where there are any.
+    /// The shape by the parameters alone.
     shape: Shape,
-    figured: Option<Shape>,
+    /// Where there are figures the shape by them too, and behind it those where each config has the figures of another one.
+    figured: Vec<Shape>,
     model: Option<Model>,
     /// Outcomes at which the model is built anew.
     next_model: usize,
@@ -71,7 +75,8 @@ impl<'a> Guided<'a> {
     pub(in crate::search) fn new(plan: &Plan<'a>) -> Self {
         let features = Features::of(plan.space).with_figures(plan.figures);
         let shape = fit::first(&features.of_parameters(), features.early());
-        let figured = features.has_figures().then(|| fit::first(features.weights(), features.early()));
+        let figured = fit::first(features.weights(), features.early());
+        let figured = vec![figured; if features.has_figures() { 1 + SHUFFLED } else { 0 }];
         let priors = priors::points(plan);
         let mut new = Self {
             space: plan.space,
@@ -148,26 +153,11 @@ impl<'a> Guided<'a> {
         let known = self.expected_at(&seen);
         let trust = if self.neighbour.is_some() { trust(&known, &values) } else { 0.0 };
         values.iter_mut().zip(&known).for_each(|(value, known)| *value -= trust * known);
+        let shape = self.fit(&rows, &values);
         let ordered = self.features.ordered();
-        let fitted = |shape: &Shape, base: &[f32]| {
-            let is_wide = rows.len() >= fit::ALL_FEATURES;
-            let from = if is_wide { fit::widened(shape, base) } else { shape.clone() };
-            fit::fitted(&from, base, ordered, &rows, &values)
-        };
-        let (shape, known) = fitted(&self.shape, &self.features.of_parameters());
-        self.shape = shape;
-        let mut chosen = self.shape.clone();
-        if let Some(figured) = &self.figured {
-            let (shape, with_figures) = fitted(figured, self.features.weights());
-            // figures may have nothing to do with the times: the outcomes decide whether they count at all
-            if with_figures.zip(known).is_some_and(|(with, without)| with > without + FIGURES_GAIN) {
-                chosen = shape.clone();
-            }
-            self.figured = Some(shape);
-        }
         used.sort_by(|a, b| target.of(a.1).total_cmp(&target.of(b.1)).then(a.0.cmp(&b.0)));
         let points = self.looked_at(used.iter().map(|&(point, _)| point));
-        let mut factor = Factor::new(chosen, ordered);
+        let mut factor = Factor::new(shape, ordered);
         let mut pool = Pool::new(self.features.rows(self.space, &points));
         for (row, &value) in rows.iter().zip(&values) {
             factor.add(row, value);
@@ -175,6 +165,31 @@ impl<'a> Guided<'a> {
         }
         let expected = self.expected_at(&points);
         self.model = Some(Model { target, factor, points, pool, trust, expected });
+    }
+
+    /// Fits the shapes to outcomes, and says which of them the model has.
+    ///
+    /// Figures that have nothing to do with the times make outcomes more probable too, if only by keeping configs apart. So they count
+    /// where they do more than the same figures of other configs.
+    fn fit(&mut self, rows: &[Vec<f32>], values: &[f64]) -> Shape {
+        let is_wide = rows.len() >= fit::ALL_FEATURES;
+        let ordered = self.features.ordered();
+        let fitted = |shape: &mut Shape, base: &[f32], rows: &[Vec<f32>]| {
+            let from = if is_wide { fit::widened(shape, base) } else { shape.clone() };
+            let (found, posterior) = fit::fitted(&from, base, ordered, rows, values);
+            *shape = found;
+            posterior
+        };
+        let mut most = fitted(&mut self.shape, &self.features.of_parameters(), rows);
+        let Some((own, others)) = self.figured.split_first_mut() else { return self.shape.clone() };
+        let by_figures = fitted(own, self.features.weights(), rows);
+        let mut draw = Draw::new(self.seed, FIGURES_STREAM | self.history.told().len() as u64);
+        for other in others {
+            let posterior = fitted(other, self.features.weights(), &self.features.shuffled(rows, &mut draw));
+            most = most.zip(posterior).map(|(most, posterior)| most.max(posterior));
+        }
+        let count = by_figures.zip(most).is_some_and(|(own, most)| own > most + FIGURES_GAIN);
+        if count { own.clone() } else { self.shape.clone() }
     }
 
     /// What the neighbours let expect of points; 0 without any.
