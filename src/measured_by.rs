@@ -1,5 +1,7 @@
 //! How a duration was measured. Durations that were measured differently never meet in one decision.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::open_enum::open_enum;
@@ -64,7 +66,37 @@ impl CacheState {
     }
 }
 
-/// Timer, clock, metric, state of the caches, and compiler of what was timed.
+/// How fast a GPU may run, in MHz, as its driver tells it: what somebody set for all programs, or the highest there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Clocks {
+    /// Its multiprocessors.
+    pub sm_mhz: u32,
+    /// Its memory.
+    pub memory_mhz: u32,
+    /// The highest that its multiprocessors can be set to.
+    pub max_sm_mhz: u32,
+    /// The highest that its memory can be set to.
+    pub max_memory_mhz: u32,
+}
+
+impl Clocks {
+    /// Whether nothing was set below the highest, which is the usual state.
+    pub fn are_free(&self) -> bool {
+        self.sm_mhz >= self.max_sm_mhz && self.memory_mhz >= self.max_memory_mhz
+    }
+}
+
+impl fmt::Display for Clocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sm_mhz, memory_mhz, max_sm_mhz, max_memory_mhz } = self;
+        match self.are_free() {
+            true => write!(f, "up to {max_sm_mhz} MHz, memory {max_memory_mhz} MHz"),
+            false => write!(f, "{sm_mhz} of {max_sm_mhz} MHz, memory {memory_mhz} of {max_memory_mhz} MHz"),
+        }
+    }
+}
+
+/// Timer, clock, metric, state of the caches, launches, the GPU's clocks, and compiler of what was timed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MeasuredBy {
@@ -82,20 +114,36 @@ pub struct MeasuredBy {
     /// was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
+    /// How fast the GPU might run; `None` where no driver tells it, as of a CPU, and of what was stored before it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<Clocks>,
     /// What compiled the programs, see [`Environment::compiler`](crate::device::Environment::compiler); `None` where
     /// nobody wrote it down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler: Option<String>,
 }
 
-setters!(MeasuredBy { metric: Metric, cache_state: CacheState, launch: Option<Launch>, compiler: Option<String> });
+setters!(MeasuredBy { metric: Metric, cache_state: CacheState, launch: Option<Launch>, clocks: Option<Clocks>, compiler: Option<String> });
 
 impl MeasuredBy {
     /// What is unusual about the conditions, for whoever looks a config up to run it under the usual ones. How kernels are
     /// launched follows from `XLA_FLAGS`, which belong to the environment.
-    pub(crate) fn unusual(&self) -> Option<String> {
-        (!self.cache_state.is_warm())
-            .then(|| format!("caches `{}` there, `{}` here", self.cache_state, CacheState::Warm))
+    pub(crate) fn unusual(&self) -> Vec<String> {
+        let cold = (!self.cache_state.is_warm())
+            .then(|| format!("caches `{}` there, `{}` here", self.cache_state, CacheState::Warm));
+        let clocks = self.set_clocks().map(|clocks| format!("the GPU's clocks were set there: {clocks}"));
+        cold.into_iter().chain(clocks).collect()
+    }
+
+    /// The GPU's clocks, where somebody set them below the highest.
+    pub(crate) fn set_clocks(&self) -> Option<Clocks> {
+        self.clocks.filter(|clocks| !clocks.are_free())
+    }
+
+    /// What must be equal where samples meet. Free clocks are the usual ones, and no more is taken to be so where nobody told them.
+    #[cfg(feature = "tuner")]
+    pub(crate) fn as_condition(&self) -> Self {
+        Self { clocks: self.set_clocks(), ..self.clone() }
     }
 
     /// Samples of a timer's clock, of whole executions with warm caches.
@@ -106,7 +154,34 @@ impl MeasuredBy {
             metric: Metric::default(),
             cache_state: CacheState::default(),
             launch: None,
+            clocks: None,
             compiler: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_are_unusual_where_they_are_set_and_old_entries_are_as_they_were() {
+        let clocks = |sm_mhz, memory_mhz| Some(Clocks { sm_mhz, memory_mhz, max_sm_mhz: 1980, max_memory_mhz: 2619 });
+        let by = |clocks| MeasuredBy::new("pjrt", Source::HostWall).clocks(clocks);
+        let text = serde_json::to_string(&by(None)).unwrap();
+        assert_eq!(text, r#"{"timer":"pjrt","source":"host-wall","metric":"elapsed"}"#);
+        assert_eq!(serde_json::from_str::<MeasuredBy>(&text).unwrap(), by(None));
+        let set = by(clocks(1410, 2619));
+        assert_eq!(serde_json::from_str::<MeasuredBy>(&serde_json::to_string(&set).unwrap()).unwrap(), set);
+        assert_eq!(
+            set.unusual(),
+            ["the GPU's clocks were set there: 1410 of 1980 MHz, memory 2619 of 2619 MHz".to_owned()]
+        );
+        let free = by(clocks(1980, 2619));
+        assert!(free.unusual().is_empty() && by(None).unusual().is_empty());
+        assert_eq!(free.clocks.unwrap().to_string(), "up to 1980 MHz, memory 2619 MHz");
+        #[cfg(feature = "tuner")]
+        assert_eq!((free.as_condition(), set.as_condition()), (by(None), set.clone()));
+        assert_eq!(set.cache_state(CacheState::Cold).unusual().len(), 2);
     }
 }

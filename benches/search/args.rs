@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use autotune_lowered::search::Kind;
 use clap::{Parser, ValueEnum};
 
+use super::prior::Prior;
+
 /// Score search strategies on spaces of recorded times (docs/search.md)
 #[derive(Debug, Parser)]
 #[command(name = "search")]
@@ -35,9 +37,9 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["strategies", "peer"],
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) waves: Option<u32>,
-    /// With --waves: what is known of each config besides its parameters, as a compiler's figures would be: six numbers that have nothing
-    /// to do with the times, or one of them that goes with the times
-    #[arg(long, value_enum, requires = "waves")]
+    /// What is known of each config besides its parameters, as a compiler's figures would be: six numbers that have nothing to do with
+    /// the times, or one of them that goes with the times
+    #[arg(long, value_enum)]
     pub(super) prior: Option<Prior>,
     /// How the figures are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -53,15 +55,6 @@ pub(crate) enum Format {
     Table,
     /// For programs (docs/search.md)
     Json,
-}
-
-/// What is known before anything is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Prior {
-    /// Nothing that helps
-    Misleading,
-    /// The time within a third, among what does not help
-    Helpful,
 }
 
 fn strategy(text: &str) -> Result<Kind, String> {

@@ -1,12 +1,13 @@
 //! What the search strategies find: simulated searches on recorded spaces, scored, beside Kernel Tuner's.
 //!
-//! `cargo bench --bench search -- [SPACE…] [--seeds N] [--peer PYTHON] [--format json]`; docs/search.md has the score and
+//! `cargo bench --bench search -- [SPACE…] [--seeds N] [--prior misleading] [--peer PYTHON] [--format json]`; docs/search.md has the score and
 //! the figures. A fault is one line on stderr: exit code 2 for an argument, 4 for a file or a peer that cannot be used.
 
 #![allow(clippy::print_stderr)]
 
 mod args;
 mod peer;
+mod prior;
 mod recorded;
 mod score;
 mod simulate;
@@ -129,7 +130,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn W
     let mut strategies = Vec::new();
     let kinds = if args.strategies.is_empty() { &Kind::ALL[..] } else { &args.strategies };
     for &kind in kinds {
-        let scores = benches.iter().map(|bench| own_score(bench, kind, args.seeds)).collect();
+        let scores = benches.iter().map(|bench| own_score(bench, kind, args)).collect();
         let tool = format!("autotune-lowered {}", env!("CARGO_PKG_VERSION"));
         strategies.push(StrategyRow::new(kind.name().to_owned(), tool, scores));
     }
@@ -228,12 +229,17 @@ impl StrategyRow {
     }
 }
 
-fn own_score(bench: &Bench, kind: Kind, seeds: u64) -> ScoreRow {
+fn own_score(bench: &Bench, kind: Kind, args: &SearchArgs) -> ScoreRow {
     let search = |seed: u64| -> Simulated {
-        let plan = Plan::new(&bench.recorded.space, seed).budget(Some(bench.scale.end));
+        let times = (0..bench.recorded.space.count()).map(|point| match bench.recorded.outcome(point) {
+            Outcome::Time(time) => Some(time),
+            Outcome::Failed => None,
+        });
+        let figures = args.prior.map(|prior| prior.figures(times, seed)).unwrap_or_default();
+        let plan = Plan::new(&bench.recorded.space, seed).budget(Some(bench.scale.end)).figures(&figures);
         simulate(&mut *start(kind, &plan), &bench.recorded, bench.scale.end)
     };
-    let runs: Vec<Simulated> = (0..seeds).into_par_iter().map(search).collect();
+    let runs: Vec<Simulated> = (0..args.seeds).into_par_iter().map(search).collect();
     let seconds = runs.iter().map(|run| run.own.as_secs_f64()).sum();
     let evaluations = runs.iter().map(|run| run.asked.len()).sum();
     let best: Vec<_> = runs.into_iter().map(|run| run.best).collect();

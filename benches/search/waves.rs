@@ -10,7 +10,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::args::Prior;
+use super::prior::Prior;
 use super::recorded::Recorded;
 
 const LEAST: usize = 24;
@@ -129,8 +129,7 @@ fn run(part: &Part, seed: u64, rules: &WaveRules, prior: Option<Prior>) -> Ran {
     let mut surface = Surface::new(seed);
     surface.begin(&part.space, part.baseline);
     if let Some(prior) = prior {
-        let mut random = ChaCha8Rng::seed_from_u64(!seed);
-        surface.add_figures(&part.times.iter().map(|time| figures(prior, *time, &mut random)).collect::<Vec<_>>());
+        surface.add_figures(&prior.figures(part.times.iter().copied(), seed));
     }
     let (mut best, mut found) = (None::<f64>, Vec::new());
     let (mut waves, mut compiled) = (0, vec![false; part.times.len()]);
@@ -170,16 +169,6 @@ fn score(part: &Part, curve: &[Option<f64>]) -> f64 {
     let so_far = |at: usize| curve.get(at).or(curve.last()).copied().flatten().unwrap_or(slowest);
     let count = part.times.len();
     (0..count).map(|at| best / so_far(at)).sum::<f64>() / count as f64
-}
-
-/// Six figures of a config: numbers by chance, the first of which may go with its time.
-fn figures(prior: Prior, time: Option<f64>, random: &mut ChaCha8Rng) -> Vec<Option<f64>> {
-    let mut uniform = || random.next_u64() as f64 / u64::MAX as f64;
-    let mut figures: Vec<Option<f64>> = (0..6).map(|_| Some(uniform())).collect();
-    if let (Prior::Helpful, Some(first)) = (prior, figures.first_mut()) {
-        *first = time.map(|time| time.ln() + 0.3 * (uniform() - 0.5));
-    }
-    figures
 }
 
 pub(crate) fn table(rows: &[WavesRow], out: &mut dyn std::io::Write) -> std::io::Result<()> {

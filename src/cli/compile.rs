@@ -23,7 +23,7 @@ use super::ending::cancel_flag;
 use super::exit;
 use super::fault::Fault;
 use super::option_setting::{option_set, setting};
-use super::options::{FormatArg, LimitArgs, target};
+use super::options::{FormatArg, LimitArgs};
 use super::output_file::OutputFile;
 use super::plan::{PlanArgs, Source};
 use super::signature::StoreSignerArgs;
@@ -39,8 +39,8 @@ pub(super) struct CompileArgs {
     pub plan: PlanArgs,
     /// A device to compile for, which need not be here: `cuda:h100_sxm`, `tpu:v5e`, or a GpuTargetConfigProto as
     /// `cuda:FILE.txtpb`; may be given again
-    #[arg(long = "target", value_name = "TARGET", required = true, value_parser = target)]
-    pub targets: Vec<Target>,
+    #[arg(long = "target", value_name = "TARGET", required = true)]
+    pub targets: Vec<String>,
     /// Folder that keeps what was compiled and what was refused: neither is compiled again
     #[arg(short = 'o', long = "output", value_name = "STORE")]
     pub store: PathBuf,
@@ -92,8 +92,15 @@ pub(super) fn forecast(args: &TuneArgs, module: &Path, bars: &MultiProgress, out
     run(&args, bars, out)
 }
 
+/// The targets of these names. Reading them is no part of the arguments', so that a wrong one is said in one line.
+fn targets(names: &[String]) -> Result<Vec<Target>, Fault> {
+    let named = |name: &String| Target::named(name).map_err(|error| Fault::new(exit::USAGE, error.to_string()));
+    names.iter().map(named).collect()
+}
+
 /// Compiles for each target and prints what came of it; refusals are no failure.
 pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
+    let targets = targets(&args.targets)?;
     // what would fail after the run is known before it
     let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
     let baseline = args.baseline.as_deref().map(|store| {
@@ -116,11 +123,11 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
         let plugin = plugin_for(args, target)?;
         TargetCompiler::start(&options(args, target, plugin)?, signer.clone()).map_err(Fault::device)
     };
-    let compilers = args.targets.iter().map(start).collect::<Result<Vec<_>, Fault>>()?;
+    let compilers = targets.iter().map(start).collect::<Result<Vec<_>, Fault>>()?;
     let mut result = CompileResult::new();
     let name = args.module.file_name().unwrap_or(args.module.as_os_str()).to_string_lossy();
     let (mut matched, mut failed) = (source.is_none(), false);
-    for (target, mut compiler) in args.targets.iter().zip(compilers) {
+    for (target, mut compiler) in targets.iter().zip(compilers) {
         if cancel.load(Ordering::Relaxed) {
             break;
         }

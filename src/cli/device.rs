@@ -31,7 +31,7 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let mut failures = Vec::new();
     for plugin in plugins {
         match probe(&PjrtOptions { plugin: plugin.path.clone(), ..options.clone() }) {
-            Ok(devices) => shown.push((plugin, devices)),
+            Ok(probed) => shown.push((plugin, probed)),
             Err(failure) => failures.push(failure),
         }
     }
@@ -50,7 +50,7 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 /// The fingerprint of the chosen device.
 pub(super) fn chosen(args: &PluginArgs) -> Result<DeviceFingerprint, Fault> {
     let plugin = first_plugin(args.plugin.as_deref())?.path;
-    let devices = probe(&PjrtOptions { plugin, ..options(args, Limits::default())? }).map_err(Fault::device)?;
+    let devices = probe(&PjrtOptions { plugin, ..options(args, Limits::default())? }).map_err(Fault::device)?.devices;
     let count = devices.len();
     let device = devices.into_iter().nth(args.device);
     device.ok_or_else(|| {

@@ -9,7 +9,6 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use crate::candidates::{Target, TargetError};
 use crate::digest::{Digest, ParseDigestError};
 use crate::measured_by::{CacheState, Launch, Metric};
 use crate::report::{Document, write_json};
@@ -39,11 +38,6 @@ pub(super) fn cache_state() -> impl TypedValueParser<Value = CacheState> {
     let states =
         [PossibleValue::new("warm").help("What the run before left"), PossibleValue::new("cold").help(flushed)];
     PossibleValuesParser::new(states).map(|name| CacheState::from(name.as_str()))
-}
-
-/// Reads the name of a device that need not be here.
-pub(super) fn target(name: &str) -> Result<Target, TargetError> {
-    Target::named(name)
 }
 
 /// Reads how a GPU is handed kernels.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::candidates::Target;
 use crate::decision::DecisionRules;
 use crate::search::{Budget, Kind};
 use crate::tune::SearchOptions;
@@ -14,7 +13,7 @@ use super::compiler_options::OptionArgs;
 use super::exit;
 use super::fault::Fault;
 use super::kept_profiles::KeepArgs;
-use super::options::{CacheArgs, FormatArg, number, part, seconds, target, time};
+use super::options::{CacheArgs, FormatArg, number, part, seconds, time};
 use super::plan::PlanArgs;
 use super::signature::SignerArgs;
 use super::timers::TimerArgs;
@@ -84,8 +83,8 @@ pub(super) struct TuneArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// With --dry-run: a device that need not be here, as `compile` names it; may be given again
-    #[arg(long = "target", value_name = "TARGET", requires = "dry_run", value_parser = target)]
-    pub targets: Vec<Target>,
+    #[arg(long = "target", value_name = "TARGET", requires = "dry_run")]
+    pub targets: Vec<String>,
     /// Also write the run as a page to look at, one HTML file with everything in it (docs/report.md)
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,

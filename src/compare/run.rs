@@ -235,6 +235,7 @@ fn result(
         failure: raced.failures.get(&copy).cloned(),
     });
     let mut notes = timer.notes().to_vec();
+    notes.extend(timer.clocks_seen());
     notes.extend(raced.notes);
     let rounds = compared(0).map_or(0, |times| times.rounds);
     CompareResult {

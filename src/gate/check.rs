@@ -55,9 +55,10 @@ pub fn check(
     options: CheckOptions,
     on_checked: &mut dyn FnMut(&OperationCheck),
 ) -> Result<CheckResult, Stopped<CheckResult>> {
-    let of_timer = session.timer().notes().to_vec();
+    let mut of_timer = session.timer().notes().to_vec();
     let notes: Vec<String> = plan.notes.iter().chain(session.ledger().notes()).cloned().collect();
     let (mut result, stopped_by) = Gate { session, options, on_checked }.run(plan);
+    of_timer.extend(session.timer().clocks_seen());
     result.missed.clone_from(&plan.missed);
     result.notes = notes.into_iter().chain(of_timer).chain(plan.shard_note()).collect();
     Stopped::unless_ended(result, stopped_by)

@@ -69,13 +69,17 @@ pub(super) fn measured_otherwise(then: &Provenance, timer: &dyn Timer, state: &C
             found.push(format!("{what} `{then}` then, `{now}` now"));
         }
     };
-    let MeasuredBy { source, metric, cache_state, launch, .. } = &then.measured_by;
+    let MeasuredBy { source, metric, cache_state, launch, clocks, .. } = &then.measured_by;
+    let by = timer.measured_by(state);
     compare("clock", source.as_str(), timer.source().as_str());
     compare("metric", metric.as_str(), timer.metric().as_str());
     compare("caches", cache_state.as_str(), state.as_str());
     // what was stored before there was a choice says nothing of it
-    if let Some((then, now)) = launch.as_ref().zip(timer.measured_by(state).launch.as_ref()) {
+    if let Some((then, now)) = launch.as_ref().zip(by.launch.as_ref()) {
         compare("launches", then.as_str(), now.as_str());
+    }
+    if let Some((then, now)) = clocks.zip(by.clocks) {
+        compare("the GPU's clocks", &then.to_string(), &now.to_string());
     }
     found
 }

@@ -75,6 +75,17 @@ pub enum MeasureError {
         /// Its partitions.
         partitions: u64,
     },
+    /// HLO text of a program that runs on several devices. As a proto, which is what plugins compile, it does not tell on how many.
+    #[error(
+        "`{path}`: is HLO text of {partitions} partitions, which a compiler is not told by it; give StableHLO: `autotune_lowered.dump(lowered, \"module.mlir\")` in Python",
+        path = path.display()
+    )]
+    PartitionedText {
+        /// The file.
+        path: PathBuf,
+        /// Its partitions.
+        partitions: u64,
+    },
     /// An input cannot be made.
     #[error("argument {index}: {source}")]
     Fill {
@@ -165,6 +176,7 @@ impl MeasureError {
             | Self::OptimizedText { .. }
             | Self::NotConverted { .. }
             | Self::Partitioned { .. }
+            | Self::PartitionedText { .. }
             | Self::Fill { .. }
             | Self::Values { .. }
             | Self::Captured { .. }

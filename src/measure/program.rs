@@ -54,7 +54,12 @@ impl MeasuredProgram {
     /// # Errors
     /// Where the file cannot be read, or is no program or HLO text.
     pub fn open_to_compile(path: &Path) -> Result<Self, MeasureError> {
-        Self::read(&read_file(path)?, path, |_| Err(MeasureError::HloText { path: path.to_owned() }))
+        let read = Self::read(&read_file(path)?, path, |_| Err(MeasureError::HloText { path: path.to_owned() }));
+        read.map_err(|error| match error {
+            // that it runs on several devices is nothing against it
+            MeasureError::Partitioned { path, partitions } => MeasureError::PartitionedText { path, partitions },
+            error => error,
+        })
     }
 
     /// The same, where HLO text becomes a serialized `HloModuleProto`.
@@ -222,4 +227,27 @@ pub(super) fn write_file(path: &PathBuf, bytes: &[u8]) -> Result<(), MeasureErro
     // a worker that runs already may have put something in its place: it must be new
     let written = File::create_new(path).and_then(|mut file| file.write_all(bytes));
     written.map_err(|source| MeasureError::Scratch { path: path.clone(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hlo_text_of_several_partitions_is_told_what_to_do_by_each_command() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "HloModule jit_f, num_partitions=4\n\nENTRY main.2 {\n  ROOT x.1 = f32[8]{0} parameter(0)\n}\n";
+        std::fs::write(file.path(), text).unwrap();
+        let told = |opened: Result<MeasuredProgram, MeasureError>| opened.unwrap_err().to_string();
+        let to_compile = told(MeasuredProgram::open_to_compile(file.path()));
+        assert!(
+            to_compile.contains("is HLO text of 4 partitions") && to_compile.contains("give StableHLO"),
+            "{to_compile}"
+        );
+        let to_measure = told(MeasuredProgram::open(file.path()));
+        assert!(to_measure.contains("give one that runs on one device"), "{to_measure}");
+        std::fs::write(file.path(), text.replace(", num_partitions=4", "")).unwrap();
+        let whole = told(MeasuredProgram::open_to_compile(file.path()));
+        assert!(whole.contains("is HLO text, which no plugin compiles"), "{whole}");
+    }
 }

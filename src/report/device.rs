@@ -6,37 +6,52 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::device::DeviceFingerprint;
-use crate::timer::pjrt::FoundPlugin;
+use crate::timer::pjrt::{FoundPlugin, Probed};
 
 use super::{Document, write_line};
 
 /// Plugins and their devices.
-pub struct Plugins(pub Vec<(FoundPlugin, Vec<DeviceFingerprint>)>);
+pub struct Plugins(pub Vec<(FoundPlugin, Probed)>);
 
 impl Document for Plugins {
     fn into_json(self) -> impl Serialize {
         let plugins: Vec<_> = self
             .0
             .iter()
-            .map(|(plugin, devices)| {
-                let devices: Vec<_> = devices
+            .map(|(plugin, probed)| {
+                let devices: Vec<_> = probed
+                    .devices
                     .iter()
                     .map(|device| {
                         json!({"identity": device.identity, "environment": device.environment,
                                    "portable": device.to_portable(), "digest": device.identity.to_digest()})
                     })
                     .collect();
-                json!({"plugin": plugin.path, "name": plugin.name, "origin": plugin.origin, "devices": devices})
+                let mut shown =
+                    json!({"plugin": plugin.path, "name": plugin.name, "origin": plugin.origin, "devices": devices});
+                if let Some(clocks) = probed.clocks {
+                    shown["clocks"] = json!(clocks);
+                }
+                if !probed.notes.is_empty() {
+                    shown["notes"] = json!(probed.notes);
+                }
+                shown
             })
             .collect();
         json!({"schema": 1, "plugins": plugins})
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        for (plugin, devices) in &self.0 {
+        for (plugin, probed) in &self.0 {
             write_line(out, format_args!("{} ({}, from {})", plugin.name, plugin.path.display(), plugin.origin))?;
-            for (index, device) in devices.iter().enumerate() {
+            for (index, device) in probed.devices.iter().enumerate() {
                 describe(index, device, out)?;
+            }
+            if let Some(clocks) = probed.clocks {
+                write_line(out, format_args!("  clocks: {clocks}"))?;
+            }
+            for note in &probed.notes {
+                write_line(out, format_args!("  {note}"))?;
             }
         }
         Ok(())

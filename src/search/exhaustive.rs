@@ -12,7 +12,16 @@ pub(super) struct Exhaustive {
 
 impl Exhaustive {
     pub(super) fn new(plan: &Plan<'_>) -> Self {
-        Self { history: History::new(plan.space.count()), next: 0 }
+        let mut new = Self { history: History::new(plan), next: 0 };
+        new.skip();
+        new
+    }
+
+    /// Goes on to the next point of which nothing is known.
+    fn skip(&mut self) {
+        while self.history.left() > 0 && self.history.is_seen(self.next) {
+            self.next += 1;
+        }
     }
 }
 
@@ -23,8 +32,6 @@ impl SearchStrategy for Exhaustive {
 
     fn tell(&mut self, point: usize, outcome: Outcome) {
         self.history.tell(point, outcome);
-        while self.history.left() > 0 && self.history.is_seen(self.next) {
-            self.next += 1;
-        }
+        self.skip();
     }
 }

@@ -1,6 +1,6 @@
 //! What a strategy was told so far.
 
-use super::strategy::Outcome;
+use super::strategy::{Outcome, Plan};
 
 /// Outcomes in the order in which they were told, and by point.
 #[derive(Debug, Clone, Default)]
@@ -12,8 +12,17 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn new(count: usize) -> Self {
-        Self { told: Vec::new(), seen: vec![false; count], left: count, best: None }
+    /// Nothing is told; what is refused is as good as seen.
+    pub(super) fn new(plan: &Plan<'_>) -> Self {
+        let count = plan.space.count();
+        let mut seen = vec![false; count];
+        for &point in plan.refused {
+            if let Some(seen) = seen.get_mut(point) {
+                *seen = true;
+            }
+        }
+        let left = seen.iter().filter(|seen| !**seen).count();
+        Self { told: Vec::new(), seen, left, best: None }
     }
 
     /// Notes an outcome; whether the point is one of the space and new.

@@ -11,6 +11,7 @@ mod budget;
 mod columns;
 mod draw;
 mod exhaustive;
+mod figures;
 mod history;
 mod kind;
 mod large;

@@ -38,7 +38,7 @@ pub(super) struct Primed<'a> {
 impl<'a> Primed<'a> {
     pub(super) fn new(plan: &Plan<'a>, then: Box<dyn SearchStrategy + 'a>) -> Self {
         let first = points(plan).into_iter().take(MOST).collect();
-        Self { first, history: History::new(plan.space.count()), then }
+        Self { first, history: History::new(plan), then }
     }
 }
 

@@ -14,8 +14,17 @@ pub(super) struct Random {
 
 impl Random {
     pub(super) fn new(plan: &Plan<'_>) -> Self {
-        let count = plan.space.count();
-        Self { history: History::new(count), order: Draw::new(plan.seed, 0).shuffled(count), next: 0 }
+        let order = Draw::new(plan.seed, 0).shuffled(plan.space.count());
+        let mut new = Self { history: History::new(plan), order, next: 0 };
+        new.skip();
+        new
+    }
+
+    /// Goes on to the next point of which nothing is known.
+    fn skip(&mut self) {
+        while self.at().is_some_and(|point| self.history.is_seen(point)) {
+            self.next += 1;
+        }
     }
 
     fn at(&self) -> Option<usize> {
@@ -30,8 +39,6 @@ impl SearchStrategy for Random {
 
     fn tell(&mut self, point: usize, outcome: Outcome) {
         self.history.tell(point, outcome);
-        while self.at().is_some_and(|point| self.history.is_seen(point)) {
-            self.next += 1;
-        }
+        self.skip();
     }
 }

@@ -37,16 +37,26 @@ pub struct Plan<'a> {
     /// The best configs of neighbours, the nearest neighbour's first: of the same operation with other shapes, or on
     /// another device. One need not be of the space; at most [`MAX_PRIORS`] are taken.
     pub priors: &'a [Config],
+    /// Points that need not be asked for, since it is known that they do not run; no strategy asks for one.
+    pub refused: &'a [usize],
+    /// What is known of each point besides its parameters, as what a compiler said of it: the same figures in the same order, in any
+    /// unit. Points without any, and those beyond the last, are in the middle. The outcomes decide whether they count.
+    pub figures: &'a [Vec<Option<f64>>],
 }
 
 impl<'a> Plan<'a> {
-    /// A search of a space, without a bound and without priors.
+    /// A search of a space, without a bound, of which nothing is known.
     pub fn new(space: &'a Space, seed: u64) -> Self {
-        Self { space, seed, budget: None, priors: &[] }
+        Self { space, seed, budget: None, priors: &[], refused: &[], figures: &[] }
     }
 }
 
-setters!(Plan<'a> { budget: Option<usize>, priors: &'a [Config] });
+setters!(Plan<'a> {
+    budget: Option<usize>,
+    priors: &'a [Config],
+    refused: &'a [usize],
+    figures: &'a [Vec<Option<f64>>],
+});
 
 /// A way to choose which config to measure next.
 ///

@@ -18,9 +18,10 @@ use super::protocol::{
     BeginParams, ComparedOutput, ComparedOutputs, Hello, KeptOutput, KeptOutputs, Launch, LoadParams, Loaded, Measured,
     Method, OutputRef, Outputs, Profiled, Signature, capability, one_line,
 };
+use super::seen_clocks::SeenClocks;
 use crate::array::Tolerance;
 use crate::failure::{Failure, FailureKind};
-use crate::measured_by::{CacheState, Source};
+use crate::measured_by::{CacheState, Clocks, Source};
 use crate::remedy::remedy;
 
 /// One measuring worker after the other, with the job and the candidates that each of them must hold.
@@ -42,6 +43,7 @@ pub(crate) struct Bench {
     cut_off: CutOff,
     /// Whose outputs the worker keeps, what they are, and since which epoch.
     kept: Option<(usize, Vec<KeptOutput>, u32)>,
+    seen: SeenClocks,
     /// Where profiles are told.
     pub(crate) events: Events,
 }
@@ -66,6 +68,7 @@ impl Bench {
             ahead: BTreeSet::new(),
             cut_off: CutOff::default(),
             kept: None,
+            seen: SeenClocks::default(),
             events: Events::default(),
         }
     }
@@ -87,6 +90,16 @@ impl Bench {
     pub(crate) fn clock_resolution_ns(&self) -> Option<u64> {
         let by_clock = self.hello.source == Source::HostWall && !self.hello.can(capability::PROFILE);
         self.hello.clock_resolution_ns.filter(|&resolution| by_clock && resolution > 0)
+    }
+
+    /// How fast the worker's GPU may run.
+    pub(crate) fn clocks(&self) -> Option<Clocks> {
+        self.hello.clocks
+    }
+
+    /// How fast it ran, for the reader.
+    pub(crate) fn clocks_seen(&self) -> Option<String> {
+        self.seen.note(self.hello.clocks)
     }
 
     pub(crate) fn begin(&mut self, job: &Job) -> Result<(), Failure> {
@@ -191,7 +204,8 @@ impl Bench {
         let limit = self.limit(Waiting::Measure { runs: u64::from(runs) });
         let call = Method::Measure { candidate, runs, batch };
         let measured: Result<Measured, Failure> = self.client()?.request(call, limit.time);
-        let measured = measured.map_err(|failure| limit.explain(failure))?;
+        let mut measured = measured.map_err(|failure| limit.explain(failure))?;
+        self.seen.take(measured.clocks.take());
         let expected = (runs / batch.max(1)) as usize;
         if measured.samples_ns.len() != expected {
             let batches = if batch == 1 { String::new() } else { format!(" in batches of {batch}") };
@@ -232,7 +246,8 @@ impl Bench {
         let running = events.open(Slice::Detail("run under the profiler"));
         let profiled: Result<Profiled, Failure> = self.client()?.request(call, limit.time);
         drop(running);
-        let profiled = profiled.map_err(|failure| limit.explain(failure))?;
+        let mut profiled = profiled.map_err(|failure| limit.explain(failure))?;
+        self.seen.take(profiled.clocks.take());
         // a round begins when nothing is compiled any more
         self.ahead.clear();
         let _reading = events.open(Slice::Detail("read the profile"));
@@ -374,6 +389,11 @@ impl Bench {
                 self.hello.source,
                 hello.notes.first().map(|note| format!(" ({note})")).unwrap_or_default()
             );
+            return Err(Failure::new(FailureKind::Device, message));
+        }
+        // one that cannot tell any more says nothing against it
+        if let Some((before, now)) = self.hello.clocks.zip(hello.clocks).filter(|(before, now)| before != now) {
+            let message = format!("the GPU's clocks were set anew while it was measured: {now}, before {before}");
             return Err(Failure::new(FailureKind::Device, message));
         }
         Ok(())

@@ -15,7 +15,7 @@ use super::refusals::Refusals;
 use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, xla_autotuning};
 use crate::failure::{Failure, FailureKind};
-use crate::measured_by::{Metric, Source};
+use crate::measured_by::{Clocks, Metric, Source};
 use crate::scratch::Scratch;
 
 /// Drives one worker of someone else's.
@@ -154,6 +154,14 @@ impl Timer for CommandTimer {
 
     fn notes(&self) -> &[String] {
         &self.bench.hello().notes
+    }
+
+    fn clocks(&self) -> Option<Clocks> {
+        self.bench.clocks()
+    }
+
+    fn clocks_seen(&self) -> Option<String> {
+        self.bench.clocks_seen()
     }
 
     fn clock_resolution_ns(&self) -> Option<u64> {

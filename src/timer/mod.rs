@@ -27,6 +27,7 @@ pub mod protocol;
 mod refusals;
 pub mod replay;
 mod said;
+mod seen_clocks;
 pub mod server;
 mod side_by_side;
 pub(crate) mod subscriber;

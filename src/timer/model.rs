@@ -12,7 +12,7 @@ use super::said::Said;
 use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, gpu_launch};
 use crate::failure::{Failure, FailureKind};
-use crate::measured_by::{CacheState, MeasuredBy, Metric, Source};
+use crate::measured_by::{CacheState, Clocks, MeasuredBy, Metric, Source};
 use crate::registry::Program;
 
 /// Times candidates of one job at a time.
@@ -41,7 +41,18 @@ pub trait Timer: Send {
             .metric(self.metric())
             .cache_state(cache_state.clone())
             .launch(gpu_launch(&self.device().identity.platform, &self.device().environment.xla_flags))
+            .clocks(self.clocks())
             .compiler(self.device().environment.compiler())
+    }
+
+    /// How fast its GPU may run; `None` where nobody tells it.
+    fn clocks(&self) -> Option<Clocks> {
+        None
+    }
+
+    /// How fast its GPU ran as it was measured, for the reader; `None` where nobody tells it.
+    fn clocks_seen(&self) -> Option<String> {
+        None
     }
 
     /// Things that the user should know, one line each: why times come from where they do, for instance.
@@ -62,6 +73,12 @@ pub trait Timer: Send {
 
     /// What a compiler said of a program where the device was not; `None` where that is not known.
     fn said(&self, _program: &Program) -> Option<Said> {
+        None
+    }
+
+    /// Why a compiler refused a program where the device was not; `None` where it did not, where that is not known, or where it must be
+    /// found out here.
+    fn refused(&self, _program: &ProgramFile) -> Option<String> {
         None
     }
 

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
-use crate::measured_by::{CacheState, Source};
+use crate::measured_by::{CacheState, Clocks, Source};
 use crate::printable::printable;
 use crate::registry::ProgramFormat;
 use crate::setters::setters;
@@ -300,6 +300,9 @@ pub struct Hello {
     /// not known, or where times come from profiles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_resolution_ns: Option<u64>,
+    /// How fast the GPU that it runs on may run, where it can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<Clocks>,
     /// Things that the user should know, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -312,6 +315,7 @@ setters!(Hello {
     capabilities: Vec<String>,
     device: usize,
     clock_resolution_ns: Option<u64>,
+    clocks: Option<Clocks>,
     notes: Vec<String>,
     compiler: Option<Digest>,
 });
@@ -327,6 +331,7 @@ impl Hello {
             devices,
             device: 0,
             clock_resolution_ns: None,
+            clocks: None,
             notes: Vec::new(),
             compiler: None,
         }
@@ -561,16 +566,29 @@ pub struct Measured {
     /// Why the runs of a batch were timed one by one after all, where they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub single_runs: Option<String>,
+    /// How fast the GPU ran, where the worker can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<RunningClocks>,
+}
+
+/// How fast a GPU runs, read as soon as the runs that were asked for are over, and what holds it back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningClocks {
+    /// Its multiprocessors, in MHz.
+    pub sm_mhz: u32,
+    /// Why they do not run faster, a few words each; empty where they run as fast as they may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<String>,
 }
 
 impl Measured {
     /// The durations of runs, or of batches of them.
     pub fn new(samples_ns: Vec<u64>) -> Self {
-        Self { samples_ns, single_runs: None }
+        Self { samples_ns, single_runs: None, clocks: None }
     }
 }
 
-setters!(Measured { single_runs: Option<String> });
+setters!(Measured { single_runs: Option<String>, clocks: Option<RunningClocks> });
 
 /// Some runs of one candidate, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -595,16 +613,19 @@ pub struct Profiled {
     /// On how many devices the program of each launch ran: one, unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<Vec<u32>>,
+    /// How fast the GPU ran, where the worker can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<RunningClocks>,
 }
 
 impl Profiled {
     /// A profile whose executions are told apart by the order in which they started.
     pub fn new(profile: impl Into<PathBuf>) -> Self {
-        Self { profile: profile.into(), module_name: None, devices: None }
+        Self { profile: profile.into(), module_name: None, devices: None, clocks: None }
     }
 }
 
-setters!(Profiled { module_name: Option<String>, devices: Option<Vec<u32>> });
+setters!(Profiled { module_name: Option<String>, devices: Option<Vec<u32>>, clocks: Option<RunningClocks> });
 
 /// The answer to `outputs`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -158,6 +158,10 @@ impl Timer for SideBySide {
         &self.notes
     }
 
+    fn clocks_seen(&self) -> Option<String> {
+        self.first.clocks_seen()
+    }
+
     fn clock_resolution_ns(&self) -> Option<u64> {
         self.all().map(Timer::clock_resolution_ns).collect::<Option<Vec<u64>>>()?.into_iter().max()
     }

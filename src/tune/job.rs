@@ -56,6 +56,10 @@ impl JobIdentity {
         if !by.cache_state.is_warm() {
             hasher.field(by.cache_state.as_str().as_bytes());
         }
+        // nothing for free ones either
+        if let Some(clocks) = by.set_clocks() {
+            hasher.field(b"clocks").field(&clocks.sm_mhz.to_le_bytes()).field(&clocks.memory_mhz.to_le_bytes());
+        }
         Ok(Self {
             digest: hasher.finish(),
             key: CacheKey {

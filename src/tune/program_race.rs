@@ -70,7 +70,9 @@ impl ProgramRace {
         let mut hasher = FieldHasher::new(VERSION);
         hasher.field(self.stage.as_bytes()).field(device.identity.to_digest().as_bytes());
         hasher.field(serde_json::to_string(&device.environment).unwrap_or_default().as_bytes());
-        hasher.field(serde_json::to_string(by).unwrap_or_default().as_bytes()).field(self.inputs.as_bytes());
+        hasher
+            .field(serde_json::to_string(&by.as_condition()).unwrap_or_default().as_bytes())
+            .field(self.inputs.as_bytes());
         for candidate in &self.job.candidates {
             let program = candidate.program.as_ref().map(|file| file.program.semantic_digest);
             hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());

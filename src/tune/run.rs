@@ -196,8 +196,7 @@ impl Autotuner<'_> {
         };
         let (decided, surface) = match waves {
             Ok(mut waves) => {
-                let hardware = &self.timer.device().identity.hardware;
-                let limits = hardware.get("compute_capability").and_then(|capability| CoreLimits::of(capability));
+                let limits = self.core_limits();
                 let said = |candidate: usize| self.timer.said(invocation.candidates.get(candidate)?.program.as_ref()?);
                 waves.said(limits.as_ref(), said);
                 let decided = self.tune_waves(events, (race, identity), Some(&mut waves), result);
@@ -207,6 +206,11 @@ impl Autotuner<'_> {
         };
         self.lock_surfaces().insert(operation, surface);
         decided
+    }
+
+    /// What the cores of a GPU can hold.
+    pub(super) fn core_limits(&self) -> Option<CoreLimits> {
+        CoreLimits::of(self.timer.device().identity.hardware.get("compute_capability")?)
     }
 
     /// The same, in waves or all at once.

@@ -43,11 +43,20 @@ pub struct Searched {
     /// How many of them failed of each kind; a config without a usable time is of kind `no-time`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<FailureKind, usize>,
+    /// Configs that a compiler had refused where the device was not: none of them was asked for.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub refused: usize,
     /// The least ratio to the baseline that was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_ratio: Option<f64>,
     /// Why it ended.
     pub ended: SearchEnd,
+}
+
+// serde hands over a reference to the field
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 impl Searched {
@@ -62,6 +71,9 @@ impl Searched {
         if self.failed > 0 {
             let kinds: Vec<String> = self.failures.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
             line += &format!(", {} failed ({})", self.failed, kinds.join(", "));
+        }
+        if self.refused > 0 {
+            line += &format!(", {} left out since a compiler refused them", self.refused);
         }
         if let Some(best) = self.best_ratio {
             line += &format!(", before the race the best at {best:.3} of the baseline's time");

@@ -15,6 +15,7 @@ use crate::digest::FieldHasher;
 use crate::failure::Failure;
 use crate::registry::{Invocation, NotRunnable};
 use crate::search::{Budget, NoSpace, Outcome, Plan, start};
+use crate::timer::ProgramFile;
 use crate::timer::events::{Events, Kind, Phase, Slice};
 
 use super::choices::{Choices, only};
@@ -53,6 +54,13 @@ struct Search {
     told: Vec<(usize, Outcome)>,
     first_failure: Option<String>,
     searched: Searched,
+}
+
+/// What is known of points before anything is measured.
+#[derive(Default)]
+struct OfCompiler {
+    refused: Vec<usize>,
+    figures: Vec<Vec<Option<f64>>>,
 }
 
 impl Autotuner<'_> {
@@ -220,6 +228,7 @@ impl Autotuner<'_> {
             reused: 0,
             failed: 0,
             failures: BTreeMap::new(),
+            refused: 0,
             best_ratio: None,
             ended: SearchEnd::Budget,
         };
@@ -239,6 +248,8 @@ impl Autotuner<'_> {
         let workplace = Workplace::new(invocation, self.registry)?.map_err(Ended::Failed)?;
         let options = &self.options.search;
         let priors = self.priors(key)?;
+        let OfCompiler { refused, figures } = self.of_compiler(invocation, choices);
+        search.searched.refused = refused.len();
         let begin = Instant::now();
         loop {
             let plan = Plan {
@@ -246,6 +257,9 @@ impl Autotuner<'_> {
                 seed: self.options.seed,
                 budget: options.budget.evaluations,
                 priors: &priors,
+                // points keep their numbers, and what is added was not compiled
+                refused: &refused,
+                figures: &figures,
             };
             let mut strategy = start(options.kind, &plan);
             for &(point, outcome) in &search.told {
@@ -283,6 +297,31 @@ impl Autotuner<'_> {
             let best: Vec<usize> = search.ranked().into_iter().map(|(_, point)| point).collect();
             choices.grow(&best);
         }
+    }
+
+    /// What a compiler said of the recorded programs where the device was not.
+    fn of_compiler(&self, invocation: &Invocation, choices: &Choices) -> OfCompiler {
+        let limits = self.core_limits();
+        let mut known = OfCompiler::default();
+        for candidate in &invocation.candidates {
+            let Some(program) = &candidate.program else { continue };
+            let Some((said, point)) = self.timer.said(program).zip(choices.space.find(&candidate.config)) else {
+                continue;
+            };
+            if known.figures.len() <= point {
+                known.figures.resize(point + 1, Vec::new());
+            }
+            if let Some(figures) = known.figures.get_mut(point) {
+                *figures = said.figures(limits.as_ref());
+            }
+            let file = || Some(ProgramFile::new(self.registry.checked_program_path(program).ok()?, program.clone()));
+            // without its baseline an operation fails, and says why
+            let is_tried = candidate.config != invocation.baseline;
+            if is_tried && file().is_some_and(|file| self.timer.refused(&file).is_some()) {
+                known.refused.push(point);
+            }
+        }
+        known
     }
 
     /// What is cached of the same operation, whatever the call, the device and the direction: the nearest first, and

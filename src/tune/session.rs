@@ -139,7 +139,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// Where the ledger or the scratch folder fails; what was decided before stands beside the error.
     pub fn run(&mut self, plan: &Plan) -> Result<AutotuningResult, Stopped<AutotuningResult>> {
-        let of_timer = self.first.timer.notes().to_vec();
+        let mut of_timer = self.first.timer.notes().to_vec();
         let (result, stopped_by) = if self.others.is_empty() {
             self.first_tuner().run(&plan.invocations)
         } else {
@@ -147,6 +147,7 @@ impl<'a> Session<'a> {
             let (ledger, is_one_device) = (self.ledger, self.is_one_device);
             run_on_devices(nothing_yet, ledger, &mut self.tuners(), &plan.invocations, is_one_device)
         };
+        of_timer.extend(self.first.timer.clocks_seen());
         Stopped::unless_ended(self.with_plan(result, plan, of_timer), stopped_by)
     }
 

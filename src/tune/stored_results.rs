@@ -39,7 +39,7 @@ pub fn stored_results(folder: &Path) -> Result<Vec<AutotuningResult>, StoredErro
         let result = result_for(&key, &entry, &notes);
         let operation = operation_of(&key, &entry, history_of(&entry)?);
         let is_same = |other: &&mut AutotuningResult| {
-            (&other.device, &other.measured_by) == (&result.device, &result.measured_by)
+            other.device == result.device && other.measured_by.as_condition() == result.measured_by.as_condition()
         };
         match results.iter_mut().find(is_same) {
             Some(other) => other.take(Some(operation), Some((key, entry))),

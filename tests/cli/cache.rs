@@ -356,6 +356,33 @@ fn what_was_decided_under_other_software_is_pruned() {
 }
 
 #[test]
+fn an_entry_of_clocks_that_were_set_is_flagged_and_drawn() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let told = |sm_mhz: u32| json!({"sm_mhz": sm_mhz, "memory_mhz": 2619, "max_sm_mhz": 1980, "max_memory_mhz": 2619});
+    let entry = |call_key: &str, clocks: Value| {
+        let mut entry: Value = serde_json::from_str(&line("H100", call_key, 1, 10, 100)).unwrap();
+        entry["provenance"]["clocks"] = clocks;
+        format!("{entry}\n")
+    };
+    place.folder("cache", &[entry("set", told(1410)), entry("free", told(1980))]);
+    let get = |key: &str| {
+        let words = ["get", "op@v1", key, "--match", "any", "--plugin", plugin.to_str().unwrap(), "--format", "json"];
+        let found = place.cache(&words).json();
+        (found["provenance"]["clocks"].clone(), found["flags"].to_string())
+    };
+    let words = "the GPU's clocks were set there: 1410 of 1980 MHz, memory 2619 of 2619 MHz";
+    let (clocks, flags) = get("set");
+    assert!(clocks == told(1410) && flags.contains(words), "{clocks} {flags}");
+    let (clocks, flags) = get("free");
+    assert!(clocks == told(1980) && !flags.contains("clocks"), "{clocks} {flags}");
+    let done = place.run(&["report", &place.text("cache"), "-o", &place.text("page.html")]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let page = fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(page.contains("<dd>1410 of 1980 MHz, memory 2619 of 2619 MHz</dd>"), "{page}");
+}
+
+#[test]
 fn compiler_options_are_printed_as_flags() {
     let place = Place::new();
     let entry = |key: &str, device: &str, config: &str| {

@@ -255,8 +255,30 @@ fn what_is_no_target_or_no_store_is_one_line() {
     let none = Path::new("/no/plugin.so");
     for name in ["", "cuda", "h100", "tpu:v99", "cuda:/no/such.txtpb", "cuda:/dev/zero"] {
         let run = compile(folder.path(), none, &["--target", name]);
-        assert_eq!(run.code, 2, "{name}: {}", run.stderr);
-        assert!(run.stderr.contains("target"), "{name}: {}", run.stderr);
+        assert_eq!((run.code, run.stderr.lines().count()), (USAGE, 1), "{name}: {}", run.stderr);
+        let expected =
+            if name.contains('/') { "the target cannot be read" } else { "is no target: name one of cuda:a10, " };
+        assert!(run.fault().contains(expected), "{name}: {}", run.stderr);
+    }
+    let main_job = ["tests/data/timer/add.mlir", "--dry-run", "--target", "cuda:h9000"];
+    let unknown = run(folder.path(), &main_job);
+    assert!(unknown.code == USAGE && unknown.fault().contains("is no target: name one of"), "{}", unknown.stderr);
+    // what is no store is told before the plugin is looked for
+    let place = Place::new();
+    make_pipe(&place.path("pipe"));
+    fs::create_dir(place.path("empty")).unwrap();
+    fs::write(place.path("file"), "").unwrap();
+    for (name, expected) in [
+        ("pipe", "it is a named pipe, not a folder"),
+        ("file", "it is a file, not a folder"),
+        ("empty", "the folder has no `executables-v2` in it"),
+        ("none", "No such file"),
+    ] {
+        for option in ["--compiled", "--baseline"] {
+            let run = compile(folder.path(), none, &["--target", "cuda:l4", option, &place.text(name)]);
+            let is_told = run.fault().contains(&place.text(name)) && run.fault().contains(expected);
+            assert!(run.code == BAD_INPUT && is_told && run.stderr.lines().count() == 1, "{}", run.stderr);
+        }
     }
     fs::write(folder.path().join("store"), b"").unwrap();
     let run = compile(folder.path(), none, &["--target", "cuda:l4"]);

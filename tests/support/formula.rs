@@ -11,12 +11,13 @@ use super::scripted::invocation;
 use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
+use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::Failure;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
-use autotune_lowered::registry::{Candidate, Registry};
+use autotune_lowered::registry::{Candidate, Program, Registry};
 use autotune_lowered::timer::events::{Event, Events, Kind};
-use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
+use autotune_lowered::timer::{Job, OutputArray, Prepared, ProgramFile, Said, Timer};
 use autotune_lowered::tune::{AutotuningResult, OperationResult, PlannedInvocation, Session, TuneOptions};
 
 /// Of this thread: what else the machine does, and how slow its disk is, is not in it.
@@ -39,6 +40,8 @@ pub struct FormulaTimer {
     pub calls: u64,
     pub has_one_job_a_call: bool,
     pub compiles_beside_outputs: bool,
+    /// Which configs a compiler refused where there was no device, of those with a program of their own.
+    pub refused: Vec<Digest>,
     pub restarts: u64,
     /// Nanoseconds of the processor inside the timer.
     pub spent: Arc<AtomicU64>,
@@ -58,6 +61,7 @@ impl FormulaTimer {
             calls: 0,
             has_one_job_a_call: false,
             compiles_beside_outputs: false,
+            refused: Vec::new(),
             restarts: 0,
             spent: Arc::default(),
             job: None,
@@ -104,6 +108,14 @@ impl Timer for FormulaTimer {
 
     fn compiles_beside_outputs(&self) -> bool {
         self.compiles_beside_outputs
+    }
+
+    fn said(&self, program: &Program) -> Option<Said> {
+        self.refused.contains(&program.digest).then(Said::default)
+    }
+
+    fn refused(&self, program: &ProgramFile) -> Option<String> {
+        self.refused.contains(&program.program.digest).then(|| "no room".to_owned())
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {

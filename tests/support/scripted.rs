@@ -14,7 +14,7 @@ use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::measured_by::Source;
+use autotune_lowered::measured_by::{Clocks, Source};
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
 use autotune_lowered::timer::events::{Event, Events, Kind};
 use autotune_lowered::timer::protocol::{ComparedOutput, KeptOutput};
@@ -93,6 +93,7 @@ pub struct ScriptedTimer {
     /// Whether outputs are compared here, and no file holds them.
     pub keeps_outputs: bool,
     kept: Option<Reference>,
+    pub clocks: Option<Clocks>,
     epoch: u32,
     job: Option<Job>,
 }
@@ -114,6 +115,7 @@ impl ScriptedTimer {
             failing_restart: None,
             keeps_outputs: false,
             kept: None,
+            clocks: None,
             epoch: 1,
             job: None,
         }
@@ -137,6 +139,10 @@ impl Timer for ScriptedTimer {
 
     fn source(&self) -> Source {
         Source::HostWall
+    }
+
+    fn clocks(&self) -> Option<Clocks> {
+        self.clocks
     }
 
     fn device(&self) -> &DeviceFingerprint {

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod clocks;
 mod following;
 mod jax;
 mod jax_partitions;

@@ -79,7 +79,7 @@ fn spec(text: &str) -> ArraySpec {
 fn a_device_is_told() {
     for plugin in plugins() {
         let place = Place::new();
-        let devices = probe(&place.options(&plugin)).unwrap();
+        let devices = probe(&place.options(&plugin)).unwrap().devices;
         assert_eq!(devices.len(), 1, "one device unless told otherwise");
         let identity = &devices[0].identity;
         assert_eq!((identity.platform.as_str(), identity.device_kind.as_str()), ("cpu", "cpu"));
@@ -96,7 +96,7 @@ fn a_device_is_told() {
         assert_eq!(environment.plugin_digest, Some(Digest::of_reader(fs::File::open(&plugin).unwrap()).unwrap()));
         assert_eq!(devices[0].to_portable(), "cpu|cpu");
         let more = place.options(&plugin).client_options(vec!["cpu_device_count=3".into()]);
-        assert_eq!(probe(&more).unwrap().len(), 3);
+        assert_eq!(probe(&more).unwrap().devices.len(), 3);
     }
 }
 
@@ -743,7 +743,7 @@ fn a_file_of_flags_is_told_by_what_it_holds() {
         let file = place.folder.path().join("flags");
         fs::write(&file, "--xla_cpu_enable_fast_math=true\n--xla_cpu_enable_fast_math=false").unwrap();
         let flags = Some(file.to_str().unwrap().to_owned());
-        let devices = probe(&place.options(&plugin).xla_flags(flags)).unwrap();
+        let devices = probe(&place.options(&plugin).xla_flags(flags)).unwrap().devices;
         let environment = &devices[0].environment;
         assert_eq!(environment.xla_flags, ["--xla_cpu_enable_fast_math=true", "--xla_cpu_enable_fast_math=false"]);
         assert_eq!(environment.xla_autotuning, None, "a CPU has none");

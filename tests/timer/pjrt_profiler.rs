@@ -25,29 +25,30 @@ use serde_json::{Value, json};
 const ONE_CALL: &str = "blocked_matmul@v1:4a92df18023cfca8";
 
 /// The simulated plugin, and a program that sets its mode and then is this program.
-struct Simulated {
-    folder: tempfile::TempDir,
-    base: PathBuf,
+pub(crate) struct Simulated {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) base: PathBuf,
+}
+
+/// Makes a library of a file of `tests/data/pjrt`.
+pub(crate) fn build(source: &str, library: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/pjrt").join(source);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-shared", "-fPIC", "-o"]).arg(library).arg(source).arg("-ldl");
+    let output = compiler.output().expect("a C compiler, which Rust needs for linking too");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 impl Simulated {
     /// `None`, with the reason printed, where there is no CPU plugin.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let base = plugin()?;
         let folder = tempfile::tempdir().unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/pjrt/profiled_plugin.c");
-        let mut compiler = Command::new("cc");
-        compiler
-            .args(["-O1", "-shared", "-fPIC", "-o"])
-            .arg(folder.path().join("simulated.so"))
-            .arg(source)
-            .arg("-ldl");
-        let output = compiler.output().expect("a C compiler, which Rust needs for linking too");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        build("profiled_plugin.c", &folder.path().join("simulated.so"));
         Some(Self { folder, base })
     }
 
-    fn library(&self) -> PathBuf {
+    pub(crate) fn library(&self) -> PathBuf {
         self.folder.path().join("simulated.so")
     }
 
@@ -96,7 +97,7 @@ impl Simulated {
         self.folder.path().join("turned")
     }
 
-    fn job(&self) -> Job {
+    pub(crate) fn job(&self) -> Job {
         self.job_of(4)
     }
 

@@ -14,6 +14,7 @@ use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::config::Config;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
+use autotune_lowered::registry::Candidate;
 use autotune_lowered::search::{Budget, Kind};
 use autotune_lowered::tune::{OperationResult, SearchEnd, SearchOptions, Session, Status, TuneOptions};
 use serde_json::json;
@@ -374,6 +375,31 @@ fn a_long_recorded_list_is_searched_by_its_programs() {
     assert!(ns[found as usize] <= 1_020_000, "{found}");
     let provenance = result.entries[0].1.provenance.as_ref().unwrap();
     assert!(provenance.search.is_some() && provenance.semantic_digest.is_some(), "the recorded programs are raced");
+}
+
+#[test]
+fn what_a_compiler_refused_costs_no_evaluation() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = scripted::registry(&folder.path().join("registry"), 100, &scripted::distinct_program);
+    let mut timer = FormulaTimer::new(|config| 1_000_000 + 10_000 * number(config, "block").abs_diff(70));
+    timer.device = scripted::device();
+    // the baseline too, and all that would be better than it but for every third
+    let refused = |block: i64| block == 0 || block % 3 != 0;
+    let of = |candidate: &Candidate| {
+        let program = candidate.program.as_ref().filter(|_| refused(number(&candidate.config, "block")));
+        program.map(|program| program.digest)
+    };
+    timer.refused = invocation.candidates.iter().filter_map(of).collect();
+    let ledger = memory();
+    let mut session = Session::new(&registry, &ledger, &mut timer).options(options(Kind::Auto, 200));
+    let result = session.run(&scripted::planned([&invocation])).unwrap();
+    let operation = &result.operations[0];
+    let search = operation.search.as_ref().unwrap();
+    // 33 of the blocks below 100 besides the baseline are multiples of three
+    assert_eq!((search.configs, search.evaluations, search.refused, search.failed), (100, 33, 66, 0), "{search:?}");
+    assert!(search.to_line().contains(", 66 left out since a compiler refused them"), "{}", search.to_line());
+    assert_eq!(number(best(operation), "block"), 69);
+    assert!(timer.tried().iter().all(|config| !refused(number(config, "block"))));
 }
 
 #[test]

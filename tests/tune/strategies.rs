@@ -114,6 +114,49 @@ fn neighbours_are_asked_first_even_if_they_are_of_another_space() {
     assert!(asked.contains(&bowl.space.find(&config(r#"{"a":17,"b":5}"#)).unwrap()));
 }
 
+#[test]
+fn what_is_refused_is_never_asked_for_and_all_else_is() {
+    let tiles = analytic()[0].recorded().unwrap();
+    let count = tiles.space.count();
+    let refused: Vec<usize> = (0..count).filter(|point| point % 8 != 4).chain([count, usize::MAX]).collect();
+    for kind in Kind::ALL {
+        let priors = [tiles.space.config(0), tiles.space.config(12), tiles.space.config(20)];
+        for priors in [&priors[..], &[]] {
+            let plan = plan(&tiles.space, 1).refused(&refused).priors(priors);
+            let asked = simulate(&mut *start(kind, &plan), &tiles, 10_000).asked;
+            let mut sorted = asked.clone();
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq((0..count).filter(|point| point % 8 == 4)), "{kind:?}");
+            assert!(priors.is_empty() || asked[0] == 12, "{kind:?}: the prior that is left");
+        }
+        let all: Vec<usize> = (0..count).collect();
+        assert_eq!(start(kind, &plan(&tiles.space, 1).refused(&all)).ask(), None, "{kind:?}");
+    }
+}
+
+/// Times that have nothing to do with the one parameter, so that figures are all there is to learn from.
+#[test]
+fn figures_that_go_with_the_times_are_followed() {
+    const COUNT: usize = 100;
+    let space = Space::new((0..COUNT).map(|n| config(&format!("{{\"a\":{n}}}")))).unwrap();
+    let time = |point: usize| 1.0 + ((point * 37 + 51) % COUNT) as f64 / 25.0;
+    let outcomes = (0..COUNT).map(|point| Outcome::of(time(point))).collect();
+    let recorded = Recorded { outcomes, space, format: "simulated" };
+    let needed = |figures: &[Vec<Option<f64>>]| {
+        let of_seed = |seed| {
+            let plan = plan(&recorded.space, seed).figures(figures);
+            let asked = simulate(&mut *start(Kind::Model, &plan), &recorded, COUNT).asked;
+            1 + asked.iter().position(|&point| time(point) == 1.0).unwrap()
+        };
+        of_seed(0) + of_seed(1)
+    };
+    // one of two goes with the times; of the last configs nothing is known
+    let chance = |point: usize| Some((point * 61 % 97) as f64);
+    let helpful: Vec<_> = (0..COUNT - 5).map(|point| vec![chance(point), Some(time(point))]).collect();
+    let (none, helpful) = (needed(&[]), needed(&helpful));
+    assert!(helpful < 40 && helpful * 2 < none, "{none} {helpful}");
+}
+
 fn candidates(parameters: serde_json::Value, constraints: &[&str], baseline: serde_json::Value) -> CandidateSpace {
     let space = json!({"schema": 1, "op": "large", "parameters": parameters, "constraints": constraints,
                        "baseline": baseline});

@@ -10,7 +10,7 @@ use crate::cache::error::StoreError;
 use crate::cache::row::{Row, Settled};
 use crate::config::Config;
 use crate::digest::Digest;
-use crate::measured_by::{CacheState, Launch, MeasuredBy, Metric, Source};
+use crate::measured_by::{CacheState, Clocks, Launch, MeasuredBy, Metric, Source};
 use crate::stats::Interval;
 
 /// How many decisions of a call an entry holds, the one in force among them.
@@ -128,9 +128,13 @@ fn clock(provenance: &Provenance) -> u8 {
     }
 }
 
-fn question(one: &Provenance) -> (&Config, Option<Digest>, &Metric, &CacheState, Option<&Launch>) {
+/// What a decision answers: others say nothing of it.
+type Question<'a> = (&'a Config, Option<Digest>, &'a Metric, &'a CacheState, Option<&'a Launch>, Option<Clocks>);
+
+fn question(one: &Provenance) -> Question<'_> {
     let MeasuredBy { metric, cache_state, launch, .. } = &one.measured_by;
-    (&one.baseline, one.baseline_semantic_digest, metric, cache_state, launch.as_ref())
+    let clocks = one.measured_by.set_clocks();
+    (&one.baseline, one.baseline_semantic_digest, metric, cache_state, launch.as_ref(), clocks)
 }
 
 fn width(interval: Interval) -> f64 {

@@ -46,6 +46,9 @@ pub(super) fn write_environment(result: &AutotuningResult, out: &mut dyn Write) 
     if let Some(launch) = &result.measured_by.launch {
         row("Kernels are launched", if *launch == Launch::Eager { "one by one" } else { "as command buffers" });
     }
+    if let Some(clocks) = result.measured_by.clocks {
+        row("The GPU's clocks", &clocks.to_string());
+    }
     row("Program", &result.tool);
     write!(out, "<h3>Device and environment</h3><dl class=\"facts\">")?;
     for (name, value) in rows {

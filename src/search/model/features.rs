@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::kernel::Coordinates;
+use crate::search::draw::Draw;
+use crate::search::figures::{self, FIGURES, UNKNOWN};
 use crate::search::space::{Parameter, Space};
 
 /// Inverse squared length of a parameter before anything is known of it: its whole range.
@@ -30,11 +32,19 @@ pub(in crate::search) struct Features {
     ordered: Vec<bool>,
     weights: Vec<f32>,
     early: Vec<bool>,
+    /// Numbers of another kind, which stand behind the others: column by column those of the points.
+    figures: Vec<Vec<f32>>,
 }
 
 impl Features {
     pub(in crate::search) fn of(space: &Space) -> Self {
-        let mut new = Self { features: Vec::new(), ordered: Vec::new(), weights: Vec::new(), early: Vec::new() };
+        let mut new = Self {
+            features: Vec::new(),
+            ordered: Vec::new(),
+            weights: Vec::new(),
+            early: Vec::new(),
+            figures: Vec::new(),
+        };
         for &at in space.varying() {
             let Some(parameter) = space.parameters().get(at) else { continue };
             let count = parameter.values().len();
@@ -49,6 +59,37 @@ impl Features {
             }
         }
         new
+    }
+
+    /// The same with what is known of each point besides its parameters.
+    pub(super) fn with_figures(mut self, of_points: &[Vec<Option<f64>>]) -> Self {
+        self.figures = figures::columns(of_points).unwrap_or_default();
+        let count = self.figures.len();
+        self.ordered.extend(self.figures.iter().map(|_| true));
+        self.weights.extend(self.figures.iter().map(|_| FIGURES / count as f32));
+        self.early.extend(self.figures.iter().map(|_| true));
+        self
+    }
+
+    /// Whether anything is known of points besides their parameters.
+    pub(super) fn has_figures(&self) -> bool {
+        !self.figures.is_empty()
+    }
+
+    /// Weights under which the parameters alone count.
+    pub(super) fn of_parameters(&self) -> Vec<f32> {
+        let parameters = self.features.len();
+        self.weights.iter().enumerate().map(|(at, &weight)| if at < parameters { weight } else { 0.0 }).collect()
+    }
+
+    /// The same rows, each with the figures of another one.
+    pub(super) fn shuffled(&self, rows: &[Vec<f32>], draw: &mut Draw) -> Vec<Vec<f32>> {
+        let parameters = self.features.len();
+        let other = |(row, from): (&Vec<f32>, u32)| {
+            let figures = rows.get(from as usize).and_then(|other| other.get(parameters..)).unwrap_or_default();
+            row.iter().take(parameters).chain(figures).copied().collect()
+        };
+        rows.iter().zip(draw.shuffled(rows.len())).map(other).collect()
     }
 
     fn add(&mut self, parameter: usize, table: Vec<f32>, ordered: bool, weight: f32, early: bool) {
@@ -80,7 +121,8 @@ impl Features {
             let level = levels.get(feature.parameter).copied().unwrap_or_default();
             feature.table.get(usize::from(level)).copied().unwrap_or_default()
         };
-        self.features.iter().map(number).collect()
+        let figure = |column: &Vec<f32>| column.get(point).copied().unwrap_or(UNKNOWN);
+        self.features.iter().map(number).chain(self.figures.iter().map(figure)).collect()
     }
 
     /// The numbers of many points.

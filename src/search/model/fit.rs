@@ -31,11 +31,18 @@ pub(super) fn widened(shape: &Shape, base: &[f32]) -> Shape {
     Shape { weights: weights.collect(), noise: shape.noise }
 }
 
-/// The shape with the greatest posterior that doubling and halving one number after another leads to from `from`.
-pub(super) fn fitted(from: &Shape, base: &[f32], ordered: &[bool], rows: &[Vec<f32>], values: &[f64]) -> Shape {
+/// The shape with the greatest posterior that doubling and halving one number after another leads to from `from`, and that
+/// posterior's logarithm; of too few outcomes none is known.
+pub(super) fn fitted(
+    from: &Shape,
+    base: &[f32],
+    ordered: &[bool],
+    rows: &[Vec<f32>],
+    values: &[f64],
+) -> (Shape, Option<f64>) {
     let mut shape = from.clone();
     if rows.len() < LEAST {
-        return shape;
+        return (shape, None);
     }
     let posterior = |shape: &Shape| {
         let mut factor = Factor::new(shape.clone(), ordered);
@@ -61,7 +68,7 @@ pub(super) fn fitted(from: &Shape, base: &[f32], ordered: &[bool], rows: &[Vec<f
             }
         }
     }
-    shape
+    (shape, Some(reached))
 }
 
 /// Squared distance of the numbers' logarithms from where they start, in deviations.
@@ -85,7 +92,7 @@ mod tests {
         let base = [4.0, 4.0];
         let mut shape = first(&base, [true, true].into_iter());
         for _ in 0..3 {
-            shape = fitted(&shape, &base, &[true, true], &rows, &values);
+            (shape, _) = fitted(&shape, &base, &[true, true], &rows, &values);
         }
         assert!(shape.weights[0] > 8.0 * shape.weights[1], "{shape:?}");
     }

@@ -26,6 +26,10 @@ const FIRST_PRIORS: usize = 1;
 const MOST_LOOKED_AT: usize = 2048;
 /// Of how many of the best outcomes the neighbours are looked at in a space that is larger.
 const BEST: usize = 16;
+/// Figures count where they make the outcomes so much more probable, as a logarithm, than parameters alone and than the figures of other
+/// configs, shuffled so often.
+const FIGURES_GAIN: f64 = 2.0;
+const SHUFFLED: usize = 2;
 /// The model is built anew when outcomes have grown by this part, and after so many at most.
 const GROWTH: f64 = 1.25;
 const LONGEST: usize = 64;
@@ -35,6 +39,7 @@ const DESIGN_STREAM: u64 = 1 << 60;
 const OUTCOMES_STREAM: u64 = 2 << 60;
 const POOL_STREAM: u64 = 3 << 60;
 const CHANCE_STREAM: u64 = 4 << 60;
+const FIGURES_STREAM: u64 = 7 << 60;
 
 /// The model-guided strategy. All it does is done when something is told, so that a history leads to one state.
 #[derive(Debug, Clone)]
@@ -45,7 +50,10 @@ pub(in crate::search) struct Guided<'a> {
     features: Features,
     neighbour: Option<Neighbour>,
     design: Vec<usize>,
+    /// The shape by the parameters alone.
     shape: Shape,
+    /// Where there are figures the shape by them too, and behind it those where each config has the figures of another one.
+    figured: Vec<Shape>,
     model: Option<Model>,
     /// Outcomes at which the model is built anew.
     next_model: usize,
@@ -65,22 +73,26 @@ struct Model {
 
 impl<'a> Guided<'a> {
     pub(in crate::search) fn new(plan: &Plan<'a>) -> Self {
-        let features = Features::of(plan.space);
-        let shape = fit::first(features.weights(), features.early());
+        let features = Features::of(plan.space).with_figures(plan.figures);
+        let shape = fit::first(&features.of_parameters(), features.early());
+        let figured = fit::first(features.weights(), features.early());
+        let figured = vec![figured; if features.has_figures() { 1 + SHUFFLED } else { 0 }];
         let priors = priors::points(plan);
         let mut new = Self {
             space: plan.space,
             seed: plan.seed,
-            history: History::new(plan.space.count()),
+            history: History::new(plan),
             neighbour: Neighbour::of(&priors, plan.space, &features),
             features,
             design: Vec::new(),
             shape,
+            figured,
             model: None,
             next_model: 0,
             next: None,
         };
-        new.design = priors.iter().take(FIRST_PRIORS).copied().collect();
+        let known = priors.iter().filter(|&&point| !new.history.is_seen(point));
+        new.design = known.take(FIRST_PRIORS).copied().collect();
         let known = new.design.clone();
         let wanted = DESIGN.saturating_sub(known.len()).max(1);
         new.design.extend(new.design().into_iter().filter(|point| !known.contains(point)).take(wanted));
@@ -92,9 +104,11 @@ impl<'a> Guided<'a> {
     /// The first configs: one near the middle of all values, and then each as far as possible from those before.
     fn design(&self) -> Vec<usize> {
         let mut draw = Draw::new(self.seed, DESIGN_STREAM);
-        let sample: Vec<usize> = (0..DESIGN_FROM).map(|_| draw.below(self.space.count())).collect();
+        let sample = (0..DESIGN_FROM).map(|_| draw.below(self.space.count()));
+        let sample: Vec<usize> = sample.filter(|&point| !self.history.is_seen(point)).collect();
         let ordered = self.features.ordered();
-        let (weights, middle) = (vec![1.0; ordered.len()], vec![0.5; ordered.len()]);
+        let weights = self.features.of_parameters().into_iter().map(|weight| f32::from(u8::from(weight > 0.0)));
+        let (weights, middle): (Vec<f32>, _) = (weights.collect(), vec![0.5; ordered.len()]);
         let measure = Coordinates::new(ordered);
         let rows = self.features.rows(self.space, &sample);
         let mut chosen: Vec<usize> = Vec::new();
@@ -139,14 +153,11 @@ impl<'a> Guided<'a> {
         let known = self.expected_at(&seen);
         let trust = if self.neighbour.is_some() { trust(&known, &values) } else { 0.0 };
         values.iter_mut().zip(&known).for_each(|(value, known)| *value -= trust * known);
+        let shape = self.fit(&rows, &values);
         let ordered = self.features.ordered();
-        if used.len() >= fit::ALL_FEATURES {
-            self.shape = fit::widened(&self.shape, self.features.weights());
-        }
-        self.shape = fit::fitted(&self.shape, self.features.weights(), ordered, &rows, &values);
         used.sort_by(|a, b| target.of(a.1).total_cmp(&target.of(b.1)).then(a.0.cmp(&b.0)));
         let points = self.looked_at(used.iter().map(|&(point, _)| point));
-        let mut factor = Factor::new(self.shape.clone(), ordered);
+        let mut factor = Factor::new(shape, ordered);
         let mut pool = Pool::new(self.features.rows(self.space, &points));
         for (row, &value) in rows.iter().zip(&values) {
             factor.add(row, value);
@@ -154,6 +165,31 @@ impl<'a> Guided<'a> {
         }
         let expected = self.expected_at(&points);
         self.model = Some(Model { target, factor, points, pool, trust, expected });
+    }
+
+    /// Fits the shapes to outcomes, and says which of them the model has.
+    ///
+    /// Figures that have nothing to do with the times make outcomes more probable too, if only by keeping configs apart. So they count
+    /// where they do more than the same figures of other configs.
+    fn fit(&mut self, rows: &[Vec<f32>], values: &[f64]) -> Shape {
+        let is_wide = rows.len() >= fit::ALL_FEATURES;
+        let ordered = self.features.ordered();
+        let fitted = |shape: &mut Shape, base: &[f32], rows: &[Vec<f32>]| {
+            let from = if is_wide { fit::widened(shape, base) } else { shape.clone() };
+            let (found, posterior) = fit::fitted(&from, base, ordered, rows, values);
+            *shape = found;
+            posterior
+        };
+        let mut most = fitted(&mut self.shape, &self.features.of_parameters(), rows);
+        let Some((own, others)) = self.figured.split_first_mut() else { return self.shape.clone() };
+        let by_figures = fitted(own, self.features.weights(), rows);
+        let mut draw = Draw::new(self.seed, FIGURES_STREAM | self.history.told().len() as u64);
+        for other in others {
+            let posterior = fitted(other, self.features.weights(), &self.features.shuffled(rows, &mut draw));
+            most = most.zip(posterior).map(|(most, posterior)| most.max(posterior));
+        }
+        let count = by_figures.zip(most).is_some_and(|(own, most)| own > most + FIGURES_GAIN);
+        if count { own.clone() } else { self.shape.clone() }
     }
 
     /// What the neighbours let expect of points; 0 without any.

@@ -25,7 +25,7 @@ pub(super) struct Neighbour {
 impl Neighbour {
     /// The surface of these points; `None` without any.
     pub(super) fn of(points: &[usize], space: &Space, features: &Features) -> Option<Self> {
-        let mut factor = Factor::new(Shape { weights: features.weights().to_vec(), noise: NOISE }, features.ordered());
+        let mut factor = Factor::new(Shape { weights: features.of_parameters(), noise: NOISE }, features.ordered());
         for &point in points {
             factor.add(&features.row(space, point), -1.0);
         }

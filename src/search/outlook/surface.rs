@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::posterior::{DRAWS, Place, Seen, joint};
 use super::shape::shapes;
+use crate::search::figures::{self, FIGURES};
 use crate::search::model::{Coordinates, Features};
 use crate::search::space::Space;
 use crate::setters::setters;
@@ -22,11 +23,6 @@ const OUTCOMES_BEFORE: usize = 32;
 const SURPRISES: f64 = 5.0 / 3.0;
 /// What lies between these shares of the draws is what is expected of a config.
 const EXPECTED: [f64; 3] = [0.05, 0.5, 0.95];
-
-/// What the figures of a config weigh together, where they count.
-const FIGURE: f32 = 1.0;
-/// Where a figure is not known it is in the middle.
-const UNKNOWN: f32 = 0.5;
 
 const SHAPES_STREAM: u64 = 5 << 60;
 const DRAWS_STREAM: u64 = 6 << 60;
@@ -133,10 +129,9 @@ impl Surface {
     /// same figures in the same order, in any unit. They are further features, and the outcomes decide whether they count.
     pub fn add_figures(&mut self, of_points: &[Vec<Option<f64>>]) {
         let Some(call) = self.calls.last_mut().filter(|call| call.rows.count() == of_points.len()) else { return };
-        let columns = scaled(of_points);
-        if columns.iter().flatten().any(|value| *value != UNKNOWN) {
+        if let Some(columns) = figures::columns(of_points) {
             call.rows.widen(&columns);
-            self.usual.extend(columns.iter().map(|_| FIGURE / columns.len() as f32));
+            self.usual.extend(columns.iter().map(|_| FIGURES / columns.len() as f32));
             self.figures = columns.len();
         }
     }
@@ -254,22 +249,6 @@ impl Call {
         }
         seen
     }
-}
-
-/// For each figure the place of every point between the least and the greatest.
-fn scaled(of_points: &[Vec<Option<f64>>]) -> Vec<Vec<f32>> {
-    let width = of_points.iter().map(Vec::len).max().unwrap_or(0);
-    let column = |at: usize| {
-        let values = || {
-            of_points.iter().map(move |figures| figures.get(at).copied().flatten().filter(|value| value.is_finite()))
-        };
-        let (low, high) = values()
-            .flatten()
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
-        let place = |value: f64| if high > low { ((value - low) / (high - low)) as f32 } else { UNKNOWN };
-        values().map(|value| value.map_or(UNKNOWN, place)).collect()
-    };
-    (0..width).map(column).collect()
 }
 
 /// The probability of something better where so many of the draws have it.

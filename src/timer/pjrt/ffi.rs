@@ -162,6 +162,7 @@ arguments! {
         device: *mut RawDevice = ptr::null_mut(),
         description: *mut RawDescription = ptr::null_mut(),
     }
+    LocalIdArgs { device: *mut RawDevice = ptr::null_mut(), id: c_int = 0 }
     DescriptionIdArgs { description: *mut RawDescription = ptr::null_mut(), id: c_int = 0 }
     DescriptionTextArgs {
         description: *mut RawDescription = ptr::null_mut(),
@@ -333,7 +334,9 @@ pub(super) struct Api {
     pub(super) device_description_kind: Option<Fn<DescriptionTextArgs>>,
     _unused_8: [Option<Unused>; 2],
     pub(super) device_get_description: Option<Fn<DeviceDescriptionArgs>>,
-    _unused_9: [Option<Unused>; 10],
+    _unused_9: [Option<Unused>; 1],
+    pub(super) device_local_hardware_id: Option<Fn<LocalIdArgs>>,
+    _unused_20: [Option<Unused>; 8],
     pub(super) executable_destroy: Option<Fn<ExecutableArgs>>,
     _unused_10: [Option<Unused>; 2],
     pub(super) executable_num_partitions: Option<Fn<ExecutableCountArgs>>,
@@ -391,6 +394,7 @@ mod tests {
             ("Client_Compile", CompileArgs::new().struct_size, 56),
             ("Client_BufferFromHostBuffer", FromHostArgs::new().struct_size, 120),
             ("Device_GetDescription", DeviceDescriptionArgs::new().struct_size, 32),
+            ("Device_LocalHardwareId", LocalIdArgs::new().struct_size, 28),
             ("DeviceDescription_Id", DescriptionIdArgs::new().struct_size, 28),
             ("DeviceDescription_Kind", DescriptionTextArgs::new().struct_size, 40),
             ("DeviceDescription_Attributes", DescriptionAttributesArgs::new().struct_size, 40),
@@ -448,6 +452,7 @@ mod tests {
         assert_eq!(offset_of!(Api, buffer_to_host_buffer), 600);
         assert_eq!(offset_of!(Api, buffer_ready_event), 616);
         // function n is at 40 + 8 n
+        assert_eq!(offset_of!(Api, device_local_hardware_id), 40 + 8 * 31);
         assert_eq!(offset_of!(Api, executable_cost_analysis), 40 + 8 * 46);
         assert_eq!(offset_of!(Api, topology_create), 40 + 8 * 82);
         assert_eq!(offset_of!(Api, topology_device_descriptions), 40 + 8 * 86);

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::ffi::{
     Api, BufferArgs, ClientArgs, ClientCreateArgs, ClientDevicesArgs, ClientTextArgs, DescriptionAttributesArgs,
     DescriptionIdArgs, DescriptionTextArgs, DeviceDescriptionArgs, EmptyArgs, ErrorArgs, ErrorCodeArgs,
-    ErrorMessageArgs, EventArgs, EventReadyArgs, Fn, NamedValue, NamedValueUnion, RawBuffer, RawClient, RawDescription,
-    RawDevice, RawError, RawEvent, named_value_kind,
+    ErrorMessageArgs, EventArgs, EventReadyArgs, Fn, LocalIdArgs, NamedValue, NamedValueUnion, RawBuffer, RawClient,
+    RawDescription, RawDevice, RawError, RawEvent, named_value_kind,
 };
 
 /// Major version of the API whose layouts `ffi` holds.
@@ -297,6 +297,15 @@ impl Client {
         self.devices.get(index).copied().ok_or_else(|| {
             PjrtError::local(format!("there is no device {index}: the plugin shows {}", self.devices.len()))
         })
+    }
+
+    /// The number of a device on this machine, by which its driver knows it in this process.
+    pub(super) fn local_id(&self, index: usize) -> Result<usize, PjrtError> {
+        let mut arguments = LocalIdArgs::new();
+        arguments.device = self.device(index)?;
+        // SAFETY: the device lives as long as the client.
+        unsafe { call!(self.plugin, device_local_hardware_id, &mut arguments) }?;
+        usize::try_from(arguments.id).map_err(|_| PjrtError::local(format!("device {index} has no number of its own")))
     }
 
     pub(super) fn describe(&self, index: usize) -> Result<DeviceDescription, PjrtError> {

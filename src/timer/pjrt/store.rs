@@ -28,6 +28,7 @@ mod users;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -219,7 +220,10 @@ impl ExecutableStore {
     /// What lies in the store of a folder, by the headers alone and in the order of the names; what is not sound is left out.
     /// Nothing is written, not even that the store is in use.
     pub(super) fn list(folder: &Path) -> io::Result<Vec<Listed>> {
-        list(&folder.join(FOLDER))
+        list(&folder.join(FOLDER)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => why_none(folder).unwrap_or_else(|error| error),
+            _ => error,
+        })
     }
 
     /// The folder of its files.
@@ -339,6 +343,18 @@ impl ExecutableStore {
 
 fn path_in(folder: &Path, key: &ExecutableKey) -> PathBuf {
     folder.join(format!("{}.exe", key.to_digest()))
+}
+
+/// Why a path is no store.
+fn why_none(path: &Path) -> io::Result<io::Error> {
+    let kind = fs::metadata(path)?.file_type();
+    let why = match () {
+        () if kind.is_dir() => format!("the folder has no `{FOLDER}` in it"),
+        () if kind.is_fifo() => "it is a named pipe, not a folder".to_owned(),
+        () if kind.is_file() => "it is a file, not a folder".to_owned(),
+        () => "it is no folder".to_owned(),
+    };
+    Ok(io::Error::new(io::ErrorKind::NotADirectory, why))
 }
 
 fn list(folder: &Path) -> io::Result<Vec<Listed>> {

@@ -23,7 +23,7 @@ use crate::device::{DeviceFingerprint, xla_measures};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::is_measured_by_xla;
-use crate::measured_by::{Metric, Source};
+use crate::measured_by::{Clocks, Metric, Source};
 use crate::registry::Program;
 use crate::setters::setters;
 use crate::timer::answers::OutputArray;
@@ -429,21 +429,33 @@ fn start_and_digest(
     })
 }
 
+/// What a plugin shows.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Probed {
+    /// Every device.
+    pub devices: Vec<DeviceFingerprint>,
+    /// How fast the GPU that was asked for may run, where its driver tells.
+    pub clocks: Option<Clocks>,
+    /// What the user should know, one line each.
+    pub notes: Vec<String>,
+}
+
 /// Every device that a plugin shows, as a worker with the given options sees them.
 ///
 /// # Errors
 ///
 /// A plugin that cannot be loaded, or that shows no device.
-pub fn probe(options: &PjrtOptions) -> Result<Vec<DeviceFingerprint>, Failure> {
+pub fn probe(options: &PjrtOptions) -> Result<Probed, Failure> {
     // to see a device its profiler is not needed
     let options = &PjrtOptions { metric: Some(Metric::Elapsed), ..options.clone() };
     let (plugin_digest, (_, client, hello)) = start_and_digest(options, None)?;
     client.shutdown(&options.limits);
-    let mut devices = hello.devices;
+    let Hello { mut devices, clocks, notes, .. } = hello;
     for device in &mut devices {
         device.environment.plugin_digest = Some(plugin_digest);
     }
-    Ok(devices)
+    Ok(Probed { devices, clocks, notes })
 }
 
 /// How the note begins that says why there is no device time: no warning where a plugin has none to give.
@@ -507,6 +519,14 @@ impl Timer for PjrtTimer {
         &self.notes
     }
 
+    fn clocks(&self) -> Option<Clocks> {
+        self.bench.clocks()
+    }
+
+    fn clocks_seen(&self) -> Option<String> {
+        self.bench.clocks_seen()
+    }
+
     fn clock_resolution_ns(&self) -> Option<u64> {
         self.bench.clock_resolution_ns()
     }
@@ -532,6 +552,15 @@ impl Timer for PjrtTimer {
     fn said(&self, program: &Program) -> Option<Said> {
         let note = self.compiled.as_ref()?.note(program.digest)?;
         Some(Said { memory: note.memory, kernels: note.kernels.clone(), cost: note.cost })
+    }
+
+    fn refused(&self, program: &ProgramFile) -> Option<String> {
+        // most were not, and that costs no look at the program
+        self.compiled.as_ref()?.note(program.program.digest)?.refused.as_ref()?;
+        match self.compiled_before(program, &self.key_of(program, &Build::default()))? {
+            CompiledBefore::Refused(reason) => Some(reason),
+            CompiledBefore::Executable(_) => None,
+        }
     }
 
     fn device_count(&self) -> Option<usize> {

@@ -11,6 +11,7 @@ use super::cut::Cut;
 use super::device::fingerprints;
 use super::executable::{Executable, read_bounded};
 use super::job::{Job, Restored, device_failure};
+use super::nvml::Nvml;
 use super::options::{Partitions, compile_options, default_client_options, parse_client_option, partitioned_options};
 use super::plugin::{Client, PjrtError, Plugin, one_line};
 use super::probe::probe;
@@ -27,7 +28,7 @@ use crate::timer::clock::resolution_ns;
 use crate::timer::model::means;
 use crate::timer::protocol::{
     BeginParams, ComparedOutputs, CompileParams, Compiled, Hello, KeptOutputs, Launch, LoadParams, Loaded, MAX_RUNS,
-    Measured, OutputRef, Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, capability,
+    Measured, OutputRef, Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, RunningClocks, capability,
 };
 use crate::timer::server::{Worker, serve, take_stdout};
 use crate::timer::subscriber::named;
@@ -62,6 +63,8 @@ struct Opened {
     device_id: Option<i64>,
     /// Where times come from: the plugin's profiler, or why not from there.
     profiler: Result<Profiler, String>,
+    /// The driver's view of the device, or why there is none; nothing where the device is no GPU of NVIDIA's.
+    nvml: Option<Result<Nvml, String>>,
 }
 
 impl PjrtWorker {
@@ -82,6 +85,11 @@ impl PjrtWorker {
 
     fn job_mut(&mut self) -> Result<&mut Job, Failure> {
         self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
+    }
+
+    /// How fast the GPU runs, where its driver tells.
+    fn running(&self) -> Option<RunningClocks> {
+        self.opened.as_ref()?.nvml.as_ref()?.as_ref().ok()?.running()
     }
 
     /// A job whose runs are timed by the host's clock: otherwise its samples would pass for device time.
@@ -168,7 +176,11 @@ fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
     } else {
         probe(&client, options.device, &compile_options(device_id, &BTreeMap::new()))
     };
-    Ok(Opened { client, device_id, profiler })
+    let nvml = client
+        .platform_name()?
+        .eq_ignore_ascii_case("cuda")
+        .then(|| Nvml::open(client.local_id(options.device).unwrap_or(options.device)));
+    Ok(Opened { client, device_id, profiler, nvml })
 }
 
 impl Worker for PjrtWorker {
@@ -189,7 +201,7 @@ impl Worker for PjrtWorker {
         if serializes {
             capabilities.push(capability::COMPILE.to_owned());
         }
-        let (source, notes) = match &opened.profiler {
+        let (source, mut notes) = match &opened.profiler {
             Ok(_) => {
                 capabilities.push(capability::PROFILE.to_owned());
                 (Source::DeviceProfile, Vec::new())
@@ -198,6 +210,10 @@ impl Worker for PjrtWorker {
             Err(_) if no_profiler => (Source::HostWall, Vec::new()),
             Err(reason) => (Source::HostWall, vec![format!("{HOST_CLOCK}: {reason}")]),
         };
+        let clocks = opened.nvml.as_ref().map(|nvml| nvml.as_ref().map_err(Clone::clone).and_then(Nvml::clocks));
+        if let Some(Err(reason)) = &clocks {
+            notes.push(format!("the GPU's clocks are not known: {reason}"));
+        }
         let by_clock = source == Source::HostWall;
         if by_clock {
             capabilities.push(capability::BATCHES.to_owned());
@@ -210,6 +226,7 @@ impl Worker for PjrtWorker {
             devices,
             device,
             clock_resolution_ns: if by_clock { resolution_ns() } else { None },
+            clocks: clocks.and_then(Result::ok),
             notes,
             // the timer has the plugin's own digest
             compiler: None,
@@ -274,19 +291,19 @@ impl Worker for PjrtWorker {
         check_runs(runs)?;
         let job = self.job_by_clock(candidate)?;
         let samples_ns = (0..runs).map(|_| job.timed_run(candidate)).collect::<Result<_, _>>()?;
-        Ok(Measured { samples_ns, single_runs: None })
+        Ok(Measured::new(samples_ns).clocks(self.running()))
     }
 
     fn measure_batches(&mut self, candidate: usize, runs: u32, batch: u32) -> Result<Measured, Failure> {
         check_runs(runs)?;
         let job = self.job_by_clock(candidate)?;
         if let Err(reason) = job.check_batch(candidate, batch)? {
-            let samples = self.measure(candidate, runs)?.samples_ns;
-            return Ok(Measured { samples_ns: means(&samples, batch), single_runs: Some(reason) });
+            let Measured { samples_ns, clocks, .. } = self.measure(candidate, runs)?;
+            return Ok(Measured::new(means(&samples_ns, batch)).single_runs(Some(reason)).clocks(clocks));
         }
         let batches = runs / batch.max(1);
         let samples_ns = (0..batches).map(|_| job.timed_batch(candidate, batch)).collect::<Result<_, _>>()?;
-        Ok(Measured { samples_ns, single_runs: None })
+        Ok(Measured::new(samples_ns).clocks(self.running()))
     }
 
     fn measure_round(&mut self, launches: &[Launch], folder: &Path) -> Result<Profiled, Failure> {
@@ -312,10 +329,11 @@ impl Worker for PjrtWorker {
                 job.profiled_run(launch.candidate, made.pop_front().flatten())?;
             }
         }
+        let clocks = self.running();
         let bytes = session.finish().map_err(failed)?;
         let profile = folder.join("round.xplane.pb");
         write_file(&profile, &bytes)?;
-        Ok(Profiled { profile, module_name: None, devices: Some(devices) })
+        Ok(Profiled::new(profile).devices(Some(devices)).clocks(clocks))
     }
 
     fn outputs(&mut self, candidate: usize, folder: &Path) -> Result<Outputs, Failure> {

@@ -4,7 +4,7 @@
  *
  * SIMULATED_PROFILER_MODE: good (the default), exact, two-calls, twice (each launch in two kernels of one name), drop,
  * drop-later, lossy, no-plane, subscriber, huge, small-extension, small-api, long-api, no-programs, shared-id, crash,
- * now (profiles are of the present, others of the year 2023).
+ * now (profiles are of the present, others of the year 2023). SIMULATED_PLATFORM: what the platform is called, in place of `cpu`.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_LAUNCHES = 100000, PROFILER = 1, EXECUTE = 60, TABLE_WORDS = 512 };
+enum { MAX_LAUNCHES = 100000, PROFILER = 1, PLATFORM_NAME = 17, EXECUTE = 60, TABLE_WORDS = 512 };
 
 struct base {
   size_t struct_size;
@@ -60,6 +60,14 @@ struct execute_args {
   size_t struct_size;
   void *extension_start;
   void *executable;
+};
+
+struct text_args {
+  size_t struct_size;
+  void *extension_start;
+  void *client;
+  const char *text;
+  size_t size;
 };
 
 typedef void *execute_fn(struct execute_args *);
@@ -272,6 +280,12 @@ static void *collect(struct collect_args *args) {
   return NULL;
 }
 
+static void *platform_name(struct text_args *args) {
+  args->text = getenv("SIMULATED_PLATFORM");
+  args->size = strlen(args->text);
+  return NULL;
+}
+
 static struct {
   size_t struct_size;
   void *functions[12];
@@ -308,5 +322,6 @@ const void *GetPjrtApi(void) {
   table[1] = &extension;
   real_execute = (execute_fn *)table[EXECUTE];
   table[EXECUTE] = execute;
+  if (getenv("SIMULATED_PLATFORM")) table[PLATFORM_NAME] = platform_name;
   return table;
 }
