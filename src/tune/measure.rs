@@ -15,8 +15,8 @@ use crate::timer::events::{Events, Kind, Phase, Slice};
 use crate::timer::replay::Method;
 use crate::timer::{Job, Prepared, Timer};
 
+use super::expected::Expected;
 use super::job::JobIdentity;
-use super::outputs::Expected;
 use super::possible::count_possible;
 use super::quiet::Seat;
 use super::rounds::JobRounds;

@@ -14,6 +14,7 @@ mod commit;
 mod copies;
 mod devices;
 mod error;
+mod expected;
 mod groups;
 mod job;
 mod measure;

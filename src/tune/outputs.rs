@@ -4,11 +4,12 @@ use crate::array::{ArraySpec, Finiteness, Reference, Tolerance};
 use crate::failure::{Failure, FailureKind};
 use crate::remedy::remedy;
 use crate::timer::events::Kind;
-use crate::timer::protocol::{ComparedOutput, KeptOutput, one_line};
+use crate::timer::protocol::{ComparedOutput, one_line};
 use crate::timer::replay::Method;
 use crate::timer::{OutputArray, Timer};
 
 use super::OutputDifference;
+use super::expected::Expected;
 use super::measure::{Ended, Measuring};
 
 /// Outputs of this size are mostly those of arguments that the operation is not made for.
@@ -16,14 +17,6 @@ const HUGE_RMS: f64 = 1e8;
 
 /// Outputs that take more bytes than this together are compared where they are, if the timer can: no file holds them.
 pub(crate) const LARGE_OUTPUTS: u64 = 64 << 20;
-
-/// The baseline's outputs.
-pub(super) enum Expected {
-    /// Here.
-    Here(Vec<Reference>),
-    /// With the timer, which compares others with them.
-    Kept(Vec<KeptOutput>),
-}
 
 impl Measuring<'_> {
     /// The baseline's outputs, which all others are compared with.
@@ -186,23 +179,6 @@ const OUTPUTS_SHOWN: usize = 6;
 /// Characters of an element that a message tells: an `f64` may have more than three hundred.
 const ELEMENT_SHOWN: usize = 400;
 
-impl Expected {
-    fn len(&self) -> usize {
-        match self {
-            Self::Here(reference) => reference.len(),
-            Self::Kept(kept) => kept.len(),
-        }
-    }
-
-    /// An output's spec, and what its elements are like.
-    fn get(&self, index: usize) -> Option<(&ArraySpec, Option<Finiteness>)> {
-        match self {
-            Self::Here(reference) => reference.get(index).map(|output| (output.spec(), output.finiteness())),
-            Self::Kept(kept) => kept.get(index).map(|output| (&output.spec, output.finiteness)),
-        }
-    }
-}
-
 /// Compares outputs with those that are here, one at a time; an error where one cannot be read.
 fn compared_here(outputs: &[OutputArray], reference: &[Reference]) -> Vec<Result<ComparedOutput, String>> {
     let compared = |(index, output): (usize, &OutputArray)| {
@@ -288,7 +264,7 @@ mod tests {
 
     use super::*;
     use crate::array::DType;
-    use crate::timer::protocol::ComparedOutputs;
+    use crate::timer::protocol::{ComparedOutputs, KeptOutput};
 
     /// What files tell of outputs, and what a worker's answers do, over the wire.
     fn both_ways(

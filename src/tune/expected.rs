@@ -1,0 +1,29 @@
+//! What the outputs of all candidates are compared with.
+
+use crate::array::{ArraySpec, Finiteness, Reference};
+use crate::timer::protocol::KeptOutput;
+
+/// The baseline's outputs.
+pub(super) enum Expected {
+    /// Here.
+    Here(Vec<Reference>),
+    /// With the timer, which compares others with them.
+    Kept(Vec<KeptOutput>),
+}
+
+impl Expected {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Here(reference) => reference.len(),
+            Self::Kept(kept) => kept.len(),
+        }
+    }
+
+    /// An output's spec, and what its elements are like.
+    pub(super) fn get(&self, index: usize) -> Option<(&ArraySpec, Option<Finiteness>)> {
+        match self {
+            Self::Here(reference) => reference.get(index).map(|output| (output.spec(), output.finiteness())),
+            Self::Kept(kept) => kept.get(index).map(|output| (&output.spec, output.finiteness)),
+        }
+    }
+}
