@@ -376,6 +376,20 @@ fn an_entry_of_clocks_that_were_set_is_flagged_and_drawn() {
     assert!(clocks == told(1410) && flags.contains(words), "{clocks} {flags}");
     let (clocks, flags) = get("free");
     assert!(clocks == told(1980) && !flags.contains("clocks"), "{clocks} {flags}");
+    // more rounds at other clocks answer another question than the latest decision does
+    let decided = |name: &str, block, rounds, at, clocks: Value| {
+        let mut entry: Value = serde_json::from_str(&line("H100", "k", block, rounds, at)).unwrap();
+        entry["provenance"]["clocks"] = clocks;
+        place.lines(name, &[format!("{entry}\n")])
+    };
+    for (clocks, expected) in [(told(1410), 3), (told(1980), 2)] {
+        let inputs = [decided("a.jsonl", 2, 10, 200, told(1410)), decided("b.jsonl", 3, 50, 100, clocks)];
+        let out = place.text("merged.jsonl");
+        assert_eq!(place.cache(&["merge", &inputs[0], &inputs[1], "-o", &out]).code, 0);
+        let merged: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
+        assert_eq!(merged["config"]["block"], expected, "{merged}");
+        fs::remove_file(out).unwrap();
+    }
     let done = place.run(&["report", &place.text("cache"), "-o", &place.text("page.html")]);
     assert_eq!(done.code, 0, "{}", done.stderr);
     let page = fs::read_to_string(place.path("page.html")).unwrap();

@@ -29,7 +29,7 @@ const BEST: usize = 16;
 /// Figures count where they make the outcomes so much more probable, as a logarithm, than parameters alone and than the figures of other
 /// configs, shuffled so often.
 const FIGURES_GAIN: f64 = 2.0;
-const SHUFFLED: usize = 2;
+const SHUFFLED: usize = 4;
 /// The model is built anew when outcomes have grown by this part, and after so many at most.
 const GROWTH: f64 = 1.25;
 const LONGEST: usize = 64;
