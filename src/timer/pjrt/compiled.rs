@@ -50,7 +50,7 @@ impl CompiledStore {
             listed.extend(ExecutableStore::list(store).map_err(|error| {
                 let store = store.display();
                 let message =
-                    format!("`{store}`: no store of compiled programs: {error}; `compile -o {store}` makes one");
+                    format!("`{store}`: no store of compiled programs: {error}; name a folder that `compile -o` wrote");
                 Failure::new(FailureKind::Device, message)
             })?);
         }
