@@ -93,8 +93,7 @@ fn main() {
     }
     let mut turns = Vec::new();
     if options.has(Part::Wall) || options.has(Part::Peer) {
-        let loads = if options.load > 0 { vec![0, options.load] } else { vec![0] };
-        for load in loads {
+        for load in options.loads() {
             turns.push(turns::run(&options, &programs, load));
             report.ended(&format!("wall and peer beside {load} busy processes"), began);
         }
@@ -103,7 +102,7 @@ fn main() {
         let second = Half::measure(&options, &programs, 1);
         report.ended("second half of the reference", began);
         let references = Reference::of_halves(&programs, &first, &second);
-        report.repeats = repeats::judge(&programs, &references, &runs);
+        report.repeats = repeats::judge(&options, &programs, &references, &runs);
         report.reference = reference::rows(&programs, &references, &report.repeats);
         let sample_ns = references.iter().map(|reference| reference.pooled.ns.iter().sum::<f64>()).sum::<f64>();
         if let Some(quiet) = turns.first().and_then(|turns| turns.peers.as_ref()) {

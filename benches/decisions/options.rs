@@ -19,7 +19,7 @@ const HELP: &str = "cargo bench --bench decisions -- [FLAG]…
   --wall N            fresh runs whose wall time is taken [3]
   --peer-repeats N    runs of the peer's tuner, each in a process of its own [3]
   --aa N              runs of one kernel against itself [40]
-  --load K            wall, peer and aa once more, beside K busy processes [0: not again]
+  --load K            repeats, wall, peer and aa once more, beside K busy processes [0: not again]
   --format FORMAT     markdown or json, on stdout [markdown]
   --tune FLAG         one more argument for every run of the tool; may be given again";
 
@@ -143,6 +143,11 @@ impl Options {
 
     pub(crate) fn has(&self, part: Part) -> bool {
         self.parts.contains(&part)
+    }
+
+    /// None first, then what `--load` says.
+    pub(crate) fn loads(&self) -> Vec<usize> {
+        if self.load > 0 { vec![0, self.load] } else { vec![0] }
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::load::Load;
 use crate::options::Options;
 use crate::programs::{Operation, Programs};
 use crate::reference::Reference;
@@ -15,8 +16,9 @@ pub(crate) const ASSUMED_RESOLUTION: f64 = 0.02;
 /// The minimum improvements that are tried: none, and the tool's own.
 const MODES: [Option<&str>; 2] = [Some("0"), None];
 
-/// A run and the minimum improvement that it was told.
+/// A run, the busy processes beside it and the minimum improvement that it was told.
 pub(crate) struct Repeat {
+    load: usize,
     mode: Option<&'static str>,
     result: Value,
     seconds: f64,
@@ -30,18 +32,22 @@ pub(crate) fn run(options: &Options, programs: &Programs) -> Vec<Repeat> {
         folder
     });
     let mut runs = Vec::new();
-    for repeat in 0..options.repeats {
-        // in turns, so that what the machine does meanwhile meets both alike
-        for mode in MODES {
-            let cache = tool::fresh_folder(options);
-            if let Some(kept) = &kept {
-                tool::copy_executables(kept.path(), cache.path());
+    for load in options.loads() {
+        let _busy = Load::start(load);
+        for repeat in 0..options.repeats {
+            // in turns, so that what the machine does meanwhile meets both alike
+            for mode in MODES {
+                let cache = tool::fresh_folder(options);
+                if let Some(kept) = &kept {
+                    tool::copy_executables(kept.path(), cache.path());
+                }
+                let more = mode.map_or(vec![], |mode| vec!["--min-improvement", mode]);
+                let run = tool::tune(options, module, cache.path(), &more);
+                let (of, at) = (options.repeats, mode.unwrap_or("default"));
+                eprintln!("repeat {} of {of}, {}, load {load}: {:.1} s", repeat + 1, name(mode), run.seconds);
+                tool::keep(options, &format!("repeat-{repeat}-at-{at}-load-{load}"), &run.result);
+                runs.push(Repeat { load, mode, result: run.result, seconds: run.seconds });
             }
-            let more = mode.map_or(vec![], |mode| vec!["--min-improvement", mode]);
-            let run = tool::tune(options, module, cache.path(), &more);
-            eprintln!("repeat {} of {}, {}: {:.1} s", repeat + 1, options.repeats, name(mode), run.seconds);
-            tool::keep(options, &format!("repeat-{repeat}-at-{}", mode.unwrap_or("default")), &run.result);
-            runs.push(Repeat { mode, result: run.result, seconds: run.seconds });
         }
     }
     runs
@@ -51,9 +57,10 @@ fn name(mode: Option<&str>) -> String {
     mode.map_or("the default".to_owned(), str::to_owned)
 }
 
-/// All runs of one case and minimum improvement.
+/// All runs of one case and minimum improvement beside one load.
 #[derive(Serialize)]
 pub(crate) struct Row {
+    pub(crate) load: usize,
     pub(crate) case: String,
     pub(crate) min_improvement: String,
     pub(crate) n: usize,
@@ -77,13 +84,17 @@ pub(crate) struct Row {
     pub(crate) seconds: Summary,
 }
 
-pub(crate) fn judge(programs: &Programs, references: &[Reference], runs: &[Repeat]) -> Vec<Row> {
+/// Every load is held against the one reference, which was taken without any.
+pub(crate) fn judge(options: &Options, programs: &Programs, references: &[Reference], runs: &[Repeat]) -> Vec<Row> {
     let operations = || programs.cases.operations.iter().zip(references);
-    let of_mode = |mode: Option<&'static str>| {
-        let runs: Vec<&Repeat> = runs.iter().filter(|run| run.mode == mode).collect();
-        operations().map(move |(operation, reference)| row(operation, reference, mode, &runs))
+    let of = |(load, mode): (usize, Option<&'static str>)| {
+        let runs: Vec<&Repeat> = runs.iter().filter(|run| (run.load, run.mode) == (load, mode)).collect();
+        operations().map(move |(operation, reference)| row(operation, reference, load, mode, &runs))
     };
-    if runs.is_empty() { Vec::new() } else { MODES.into_iter().flat_map(of_mode).collect() }
+    if runs.is_empty() {
+        return Vec::new();
+    }
+    options.loads().into_iter().flat_map(|load| MODES.map(|mode| (load, mode))).flat_map(of).collect()
 }
 
 /// One run's decision on one operation.
@@ -107,7 +118,7 @@ fn decision(operation: &Operation, run: &Repeat) -> Option<Decision> {
     })
 }
 
-fn row(operation: &Operation, reference: &Reference, mode: Option<&str>, runs: &[&Repeat]) -> Row {
+fn row(operation: &Operation, reference: &Reference, load: usize, mode: Option<&str>, runs: &[&Repeat]) -> Row {
     let decisions: Vec<Decision> = runs.iter().filter_map(|run| decision(operation, run)).collect();
     let all = |of: &dyn Fn(&Decision) -> f64| Summary::of(decisions.iter().map(of).collect());
     let Reference { halves, pooled } = reference;
@@ -117,6 +128,7 @@ fn row(operation: &Operation, reference: &Reference, mode: Option<&str>, runs: &
     let sets: Vec<Vec<usize>> = decisions.iter().map(|decision| decision.ties.clone()).collect();
     let minimum = mode.map_or(ASSUMED_RESOLUTION, |_| 0.0);
     Row {
+        load,
         case: operation.name.clone(),
         min_improvement: name(mode),
         n: decisions.len(),

@@ -98,6 +98,7 @@ fn references(report: &Report) -> Option<String> {
 fn repeats(report: &Report) -> Option<String> {
     let regrets = report.repeats.iter().map(|row| {
         [
+            row.load.to_string(),
             row.case.clone(),
             row.min_improvement.clone(),
             row.n.to_string(),
@@ -110,6 +111,7 @@ fn repeats(report: &Report) -> Option<String> {
     });
     let sets = report.repeats.iter().map(|row| {
         [
+            row.load.to_string(),
             row.case.clone(),
             row.min_improvement.clone(),
             spread(&row.resolution, percent),
@@ -125,6 +127,7 @@ fn repeats(report: &Report) -> Option<String> {
     let regrets = table(
         "Winners:",
         [
+            "busy processes",
             "case",
             "minimum improvement",
             "n",
@@ -139,6 +142,7 @@ fn repeats(report: &Report) -> Option<String> {
     let sets = table(
         "Tie sets:",
         [
+            "busy processes",
             "case",
             "minimum improvement",
             "resolution",
