@@ -38,6 +38,11 @@ pub fn discover(given: Option<&Path>, name: Option<&str>) -> Result<Vec<FoundPlu
     discover_in(given, name, |variable| std::env::var_os(variable))
 }
 
+/// What is wrong with a path of a plugin at which there is no regular file.
+fn why_no_file(path: &Path) -> &'static str {
+    if path.exists() { "not a regular file, so no plugin" } else { "no such plugin file" }
+}
+
 fn discover_in(
     given: Option<&Path>,
     name: Option<&str>,
@@ -46,7 +51,7 @@ fn discover_in(
     let failure = |message: String| Failure::new(FailureKind::Device, message);
     if let Some(path) = given {
         if !path.is_file() {
-            return Err(failure(format!("{}: no such plugin file; check the path", path.display())));
+            return Err(failure(format!("{}: {}; check the path", path.display(), why_no_file(path))));
         }
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         return Ok(vec![FoundPlugin { name, path: path.to_owned(), origin: "--plugin".to_owned() }]);
@@ -54,10 +59,8 @@ fn discover_in(
     let mut found = Vec::new();
     for (name, path, origin) in named_in_variables(&variable)? {
         if !path.is_file() {
-            return Err(failure(format!(
-                "{}: no such plugin file, though {origin} names it; correct it",
-                path.display()
-            )));
+            let (path, why) = (path.display(), why_no_file(&path));
+            return Err(failure(format!("{path}: {why}, though {origin} names it; correct it")));
         }
         found.push(FoundPlugin { name, path, origin: origin.to_owned() });
     }
@@ -174,6 +177,23 @@ mod tests {
             fs::write(packages.join(package).join(file), bytes).unwrap();
         }
         folder
+    }
+
+    #[test]
+    fn what_is_there_and_no_file_is_not_said_to_be_missing() {
+        let folder = environment();
+        let missing = folder.path().join("missing.so");
+        let zero = folder.path().join("zero.so");
+        std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
+        let said = |given: Option<&Path>, pairs: &[(&str, &OsStr)]| {
+            discover_in(given, None, variables(pairs)).unwrap_err().to_string()
+        };
+        for path in [folder.path(), zero.as_path()] {
+            assert!(said(Some(path), &[]).contains("not a regular file"), "{path:?}");
+            let named = said(None, &[("PJRT_PLUGIN_LIBRARY_PATH", path.as_os_str())]);
+            assert!(named.contains("not a regular file") && named.contains("PJRT_PLUGIN_LIBRARY_PATH"), "{named}");
+        }
+        assert!(said(Some(&missing), &[]).contains("no such plugin file"));
     }
 
     #[test]
