@@ -26,6 +26,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use load::Load;
 use options::{Format, Options, Part};
 use programs::Programs;
 use reference::{Half, Reference};
@@ -81,10 +82,18 @@ fn main() {
     report.ended("start", began);
 
     let judged = [Part::Repeats, Part::Wall, Part::Peer].into_iter().any(|part| options.has(part));
+    // a load moves the best config, so each has a reference of its own
+    let halves = |half: u64| -> Vec<Half> {
+        let beside = |load: usize| {
+            let _busy = Load::start(load);
+            Half::measure(&options, &programs, half)
+        };
+        options.loads().into_iter().map(beside).collect()
+    };
     let first = (judged || options.has(Part::Reference)).then(|| {
-        let half = Half::measure(&options, &programs, 0);
+        let first = halves(0);
         report.ended("first half of the reference", began);
-        half
+        first
     });
     let mut runs = Vec::new();
     if options.has(Part::Repeats) {
@@ -99,15 +108,22 @@ fn main() {
         }
     }
     if let Some(first) = first {
-        let second = Half::measure(&options, &programs, 1);
+        let second = halves(1);
         report.ended("second half of the reference", began);
-        let references = Reference::of_halves(&programs, &first, &second);
+        let of_load = |(first, second): (&Half, &Half)| Reference::of_halves(&programs, first, second);
+        let references: Vec<Vec<Reference>> = first.iter().zip(&second).map(of_load).collect();
         report.repeats = repeats::judge(&options, &programs, &references, &runs);
-        report.reference = reference::rows(&programs, &references, &report.repeats);
-        let sample_ns = references.iter().map(|reference| reference.pooled.ns.iter().sum::<f64>()).sum::<f64>();
+        let rows = |(load, references): (usize, &Vec<Reference>)| {
+            reference::rows(&programs, load, references, &report.repeats)
+        };
+        report.reference = options.loads().into_iter().zip(&references).flat_map(rows).collect();
+        // the bound is that of a quiet machine
+        let sample_ns = references[0].iter().map(|reference| reference.pooled.ns.iter().sum::<f64>()).sum::<f64>();
         if let Some(quiet) = turns.first().and_then(|turns| turns.peers.as_ref()) {
-            let peers = turns.iter().filter_map(|turns| Some((turns.load, turns.peers.as_ref()?)));
-            report.peer = peers.map(|(load, peers)| peers.judge(load, quiet, &programs, &references)).collect();
+            let peers = turns.iter().zip(&references);
+            let peers = peers.filter_map(|(turns, references)| Some((turns.load, turns.peers.as_ref()?, references)));
+            let judged = peers.map(|(load, peers, references)| peers.judge(load, quiet, &programs, references));
+            report.peer = judged.collect();
         }
         let walls = turns.into_iter().filter_map(|turns| Some((turns.load, turns.walls?)));
         report.wall = walls.map(|(load, walls)| walls.judge(load, &programs, sample_ns)).collect();

@@ -125,6 +125,8 @@ impl Reference {
 /// The reference of one case as it is reported.
 #[derive(Serialize)]
 pub(crate) struct Row {
+    /// Busy processes beside it.
+    pub(crate) load: usize,
     pub(crate) case: String,
     pub(crate) best: String,
     pub(crate) best_ns: f64,
@@ -146,10 +148,13 @@ pub(crate) struct Row {
     pub(crate) candidates: Vec<(String, f64)>,
 }
 
-pub(crate) fn rows(programs: &Programs, references: &[Reference], repeats: &[repeats::Row]) -> Vec<Row> {
+pub(crate) fn rows(programs: &Programs, load: usize, references: &[Reference], repeats: &[repeats::Row]) -> Vec<Row> {
     let row = |(operation, reference): (&Operation, &Reference)| {
         let Reference { halves: [first, second], pooled } = reference;
-        let said = repeats.iter().find(|row| row.case == operation.name).map(|row| row.resolution.median);
+        let said = repeats
+            .iter()
+            .find(|row| (row.load, &row.case) == (load, &operation.name))
+            .map(|row| row.resolution.median);
         let resolution = said.filter(|said| said.is_finite()).unwrap_or(repeats::ASSUMED_RESOLUTION);
         let mut regrets: Vec<f64> = (0..operation.len()).map(|index| pooled.regret(index)).collect();
         regrets.sort_by(f64::total_cmp);
@@ -157,6 +162,7 @@ pub(crate) fn rows(programs: &Programs, references: &[Reference], repeats: &[rep
         let differ = |index| (to_best(first, index) / to_best(second, index) - 1.0).abs();
         let named = |index| (operation.brief(index), pooled.ns[index]);
         Row {
+            load,
             case: operation.name.clone(),
             best: operation.brief(pooled.best),
             best_ns: pooled.ns[pooled.best],

@@ -84,17 +84,25 @@ pub(crate) struct Row {
     pub(crate) seconds: Summary,
 }
 
-/// Every load is held against the one reference, which was taken without any.
-pub(crate) fn judge(options: &Options, programs: &Programs, references: &[Reference], runs: &[Repeat]) -> Vec<Row> {
-    let operations = || programs.cases.operations.iter().zip(references);
-    let of = |(load, mode): (usize, Option<&'static str>)| {
-        let runs: Vec<&Repeat> = runs.iter().filter(|run| (run.load, run.mode) == (load, mode)).collect();
-        operations().map(move |(operation, reference)| row(operation, reference, load, mode, &runs))
-    };
+/// The runs beside each load are held against the reference that was taken beside it.
+pub(crate) fn judge(
+    options: &Options,
+    programs: &Programs,
+    references: &[Vec<Reference>],
+    runs: &[Repeat],
+) -> Vec<Row> {
     if runs.is_empty() {
         return Vec::new();
     }
-    options.loads().into_iter().flat_map(|load| MODES.map(|mode| (load, mode))).flat_map(of).collect()
+    let mut rows = Vec::new();
+    for (load, references) in options.loads().into_iter().zip(references) {
+        for mode in MODES {
+            let runs: Vec<&Repeat> = runs.iter().filter(|run| (run.load, run.mode) == (load, mode)).collect();
+            let operations = programs.cases.operations.iter().zip(references);
+            rows.extend(operations.map(|(operation, reference)| row(operation, reference, load, mode, &runs)));
+        }
+    }
+    rows
 }
 
 /// One run's decision on one operation.

@@ -67,6 +67,7 @@ fn counted(names: &[String]) -> String {
 fn references(report: &Report) -> Option<String> {
     let rows = report.reference.iter().map(|row| {
         [
+            row.load.to_string(),
             row.case.clone(),
             format!("{}, {:.1} µs", row.best, row.best_ns / 1e3),
             percent(row.second_regret),
@@ -81,6 +82,7 @@ fn references(report: &Report) -> Option<String> {
     table(
         "The reference, and how far its two halves differ:",
         [
+            "busy processes",
             "case",
             "best",
             "second slower by",
