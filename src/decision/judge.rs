@@ -142,6 +142,10 @@ pub fn judge(
             }
         }
         _ if best == baseline => (Outcome::BaselineKept, baseline, "nothing is faster than the baseline".to_owned()),
+        _ if field.seems_better(best, standing.resolution) => {
+            let reason = format!("the best seems {seen:.2}× as fast, but not significantly; more `--rounds` may tell");
+            (Outcome::BaselineKept, baseline, reason)
+        }
         _ => (Outcome::BaselineKept, baseline, kept(rules, standing.resolution)),
     };
     Judgement { outcome, winner, reason, candidates: verdicts, standing }

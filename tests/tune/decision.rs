@@ -422,3 +422,12 @@ fn unusable_samples_decide_nothing() {
     assert_eq!(judge(&vec![round(5.0, 5.0); 20], 2, None, &rules).outcome, Outcome::BaselineKept);
     assert_eq!(judge(&vec![round(5.0, 4.0); 20], 2, None, &rules).winner, 1, "constant times are times");
 }
+
+#[test]
+fn a_gain_that_is_not_significant_is_not_called_none() {
+    let at = |round: usize| if round == 3 { 2.0 } else { 0.4 };
+    let few: Vec<Round> = (0..7).flat_map(|round| rounds(1, &[1.0, at(round)], 0.0)).collect();
+    let judgement = judge(&few, 2, None, &DecisionRules::default());
+    assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0));
+    assert!(judgement.reason.contains("× as fast, but not significantly"), "{}", judgement.reason);
+}
