@@ -19,7 +19,7 @@ const HELP: &str = "cargo bench --bench decisions -- [FLAG]…
   --wall N            fresh runs whose wall time is taken [3]
   --peer-repeats N    runs of the peer's tuner, each in a process of its own [3]
   --aa N              runs of one kernel against itself [40]
-  --load K            repeats, wall, peer and aa once more, beside K busy processes [0: not again]
+  --load K            every part once more, beside K busy processes [0: not again]
   --format FORMAT     markdown or json, on stdout [markdown]
   --tune FLAG         one more argument for every run of the tool; may be given again";
 
