@@ -14,8 +14,7 @@ use crate::printable::printable;
 /// Held while a process has a cache folder open. The system drops it with the process, however that ends.
 #[derive(Debug)]
 pub struct FolderLock {
-    // the lock lives as long as the open file
-    _file: File,
+    file: File,
     folder: PathBuf,
 }
 
@@ -49,7 +48,7 @@ impl FolderLock {
         // the name is for people only: a full disk must not keep the folder shut
         let holder = format!("process {} (`{}`)\n", std::process::id(), command_line());
         let _ = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
-        Ok(Self { _file: file, folder: folder.to_owned() })
+        Ok(Self { file, folder: folder.to_owned() })
     }
 
     /// The process that has a folder open, as far as the system tells; the lock is not touched, since whoever wants it
@@ -90,6 +89,14 @@ impl FolderLock {
     }
 }
 
+impl Drop for FolderLock {
+    /// Gives the lock back at once: closing the file alone leaves it with a child that another thread is starting, until that
+    /// child runs its own program.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 fn command_line() -> String {
     let words: Vec<String> = std::env::args_os()
         .enumerate()
@@ -117,5 +124,16 @@ mod tests {
         drop(first);
         assert_eq!(FolderLock::holder(&path), None);
         FolderLock::acquire(&path).unwrap();
+    }
+
+    #[test]
+    fn a_child_that_is_being_started_does_not_keep_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = FolderLock::acquire(folder.path()).unwrap();
+        // what a child has between fork and exec
+        let inherited = first.file.try_clone().unwrap();
+        drop(first);
+        FolderLock::acquire(folder.path()).unwrap();
+        drop(inherited);
     }
 }

@@ -405,7 +405,11 @@ fn wait_until_released(folder: &Path) {
     for _ in 0..RELEASE_TRIES {
         match flock(&database, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(RELEASE_WAIT),
-            _ => return,
+            _ => {
+                // a child that another thread is starting would keep it otherwise
+                let _ = flock(&database, FlockOperation::Unlock);
+                return;
+            }
         }
     }
 }
