@@ -4,7 +4,7 @@ use super::paired::{Round, log_ratios};
 use crate::stats::median;
 
 /// Shares of differences that a threshold leaves above it.
-const SHARES: [f64; 4] = [0.2, 0.1, 0.05, 0.02];
+const SHARES: [f64; 6] = [0.4, 0.3, 0.2, 0.1, 0.05, 0.02];
 /// Multiples of the largest change that are thresholds too. How rarely they are exceeded nobody has seen: it is taken to fall
 /// with the square of the multiple, slower than any noise that has a variance.
 const BEYOND: [f64; 4] = [2.0, 4.0, 8.0, 16.0];

@@ -101,7 +101,7 @@ impl Simulated {
 
     /// The same after some candidates were looked at, four at a time beside the fastest so far, and with the baseline at the ends
     /// of a round where it is time for that.
-    fn race_in_waves(&mut self, most: usize, rules: &DecisionRules) -> Standing {
+    fn race_in_waves(&mut self, most: usize, rules: &DecisionRules) -> (Vec<Round>, Standing) {
         let competing: Vec<usize> = (0..self.times.len()).collect();
         let mut rounds: Vec<Round> = Vec::new();
         let mut add = |this: &mut Self, contenders: &[usize]| {
@@ -123,7 +123,7 @@ impl Simulated {
             let next = standing.next.clone();
             standing = add(self, &next);
         }
-        standing
+        (rounds, standing)
     }
 
     /// Races as the tuner does: until settled, or until so many rounds count.
@@ -211,7 +211,7 @@ fn the_fastest_stays_on_machines_that_are_out_of_order() {
     for machine in WILD.into_iter().chain([QUIET, BUSY]) {
         let dropped = (0..50).filter(|&seed| {
             let mut simulated = Simulated::new(seed, machine, &times);
-            simulated.race_in_waves(20, &eager()).dropped.contains_key(&25)
+            simulated.race_in_waves(20, &eager()).1.dropped.contains_key(&25)
         });
         let dropped = dropped.count();
         assert!(dropped <= 2, "{dropped} of 50 on {machine:?}");
@@ -219,11 +219,25 @@ fn the_fastest_stays_on_machines_that_are_out_of_order() {
 }
 
 #[test]
+fn turns_of_other_processes_hide_no_large_gain() {
+    // programs of 0.1 ms, each of whose samples may be longer by up to 20 ms
+    let mut times: Vec<f64> = (0..32).map(|i| 0.05 * 1.09_f64.powi((i * 11) % 32)).collect();
+    (times[BASELINE], times[25]) = (0.1, 0.038);
+    let machine = machine(0.03, 0.05, Kind::Turns);
+    let found = (0..60).filter(|&seed| {
+        let (rounds, _) = Simulated::new(seed, machine, &times).race_in_waves(20, &DecisionRules::default());
+        judge(&rounds, 32, None, &DecisionRules::default()).winner == 25
+    });
+    let found = found.count();
+    assert!(found >= 45, "{found} of 60 after twenty rounds");
+}
+
+#[test]
 fn what_is_far_behind_takes_one_sample_where_the_machine_is_quiet() {
     let mut times = vec![1.0, 0.6];
     times.extend((0..26).map(|i| 1.4 * 1.07_f64.powi(i)));
     let mut simulated = Simulated::new(5, QUIET, &times);
-    let standing = simulated.race_in_waves(20, &DecisionRules::default());
+    let (_, standing) = simulated.race_in_waves(20, &DecisionRules::default());
     let rounds: Vec<usize> = standing.dropped.values().map(|dropped| dropped.after).collect();
     assert!(standing.dropped.len() == 26, "{standing:?}");
     // seven rounds are looks at four each
