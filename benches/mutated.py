@@ -8,6 +8,7 @@ types and lines exchanged); the seed is fixed. Each is compiled with a limit of 
 """
 
 import collections
+import json
 import pathlib
 import random
 import re
@@ -62,20 +63,25 @@ def main(program, plugin, target, count=200):
     chance = random.Random(0)
     text = (DATA / "module.mlir").read_bytes()
     bytecode = [path.read_bytes() for path in sorted((DATA / "registry" / "programs").glob("*/*.mlirbc"))]
-    ended, seconds, wrong = collections.Counter(), [], []
+    ended, statuses, seconds, wrong = collections.Counter(), collections.Counter(), [], []
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         for number in range(count):
             is_text = number % 2 == 0
             made = of_text(text, chance) if is_text else of_bytes(chance.choice(bytecode), chance)
-            module = folder / f"mutant-{number}.{'mlir' if is_text else 'mlirbc'}"
-            module.write_bytes(made)
-            command = [program, "compile", module, "--target", target, "--plugin", plugin]
+            made_file = folder / f"mutant-{number}.{'mlir' if is_text else 'mlirbc'}"
+            made_file.write_bytes(made)
+            command = [program, "compile", made_file, "--target", target, "--plugin", plugin]
             command += ["-o", folder / f"store-{number}", "--timeout", str(LIMIT), "--format", "json"]
             begin = time.monotonic()
             try:
                 done = subprocess.run(command, capture_output=True, timeout=LIMIT + AROUND)
                 code = done.returncode
+                # where nothing could be read there is no document
+                module = json.loads(done.stdout)["targets"][0]["module"] if done.stdout else {"status": "not read"}
+                statuses[module["status"]] += 1
+                if code == 1:
+                    print(f"mutant {number}: {module['reason']}", file=sys.stderr)
                 said = done.stderr.decode(errors="replace").strip().split("\n")[-1]
             except subprocess.TimeoutExpired:
                 code, said = "hangs", ""
@@ -86,6 +92,7 @@ def main(program, plugin, target, count=200):
                 wrong.append(f"mutant {number}: {code}: {said}")
     seconds.sort()
     print(f"{count} mutated programs for {target}: " + ", ".join(f"{n} × exit {code}" for code, n in ended.most_common()))
+    print(", ".join(f"{n} {status}" for status, n in statuses.most_common()))
     print(f"median {seconds[len(seconds) // 2]:.2f} s, longest {seconds[-1]:.2f} s; limit {LIMIT} s")
     print(f"{len(wrong)} hang or end the tuner")
     print("\n".join(wrong), file=sys.stderr)

@@ -45,7 +45,7 @@
 //! | Share caches between machines | [`remote`], [`signature`] |
 //! | Walk the whole walk; measure one program | [`tune`], [`measure`], [`compiler_options`] |
 //! | Compare whole programs, and ways to compile them | [`compare`] |
-//! | Check that what is cached still holds, and what this machine can tell apart | [`gate`], [`selftest`] |
+//! | Check that what is cached still holds, and find this machine's noise floor | [`gate`], [`selftest`] |
 //! | Read profiles | [`profile`], [`analysis`] |
 //! | Draw what happened | [`report`] |
 //!

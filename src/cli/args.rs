@@ -80,7 +80,7 @@ pub(super) enum Command {
     /// Race the variants of a step that `dump(…, variants=…)` wrote: what its tuned calls gain in it, together and each
     /// (docs/prove.md)
     Prove(ProveArgs),
-    /// Run programs against themselves: what this machine can tell apart, for tuning with the same timer
+    /// Run programs against themselves (A/A calibration): this machine's noise floor, for tuning with the same timer
     /// (docs/decisions.md)
     Selftest(SelftestArgs),
     /// Run, guard or check a worker (docs/worker-protocol.md)

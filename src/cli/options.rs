@@ -122,7 +122,7 @@ pub(super) struct LimitArgs {
     /// Seconds after which a call to a worker counts as hung
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
-    /// MiB of memory that a worker may use, each on its own [default: three quarters of the machine's]
+    /// MiB of memory that one worker may use; N workers may use N times as much [default: three quarters of the machine's]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
     pub memory_limit: Option<u64>,
     /// Programs that `--timer pjrt` compiles at once, each in a worker of its own [default: one a core, at most 8; 1 where

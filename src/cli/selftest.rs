@@ -1,4 +1,4 @@
-//! `selftest`: what this machine can tell, from programs run against themselves.
+//! `selftest`: this machine's noise floor, from programs run against themselves.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

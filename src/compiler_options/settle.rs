@@ -362,7 +362,7 @@ impl Walk<'_, '_> {
             }
             if verdict.winner.is_none() && !verdict.is_settled {
                 let bound = 100.0 * verdict.copy_bound.max(min_improvement);
-                self.result.reason = format!("nothing is faster by {bound:.1} % beyond doubt: more time may tell");
+                self.result.reason = format!("nothing is significantly faster by {bound:.1} %: more time may tell");
             }
             let won = verdict.winner.and_then(|winner| {
                 let (.., ratio, interval) = *verdict.ratios.iter().find(|(one, ..)| one.candidate == winner)?;
@@ -379,7 +379,7 @@ impl Walk<'_, '_> {
                 let row = self.result.candidates.iter().find(|row| row.config == config);
                 self.result.flags.extend(row.map(|row| told(&row.special_values)).unwrap_or_default());
                 self.result.status = Status::Tuned;
-                "faster than the default beyond doubt, in rounds of its own".clone_into(&mut self.result.reason);
+                "significantly faster than the default, in rounds of its own".clone_into(&mut self.result.reason);
             }
         }
         if is_rescued && self.result.status == Status::BaselineKept {

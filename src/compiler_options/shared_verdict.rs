@@ -1,6 +1,6 @@
 //! Pure: what each module says of each set in, the one set for all of them out.
 //!
-//! A set loses on a module where it fails, is slower beyond doubt, or is slower by more than the default differs from a copy of itself.
+//! A set loses on a module where it fails, is significantly slower, or is slower by more than the default differs from a copy of itself.
 //! Of sets that lose nowhere and win somewhere the one that saves the most is taken; of those that save as much, the smallest.
 
 use crate::stats::Interval;
@@ -36,7 +36,7 @@ impl OnModule {
         })
     }
 
-    /// Whether a set is faster beyond doubt.
+    /// Whether a set is significantly faster.
     fn wins(&self, set: usize, min_improvement: f64) -> bool {
         self.ratio(set).is_some_and(|(_, interval)| interval.high < 1.0 - self.copy_bound.max(min_improvement))
     }
@@ -91,7 +91,7 @@ mod tests {
         let modules = [on(1.0, 0.02, &[0.5, 0.5, 0.9]), on(1.0, 0.02, &[1.2, f64::NAN, 1.005])];
         let verdict = decide_shared(&modules, &[1, 1, 1], 0.02);
         assert_eq!(verdict, SharedVerdict { winner: Some(2), losses: vec![vec![1], vec![1], vec![]] });
-        // what is slower by less than a copy of the default is no loss, beyond doubt it is
+        // what is slower by less than a copy of the default is no loss, unless it is significant
         let noisy = [on(1.0, 0.1, &[0.7]), on(1.0, 0.1, &[1.009])];
         assert_eq!(decide_shared(&noisy, &[1], 0.02).winner, Some(0));
         let slower = [on(1.0, 0.1, &[0.7]), on(1.0, 0.1, &[1.05])];

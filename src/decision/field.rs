@@ -1,4 +1,4 @@
-//! The candidates of one invocation over the rounds that count: estimates, and what is beyond doubt.
+//! The candidates of one invocation over the rounds that count: estimates, and what is significant.
 
 use super::evidence::slower;
 use super::noise::Noise;
@@ -41,7 +41,7 @@ impl Field<'_> {
         Noise::of(self.seen, contenders, leader)
     }
 
-    /// The noise that keeps contenders from being told apart; that of all where only one and the baseline are left.
+    /// The noise that hides the difference between contenders; that of all where only one and the baseline are left.
     pub(super) fn noise_of_contest(&self, contenders: &[usize], leader: usize) -> Noise {
         let besides = |candidate: &usize| *candidate != self.baseline && *candidate != leader;
         let others: Vec<usize> = contenders.iter().copied().filter(besides).collect();
@@ -57,14 +57,14 @@ impl Field<'_> {
         (1.0 + 2.0 * (self.competing.saturating_sub(1).max(1) as f64).ln() / (2.576 * 2.576)).sqrt()
     }
 
-    /// Whether a candidate is called better than the baseline: by the minimum improvement, by more than can be told
-    /// apart, and beyond doubt.
+    /// Whether a candidate is called better than the baseline: by the minimum improvement, by more than the
+    /// resolution, and significantly.
     pub(super) fn beats(&self, candidate: usize, noise: &Noise, resolution: f64) -> bool {
         self.seems_better(candidate, resolution)
             && slower(&self.differences(self.baseline, candidate), noise) * WIN_ERROR >= self.competing as f64
     }
 
-    /// The same but for the doubt.
+    /// The same without the significance.
     pub(super) fn seems_better(&self, candidate: usize, resolution: f64) -> bool {
         let gains = self.differences(self.baseline, candidate);
         // other candidates may be noisier than these two: their noise casts no doubt on this difference

@@ -36,7 +36,7 @@ pub struct CandidateVerdict {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Outcome {
-    /// A candidate beats the baseline by the minimum improvement, by more than the resolution, and beyond doubt.
+    /// A candidate beats the baseline by the minimum improvement, by more than the resolution, and significantly.
     Faster,
     /// Nothing does: the baseline stays.
     BaselineKept,
@@ -73,7 +73,7 @@ impl Judgement {
 /// Decides one invocation of `candidates` candidates, of which those in `competing` have times of their own.
 ///
 /// The best candidate has the least median ratio to the baseline. It wins when it saves the minimum improvement, more than
-/// the resolution, and beyond doubt. Among those that cannot be told from it, `incumbent`, the config already cached,
+/// the resolution, and significantly so. Among those that cannot be told from it, `incumbent`, the config already cached,
 /// stays if it wins by the same rule; else the one whose times scatter least is taken, if that loses nothing. So
 /// caches do not flap.
 pub fn judge(
@@ -111,7 +111,7 @@ pub fn judge(
     for (index, verdict) in verdicts.iter_mut().enumerate() {
         if let Some(verdict) = verdict {
             let tied = |loss: f64| loss.exp() <= 1.0 + standing.resolution;
-            // who was dropped was slower beyond doubt, and by how much is not known as well
+            // who was dropped was significantly slower, and by how much is not known as well
             let is_left = verdict.dropped.is_none();
             verdict.tied_with_best = index == best || (is_left && field.difference(index, best).is_some_and(tied));
         }
@@ -138,7 +138,7 @@ pub fn judge(
                 Some(steadiest) if steadiest != best && incumbent != Some(best) => {
                     (Outcome::Faster, steadiest, "the steadiest of those that are as fast as the best".to_owned())
                 }
-                _ => (Outcome::Faster, best, "faster than the baseline beyond doubt".to_owned()),
+                _ => (Outcome::Faster, best, "significantly faster than the baseline".to_owned()),
             }
         }
         _ if best == baseline => (Outcome::BaselineKept, baseline, "nothing is faster than the baseline".to_owned()),
@@ -155,9 +155,9 @@ pub fn judge(
 fn kept(rules: &DecisionRules, resolution: f64) -> String {
     if resolution > rules.min_improvement {
         let told = percent(resolution);
-        return format!("nothing is faster by more than the {told} % that can be told apart here");
+        return format!("nothing is faster by more than the noise floor of {told} %");
     }
-    format!("nothing is faster by {} % beyond doubt", percent(rules.min_improvement))
+    format!("nothing is significantly faster by {} %", percent(rules.min_improvement))
 }
 
 fn verdict(field: &Field<'_>, candidate: usize, standing: &Standing) -> Option<CandidateVerdict> {

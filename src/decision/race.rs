@@ -29,7 +29,7 @@ const TURN_NS: f64 = 20e6;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DropReason {
-    /// It is slower than the leader beyond doubt.
+    /// It is significantly slower than the leader.
     Slower,
     /// It takes a multiple of the leader's time.
     CutOff,
@@ -73,7 +73,7 @@ pub struct Standing {
     pub dropped: BTreeMap<usize, Dropped>,
     /// Why no further round is needed, if so.
     pub settled: Option<Settled>,
-    /// Whether the leader seems better than the baseline by the minimum improvement, but not beyond doubt: more rounds would tell.
+    /// Whether the leader seems better than the baseline by the minimum improvement, but not significantly: more rounds would tell.
     pub is_in_doubt: bool,
     /// Rounds that count of the leader.
     pub leader_rounds: usize,

@@ -99,7 +99,7 @@ impl Gate<'_, '_> {
                     "not begun: the check was stopped by an error".clone_into(&mut operation.reason);
                 } else if self.session.is_cancelled() {
                     result.interrupted = true;
-                    "ended before it was begun".clone_into(&mut operation.reason);
+                    "ended before it started".clone_into(&mut operation.reason);
                 } else {
                     match self.measure((index, of), planned, &expected, &result, &mut operation) {
                         Ok(()) => {}
@@ -276,12 +276,12 @@ pub(super) fn fill(
     let is_proven = seen.is_proven(odds_needed);
     let (verdict, how) = match seen.change {
         Some(Change::Slower) if is_proven && seen.ratio < least => {
-            (Verdict::Regressed, format!("beyond {limit:.3} beyond doubt"))
+            (Verdict::Regressed, format!("significantly beyond {limit:.3}"))
         }
-        Some(Change::Slower) if is_proven => (Verdict::NotBetter, format!("beyond {limit:.3} beyond doubt")),
+        Some(Change::Slower) if is_proven => (Verdict::NotBetter, format!("significantly beyond {limit:.3}")),
         Some(Change::Faster) if is_proven => (Verdict::Faster, "tuning again may find more".to_owned()),
-        Some(Change::Slower) => (Verdict::Holds, "slower by its median, but not beyond doubt".to_owned()),
-        Some(Change::Faster) => (Verdict::Holds, "faster by its median, but not beyond doubt".to_owned()),
+        Some(Change::Slower) => (Verdict::Holds, "slower by its median, but not significantly".to_owned()),
+        Some(Change::Faster) => (Verdict::Holds, "faster by its median, but not significantly".to_owned()),
         None if seen.interval.high > limit => {
             (Verdict::Holds, format!("these rounds cannot tell whether it is below {limit:.3}"))
         }

@@ -84,7 +84,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Whether the change is beyond doubt: by the odds that are needed, and in a second process too, since what one
+    /// Whether the change is significant: by the odds that are needed, and in a second process too, since what one
     /// process's memory does to a program all of its rounds show.
     pub fn is_proven(&self, odds_needed: f64) -> bool {
         self.change.is_some() && self.processes >= MIN_PROCESSES && self.odds >= odds_needed

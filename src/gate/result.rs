@@ -22,11 +22,11 @@ pub const CHECK_SCHEMA: u32 = 1;
 pub enum Verdict {
     /// Nothing speaks against it.
     Holds,
-    /// Its ratio to the baseline is below what it was, beyond doubt: tuning again may find more.
+    /// Its ratio to the baseline is significantly below what it was: tuning again may find more.
     Faster,
     /// Nothing speaks against it, but it was decided under other software, by another clock or for other programs.
     Stale,
-    /// Its ratio to the baseline is above what it was, beyond doubt; it still saves the minimum improvement.
+    /// Its ratio to the baseline is significantly above what it was; it still saves the minimum improvement.
     Regressed,
     /// The same, and it saves the minimum improvement no more.
     NotBetter,

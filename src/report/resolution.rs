@@ -4,12 +4,12 @@ use crate::selftest::Known;
 
 use super::{format_ns, format_part};
 
-/// What can be told apart here, or why the figures there are say nothing of it; none where there are no figures.
+/// The noise floor here, or why the figures there are say nothing of it; none where there are no figures.
 pub fn resolution_note(known: &Known) -> Option<String> {
     let point = |&(ns, part): &(f64, f64)| format!("{} at {}", format_part(part), format_ns(ns));
     let points: Vec<String> = known.resolution.points().iter().map(point).collect();
     if !points.is_empty() {
-        return Some(format!("`selftest` found what can be told apart here: {}", points.join(", ")));
+        return Some(format!("noise floor here, by `selftest`: {}", points.join(", ")));
     }
     known.is_of_others.then(|| {
         "the figures of `selftest` are of another device, software, timer, metric or state of the caches and are not used"

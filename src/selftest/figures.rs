@@ -28,7 +28,7 @@ pub struct FalseWins {
     pub at_resolution: u32,
 }
 
-/// What a machine can tell of programs like this one. Differences are relative: 0.01 is one per cent.
+/// A machine's noise floor for programs like this one. Differences are relative: 0.01 is one per cent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Figures {

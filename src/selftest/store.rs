@@ -102,7 +102,7 @@ pub struct Stored {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Known {
-    /// What can be told apart, by the duration of programs.
+    /// The noise floor, by the duration of programs.
     pub resolution: Resolution,
     /// Why there is nothing, where the figures cannot be used.
     pub damage: Option<String>,

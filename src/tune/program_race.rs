@@ -46,7 +46,7 @@ pub struct ProgramRace {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub enum Asks {
-    /// Which candidate is the best one: who is slower beyond doubt is measured no further.
+    /// Which candidate is the best one: one that is significantly slower is measured no further.
     #[default]
     TheBest,
     /// The ratio of each to the baseline: all are in every round, until each is told from the baseline or the time is over.

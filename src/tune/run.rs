@@ -81,10 +81,10 @@ impl Autotuner<'_> {
             "not begun: the run was stopped by an error".clone_into(&mut operation.reason);
         } else if self.cancel.load(Ordering::Relaxed) {
             operation.status = Status::Interrupted;
-            "ended before it was begun".clone_into(&mut operation.reason);
+            "ended before it started".clone_into(&mut operation.reason);
         } else if self.options.stop_at.is_some_and(|stop_at| Instant::now() >= stop_at) {
             operation.status = Status::NotBegun;
-            "the budget of the run was used up before it was begun".clone_into(&mut operation.reason);
+            "the budget of the run was used up before it started".clone_into(&mut operation.reason);
         } else {
             self.seat.iter_mut().for_each(Seat::work);
             let done = self.course(&events, planned, &mut operation).and_then(|course| match course {

@@ -31,7 +31,7 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
     assert_eq!(names(&document), ["elementwise", "matmul", "large-matmul", "reduction"]);
     for point in document["programs"].as_array().unwrap() {
         let number = |name: &str| point[name].as_f64().unwrap();
-        // what can be told apart on a busy machine may be little: a number at least, and none that a calm one would have
+        // the noise floor of a busy machine may be high: a number at least, and none that a calm one would have
         assert!(number("median_ns") > 1000.0 && number("resolution") >= 0.0, "{point}");
         assert!(number("claimed") > 0.0 && number("rounds") >= 6.0 && number("copies") == 3.0, "{point}");
         let wins = &point["false_wins"];
@@ -61,7 +61,7 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
     // the main job on the same plugin finds them
     let tuned = run(&cache, &[&module(), "--plugin", plugin.to_str().unwrap(), "--dry-run", "--format", "json"]);
     let notes = tuned.json()["notes"].to_string();
-    assert!(notes.contains("`selftest` found what can be told apart here"), "{notes}");
+    assert!(notes.contains("noise floor here, by `selftest`"), "{notes}");
     let elapsed = ["selftest", "--metric", "span", "--plugin", plugin.to_str().unwrap()];
     assert_eq!(run(&cache, &elapsed).code, 5, "a plugin without a profiler has no span");
 }
@@ -171,9 +171,13 @@ fn the_main_job_refuses_what_cannot_be_told() {
     fs::write(cache.join(FILE), figures(&free["device"]).to_string()).unwrap();
     let refused = tune(&["--format", "json"]).json();
     assert_eq!(statuses(&refused), ["baseline-kept"; 4]);
-    assert!(refused["notes"].to_string().contains("can be told apart here: 30.0 % at 1.00 ms"), "{}", refused["notes"]);
+    assert!(
+        refused["notes"].to_string().contains("noise floor here, by `selftest`: 30.0 % at 1.00 ms"),
+        "{}",
+        refused["notes"]
+    );
     let table = tune(&[]).stdout;
-    assert!(table.contains("nothing is faster by more than the 30 % that can be told apart here"), "{table}");
+    assert!(table.contains("nothing is faster by more than the noise floor of 30 %"), "{table}");
 
     let mut elsewhere = free["device"].clone();
     elsewhere["environment"]["plugin_digest"] = json!("f".repeat(64));

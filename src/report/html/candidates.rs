@@ -156,7 +156,7 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: S
         _ => {}
     }
     match candidate.dropped {
-        Some(DropReason::Slower) => words.push("slower beyond doubt".to_owned()),
+        Some(DropReason::Slower) => words.push("significantly slower".to_owned()),
         Some(DropReason::CutOff) => words.push("twice the best's time or more".to_owned()),
         Some(DropReason::NoTime) => words.push("no usable times".to_owned()),
         None => {}

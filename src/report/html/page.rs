@@ -218,7 +218,7 @@ fn write_legend(out: &mut dyn Write) -> io::Result<()> {
          <p>In every round each candidate runs beside the baseline. A dot is one round: the candidate's time over the baseline's of the same round, \
          on a logarithmic axis, the first round at the top; left of 1× is faster. The box holds the middle half of them, the thin upright line is \
          the median, the line across it the interval of that median, which holds however often one looks. Pale dots are rounds that something came between; they do \
-         not count. Who is slower beyond doubt, or takes twice the best's time, leaves the race early and has fewer rounds. The baseline's own row shows its times over their median: what the machine did from round to round, which pairs cancel.</p>\
+         not count. A candidate is dropped early once it is significantly slower than the leader or takes twice its time, so it has fewer rounds. The baseline's own row shows its times over their median: what the machine did from round to round, which pairs cancel.</p>\
          <p>The expected gain adds one call of each operation. How often a step calls it, and what else it does, only a profile of the step tells: with one the \
          page says what is expected of the whole step.</p></section>"
     )
