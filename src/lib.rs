@@ -105,6 +105,8 @@ pub mod hlo;
 pub mod nsys;
 #[cfg(feature = "tuner")]
 pub mod profile;
+#[cfg(feature = "cli")]
+pub mod settings;
 #[cfg(any(feature = "shared", feature = "pjrt"))]
 pub mod signature;
 

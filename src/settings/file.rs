@@ -1,0 +1,318 @@
+//! The file: found or named, read once, and its values with their places.
+
+use std::ffi::OsString;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::digest::Digest;
+use crate::outside_file;
+
+use super::{Kind, Setting, SettingsError};
+
+/// The name under which a file is found.
+pub const FILE_NAME: &str = "autotune.toml";
+
+/// The largest file that is read: some thousand times what every key takes.
+const MAX_FILE_BYTES: u64 = 1 << 18;
+
+/// The nearest `autotune.toml` in a folder and those above it.
+pub fn find(from: &Path) -> Option<PathBuf> {
+    // whatever stands there, also a broken link: it is told, not passed over
+    from.ancestors().map(|folder| folder.join(FILE_NAME)).find(|path| path.symlink_metadata().is_ok())
+}
+
+/// A value of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileValue {
+    /// Its key.
+    pub setting: &'static Setting,
+    /// As an argument of the flag, with paths made absolute; several for an array.
+    pub words: Vec<OsString>,
+    /// Its line, counted from 1.
+    pub line: usize,
+    span: Range<usize>,
+}
+
+/// A file's values. What is known of the file is of the one time that it was read, so that a change meanwhile changes nothing.
+#[derive(Debug)]
+pub struct SettingsFile {
+    path: PathBuf,
+    digest: Digest,
+    text: String,
+    values: Vec<FileValue>,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub enum Found {
+    /// A file of this user, or of root.
+    Own(SettingsFile),
+    /// The file of another user, which is not read.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Its user's number.
+        owner: u32,
+    },
+}
+
+impl SettingsFile {
+    /// Reads a file that the user named; links are followed.
+    ///
+    /// # Errors
+    /// Where it cannot be read, is no regular file or too large, or something in it is wrong.
+    pub fn named(path: &Path) -> Result<Self, SettingsError> {
+        let read = || -> io::Result<_> { Ok((std::path::absolute(path)?, outside_file::text(path, MAX_FILE_BYTES)?)) };
+        let (path, text) = read().map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })?;
+        Self::parse(path, text)
+    }
+
+    /// Reads a file that was found. Its folder is taken without links, so that it has one path however it was reached.
+    ///
+    /// # Errors
+    /// As [`named`](Self::named), and where it is a link.
+    pub fn found(path: &Path) -> Result<Found, SettingsError> {
+        let (path, text, owner) = read_own(path)?;
+        // root could change this program, too
+        if owner != this_user() && owner != 0 {
+            return Ok(Found::Foreign { path, owner });
+        }
+        Ok(Found::Own(Self::parse(path, text)?))
+    }
+
+    /// Reads a file that is to be accepted: it must be this user's own, and no link.
+    ///
+    /// # Errors
+    /// As [`found`](Self::found), and where it is another user's.
+    pub fn to_trust(path: &Path) -> Result<Self, SettingsError> {
+        let (path, text, owner) = read_own(path)?;
+        if owner != this_user() {
+            let why = format!(
+                "it belongs to another user (number {owner}), who may change it; copy it, or name it by `--config`"
+            );
+            return Err(SettingsError::Untrustworthy { path, why });
+        }
+        Self::parse(path, text)
+    }
+
+    fn parse(path: PathBuf, text: String) -> Result<Self, SettingsError> {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let values = values(&path, &text, folder)?;
+        Ok(Self { digest: Digest::of(text.as_bytes()), path, text, values })
+    }
+
+    /// Where it is, absolute.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// SHA-256 of its bytes.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Its values, in the order of the file.
+    pub fn values(&self) -> &[FileValue] {
+        &self.values
+    }
+
+    /// An error at a value of this file.
+    pub fn wrong(&self, value: &FileValue, message: &str) -> SettingsError {
+        SettingsError::at(&self.path, &self.text, value.span.clone(), message)
+    }
+}
+
+/// The user whose rights this process has.
+pub(super) fn this_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// A file that is no link, with its path and its owner.
+fn read_own(path: &Path) -> Result<(PathBuf, String, u32), SettingsError> {
+    let read = || -> io::Result<_> {
+        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let path = folder.canonicalize()?.join(name);
+        let file = outside_file::open_own(&path, MAX_FILE_BYTES)?;
+        let owner = file.metadata()?.uid();
+        Ok((path, outside_file::read_text(file, MAX_FILE_BYTES)?, owner))
+    };
+    read().map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })
+}
+
+fn values(path: &Path, text: &str, folder: &Path) -> Result<Vec<FileValue>, SettingsError> {
+    let wrong = |span: Range<usize>, message: &str| SettingsError::at(path, text, span, message);
+    let table = DeTable::parse(text).map_err(|error| {
+        // some messages of the parser are of several lines
+        let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        wrong(error.span().unwrap_or(0..0), &message)
+    })?;
+    let mut entries: Vec<_> = table.get_ref().iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    let mut values = Vec::with_capacity(entries.len());
+    for (key, value) in entries {
+        let name: &str = key.get_ref();
+        let Some(setting) = Setting::named(name) else {
+            let next = Setting::nearest(name).map_or_else(
+                || "docs/configuration.md lists the keys".to_owned(),
+                |nearest| format!("did you mean `{nearest}`?"),
+            );
+            return Err(wrong(key.span(), &format!("unknown key `{}`; {next}", shortened(name))));
+        };
+        let words = words(setting, value).map_err(|(span, message)| wrong(span, &message))?;
+        let words = words.iter().map(|word| setting.resolved(word, folder)).collect();
+        let line = text.get(..key.span().start).unwrap_or_default().matches('\n').count() + 1;
+        values.push(FileValue { setting, words, line, span: value.span() });
+    }
+    Ok(values)
+}
+
+/// A name as a message shows it: it may be as long as the file.
+fn shortened(name: &str) -> String {
+    let mut shown: String = name.chars().take(60).collect();
+    if shown.len() < name.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+type Wrong = (Range<usize>, String);
+
+/// A value's words, where it has the form that its key asks for.
+fn words(setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
+    let expected = match setting.kind {
+        Kind::Number => "a number",
+        Kind::Flag => "`true` or `false`",
+        Kind::Targets => "a string, or an array of strings",
+        Kind::Text | Kind::Path | Kind::PathOrUrl | Kind::Timer => "a string",
+    };
+    let wrong = |value: &Spanned<DeValue<'_>>| {
+        let found = value.get_ref().type_str();
+        (value.span(), format!("`{}` takes {expected}, and this is of the type {found}", setting.key))
+    };
+    let word = |value: &Spanned<DeValue<'_>>| match (setting.kind, value.get_ref()) {
+        // the command line has decimal numbers alone, and no `0x10`
+        (Kind::Number, DeValue::Integer(number)) if number.to_string().parse::<f64>().is_ok() => Ok(number.to_string()),
+        (Kind::Number, DeValue::Float(number)) => Ok(number.to_string()),
+        (Kind::Flag, DeValue::Boolean(flag)) => Ok(flag.to_string()),
+        (Kind::Number | Kind::Flag, _) => Err(wrong(value)),
+        (_, DeValue::String(text)) if text.is_empty() => {
+            Err((value.span(), format!("`{}` is empty: leave the key out", setting.key)))
+        }
+        (_, DeValue::String(text)) if text.contains(char::is_control) => {
+            Err((value.span(), format!("`{}` holds a control character", setting.key)))
+        }
+        (_, DeValue::String(text)) => Ok(text.clone().into_owned()),
+        _ => Err(wrong(value)),
+    };
+    match (setting.kind, value.get_ref()) {
+        (Kind::Targets, DeValue::Array(items)) => items.iter().map(word).collect(),
+        _ => Ok(vec![word(value)?]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<SettingsFile, SettingsError> {
+        SettingsFile::parse(PathBuf::from("/p/autotune.toml"), text.to_owned())
+    }
+
+    #[test]
+    fn values_become_arguments_with_their_lines() {
+        let text = "# ours\nregistry = \"r\"\nmin-improvement = 0.05\n\ntarget = [\"cuda:h100_sxm\", \"tpu:v5e\"]\nthorough = true\ntimeout = 1_000\n";
+        let file = parsed(text).unwrap();
+        let values: Vec<_> = file
+            .values()
+            .iter()
+            .map(|value| (value.setting.key, value.line, value.words.join(" ".as_ref()).into_string().unwrap()))
+            .collect();
+        let expected = [
+            ("registry", 2, "/p/r"),
+            ("min-improvement", 3, "0.05"),
+            ("target", 5, "cuda:h100_sxm tpu:v5e"),
+            ("thorough", 6, "true"),
+            ("timeout", 7, "1000"),
+        ];
+        assert_eq!(values, expected.map(|(key, line, words)| (key, line, words.to_owned())));
+        // what `sha256sum` prints of no bytes
+        let nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(parsed("").unwrap().digest().to_string(), nothing);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        for (text, place, message) in [
+            ("registry = \"r\"\ntimers = \"auto\"\n", ":2:1: ", "unknown key `timers`; did you mean `timer`?"),
+            ("[policy]\nrounds = 1\n", ":1:2: ", "unknown key `policy`"),
+            ("timer.command = \"x\"\n", ":1:", "`timer` takes a string, and this is of the type table"),
+            (
+                "min-improvement = \"0.1\"\n",
+                ":1:19: ",
+                "`min-improvement` takes a number, and this is of the type string",
+            ),
+            ("timeout = 0x10\n", ":1:11: ", "`timeout` takes a number"),
+            ("thorough = 1\n", ":1:12: ", "`thorough` takes `true` or `false`"),
+            ("timer = [\"auto\"]\n", ":1:9: ", "type array"),
+            ("target = [\"tpu:v5e\", 1]\n", ":1:22: ", "type integer"),
+            ("timer = \"\"\n", ":1:9: ", "is empty"),
+            ("timer = \"command:a\\u0000b\"\n", ":1:9: ", "holds a control character"),
+            ("timer = \"a\"\ntimer = \"b\"\n", ":2:1: ", "duplicate key"),
+            ("timer = \n", ":1:", ""),
+            ("timer = \"a\0b\"\n", ":1:", ""),
+            ("\"\\u001b[2J\" = 1\n", ":1:1: ", "unknown key `\\u{1b}[2J`"),
+        ] {
+            let error = parsed(text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("/p/autotune.toml{place}")), "{text:?}: {error}");
+            assert!(error.contains(message), "{text:?}: {error}");
+            assert!(error.lines().count() == 4 && error.ends_with('^'), "{text:?}: {error}");
+            assert!(!error.contains(['\u{1b}', '\0']), "{text:?}: {error}");
+        }
+    }
+
+    /// No file makes it panic, hang, or say more than four short lines.
+    #[test]
+    fn hostile_files_are_refused_or_read() {
+        let sound = "registry = \"r\"\ntarget = [\"tpu:v5e\"]\ntimeout = 5 # é\nthorough = true\n";
+        let deep = |open: &str, close: &str| format!("timer = {}{}", open.repeat(60_000), close.repeat(60_000));
+        let mut texts = vec![
+            deep("[", "]"),
+            deep("{a=", "}"),
+            deep("[", ""),
+            "a.".repeat(60_000) + "b = 1",
+            "[".repeat(60_000),
+            "x".repeat(200_000),
+            format!("{} = 1", "é".repeat(100_000)),
+            format!("timer = \"{}\"", "\\u0000".repeat(20_000)),
+            "\u{feff}timer = \"auto\"".to_owned(),
+            "timeout = 99999999999999999999999999999999999999999999999".to_owned(),
+            "min-improvement = nan\nmax-speed-up = -inf".to_owned(),
+            "timer = \"\\ud800\"".to_owned(),
+            "timer = '''".to_owned(),
+            "\r\r\n = \n".to_owned(),
+        ];
+        // every text that is cut, and each byte of it another one
+        for at in (0..sound.len()).filter(|at| sound.is_char_boundary(*at)) {
+            texts.push(sound[..at].to_owned());
+            for other in ["\0", "\"", "[", "=", "\n", "\\", "\u{202e}", "é"] {
+                let next = (at + 1..=sound.len()).find(|next| sound.is_char_boundary(*next)).unwrap();
+                texts.push([&sound[..at], other, &sound[next..]].concat());
+            }
+        }
+        assert!(texts.len() > 500);
+        for text in texts {
+            if let Err(error) = parsed(&text) {
+                let said = error.to_string();
+                let start: String = text.chars().take(40).collect();
+                assert!(said.lines().count() == 4 && said.len() < 2000, "{start:?}: {said}");
+                assert!(said.lines().all(|line| crate::printable::printable(line) == line), "{start:?}: {said}");
+            }
+        }
+    }
+}
