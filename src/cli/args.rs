@@ -7,6 +7,8 @@ use super::candidates::CandidatesCommand;
 use super::check::CheckArgs;
 use super::compare::CompareArgs;
 use super::compile::CompileArgs;
+use super::config::ConfigArgs;
+use super::config_file::ConfigFileArgs;
 use super::device::DeviceArgs;
 use super::exit;
 use super::measure::MeasureArgs;
@@ -29,15 +31,14 @@ use super::worker::WorkerCommand;
                   this device, times every candidate config in worker processes, and writes the best configs to a \
                   persistent cache.",
     after_long_help = exit_codes_help(),
-    args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true,
+    subcommand_required = true,
     arg_required_else_help = true
 )]
 pub(super) struct Cli {
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub command: Command,
     #[command(flatten)]
-    pub tune: TuneArgs,
+    pub file: ConfigFileArgs,
     /// Say more on stderr: `-v` what is done, `-vv` details (`RUST_LOG` overrides)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
@@ -50,6 +51,8 @@ fn exit_codes_help() -> String {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    /// Tune the labelled kernels of a lowered module and cache the best configs; `autotune-lowered MODULE` is the same
+    Tune(Box<TuneArgs>),
     /// List the labels of a module
     Scan(ScanArgs),
     /// Print the fingerprint of each device that a plugin shows
@@ -63,6 +66,8 @@ pub(super) enum Command {
     /// Look at cached configs, or remove them
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Print the settings in force and where each comes from (docs/configuration.md)
+    Config(ConfigArgs),
     /// Read profiles that JAX or XLA wrote (docs/profiles.md)
     #[command(subcommand)]
     Profile(ProfileCommand),

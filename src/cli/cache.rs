@@ -10,12 +10,12 @@ use crate::remote::{self, Address, News, SharedOptions, SharedRun};
 
 use super::exit;
 use super::fault::Fault;
-use super::options::{CacheArgs, Pin};
+use super::options::CacheArgs;
 use super::say::say;
 use super::signature::{SignerArgs, public_keys};
 
-/// The cache folder: `--cache` or `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder; of a
-/// URL the folder that this machine has for it.
+/// The cache folder: what `--cache`, its variables or the configuration file name, else `autotune-lowered` in the platform's
+/// cache folder; of a URL the folder that this machine has for it.
 pub(super) fn folder(args: &CacheArgs) -> Result<PathBuf, Fault> {
     match (address(args)?, &args.folder) {
         (Some(address), _) => folder_of(&address),
@@ -25,7 +25,7 @@ pub(super) fn folder(args: &CacheArgs) -> Result<PathBuf, Fault> {
 }
 
 /// `autotune-lowered` in the platform's cache folder.
-fn native_folder() -> Result<PathBuf, Fault> {
+pub(super) fn native_folder() -> Result<PathBuf, Fault> {
     etcetera::base_strategy::choose_native_strategy()
         .map(|strategy| strategy.cache_dir().join("autotune-lowered"))
         .map_err(|_| Fault::new(exit::CACHE_TROUBLE, "cannot find the home folder; name a cache with `--cache DIR`"))
@@ -129,8 +129,7 @@ pub(super) fn folder_of(address: &Address) -> Result<PathBuf, Fault> {
 
 /// What is asked of what a URL shows.
 fn shared_options(args: &CacheArgs) -> Result<SharedOptions, Fault> {
-    let pin = args.pin.and_then(|Pin(digest)| digest);
-    Ok(SharedOptions { keys: public_keys(args.verify_key.as_deref())?, pin, signer: None })
+    Ok(SharedOptions { keys: public_keys(args.verify_key.as_deref())?, pin: args.pin, signer: None })
 }
 
 pub(super) fn tell_news(news: &News) {

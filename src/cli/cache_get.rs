@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::mapped_file::Mapping;
 
 use super::fault::Fault;
-use super::options::{CacheArgs, Pin};
+use super::options::CacheArgs;
 use super::{cache, exit};
 
 /// What a program finds at run time: the published snapshot answers. Where there is none, or it is damaged, the folder's other
@@ -25,8 +25,8 @@ pub(super) fn look_up(
         return Ok(of(cache::open_for_reading(args)?.cache())?);
     }
     let folder = cache::folder(args)?;
-    let published = folder.join(SNAPSHOT_FILE);
-    if let Some(Pin(Some(pin))) = args.pin {
+    let published = if folder.is_file() { folder } else { folder.join(SNAPSHOT_FILE) };
+    if let Some(pin) = args.pin {
         return Ok(of(&pinned(&published, pin, args)?)?);
     }
     if published.exists() {

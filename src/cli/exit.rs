@@ -12,7 +12,7 @@ pub const DIFFERENT: u8 = SOME_FAILED;
 pub const USAGE: u8 = 2;
 /// The module holds no label, or no label matches a recorded invocation of this device; a look-up found nothing.
 pub const NOTHING_MATCHED: u8 = 3;
-/// An input cannot be used: module, registry, search space, recorded samples.
+/// An input cannot be used: module, registry, search space, recorded samples, configuration file.
 pub const BAD_INPUT: u8 = 4;
 /// The plugin, the device or its worker cannot be used.
 pub const DEVICE_TROUBLE: u8 = 5;

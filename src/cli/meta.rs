@@ -17,8 +17,14 @@ pub(super) fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> R
     Ok(exit::FINE)
 }
 
-/// Prints the manual page.
+/// Prints the manual page, with the options of the main job.
 pub(super) fn man(out: &mut dyn Write) -> Result<u8, Fault> {
-    clap_mangen::Man::new(Cli::command()).render(out)?;
+    let command = Cli::command();
+    let mut of_tune = Vec::new();
+    if let Some(tune) = command.find_subcommand("tune") {
+        clap_mangen::Man::new(tune.clone()).render_options_section(&mut of_tune)?;
+    }
+    clap_mangen::Man::new(command).render(out)?;
+    out.write_all(String::from_utf8_lossy(&of_tune).replacen(".SH OPTIONS", ".SH \"OPTIONS OF TUNE\"", 1).as_bytes())?;
     Ok(exit::FINE)
 }

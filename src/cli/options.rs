@@ -3,13 +3,12 @@
 use std::io::{self, Write};
 use std::ops::RangeBounds;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use crate::digest::{Digest, ParseDigestError};
+use crate::digest::Digest;
 use crate::measured_by::{CacheState, Launch, Metric};
 use crate::report::{Document, write_json};
 
@@ -77,7 +76,8 @@ pub(super) struct LabelArgs {
 pub(super) struct CacheArgs {
     /// Cache folder, or URL of a cache that machines share (docs/remote.md); where nothing is written, a snapshot too
     /// [default: the platform's cache folder]
-    #[arg(long = "cache", value_name = "DIR|URL", env = "AUTOTUNE_LOWERED_CACHE_DIR")]
+    // `layers` reads the old name, too
+    #[arg(long = "cache", value_name = "DIR|URL|SNAPSHOT", env = "AUTOTUNE_LOWERED_CACHE")]
     pub folder: Option<PathBuf>,
     /// Folder of seed files that go before those shipped: best configs to read, never written
     #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_SEEDS")]
@@ -87,19 +87,7 @@ pub(super) struct CacheArgs {
     pub verify_key: Option<PathBuf>,
     /// Digest that the published snapshot must have, which `cache snapshot` and `cache push` print (docs/trust.md)
     #[arg(long, value_name = "DIGEST", env = "AUTOTUNE_LOWERED_PIN")]
-    pub pin: Option<Pin>,
-}
-
-/// A digest that is asked for; an empty variable asks for none.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pin(pub Option<Digest>);
-
-impl FromStr for Pin {
-    type Err = ParseDigestError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(if text.is_empty() { None } else { Some(text.parse()?) }))
-    }
+    pub pin: Option<Digest>,
 }
 
 #[derive(Debug, Clone, Args)]

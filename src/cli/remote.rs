@@ -7,12 +7,13 @@ use clap::Args;
 
 use crate::cache::{Cached, Snapshot, merge};
 use crate::counted::counted;
+use crate::digest::Digest;
 use crate::ledger::Ledger;
 use crate::mapped_file::Mapping;
 use crate::remote::{Address, COPY_FILE, Pushing, Remote, Trust};
 
 use super::fault::Fault;
-use super::options::{CacheArgs, Pin};
+use super::options::CacheArgs;
 use super::signature::{SignerArgs, public_keys};
 use super::{cache, exit};
 
@@ -27,7 +28,7 @@ pub(super) struct PullArgs {
     pub verify_key: Option<PathBuf>,
     /// Digest that it must have, which `cache push` prints
     #[arg(long, value_name = "DIGEST", env = "AUTOTUNE_LOWERED_PIN")]
-    pub pin: Option<Pin>,
+    pub pin: Option<Digest>,
     /// Load it also where it is of an older generation than what is here
     #[arg(long)]
     pub allow_rollback: bool,
@@ -60,8 +61,7 @@ pub(super) fn pull(args: &PullArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         None => cache::folder_of(&address)?.join(COPY_FILE),
     };
     let keys = public_keys(args.verify_key.as_deref())?;
-    let pin = args.pin.and_then(|Pin(digest)| digest);
-    let trust = Trust { keys: keys.as_ref(), pin, allow_rollback: args.allow_rollback };
+    let trust = Trust { keys: keys.as_ref(), pin: args.pin, allow_rollback: args.allow_rollback };
     let pulled = Remote::open(address)?.pull(&path, trust)?;
     cache::tell_news(&pulled.news());
     writeln!(out, "{}  {}", pulled.snapshot.digest(), path.display())?;

@@ -1,32 +1,35 @@
 //! From the arguments to a command and its exit code.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::builder::Styles;
+use clap::CommandFactory;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::printable::printable;
 
 use super::args::{Cli, Command};
 use super::fault::Fault;
+use super::layers::{self, Unparsed};
 use super::say::say;
 use super::{
-    cache_commands, candidates, check, compare, compile, device, exit, logging, measure, meta, profile, prove,
+    cache_commands, candidates, check, compare, compile, config, device, exit, logging, measure, meta, profile, prove,
     registry, report, scan, selftest, tune, worker,
 };
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let words = with_main_job(std::env::args_os().collect());
+    let cli = match layers::parse(&words) {
         Ok(cli) => cli,
-        Err(error) => return tell(&error),
+        Err(Unparsed::Clap(error, command)) => return tell(&error, *command, &words),
+        Err(Unparsed::Fault(fault)) => return told(fault),
     };
     // a worker's stderr belongs to the tuner that reads it: no colours, no bars
-    let bars = logging::start(cli.verbose, !matches!(cli.command, Some(Command::Worker(_))));
-    if let Some(Command::Worker(command)) = &cli.command {
+    let bars = logging::start(cli.verbose, !matches!(cli.command, Command::Worker(_)));
+    if let Command::Worker(command) = &cli.command {
         return worker::run(command).unwrap_or_else(told);
     }
     let done = stdout().and_then(|out| {
@@ -38,34 +41,58 @@ pub fn main() -> ExitCode {
     done.map_or_else(told, ExitCode::from)
 }
 
-/// Says what is wrong.
-fn told(Fault { code, message }: Fault) -> ExitCode {
-    if !message.is_empty() {
-        say(&format!("autotune-lowered: {message}"));
+/// Puts `tune` before the arguments where no command is named: `autotune-lowered MODULE` is the main job.
+fn with_main_job(mut words: Vec<OsString>) -> Vec<OsString> {
+    let mut at = 1;
+    // what stands before a command
+    while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
+        at += match word {
+            "--config" => 2,
+            "--no-config" | "--verbose" => 1,
+            _ if word.starts_with("--config=") => 1,
+            _ if word.strip_prefix('-').is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c == 'v')) => 1,
+            _ => break,
+        };
     }
+    let Some(first) = words.get(at) else { return words };
+    let is_own = |word: &OsStr| ["help", "-h", "--help", "-V", "--version"].iter().any(|own| word == *own);
+    if !is_own(first) && Cli::command().find_subcommand(first).is_none() {
+        words.insert(at, "tune".into());
+    }
+    words
+}
+
+/// Says what is wrong: one line, and of a place in a file its picture below.
+fn told(Fault { code, message }: Fault) -> ExitCode {
+    let mut lines = message.lines();
+    if let Some(first) = lines.next() {
+        say(&format!("autotune-lowered: {first}"));
+    }
+    lines.for_each(say);
     ExitCode::from(code)
 }
 
 fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     match &cli.command {
-        None => tune::run(&cli.tune, bars, out),
-        Some(Command::Scan(args)) => scan::run(args, out),
-        Some(Command::Device(args)) => device::run(args, out),
-        Some(Command::Registry(command)) => registry::run(command, out),
-        Some(Command::Candidates(command)) => candidates::run(command, out),
-        Some(Command::Cache(command)) => cache_commands::run(command, out),
-        Some(Command::Report(args)) => report::run(args, out),
-        Some(Command::Compile(args)) => compile::run(args, bars, out),
-        Some(Command::Check(args)) => check::run(args, bars, out),
-        Some(Command::Compare(args)) => compare::run(args, bars, out),
-        Some(Command::Prove(args)) => prove::run(args, bars, out),
-        Some(Command::Measure(args)) => measure::run(args, out),
-        Some(Command::Selftest(args)) => selftest::run(args, bars, out),
-        Some(Command::Profile(command)) => profile::run(command, out),
+        Command::Tune(args) => tune::run(args, bars, out),
+        Command::Scan(args) => scan::run(args, out),
+        Command::Device(args) => device::run(args, out),
+        Command::Registry(command) => registry::run(command, out),
+        Command::Candidates(command) => candidates::run(command, out),
+        Command::Cache(command) => cache_commands::run(command, out),
+        Command::Config(args) => config::run(args, &cli.file, &layers::command(), out),
+        Command::Report(args) => report::run(args, out),
+        Command::Compile(args) => compile::run(args, bars, out),
+        Command::Check(args) => check::run(args, bars, out),
+        Command::Compare(args) => compare::run(args, bars, out),
+        Command::Prove(args) => prove::run(args, bars, out),
+        Command::Measure(args) => measure::run(args, out),
+        Command::Selftest(args) => selftest::run(args, bars, out),
+        Command::Profile(command) => profile::run(command, out),
         // it owns stdout, and has gone its way
-        Some(Command::Worker(_)) => Ok(exit::FINE),
-        Some(Command::Completions { shell }) => meta::completions(*shell, out),
-        Some(Command::Man) => meta::man(out),
+        Command::Worker(_) => Ok(exit::FINE),
+        Command::Completions { shell } => meta::completions(*shell, out),
+        Command::Man => meta::man(out),
     }
 }
 
@@ -76,7 +103,7 @@ fn stdout() -> Result<File, Fault> {
 }
 
 /// What clap has to say: help and the version on stdout, and on stderr what is wrong with the arguments, which it repeats.
-fn tell(error: &clap::Error) -> ExitCode {
+fn tell(error: &clap::Error, command: clap::Command, words: &[OsString]) -> ExitCode {
     let code = u8::try_from(error.exit_code()).unwrap_or(exit::USAGE);
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // as any other line on stdout, but through clap for its colours
@@ -86,10 +113,9 @@ fn tell(error: &clap::Error) -> ExitCode {
         };
     }
     // once more without clap's own colours: what steers the terminal now is an argument's or a variable's
-    let plain =
-        Cli::command().styles(Styles::plain()).try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let plain = layers::parsed(layers::plain(command), words);
     let mut text = plain.map_or_else(|error| error.render().ansi().to_string(), |_| String::new());
-    let arguments: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let arguments: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     // an argument's line breaks look like clap's
     let broken: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| word.contains(['\n', '\r'])).collect();
     for word in &broken {

@@ -25,16 +25,16 @@ pub(super) struct SignArgs {
     /// Snapshot to sign; the signature is SNAPSHOT.sig
     pub snapshot: PathBuf,
     /// Private key, as `cache keygen` makes it
-    #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY", required_unless_present = "sign_command")]
+    #[arg(
+        id = "sign_key",
+        long = "key",
+        value_name = "FILE",
+        env = "AUTOTUNE_LOWERED_SIGN_KEY",
+        required_unless_present = "sign_command"
+    )]
     pub key: Option<PathBuf>,
     /// Command that signs in place of a key file, with a key of --verify-key (docs/trust.md)
-    #[arg(
-        long,
-        value_name = "CMD",
-        env = "AUTOTUNE_LOWERED_SIGN_COMMAND",
-        conflicts_with = "key",
-        requires = "verify_key"
-    )]
+    #[arg(long, value_name = "CMD", env = "AUTOTUNE_LOWERED_SIGN_COMMAND", conflicts_with = "sign_key")]
     pub sign_command: Option<OsString>,
     /// File of public keys, with one of which the command signs
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
@@ -49,13 +49,7 @@ pub(super) struct SignerArgs {
     pub sign_key: Option<PathBuf>,
     /// Command that signs in place of a key file, with a key of --verify-key: it reads what to sign, and prints the
     /// signature (docs/trust.md)
-    #[arg(
-        long,
-        value_name = "CMD",
-        env = "AUTOTUNE_LOWERED_SIGN_COMMAND",
-        conflicts_with = "sign_key",
-        requires = "verify_key"
-    )]
+    #[arg(long, value_name = "CMD", env = "AUTOTUNE_LOWERED_SIGN_COMMAND", conflicts_with = "sign_key")]
     pub sign_command: Option<OsString>,
 }
 
@@ -136,7 +130,11 @@ fn signer(key: Option<&Path>, command: Option<&OsStr>, keys: Option<&PublicKeys>
     Ok(match (key, command, keys) {
         (Some(key), ..) => Some(Signer::Key(PrivateKey::read(key)?)),
         (None, Some(command), Some(keys)) => Some(Signer::Command(command.to_owned(), keys.clone())),
-        _ => None,
+        (None, Some(_), None) => {
+            let message = "`--sign-command` signs with a key of `--verify-key`: name that file of public keys, too";
+            return Err(Fault::new(exit::USAGE, message));
+        }
+        (None, None, _) => None,
     })
 }
 

@@ -144,13 +144,23 @@ fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer
             Ok(Box::new(timer.map_err(Fault::device)?))
         }
         Some(("replay", path)) => replay(Path::new(path), options.metric),
-        _ => {
-            let message = format!(
-                "`--timer {timer}` is none of `auto`, `pjrt`, `jax`, `jax:PYTHON`, `command:CMD`, `replay:FILE`, `replay:DIR`"
-            );
-            Err(Fault::new(exit::USAGE, message))
-        }
+        _ => Err(Fault::new(exit::USAGE, unknown(timer))),
     }
+}
+
+fn unknown(timer: &str) -> String {
+    format!(
+        "`--timer {timer}` is none of `auto`, `pjrt`, `jax`, `jax:PYTHON`, `command:CMD`, `replay:FILE`, `replay:DIR`"
+    )
+}
+
+/// Whether there is such a timer; else what there is.
+pub(super) fn known(timer: &str) -> Result<(), String> {
+    let is_known = match timer.split_once(':') {
+        None => ["auto", "pjrt", "jax"].contains(&timer),
+        Some((kind, _)) => ["jax", "command", "replay"].contains(&kind),
+    };
+    if is_known { Ok(()) } else { Err(unknown(timer)) }
 }
 
 /// The `XLA_FLAGS` of workers whose device is handed kernels so.

@@ -35,9 +35,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let begin = Instant::now();
     let trace = args.trace_run.as_ref().map(|_| Arc::new(Mutex::new(RunTrace::default())));
     let events = trace.iter().fold(Events::default(), |events, trace| events.and(trace.clone()));
-    let Some(module) = &args.module else {
-        return Err(Fault::new(exit::USAGE, "name a module, or see `--help`"));
-    };
+    let module = &args.module;
     if !args.targets.is_empty() {
         return super::compile::forecast(args, module, bars, out);
     }

@@ -23,7 +23,7 @@ pub(super) struct TuneArgs {
     /// The lowered module: HLO text, StableHLO text or bytecode, HloModuleProto, an XLA dump folder, gzip or zstd of
     /// these, or `-` for standard input
     #[arg(value_name = "MODULE")]
-    pub module: Option<PathBuf>,
+    pub module: PathBuf,
     #[command(flatten)]
     pub plan: PlanArgs,
     #[command(flatten)]
@@ -127,7 +127,7 @@ impl SearchArgs {
 }
 
 /// A search strategy by its name.
-fn strategy(text: &str) -> Result<Kind, String> {
+pub(super) fn strategy(text: &str) -> Result<Kind, String> {
     if ["halving", "genetic"].contains(&text) {
         return Err(format!(
             "`{text}` is gone, since `auto` found better configs in every space that was tried; use `auto`"

@@ -37,6 +37,8 @@ mod resolution;
 mod run_trace;
 mod scan;
 mod selftest;
+#[cfg(feature = "cli")]
+mod settings;
 mod summary;
 mod table;
 #[cfg(feature = "pjrt")]
@@ -75,5 +77,7 @@ pub use prove::ProvenStep;
 pub use prune::PruneResult;
 pub use registry::{Invocations, Listing};
 pub use selftest::{Failed, SelftestResult};
+#[cfg(feature = "cli")]
+pub use settings::{FileInForce, SettingInForce, SettingsInForce};
 
 use lines::{write_lines, write_notes};

@@ -607,15 +607,19 @@ fn a_pin_holds_for_all_that_is_loaded() {
     reader.environment.clear();
     let (folder, plugin) = (reader.text("cache"), plugin.display().to_string());
     fs::create_dir(reader.path("cache")).unwrap();
-    let get = |pin: &str| {
+    let get_from = |cache: &str, pin: &str| {
         let call = ["cache", "get", "flash_attention@v2", "a", "--plugin", &plugin, "--match", "any"];
-        reader.run(&[&call[..], &["--cache", &folder, "--pin", pin]].concat())
+        reader.run(&[&call[..], &["--cache", cache, "--pin", pin]].concat())
     };
+    let get = |pin: &str| get_from(&folder, pin);
     assert!(get(&first).fault().contains("there is none"));
     fs::copy(builder.path("a"), reader.path("cache/best-v1.snapshot")).unwrap();
     refused(&get(&other));
-    let run = get(&first);
-    assert_eq!((run.code, run.stdout.trim_end()), (0, "{\"block\":1}"), "{}", run.stderr);
+    // also of a snapshot that stands alone
+    refused(&get_from(&builder.text("a"), &other));
+    for run in [get(&first), get_from(&builder.text("a"), &first)] {
+        assert_eq!((run.code, run.stdout.trim_end()), (0, "{\"block\":1}"), "{}", run.stderr);
+    }
 }
 
 /// Whoever signs what is there already signs beside the others, also where all do so at once.

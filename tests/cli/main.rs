@@ -14,6 +14,7 @@ mod compile_module;
 mod compiled;
 mod compiled_with;
 mod compiler_options;
+mod config;
 mod golden;
 mod log_folder;
 mod measure;

@@ -41,6 +41,8 @@ fn every_member_of_the_json_is_documented() {
     let registry = example().join("registry").display().to_string();
     write_replay(Path::new(&registry), &replay);
     let (module, timer) = (module(), format!("replay:{}", replay.display()));
+    let config = folder.path().join("autotune.toml").display().to_string();
+    fs::write(&config, "timer = \"auto\"\n").unwrap();
     let text = document("docs/json.md");
     let worker = "tests/data/cli/profiling_worker.py";
     let captured = format!("command:python3 {worker} cpu tests/data/xplane/trivial.xplane.pb '' ''");
@@ -50,6 +52,7 @@ fn every_member_of_the_json_is_documented() {
         &["check", &module, "--timer", &timer],
         &["scan", &module],
         &["cache", "ls"],
+        &["config", "--config", &config],
         &["registry", "ls", &registry],
         &["registry", "verify", &registry],
         &["candidates", "ls"],

@@ -66,6 +66,7 @@ impl Place {
 pub fn command(cache: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"));
     command.env("AUTOTUNE_LOWERED_CACHE_DIR", cache).env_remove("AUTOTUNE_LOWERED_REGISTRY").env_remove("RUST_LOG");
+    command.env_remove("AUTOTUNE_LOWERED_CACHE").env_remove("AUTOTUNE_LOWERED_CONFIG");
     // where this user's own key lies
     command.env("XDG_DATA_HOME", cache.with_file_name("data"));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
