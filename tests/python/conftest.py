@@ -16,6 +16,7 @@ import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # what this user has tuned must not decide what a test sees
+os.environ.pop("AUTOTUNE_LOWERED_CACHE", None)
 os.environ["AUTOTUNE_LOWERED_CACHE_DIR"] = tempfile.mkdtemp(prefix="autotune-lowered-test-cache-")
 atexit.register(shutil.rmtree, os.environ["AUTOTUNE_LOWERED_CACHE_DIR"], ignore_errors=True)
 

@@ -159,10 +159,24 @@ def test_a_url_is_pulled_first(folder, monkeypatch):
         with pytest.raises(CacheError, match="cache pull") as refused:
             Cache.open(url)
         assert not any(secret in str(refused.value) for secret in ["ann", "p4ss", "s3cret"])
-    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE_DIR", "s3://bucket/x")
-    with pytest.raises(CacheError, match="`s3://bucket/x` is a URL"):
-        Cache.open()
+    for name in ["AUTOTUNE_LOWERED_CACHE_DIR", "AUTOTUNE_LOWERED_CACHE"]:
+        monkeypatch.setenv(name, f"s3://bucket/{name[-1]}")
+        with pytest.raises(CacheError, match=f"`s3://bucket/{name[-1]}` is a URL"):
+            Cache.open()
     assert Cache.open(folder).digest
+
+
+def test_the_variable_of_the_cache_goes_before_its_old_name(folder, tmp_path, monkeypatch):
+    snapshot = tmp_path / "best.snapshot"
+    snapshot.write_bytes((folder / _native.SNAPSHOT_FILE).read_bytes())
+    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE_DIR", str(folder))
+    assert Cache.open().path == folder
+    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", str(snapshot))
+    assert Cache.open().path == snapshot
+    assert Cache.open().digest == Cache.open(folder).digest
+    # an empty variable is none
+    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", "")
+    assert Cache.open().path == folder
 
 
 def test_an_open_cache_never_changes(folder, run):

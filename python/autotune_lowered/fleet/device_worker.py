@@ -107,7 +107,7 @@ class DeviceWorker:
         timer = self._settings["timer"]
         # the Python that this worker runs in is the one that has JAX
         timer = f"jax:{sys.executable}" if timer == "jax" else timer
-        environment = {"TMPDIR": str(self._folder / "tmp"), "AUTOTUNE_LOWERED_CACHE_DIR": str(self._folder / "cache")}
+        environment = {"TMPDIR": str(self._folder / "tmp"), "AUTOTUNE_LOWERED_CACHE": str(self._folder / "cache")}
         environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         if sys.prefix != sys.base_prefix:
             # where plugins are looked for

@@ -29,10 +29,14 @@ class SnapshotMismatch(CacheError):
     """The snapshot is not the one that was pinned, or not the one that the other processes have."""
 
 
+def _of_environment() -> str | None:
+    """What `AUTOTUNE_LOWERED_CACHE` names, or `AUTOTUNE_LOWERED_CACHE_DIR`, its old name; an empty variable is none."""
+    return os.environ.get("AUTOTUNE_LOWERED_CACHE") or os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR") or None
+
+
 def default_folder() -> pathlib.Path:
-    """The cache folder: `AUTOTUNE_LOWERED_CACHE_DIR`, else `autotune-lowered` in the platform's cache folder."""
-    named = os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR")
-    if named:
+    """The cache: what `AUTOTUNE_LOWERED_CACHE` names, else `autotune-lowered` in the platform's cache folder."""
+    if named := _of_environment():
         return pathlib.Path(named)
     base = os.environ.get("XDG_CACHE_HOME")
     # the specification has relative paths ignored
@@ -77,7 +81,7 @@ class Cache:
     ) -> Cache:
         """Open a cache folder, or a snapshot file.
 
-        Without a `path` it is the default folder, the one that the tuner uses. A folder in which nothing was published
+        Without a `path` it is what `AUTOTUNE_LOWERED_CACHE` names, else the folder that the tuner uses by default. A folder in which nothing was published
         yet has the seed files only. `pin` is the digest that the snapshot must have (`AUTOTUNE_LOWERED_PIN` where it is
         not given). `seeds` names a folder of seed files that go before those shipped (`AUTOTUNE_LOWERED_SEEDS`).
         `mapped=False` reads the file instead of mapping it, which happens by itself on network file systems.
@@ -89,7 +93,7 @@ class Cache:
         Raises `CacheError` for a damaged file or one of a later version, `SnapshotMismatch` where the digest is another.
         """
         chosen = pathlib.Path(path) if path is not None else default_folder()
-        if url := _url(path if path is not None else os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR")):
+        if url := _url(path if path is not None else _of_environment()):
             raise CacheError(f"`{url}` is a URL: `autotune-lowered cache pull URL FILE` loads it, open the file")
         snapshot: pathlib.Path | None = chosen / _native.SNAPSHOT_FILE if chosen.is_dir() else chosen
         if snapshot is not None and not snapshot.exists():
@@ -227,4 +231,4 @@ def _shared(path: str | None) -> Cache:
 
 def current_cache() -> Cache:
     """The cache that this process's tunable functions ask: the default folder's, opened once."""
-    return _shared(os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR"))
+    return _shared(_of_environment())
