@@ -313,14 +313,14 @@ fn tune_is_the_name_of_the_main_job() {
     let (module, replay) = (module(), place.path("replay.json"));
     write_replay(&example().join("registry"), &replay);
     let timer = format!("replay:{}", replay.display());
-    let rest = [module.as_str(), "--timer", &timer, "--no-persist"];
+    let rest = [module.as_str(), "--timer", &timer, "--dry-run"];
     let named = place.run(&[&["tune"], &rest[..]].concat());
     assert_eq!(named.code, 0, "{}", named.stderr);
     for words in [
         rest.to_vec(),
         [&["-v"], &rest[..]].concat(),
         [&["--no-config", "--verbose"], &rest[..]].concat(),
-        ["--timer", &timer, "--no-persist", &module].to_vec(),
+        ["--timer", &timer, "--dry-run", &module].to_vec(),
         [&["--config", "/dev/null/none", "--no-config"], &rest[..]].concat(),
     ] {
         let run = place.run(&words);
