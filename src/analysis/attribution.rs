@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::hlo::{Evidence, Label};
+use crate::hlo::{Cost, Costs, Evidence, Label};
 use crate::hlo::{HloInstruction, HloModule, UserLabels, labels_in};
 
 /// Computations around an instruction that are asked for a label.
 const MAX_CALLERS: usize = 64;
 
 /// What is known of an operation.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Attribution {
     /// Such as `fusion`; whatever the module says.
@@ -22,12 +22,15 @@ pub struct Attribution {
     pub label: Option<(Label, Evidence)>,
     /// Bytes of its result.
     pub bytes: u64,
+    /// What one run of it does, where that is known and its own: not of control flow, nor of what moves data between devices.
+    pub cost: Option<Cost>,
 }
 
 impl Attribution {
-    /// Looks an operation up by its instruction's name.
-    pub fn find(module: &HloModule<'_>, operation: &str, user: Option<&UserLabels>) -> Option<Self> {
-        let instruction = module.instruction(operation)?;
+    /// Looks an operation up by its instruction's name; `costs` are those of the module.
+    pub fn find(module: &HloModule<'_>, costs: &Costs, operation: &str, user: Option<&UserLabels>) -> Option<Self> {
+        let place = module.place_of(operation)?;
+        let instruction = module.instructions.get(place)?;
         let within = || inner(module, instruction);
         // what fuses others has the name of the last one, or none
         let named = std::iter::once(instruction).chain(within()).find(|one| !one.op_name.is_empty());
@@ -38,6 +41,7 @@ impl Attribution {
             source: placed.map(|frame| (frame.file.into_owned(), frame.line)),
             label: label(module, instruction, user),
             bytes: instruction.bytes,
+            cost: costs.instruction(place).filter(|cost| cost.is_known() && works(&instruction.opcode)).cloned(),
         })
     }
 
@@ -54,6 +58,12 @@ pub fn inner<'m, 'a>(
 ) -> impl Iterator<Item = &'m HloInstruction<'a>> {
     let is_one = !matches!(&*instruction.opcode, "while" | "conditional" | "call");
     is_one.then(|| module.called_by(instruction)).into_iter().flatten()
+}
+
+/// Whether what an instruction costs is the work of its own event: control flow runs operations of their own, communication
+/// is no work of the device's memory alone, and what ends an asynchronous operation does nothing.
+fn works(opcode: &str) -> bool {
+    !matches!(opcode, "while" | "conditional" | "call") && !opcode.ends_with("-done") && !is_communication(opcode)
 }
 
 /// Whether an opcode moves data between devices or hosts.

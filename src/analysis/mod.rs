@@ -22,6 +22,7 @@ mod summary;
 mod timings;
 mod totals;
 pub mod trace;
+mod work;
 
 pub use attribution::{Attribution, inner, is_communication};
 pub use capture::Capture;
@@ -39,3 +40,4 @@ pub use summary::{
     Summary, SummaryOptions, UNKNOWN, summarize,
 };
 pub use timings::{DeviceSeconds, ProfileTimings, TimedProfile};
+pub use work::{Bound, Roof, Work};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::hlo::UserLabels;
-use crate::hlo::{Evidence, Label};
+use crate::candidates::Peaks;
+use crate::hlo::{Costs, Evidence, Label, UserLabels};
 use crate::profile::Finding;
 use crate::profile::interval::Interval;
 use crate::setters::setters;
@@ -18,6 +18,7 @@ use super::minor::{Counting, Minor};
 use super::programs::{HloFiles, Programs};
 use super::runtime::{Counted, DeviceRuntime, LeftOut, device_runtimes, ns};
 use super::totals::{OperationTime, Totals};
+use super::work::{Work, peaks_of};
 
 /// What counts, and what a label is.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,9 +28,11 @@ pub struct SummaryOptions<'a> {
     pub counting: Counting,
     /// Labels of the user's own.
     pub labels: Option<&'a UserLabels>,
+    /// The peaks of the device; without them those of the device that the captures name.
+    pub peaks: Option<&'a Peaks>,
 }
 
-setters!(SummaryOptions<'a> { counting: Counting, labels: Option<&'a UserLabels> });
+setters!(SummaryOptions<'a> { counting: Counting, labels: Option<&'a UserLabels>, peaks: Option<&'a Peaks> });
 
 /// Where the time of one or several captures went.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,6 +56,8 @@ pub struct Summary {
     pub op_names: Vec<Part>,
     /// By label; the rest has none.
     pub labels: Vec<LabelShare>,
+    /// The peaks that roofs are of; `None` where the device's are not known.
+    pub peaks: Option<Peaks>,
     /// Data that moved between host and device.
     pub transfers: Vec<HostWork>,
     /// What was compiled while the profiler ran.
@@ -113,6 +118,8 @@ pub struct ModuleSummary {
     pub total_ns: f64,
     /// Part of all modules' spans.
     pub share: f64,
+    /// What its operations did, as far as their cost is known.
+    pub work: Option<Work>,
 }
 
 /// All events of one operation of one program, on all devices.
@@ -149,6 +156,8 @@ pub struct OperationSummary {
     pub time_ns: f64,
     /// The same as a part of all modules' spans.
     pub share: f64,
+    /// What it did, where its cost is known.
+    pub work: Option<Work>,
 }
 
 impl OperationSummary {
@@ -187,6 +196,8 @@ pub struct LabelShare {
     pub time_ns: f64,
     /// As a part of all modules' spans.
     pub share: f64,
+    /// What they did, as far as their cost is known.
+    pub work: Option<Work>,
 }
 
 /// What does not count.
@@ -289,6 +300,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         sources: Vec::new(),
         op_names: Vec::new(),
         labels: Vec::new(),
+        peaks: options.peaks.cloned().or_else(|| captures.iter().find_map(|capture| peaks_of(capture.timeline()))),
         transfers,
         compilations,
         left_out,
@@ -326,13 +338,14 @@ fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&Use
         }
         let Some(module) = programs.find(name, *program_id) else { continue };
         of_module.is_known = true;
+        let costs = Costs::of(module);
         if let Some(files) = programs.guessed_among(name, *program_id) {
             let id = program_id.unwrap_or_default();
             notes.push(format!("none of {files} HLO files of `{name}` has the id {id}: the first one stands for it"));
         }
         for (operation, total) in &mut of_module.operations {
             if total.attribution.is_none() {
-                total.attribution = Attribution::find(module, operation, labels);
+                total.attribution = Attribution::find(module, &costs, operation, labels);
             }
         }
     }
@@ -369,8 +382,9 @@ impl Summary {
         let all_ns: f64 = modules.values().map(|of_module| of_module.total_ns).sum();
         let share = |time_ns: f64| if all_ns > 0.0 { time_ns / all_ns } else { 0.0 };
         let (mut opcodes, mut sources, mut op_names) = (Parts::default(), Parts::default(), Parts::default());
-        let mut labels: BTreeMap<(Label, Evidence), (u64, f64)> = BTreeMap::new();
+        let mut labels: BTreeMap<(Label, Evidence), (u64, f64, Vec<Work>)> = BTreeMap::new();
         for ((module, program_id), of_module) in modules {
+            let first = self.operations.len();
             for (operation, OfOperation { time: total, attribution }) in of_module.operations {
                 let known = attribution.unwrap_or_else(|| Attribution { opcode: UNKNOWN.into(), ..Default::default() });
                 let source = known.source.as_ref().map(|(file, line)| format!("{file}:{line}"));
@@ -378,9 +392,12 @@ impl Summary {
                 opcodes.add(&known.opcode, total.time_ns);
                 sources.add(source.as_deref().unwrap_or(UNKNOWN), total.time_ns);
                 op_names.add(if known.op_name.is_empty() { UNKNOWN } else { &known.op_name }, total.time_ns);
+                let work = known.cost.map(|cost| Work::of(&cost, total.count, total.time_ns, self.peaks.as_ref()));
                 let label = known.label.map(|(label, evidence)| {
-                    let of_label = labels.entry((label.clone(), evidence)).or_default();
-                    *of_label = (of_label.0 + 1, of_label.1 + total.time_ns);
+                    let (operations, time_ns, works) = labels.entry((label.clone(), evidence)).or_default();
+                    *operations += 1;
+                    *time_ns += total.time_ns;
+                    works.extend(work.clone());
                     label
                 });
                 self.operations.push(OperationSummary {
@@ -399,8 +416,10 @@ impl Summary {
                     run_ns: (total.runs.count() > 0).then(|| total.runs.into()),
                     time_ns: total.time_ns,
                     share: share(total.time_ns),
+                    work,
                 });
             }
+            let of_module_operations = self.operations.get(first..).unwrap_or_default();
             self.modules.push(ModuleSummary {
                 module,
                 program_id,
@@ -411,17 +430,19 @@ impl Summary {
                 span_ns: of_module.span.into(),
                 total_ns: of_module.total_ns,
                 share: share(of_module.total_ns),
+                work: Work::sum(of_module_operations.iter().filter_map(|operation| operation.work.as_ref())),
             });
         }
         let idle_ns: f64 = self.devices.iter().map(|device| device.idle_inside_ns).sum();
         opcodes.0.insert(IDLE_INSIDE.to_owned(), (0, idle_ns));
         [self.opcodes, self.sources, self.op_names] = [opcodes, sources, op_names].map(|parts| parts.sorted(&share));
-        let labels = labels.into_iter().map(|((label, evidence), (operations, time_ns))| LabelShare {
+        let labels = labels.into_iter().map(|((label, evidence), (operations, time_ns, works))| LabelShare {
             label,
             evidence,
             operations,
             time_ns,
             share: share(time_ns),
+            work: Work::sum(works.iter()),
         });
         self.labels = labels.collect();
         // stable, so that equals stay in the order of their names

@@ -14,6 +14,7 @@ mod census;
 #[cfg(feature = "tuner")]
 mod compiled_as;
 mod compressed;
+mod cost;
 mod detect;
 mod diagnosis;
 mod dump;
@@ -44,6 +45,7 @@ mod user_label;
 #[cfg(feature = "tuner")]
 pub use compiled_as::{Argument, CompiledAs, Partitioner, compiled_as};
 pub use compressed::read_plain;
+pub use cost::{Cost, Costs, FlopUnit, Flops};
 #[cfg(feature = "tuner")]
 pub use dump_files::{DumpedModules, earlier_stage, modules_before_passes};
 pub use error::{ScanError, ScanErrorKind};

@@ -22,6 +22,8 @@ pub struct HloModule<'a> {
     pub name: Cow<'a, str>,
     /// Its number in the process that compiled it.
     pub id: i64,
+    /// The id of the computation that runs first.
+    pub entry: i64,
     /// Every computation, in file order.
     pub computations: Vec<HloComputation<'a>>,
     /// Every instruction, computation by computation.
@@ -43,6 +45,8 @@ pub struct HloComputation<'a> {
     pub name: Cow<'a, str>,
     /// Its id, which [`HloInstruction::called`] refers to.
     pub id: i64,
+    /// The id of the instruction whose value is its result.
+    pub root: i64,
     /// Where its instructions stand in [`HloModule::instructions`].
     pub instructions: std::ops::Range<usize>,
 }
@@ -122,6 +126,7 @@ impl<'a> HloModule<'a> {
                 (1, WireValue::Bytes(name)) => module.name = String::from_utf8_lossy(name),
                 (3, WireValue::Bytes(computation)) => module.computation(computation)?,
                 (5, WireValue::Varint(id)) => module.id = id as i64,
+                (6, WireValue::Varint(id)) => module.entry = id as i64,
                 (15, WireValue::Bytes(assignment)) => module.placement = Placement::decode(assignment)?,
                 (17, WireValue::Bytes(index)) => module.frames = Frames::decode(index)?,
                 _ => {}
@@ -145,6 +150,7 @@ impl<'a> HloModule<'a> {
                 (1, WireValue::Bytes(name)) => computation.name = String::from_utf8_lossy(name),
                 (2, WireValue::Bytes(message)) => self.instructions.push(HloInstruction::decode(message, place)?),
                 (5, WireValue::Varint(id)) => computation.id = id as i64,
+                (6, WireValue::Varint(id)) => computation.root = id as i64,
                 _ => {}
             }
         }
@@ -156,7 +162,12 @@ impl<'a> HloModule<'a> {
 
     /// The instruction of this name.
     pub fn instruction(&self, name: &str) -> Option<&HloInstruction<'a>> {
-        self.instruction_of_name.get(name).and_then(|&place| self.instructions.get(place))
+        self.place_of(name).and_then(|place| self.instructions.get(place))
+    }
+
+    /// Where the instruction of this name stands in [`HloModule::instructions`].
+    pub fn place_of(&self, name: &str) -> Option<usize> {
+        self.instruction_of_name.get(name).copied()
     }
 
     /// The instructions of the computations that an instruction calls; not of those that these call in turn.

@@ -47,6 +47,26 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
+/// A rate with a decimal prefix, for the unit that follows: `12.3 G`.
+pub(super) fn format_per_second(rate: f64) -> String {
+    let (value, prefix) = match rate {
+        _ if !rate.is_finite() => return "—".to_owned(),
+        _ if rate < 999.5 => (rate, ""),
+        _ if rate < 999.5e3 => (rate / 1e3, "k"),
+        _ if rate < 999.5e6 => (rate / 1e6, "M"),
+        _ if rate < 999.5e9 => (rate / 1e9, "G"),
+        _ if rate < 999.5e12 => (rate / 1e12, "T"),
+        _ => (rate / 1e15, "P"),
+    };
+    format!("{} {prefix}", three_digits(value))
+}
+
+/// One count for each of another.
+pub(super) fn format_quotient(count: f64, of: f64) -> String {
+    let quotient = count / of;
+    if quotient.is_finite() { three_digits(quotient) } else { "—".to_owned() }
+}
+
 fn three_digits(value: f64) -> String {
     match value {
         _ if value >= 99.95 => format!("{value:.0}"),
@@ -71,6 +91,8 @@ mod tests {
             [4, 999, 1024, 175_632, 999_500].map(format_bytes),
             ["4 B", "999 B", "1.02 kB", "176 kB", "1.00 MB"]
         );
+        assert_eq!([8.0, 12_345.0, 3.35e12, 2.25e15].map(format_per_second), ["8.00 ", "12.3 k", "3.35 T", "2.25 P"]);
+        assert_eq!((format_quotient(1.0, 3.0), format_quotient(1.0, 0.0)), ("0.33".to_owned(), "—".to_owned()));
         assert_eq!((format_part(0.0127), format_part(0.25)), ("1.27 %".to_owned(), "25.0 %".to_owned()));
     }
 }

@@ -26,3 +26,8 @@ pub(super) fn write_lines(out: &mut dyn Write, lines: impl IntoIterator<Item = i
 pub(super) fn write_notes(out: &mut dyn Write, notes: &[String]) -> io::Result<()> {
     write_lines(out, notes.iter().map(|note| format!("note: {note}")))
 }
+
+/// A heading, parted from what is above it.
+pub(super) fn heading(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    writeln!(out, "\n{text}")
+}

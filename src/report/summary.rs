@@ -8,12 +8,13 @@ use crate::analysis::{HostWork, MeanStd, OperationSummary, Part, Summary};
 
 use super::document::write_more;
 use super::grid::{cells, dash};
+use super::lines::heading;
+use super::naming::{named, program, short};
+use super::roofline::{WORK_COLUMNS, work_cells, write_roofline};
 use super::{Document, Grid, Top, format_ns, format_part, write_lines, write_notes};
 
 /// Modules below this part of the time are folded in the table.
 const FOLDED: f64 = 0.01;
-/// Longest name in the table.
-const MAX_NAME: usize = 72;
 /// Operations of less than this part of the time are not worth a line about their spread.
 const WORTH_A_LINE: f64 = 0.001;
 
@@ -40,6 +41,7 @@ impl Document for Top<Summary> {
                 write_parts(out, what, parts, top)?;
             }
             write_labels(out, summary)?;
+            write_roofline(out, summary, top)?;
             write_spread(out, summary, top)?;
         }
         write_host_work(out, "transfers", &summary.transfers, top)?;
@@ -58,16 +60,6 @@ impl Document for Top<Summary> {
     }
 }
 
-/// A name that may be long: its ends say most.
-fn short(name: &str) -> String {
-    let length = name.chars().count();
-    if length <= MAX_NAME {
-        return name.to_owned();
-    }
-    let (head, tail) = (MAX_NAME / 3, MAX_NAME - 1 - MAX_NAME / 3);
-    name.chars().take(head).chain(['…']).chain(name.chars().skip(length - tail)).collect()
-}
-
 /// A mean and its deviation, where there is one.
 pub(super) fn mean_std(time: MeanStd) -> [String; 2] {
     let std = time.std.map_or_else(String::new, |std| format!("± {}", format_ns(std)));
@@ -77,15 +69,6 @@ pub(super) fn mean_std(time: MeanStd) -> [String; 2] {
 /// A time, and what part of another it is.
 pub(super) fn part(of: f64, all: f64) -> String {
     if all > 0.0 { format!("{} ({})", format_ns(of), format_part(of / all)) } else { format_ns(of) }
-}
-
-/// A module and its program's id.
-pub(super) fn program(module: &str, id: Option<i64>) -> String {
-    id.map_or_else(|| module.to_owned(), |id| format!("{module}({id})"))
-}
-
-fn heading(out: &mut dyn Write, text: &str) -> io::Result<()> {
-    writeln!(out, "\n{text}")
 }
 
 fn write_devices(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
@@ -166,12 +149,6 @@ fn write_operations(out: &mut dyn Write, summary: &Summary, top: usize) -> io::R
     Ok(())
 }
 
-/// The operation; with its module where there are several.
-fn named(operation: &OperationSummary, several: bool) -> String {
-    let OperationSummary { operation, module, program_id, .. } = operation;
-    short(&if several { format!("{operation} of {}", program(module, *program_id)) } else { operation.clone() })
-}
-
 fn runs_each(operation: &OperationSummary) -> String {
     let runs = operation.count as f64 / operation.executions.max(1) as f64;
     if runs.fract() == 0.0 { format!("{runs:.0}") } else { format!("{runs:.1}") }
@@ -193,10 +170,14 @@ fn write_labels(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
         return Ok(());
     }
     heading(out, "by label")?;
-    let mut grid = Grid::new(&[">share", ">time", ">operations", "evidence", "label"]);
+    let [flops, bytes, intensity, roof, bound] = WORK_COLUMNS;
+    let mut grid =
+        Grid::new(&[">share", ">time", ">operations", "evidence", flops, bytes, intensity, roof, bound, "label"]);
     for label in &summary.labels {
         let (share, time, name) = (format_part(label.share), format_ns(label.time_ns), short(&label.label.to_string()));
-        grid.row(cells![share, time, label.operations, label.evidence, name]);
+        let [flops, bytes, intensity, roof, bound] = work_cells(label.work.as_ref());
+        let (operations, evidence) = (label.operations, &label.evidence);
+        grid.row(cells![share, time, operations, evidence, flops, bytes, intensity, roof, bound, name]);
     }
     grid.write(out)
 }

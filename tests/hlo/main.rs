@@ -4,6 +4,7 @@
 mod support;
 
 mod candidates;
+mod cost;
 mod matching;
 mod oracles;
 mod registry_example;

@@ -10,6 +10,7 @@ use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::{
     Counting, HloFiles, IDLE_INSIDE, StacksBy, Summary, SummaryOptions, UNKNOWN, stacks, summarize,
 };
+use autotune_lowered::candidates::Peaks;
 use autotune_lowered::hlo::Evidence;
 use autotune_lowered::hlo::UserLabels;
 use autotune_lowered::profile::XSpace;
@@ -325,7 +326,9 @@ fn missing_and_damaged_protos_are_said_and_cost_no_number() {
     for end in 0..whole.len() {
         let mut files = HloFiles::default();
         files.add("cut.hlo.pb", whole[..end].to_vec());
-        let cut = summarize(&captures, &files, SummaryOptions::default());
+        let mut cut = summarize(&captures, &files, SummaryOptions::default());
+        // an instruction that is there has work; its time is told by the profile alone
+        cut.modules.iter_mut().for_each(|module| module.work = None);
         assert_eq!(cut.modules, bare.modules, "cut at {end}");
         assert!(!cut.notes.is_empty(), "cut at {end}");
     }
@@ -433,4 +436,48 @@ fn executions_that_overlap_by_hand() {
     assert_eq!((device.modules_ns, device.wall_ns, device.idle_between_ns), (300.0, 400.0, 150.0));
     assert_eq!(device.overlap_ns, 50.0);
     assert_eq!(device.wall_ns, device.modules_ns + device.idle_between_ns - device.overlap_ns);
+}
+
+/// What operations did is what XLA's own analysis counts of their instructions, as often as they ran; roofs follow from it.
+#[test]
+fn work_is_what_xla_counts_and_roofs_follow() {
+    let oracle: Value = serde_json::from_slice(&std::fs::read(sample("../hlo/cost/oracle.json")).unwrap()).unwrap();
+    let peaks = Peaks::named("cuda:h100_sxm").unwrap();
+    let options = SummaryOptions::default().peaks(Some(&peaks));
+    let summary = summary_of(&captured("tf2_step"), options);
+    let (mut with_work, mut of_labels) = (0, BTreeMap::<String, [f64; 2]>::new());
+    for operation in &summary.operations {
+        let program = format!("tf2_step: {}({})", operation.module, operation.program_id.unwrap());
+        let counts = &oracle["modules"][&program]["instructions"][&operation.operation];
+        let is_control = ["while", "conditional", "call"].contains(&&*operation.opcode);
+        let Some(work) = &operation.work else {
+            assert!(is_control || counts[0] == -1.0, "{}: {counts}", operation.operation);
+            continue;
+        };
+        let runs = operation.count as f64;
+        let expected: Vec<f64> = (0..3).map(|at| counts[at].as_f64().unwrap() * runs).collect();
+        for (found, expected) in [work.flops, work.transcendentals, work.bytes].into_iter().zip(&expected) {
+            assert!((found - expected).abs() <= 1e-6 * expected, "{}: {work:?} {expected:?}", operation.operation);
+        }
+        let roof = work.roof.unwrap();
+        // memory at 3352.32 GB/s is the least; nothing here computes as much as that at an H100's slowest peak, 33.5 TFLOP/s
+        assert!(roof.least_ns >= expected[2] / 3352.32 * 0.999_999, "{roof:?}");
+        assert!(roof.least_ns <= (expected[2] / 3352.32).max(expected[0] / 33.5e3) * 1.000_001, "{roof:?}");
+        close(roof.share, roof.least_ns / operation.time_ns);
+        if let Some(label) = &operation.label {
+            let of_label = of_labels.entry(label.to_string()).or_default();
+            *of_label = [of_label[0] + expected[0], of_label[1] + operation.time_ns];
+        }
+        with_work += 1;
+    }
+    assert!(with_work > 150 && of_labels.len() >= 3, "{with_work} {of_labels:?}");
+    for (name, [flops, time_ns]) in of_labels {
+        let label = summary.labels.iter().find(|one| one.label.to_string() == name).unwrap();
+        let work = label.work.as_ref().unwrap();
+        assert!((work.flops - flops).abs() <= 1e-6 * flops, "{name}");
+        close(work.time_ns, time_ns);
+    }
+    // without peaks there is work and no roof: the capture is a CPU's
+    let summary = summary_of(&captured("tf2_step"), SummaryOptions::default());
+    assert!(summary.peaks.is_none() && summary.modules[0].work.as_ref().unwrap().roof.is_none());
 }

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::analysis::trace::write_file;
 use crate::analysis::{Counting, HloFiles, Summary, SummaryOptions, summarize};
+use crate::candidates::Peaks;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::cli::options::{FormatArg, LabelArgs};
@@ -23,6 +24,8 @@ pub(crate) struct SummaryArgs {
     pub modules: ModulesArgs,
     #[command(flatten)]
     pub labels: LabelArgs,
+    #[command(flatten)]
+    pub peaks: PeaksArg,
     /// Write a plot of each compute operation's deviation over its mean against its mean (SVG)
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
@@ -31,6 +34,22 @@ pub(crate) struct SummaryArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub format: FormatArg,
+}
+
+/// Which device's roof operations are held against.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PeaksArg {
+    /// Peaks of the device, such as `cuda:h100_sxm`, `tpu:v5e`, or a file of them (docs/roofline.md) [default: those of the device that the capture
+    /// names, if any]
+    #[arg(long, value_name = "DEVICE|FILE")]
+    peaks: Option<String>,
+}
+
+impl PeaksArg {
+    /// Reads them.
+    pub(super) fn read(&self) -> Result<Option<Peaks>, Fault> {
+        self.peaks.as_deref().map(Peaks::named).transpose().map_err(Fault::input)
+    }
 }
 
 /// What counts, and where the HLO is that a capture lacks.
@@ -66,9 +85,10 @@ impl ModulesArgs {
 
 pub(super) fn summary(args: &SummaryArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let user = user_labels(&args.labels)?;
+    let peaks = args.peaks.read()?;
     let files = HloFiles::open(&args.modules.counted.hlo).map_err(Fault::input)?;
     let captures = args.captures.read(&files)?;
-    let options = SummaryOptions { counting: args.modules.counting(), labels: user.as_ref() };
+    let options = SummaryOptions { counting: args.modules.counting(), labels: user.as_ref(), peaks: peaks.as_ref() };
     let summary = summarize(&captures, &files, options);
     if let Some(path) = &args.plot {
         plot(path, &summary)?;

@@ -14,7 +14,7 @@ use crate::cli::scan::user_labels;
 use crate::cli::{ending, exit};
 use crate::report::{MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view};
 
-use super::summary::ModulesArgs;
+use super::summary::{ModulesArgs, PeaksArg};
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
@@ -35,10 +35,13 @@ pub(crate) struct ViewArgs {
     modules: ModulesArgs,
     #[command(flatten)]
     labels: LabelArgs,
+    #[command(flatten)]
+    peaks: PeaksArg,
 }
 
 pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let user = user_labels(&args.labels)?;
+    let peaks = args.peaks.read()?;
     let files = HloFiles::open(&args.modules.counted.hlo).map_err(Fault::input)?;
     // a port that is taken is told before a large capture is read
     let server = match args.output {
@@ -53,7 +56,7 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             "the capture has no event with a time: there is nothing to view",
         ));
     }
-    let options = SummaryOptions { counting: args.modules.counting(), labels: user.as_ref() };
+    let options = SummaryOptions { counting: args.modules.counting(), labels: user.as_ref(), peaks: peaks.as_ref() };
     let frames = [StacksBy::Source, StacksBy::OpName];
     let [by_source, by_op_name] = stacks_by(&captures, &files, frames, args.modules.counting());
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();

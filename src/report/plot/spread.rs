@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use crate::analysis::{MeanStd, OperationSummary, Summary};
 use crate::report::html::escape::Text;
-use crate::report::summary::program;
+use crate::report::naming::program;
 use crate::report::{format_ns, format_part};
 
 use super::axis::{Axis, part, time};

@@ -4,7 +4,9 @@ use std::io::{self, Write};
 
 use crate::analysis::{MeanStd, Part, Summary};
 use crate::report::html::escape::Text;
-use crate::report::summary::{self, part, program};
+use crate::report::naming::program;
+use crate::report::roofline::{WORK_COLUMNS, peaks_line, work_cells, worst};
+use crate::report::summary::{self, part};
 use crate::report::{format_ns, format_part};
 
 /// Rows of a table; the whole is `profile summary --format json`'s.
@@ -104,20 +106,37 @@ pub(super) fn write_tables(out: &mut dyn Write, summary: &Summary) -> io::Result
     let columns = ["operation", ">share of 2", ">time", ">in an execution", ">events", "opcode", "module", "source"];
     write_table(out, "Top operations", &columns, operations, summary.operations.len())?;
     let labels = summary.labels.iter().map(|label| {
-        vec![
+        let mut row = vec![
             label.label.to_string(),
             format_part(label.share),
             format_ns(label.time_ns),
             label.operations.to_string(),
             label.evidence.to_string(),
-        ]
+        ];
+        row.extend(work_cells(label.work.as_ref()));
+        row
     });
-    let columns = ["label", ">share of 2", ">time", ">operations", "evidence"];
+    let columns = [&["label", ">share of 2", ">time", ">operations", "evidence"][..], &WORK_COLUMNS].concat();
     write_table(out, "Labels", &columns, labels, summary.labels.len())?;
+    write_roofline(out, summary)?;
     for (name, parts) in [("By opcode", &summary.opcodes), ("By source line", &summary.sources)] {
         write_parts(out, name, parts)?;
     }
     write_notes(out, summary)
+}
+
+/// What loses most time below the roof.
+fn write_roofline(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    let worst = worst(summary);
+    let rows = worst.iter().map(|operation| {
+        let mut row = vec![operation.operation.clone(), format_part(operation.share)];
+        row.extend(work_cells(operation.work.as_ref()));
+        row.push(program(&operation.module, operation.program_id));
+        row
+    });
+    let columns = [&["operation", ">share of 2"][..], &WORK_COLUMNS, &["module"]].concat();
+    write_table(out, "Roofline", &columns, rows, worst.len())?;
+    if worst.is_empty() { Ok(()) } else { writeln!(out, "<p class=\"fine\">{}</p>", Text(&peaks_line(summary))) }
 }
 
 fn write_parts(out: &mut dyn Write, name: &str, parts: &[Part]) -> io::Result<()> {

@@ -1,0 +1,99 @@
+//! What an instruction does: counts that can be added up.
+
+use crate::array::DType;
+
+/// Which units of a device do the arithmetic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum FlopUnit {
+    /// Those that multiply matrices: dots and convolutions.
+    Matrix,
+    /// All others.
+    Vector,
+}
+
+/// Floating-point operations of one unit on one element type. Integer arithmetic counts too, as in XLA.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Flops {
+    /// The unit.
+    pub unit: FlopUnit,
+    /// The element type; `None` where it is not known.
+    pub dtype: Option<DType>,
+    /// How many; a multiply-add is two.
+    pub count: f64,
+}
+
+/// What an instruction, or everything in a computation, does when it runs once.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Cost {
+    /// Floating-point operations; each unit and type once.
+    pub flops: Vec<Flops>,
+    /// Evaluations of `exp`, `tanh` and the like, which XLA does not count as floating-point operations.
+    pub transcendentals: f64,
+    /// Bytes read and written.
+    pub bytes: f64,
+    /// How many instructions in it cost an unknown amount, which is not in the other counts: custom calls that declare none.
+    pub unknown: f64,
+}
+
+impl Cost {
+    /// Of an instruction of which nothing is known.
+    pub(super) fn unknown() -> Self {
+        Self { unknown: 1.0, ..Self::default() }
+    }
+
+    /// Of an instruction that only moves bytes.
+    pub(super) fn of_bytes(bytes: f64) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+
+    /// All floating-point operations.
+    pub fn total_flops(&self) -> f64 {
+        // a sum of nothing would be −0
+        self.flops.iter().fold(0.0, |sum, flops| sum + flops.count)
+    }
+
+    /// Whether every instruction in it is counted.
+    pub fn is_known(&self) -> bool {
+        self.unknown == 0.0
+    }
+
+    pub(super) fn with_flops(mut self, unit: FlopUnit, dtype: Option<DType>, count: f64) -> Self {
+        self.add_flops(Flops { unit, dtype, count });
+        self
+    }
+
+    fn add_flops(&mut self, more: Flops) {
+        match self.flops.iter_mut().find(|flops| (flops.unit, flops.dtype) == (more.unit, more.dtype)) {
+            Some(flops) => flops.count += more.count,
+            None => self.flops.push(more),
+        }
+    }
+
+    /// Adds another one, so many times.
+    pub fn add(&mut self, other: &Self, times: f64) {
+        self.add_arithmetic(other, times);
+        self.bytes += other.bytes * times;
+    }
+
+    /// The same without the bytes: those of a function that is applied to elements stay in registers.
+    pub(super) fn add_arithmetic(&mut self, other: &Self, times: f64) {
+        for flops in &other.flops {
+            self.add_flops(Flops { count: flops.count * times, ..*flops });
+        }
+        self.transcendentals += other.transcendentals * times;
+        self.unknown += other.unknown * times;
+    }
+
+    /// The larger of each count: what one of two branches does at most.
+    pub(super) fn join_branch(&mut self, other: Self) {
+        if other.total_flops() > self.total_flops() {
+            self.flops = other.flops;
+        }
+        self.transcendentals = self.transcendentals.max(other.transcendentals);
+        self.bytes = self.bytes.max(other.bytes);
+        self.unknown = self.unknown.max(other.unknown);
+    }
+}

@@ -1,0 +1,51 @@
+//! The costs of a module's instructions and computations.
+
+use super::amount::Cost;
+use super::fusion::Reads;
+use super::graph::Graph;
+use super::rules::cost_of;
+use crate::hlo::module::HloModule;
+
+/// What each instruction of a module costs when it runs once.
+///
+/// What control flow calls costs what the body costs: of a `while` one iteration, of a `conditional` the most expensive
+/// branch, as XLA counts them.
+#[derive(Debug, Clone, Default)]
+pub struct Costs {
+    instructions: Vec<Cost>,
+    computations: Vec<Cost>,
+    entry: Option<usize>,
+}
+
+impl Costs {
+    /// Counts a whole module, in time linear in its instructions.
+    pub fn of(module: &HloModule<'_>) -> Self {
+        let graph = Graph::of(module);
+        let mut costs = Self {
+            entry: module.computations.iter().position(|computation| computation.id == module.entry),
+            ..Self::default()
+        };
+        let mut reads = Reads::default();
+        for body in &graph.bodies {
+            let mut sum = Cost::default();
+            for place in body.nodes.clone() {
+                let cost = cost_of(&graph, place, &costs.computations, &reads).unwrap_or_else(Cost::unknown);
+                sum.add(&cost, 1.0);
+                costs.instructions.push(cost);
+            }
+            costs.computations.push(sum);
+            reads.add_body(&graph, body);
+        }
+        costs
+    }
+
+    /// The cost of the instruction that stands here in [`HloModule::instructions`].
+    pub fn instruction(&self, place: usize) -> Option<&Cost> {
+        self.instructions.get(place)
+    }
+
+    /// What the whole module costs, as XLA's analysis of a module adds it up.
+    pub fn entry(&self) -> Option<&Cost> {
+        self.computations.get(self.entry?)
+    }
+}

@@ -1,0 +1,95 @@
+//! Custom calls: what they declare to cost, and what is known of matrix products of libraries.
+
+use serde::Deserialize;
+
+use super::amount::{Cost, FlopUnit};
+use super::graph::{Graph, Node};
+
+/// Field numbers of `HloInstructionProto`.
+const TARGET: u32 = 28;
+const BACKEND_CONFIG: u32 = 43;
+
+/// Largest configuration that is read: Mosaic's holds a whole kernel.
+const MAX_CONFIG_BYTES: usize = 64 << 20;
+
+/// `jax/_src/tpu_custom_call.py`, `CostEstimate`: what `pl.CostEstimate` became.
+#[derive(Deserialize)]
+struct CostEstimate {
+    #[serde(default)]
+    flops: f64,
+    #[serde(default)]
+    transcendentals: f64,
+    #[serde(default)]
+    bytes_accessed: f64,
+}
+
+#[derive(Deserialize)]
+struct MosaicConfig {
+    custom_call_config: Declared,
+}
+
+#[derive(Deserialize)]
+struct Declared {
+    cost_estimate: CostEstimate,
+}
+
+/// `xla/service/gpu/backend_configs.proto` as JSON, where 64-bit numbers are texts.
+#[derive(Deserialize)]
+struct GpuConfig {
+    gemm_backend_config: GemmConfig,
+}
+
+#[derive(Deserialize)]
+struct GemmConfig {
+    dot_dimension_numbers: DotDimensions,
+}
+
+#[derive(Deserialize)]
+struct DotDimensions {
+    #[serde(default)]
+    lhs_contracting_dimensions: Vec<Number>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Number(u64),
+    Text(String),
+}
+
+impl Number {
+    fn value(&self) -> Option<u64> {
+        match self {
+            Self::Number(value) => Some(*value),
+            Self::Text(text) => text.parse().ok(),
+        }
+    }
+}
+
+/// What a custom call costs; `None` where nothing tells.
+pub(super) fn custom_call(graph: &Graph<'_>, node: &Node<'_>, inputs: f64) -> Option<Cost> {
+    let target = node.bytes_of(TARGET).next()?;
+    let config = node.bytes_of(BACKEND_CONFIG).next().filter(|config| config.len() <= MAX_CONFIG_BYTES)?;
+    if target.starts_with(b"__cublas$") {
+        let config: GpuConfig = serde_json::from_slice(config).ok()?;
+        let (lhs, result) = (&graph.operand(node, 0)?.shape, node.shape.first());
+        let mut width = 1.0;
+        for dimension in config.gemm_backend_config.dot_dimension_numbers.lhs_contracting_dimensions {
+            width *= lhs.dim(dimension.value()?) as f64;
+        }
+        let flops = 2.0 * result.elements() * width;
+        // what else the tuple holds is room for the library to work in
+        let bytes = inputs + result.bytes();
+        return Some(Cost::of_bytes(bytes).with_flops(FlopUnit::Matrix, lhs.dtype(), flops));
+    }
+    let config: MosaicConfig = serde_json::from_slice(config).ok()?;
+    let CostEstimate { flops, transcendentals, bytes_accessed } = config.custom_call_config.cost_estimate;
+    let is_count = |count: f64| count.is_finite() && count >= 0.0;
+    if ![flops, transcendentals, bytes_accessed].into_iter().all(is_count) {
+        return None;
+    }
+    // a kernel that declares operations is written for those of matrices
+    let dtype = graph.operand(node, 0).and_then(|operand| operand.shape.dtype());
+    let cost = Cost { transcendentals, ..Cost::of_bytes(bytes_accessed) };
+    Some(cost.with_flops(FlopUnit::Matrix, dtype, flops))
+}

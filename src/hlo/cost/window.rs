@@ -1,0 +1,128 @@
+//! Windows: of convolutions and of what slides over an array.
+
+use super::graph::{Graph, Node, numbers};
+use super::shape::Shape;
+use crate::wire::{WireCursor, WireError, WireValue};
+
+/// Most positions of one dimension that are looked at one by one.
+const MAX_POSITIONS: u64 = 1 << 24;
+
+/// Field numbers of `HloInstructionProto`.
+const WINDOW: u32 = 15;
+const CONVOLUTION_DIMENSIONS: u32 = 16;
+const FEATURE_GROUP_COUNT: u32 = 50;
+const BATCH_GROUP_COUNT: u32 = 58;
+
+/// A `WindowDimension` of `xla/xla_data.proto`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Dimension {
+    size: i64,
+    stride: i64,
+    padding_low: i64,
+    padding_high: i64,
+    window_dilation: i64,
+    base_dilation: i64,
+}
+
+/// The dimensions of an instruction's window.
+pub(super) fn window_of(node: &Node<'_>) -> Result<Vec<Dimension>, WireError> {
+    let mut dimensions = Vec::new();
+    for window in node.bytes_of(WINDOW) {
+        for field in WireCursor::new(window) {
+            let (1, WireValue::Bytes(bytes)) = field? else { continue };
+            let mut dimension = Dimension::default();
+            for field in WireCursor::new(bytes) {
+                match field? {
+                    (1, WireValue::Varint(value)) => dimension.size = value as i64,
+                    (2, WireValue::Varint(value)) => dimension.stride = value as i64,
+                    (3, WireValue::Varint(value)) => dimension.padding_low = value as i64,
+                    (4, WireValue::Varint(value)) => dimension.padding_high = value as i64,
+                    (5, WireValue::Varint(value)) => dimension.window_dilation = value as i64,
+                    (6, WireValue::Varint(value)) => dimension.base_dilation = value as i64,
+                    _ => {}
+                }
+            }
+            dimensions.push(dimension);
+        }
+    }
+    Ok(dimensions)
+}
+
+/// Elements of a window.
+pub(super) fn elements(window: &[Dimension]) -> f64 {
+    window.iter().map(|dimension| dimension.size as f64).product()
+}
+
+/// How often the function of a `reduce-window` is applied: for each element of the output once less than its window has elements.
+/// XLA counts a window that sums a whole dimension up, at each of its places, as one reduction and a broadcast.
+pub(super) fn reductions(window: &[Dimension], shape: &Shape) -> f64 {
+    let elements_out = shape.first().elements();
+    let reduced = window.iter().filter(|one| one.size != 1).count();
+    let padded = window.iter().filter(|one| one.padding_low != 0 || one.padding_high != 0).count();
+    let whole = window.iter().zip(&shape.dims).find(|(one, _)| {
+        one.size != 1
+            && one.padding_low != 0
+            && one.padding_low == one.padding_high
+            && one.padding_low.checked_mul(2).and_then(|twice| twice.checked_add(1)) == Some(one.size)
+    });
+    match whole {
+        Some((one, &length))
+            if reduced == 1 && padded == 1 && !shape.is_tuple() && one.padding_low as u64 == length.wrapping_sub(1) =>
+        {
+            (elements_out / length as f64).floor() + (length as f64 - 1.0)
+        }
+        _ => (elements(window) - 1.0) * elements_out,
+    }
+}
+
+/// Multiply-adds of a convolution, without those on padding; `None` where it is none, or too large to count.
+pub(super) fn convolution_multiply_adds(graph: &Graph<'_>, node: &Node<'_>) -> Option<f64> {
+    let (input, kernel) = (graph.operand(node, 0)?, graph.operand(node, 1)?);
+    let dimensions = node.bytes_of(CONVOLUTION_DIMENSIONS).next()?;
+    let spatial = |number| numbers(dimensions, number).ok();
+    let one = |number| Some(numbers(dimensions, number).ok()?.first().copied().unwrap_or(0));
+    let (of_kernel, of_input, of_output) = (spatial(6)?, spatial(11)?, spatial(12)?);
+    let batch = input.shape.dim(one(7)?);
+    let (features_in, features_out) = (input.shape.dim(one(8)?), node.shape.first().dim(one(10)?));
+    let (feature_groups, batch_groups) = (node.number_of(FEATURE_GROUP_COUNT), node.number_of(BATCH_GROUP_COUNT));
+    let mut multiply_adds = (features_in / feature_groups.max(1)) as f64 * features_out as f64;
+    multiply_adds *= (batch / batch_groups.max(1)) as f64;
+    for (place, dimension) in window_of(node).ok()?.into_iter().enumerate() {
+        let [input, kernel, output] = [
+            input.shape.dim(*of_input.get(place)?),
+            kernel.shape.dim(*of_kernel.get(place)?),
+            node.shape.first().dim(*of_output.get(place)?),
+        ];
+        multiply_adds *= valid_positions(dimension, input, kernel, output)? as f64;
+    }
+    Some(multiply_adds)
+}
+
+/// Pairs of a place in the kernel and one in the output that meet an element of the input.
+fn valid_positions(window: Dimension, input: u64, kernel: u64, output: u64) -> Option<u64> {
+    if kernel > MAX_POSITIONS {
+        return None;
+    }
+    let [input, kernel, output] =
+        [i64::try_from(input).ok()?, i64::try_from(kernel).ok()?, i64::try_from(output).ok()?];
+    let (stride, base) = (window.stride.max(1), window.base_dilation.max(1));
+    let is_plain = stride == 1 && base == 1;
+    if !is_plain && (kernel as u64).checked_mul(output as u64)? > MAX_POSITIONS {
+        return None;
+    }
+    let mut valid = 0_u64;
+    for at in 0..kernel {
+        let shift = window.padding_low.checked_sub(at.checked_mul(window.window_dilation)?)?;
+        if is_plain {
+            let positions = input.checked_add(shift)?.min(output).checked_sub(shift.max(0))?;
+            valid = valid.checked_add(u64::try_from(positions).unwrap_or(0))?;
+            continue;
+        }
+        for out in 0..output {
+            let place = out.checked_mul(stride)?.checked_sub(shift)?;
+            let is_there = place.rem_euclid(base) == 0 && (0..input).contains(&place.div_euclid(base));
+            valid += u64::from(is_there);
+        }
+    }
+    Some(valid)
+}

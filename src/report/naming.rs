@@ -1,0 +1,27 @@
+//! How tables name operations and their modules.
+
+use crate::analysis::OperationSummary;
+
+/// Longest name in the table.
+const MAX_NAME: usize = 72;
+
+/// A name that may be long: its ends say most.
+pub(super) fn short(name: &str) -> String {
+    let length = name.chars().count();
+    if length <= MAX_NAME {
+        return name.to_owned();
+    }
+    let (head, tail) = (MAX_NAME / 3, MAX_NAME - 1 - MAX_NAME / 3);
+    name.chars().take(head).chain(['…']).chain(name.chars().skip(length - tail)).collect()
+}
+
+/// A module and its program's id.
+pub(super) fn program(module: &str, id: Option<i64>) -> String {
+    id.map_or_else(|| module.to_owned(), |id| format!("{module}({id})"))
+}
+
+/// The operation; with its module where there are several.
+pub(super) fn named(operation: &OperationSummary, several: bool) -> String {
+    let OperationSummary { operation, module, program_id, .. } = operation;
+    short(&if several { format!("{operation} of {}", program(module, *program_id)) } else { operation.clone() })
+}

@@ -1,0 +1,76 @@
+//! What operations do in their time, and what part of the device's roof that is.
+
+use std::io::{self, Write};
+
+use crate::analysis::{OperationSummary, Summary, Work};
+
+use super::Grid;
+use super::figures::{format_part, format_per_second, format_quotient};
+use super::grid::{cells, dash};
+use super::lines::heading;
+use super::naming::{named, short};
+
+/// Headings of [`work_cells`].
+pub(super) const WORK_COLUMNS: [&str; 5] = [">FLOP/s", ">bytes/s", ">FLOP/byte", ">of roof", "bound"];
+
+/// What was done in a second, how much for each byte, and what part of the roof that is.
+pub(super) fn work_cells(work: Option<&Work>) -> [String; 5] {
+    let rate = |per_second: fn(&Work) -> f64| dash(work, |work| format_per_second(per_second(work)));
+    let roof = work.and_then(|work| work.roof);
+    [
+        rate(Work::flops_per_second),
+        rate(Work::bytes_per_second),
+        dash(work, |work| format_quotient(work.flops, work.bytes)),
+        dash(roof, |roof| format_part(roof.share)),
+        roof.map_or_else(String::new, |roof| roof.bound.name().to_owned()),
+    ]
+}
+
+/// The operations that lose most time below the roof; without peaks those that take most.
+pub(super) fn worst(summary: &Summary) -> Vec<&OperationSummary> {
+    let lost_ns = |operation: &OperationSummary| {
+        let work = operation.work.as_ref();
+        work.map_or(0.0, |work| work.time_ns - work.roof.map_or(0.0, |roof| roof.least_ns))
+    };
+    let mut worst: Vec<_> = summary.operations.iter().filter(|operation| operation.work.is_some()).collect();
+    worst.sort_by(|one, other| lost_ns(other).total_cmp(&lost_ns(one)));
+    worst
+}
+
+/// Where the peaks are from, or how to name them.
+pub(super) fn peaks_line(summary: &Summary) -> String {
+    match &summary.peaks {
+        Some(peaks) => {
+            let f32 = |per_second: Option<f64>| dash(per_second, format_per_second);
+            let [matrix, vector] = [peaks.matrix_per_second(None), peaks.vector_per_second(None)].map(f32);
+            let memory = format_per_second(peaks.bytes_per_second);
+            format!(
+                "roof: {}, at most {matrix}FLOP/s of matrices, {vector}FLOP/s of the rest, {memory}B/s ({})",
+                peaks.name,
+                peaks.sources.join("; ")
+            )
+        }
+        None => "no roof: the capture names no device whose peaks are known; name one with `--peaks`".to_owned(),
+    }
+}
+
+/// Writes the roofline of the operations, where anything is known of one.
+pub(super) fn write_roofline(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
+    let worst = worst(summary);
+    if worst.is_empty() {
+        return Ok(());
+    }
+    let order = if summary.peaks.is_some() { "most time lost below the roof first" } else { "most time first" };
+    heading(out, &format!("roofline of compute operations, {order}"))?;
+    let [flops, bytes, intensity, roof, bound] = WORK_COLUMNS;
+    let mut grid = Grid::new(&[">share", flops, bytes, intensity, roof, bound, "opcode", "operation"]);
+    for operation in worst.iter().take(top) {
+        let [flops, bytes, intensity, roof, bound] = work_cells(operation.work.as_ref());
+        let (share, opcode) = (format_part(operation.share), short(&operation.opcode));
+        let name = named(operation, summary.modules.len() > 1);
+        grid.row(cells![share, flops, bytes, intensity, roof, bound, opcode, name]);
+    }
+    grid.write(out)?;
+    super::document::write_more(out, top, worst.len(), "")?;
+    writeln!(out, "{}", crate::printable::printable(&peaks_line(summary)))
+}

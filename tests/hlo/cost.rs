@@ -1,0 +1,155 @@
+//! FLOPs, transcendentals and bytes against XLA's own analysis: `cost/oracle.json` holds what `HloCostAnalysis` of jaxlib counts
+//! of whole modules and of each of their instructions alone. Where the two differ, `docs/roofline.md` has the rule.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use autotune_lowered::analysis::{HloFiles, Programs};
+use autotune_lowered::array::DType;
+use autotune_lowered::hlo::{Cost, Costs, FlopUnit, HloModule, read_plain};
+use autotune_lowered::profile::XSpace;
+
+/// FLOPs, transcendentals, bytes; −1 is XLA's `unknown`.
+type Counts = [f64; 3];
+
+#[derive(serde::Deserialize)]
+struct Oracle {
+    modules: BTreeMap<String, OfModule>,
+}
+
+#[derive(serde::Deserialize)]
+struct OfModule {
+    whole: Counts,
+    instructions: BTreeMap<String, Counts>,
+}
+
+/// Its custom calls say what they cost, which XLA's analysis for the CPU does not read.
+const DECLARED: &str = "cost/declared.hlo.pb";
+
+/// The rule `ragged-dot`: 64 rows of 16 meet 32 columns each, whichever group they are of. XLA counts one row alone, and of groups
+/// among what is summed up all rows for each group.
+const RAGGED: [(&str, f64); 2] =
+    [("o.ragged_dot", 2.0 * 64.0 * 16.0 * 32.0), ("o.ragged_dot_contracting", 2.0 * 64.0 * 16.0 * 32.0)];
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+}
+
+fn oracle() -> Oracle {
+    serde_json::from_slice(&std::fs::read(data().join("hlo/cost/oracle.json")).unwrap()).unwrap()
+}
+
+/// XLA counts −1 for each instruction that it does not know.
+fn as_xla(cost: &Cost) -> Counts {
+    [cost.total_flops() - cost.unknown, cost.transcendentals, cost.bytes - cost.unknown]
+}
+
+/// XLA adds 32-bit floats up, which are whole numbers up to 2²⁴.
+fn is_equal(ours: f64, theirs: f64) -> bool {
+    if theirs.abs() < f64::from(1 << 24) { ours == theirs } else { (ours / theirs - 1.0).abs() < 1e-6 }
+}
+
+fn check(name: &str, module: &HloModule<'_>, expected: &OfModule) -> usize {
+    let costs = Costs::of(module);
+    let mut wrong = Vec::new();
+    let mut compare = |what: &str, cost: &Cost, theirs: &Counts| {
+        let ours = as_xla(cost);
+        if !ours.iter().zip(theirs).all(|(&ours, &theirs)| is_equal(ours, theirs)) {
+            wrong.push(format!("{what}: {ours:?}, XLA {theirs:?}"));
+        }
+    };
+    let mut whole = expected.whole;
+    for (instruction, theirs) in &expected.instructions {
+        let place = module.place_of(instruction).unwrap();
+        let mut theirs = *theirs;
+        if let Some((_, flops)) = RAGGED.iter().find(|(name, _)| name == instruction) {
+            whole[0] += flops - std::mem::replace(&mut theirs[0], *flops);
+        }
+        compare(instruction, costs.instruction(place).unwrap(), &theirs);
+    }
+    compare("the whole", costs.entry().unwrap(), &whole);
+    assert!(wrong.is_empty(), "{name}\n{}", wrong.join("\n"));
+    expected.instructions.len()
+}
+
+#[test]
+fn counts_are_those_of_xla() {
+    let mut compared = 0;
+    let mut of_captures: BTreeMap<&str, Vec<(&str, &OfModule)>> = BTreeMap::new();
+    let oracle = oracle();
+    for (name, expected) in oracle.modules.iter().filter(|(name, _)| *name != DECLARED) {
+        if let Some((capture, program)) = name.split_once(": ") {
+            of_captures.entry(capture).or_default().push((program, expected));
+            continue;
+        }
+        let bytes = std::fs::read(data().join("hlo").join(name)).unwrap();
+        let bytes = read_plain(bytes, 1 << 28, name).unwrap();
+        compared += check(name, &HloModule::read(&bytes, name).unwrap(), expected);
+    }
+    for (capture, programs) in of_captures {
+        let space = XSpace::open(&data().join("xplane").join(format!("{capture}.xplane.pb.gz"))).unwrap();
+        let files = HloFiles::default();
+        let found = Programs::new(&space, &files);
+        for (program, expected) in programs {
+            let (name, id) = program.trim_end_matches(')').split_once('(').unwrap();
+            let module = found.find(name, Some(id.parse().unwrap())).unwrap();
+            compared += check(program, module, expected);
+        }
+    }
+    assert!(compared > 1500, "{compared}");
+}
+
+/// Every opcode of the text has its line in the oracle: nothing is left out in silence.
+#[test]
+fn every_opcode_is_compared() {
+    let text = std::fs::read_to_string(data().join("hlo/cost/opcodes.hlo.txt")).unwrap();
+    let of_text: Vec<&str> =
+        text.lines().filter_map(|line| line.trim().strip_prefix("%o.")?.split(' ').next()).collect();
+    let oracle = oracle();
+    let compared = &oracle.modules["cost/opcodes.hlo.pb"].instructions;
+    let missing: Vec<&&str> = of_text.iter().filter(|name| !compared.contains_key(&format!("o.{name}"))).collect();
+    // it is counted with the instruction that it ends, as part of the whole module
+    assert_eq!(missing, [&"copy_done"]);
+    assert!(of_text.len() > 130, "{}", of_text.len());
+}
+
+/// A library's matrix product by its dimensions, and what a kernel was declared to cost; XLA knows neither on a CPU.
+#[test]
+fn custom_calls_cost_what_they_declare() {
+    let bytes = std::fs::read(data().join("hlo").join(DECLARED)).unwrap();
+    let module = HloModule::read(&bytes, DECLARED).unwrap();
+    let costs = Costs::of(&module);
+    let cost = |name: &str| costs.instruction(module.place_of(name).unwrap()).unwrap();
+    let oracle = oracle();
+    let of_xla = |name: &str| oracle.modules[DECLARED].instructions[name][0];
+    assert_eq!(["gemm", "mosaic", "silent"].map(of_xla), [-1.0; 3]);
+    let (m, n, k) = (64.0, 128.0, 32.0);
+    let gemm = cost("gemm");
+    assert_eq!(gemm.total_flops(), 2.0 * m * n * k);
+    // the second part of its result is the library's workspace
+    assert_eq!(gemm.bytes, 2.0 * m * k + 2.0 * k * n + 4.0 * m * n);
+    assert_eq!((gemm.flops[0].unit, gemm.flops[0].dtype), (FlopUnit::Matrix, Some(DType::Bf16)));
+    let mosaic = cost("mosaic");
+    assert_eq!((mosaic.total_flops(), mosaic.transcendentals, mosaic.bytes), (524_288.0, 64.0, 45_056.0));
+    assert!(mosaic.is_known() && !cost("silent").is_known() && cost("silent").bytes == 0.0);
+    assert_eq!(costs.entry().unwrap().unknown, 1.0);
+}
+
+/// What a damaged or hostile module holds costs something or nothing, and no more time than it has bytes.
+#[test]
+fn damaged_modules_end() {
+    for name in ["cost/opcodes.hlo.pb", DECLARED] {
+        let whole = std::fs::read(data().join("hlo").join(name)).unwrap();
+        for at in (0..whole.len()).step_by(whole.len() / 400) {
+            for value in [0x00, 0x7f, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] = value;
+                if let Ok(module) = HloModule::read(&bytes, name) {
+                    let costs = Costs::of(&module);
+                    assert!(costs.instruction(module.instructions.len()).is_none());
+                }
+            }
+        }
+    }
+}
