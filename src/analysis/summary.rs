@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::candidates::Peaks;
-use crate::hlo::{Costs, Evidence, Label, UserLabels};
+use crate::hlo::{Costs, Evidence, Label, ProgramMemory, UserLabels};
 use crate::profile::Finding;
 use crate::profile::interval::Interval;
 use crate::setters::setters;
@@ -120,6 +120,8 @@ pub struct ModuleSummary {
     pub share: f64,
     /// What its operations did, as far as their cost is known.
     pub work: Option<Work>,
+    /// The memory that it takes on each device, where its HLO has a buffer assignment.
+    pub memory: Option<ProgramMemory>,
 }
 
 /// All events of one operation of one program, on all devices.
@@ -242,6 +244,7 @@ pub(super) struct OfModule {
     total_ns: f64,
     pub(super) operations: BTreeMap<String, OfOperation>,
     is_known: bool,
+    memory: Option<ProgramMemory>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -339,6 +342,7 @@ fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&Use
         let Some(module) = programs.find(name, *program_id) else { continue };
         of_module.is_known = true;
         let costs = Costs::of(module);
+        of_module.memory = ProgramMemory::of(module);
         if let Some(files) = programs.guessed_among(name, *program_id) {
             let id = program_id.unwrap_or_default();
             notes.push(format!("none of {files} HLO files of `{name}` has the id {id}: the first one stands for it"));
@@ -376,6 +380,10 @@ impl Summary {
             parts.truncate(top);
         }
         self.labels.truncate(top);
+        self.modules
+            .iter_mut()
+            .filter_map(|module| module.memory.as_mut())
+            .for_each(|memory| memory.alive.truncate(top));
     }
 
     fn fill(&mut self, modules: Modules) {
@@ -431,6 +439,7 @@ impl Summary {
                 total_ns: of_module.total_ns,
                 share: share(of_module.total_ns),
                 work: Work::sum(of_module_operations.iter().filter_map(|operation| operation.work.as_ref())),
+                memory: of_module.memory,
             });
         }
         let idle_ns: f64 = self.devices.iter().map(|device| device.idle_inside_ns).sum();

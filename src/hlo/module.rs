@@ -30,6 +30,8 @@ pub struct HloModule<'a> {
     pub instructions: Vec<HloInstruction<'a>>,
     /// Where it ran.
     pub placement: Placement,
+    /// The `BufferAssignmentProto` of an `HloProto` around it.
+    pub(super) buffer_assignment: Option<&'a [u8]>,
     frames: Frames<'a>,
     computation_of_id: HashMap<i64, usize>,
     instruction_of_name: HashMap<Cow<'a, str>, usize>,
@@ -90,8 +92,9 @@ impl<'a> HloModule<'a> {
             }
             let (start, end) = module_range(&bytes)?;
             let range = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
+            let around = bytes.get(range.end..).filter(|_| start > 0).unwrap_or_default();
             let module = Self::decode(bytes.get(range).unwrap_or_default());
-            let module = module.map_err(|error| ScanErrorKind::Truncated {
+            let mut module = module.map_err(|error| ScanErrorKind::Truncated {
                 what: error.what.to_owned(),
                 offset: start + error.offset as u64,
             })?;
@@ -99,6 +102,10 @@ impl<'a> HloModule<'a> {
                 let seen = "a protobuf message without HLO computations".to_owned();
                 return Err(ScanErrorKind::NotAModule { seen });
             }
+            module.buffer_assignment = WireCursor::new(around).map_while(Result::ok).find_map(|field| match field {
+                (3, WireValue::Bytes(assignment)) => Some(assignment),
+                _ => None,
+            });
             Ok(module)
         };
         read().map_err(|kind| kind.at(place))

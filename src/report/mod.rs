@@ -25,6 +25,7 @@ mod html;
 mod lines;
 mod log_folder;
 mod measured;
+mod memory;
 mod mosaic;
 mod naming;
 mod options;

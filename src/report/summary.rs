@@ -9,6 +9,7 @@ use crate::analysis::{HostWork, MeanStd, OperationSummary, Part, Summary};
 use super::document::write_more;
 use super::grid::{cells, dash};
 use super::lines::heading;
+use super::memory::write_memory;
 use super::naming::{named, program, short};
 use super::roofline::{WORK_COLUMNS, work_cells, write_roofline};
 use super::{Document, Grid, Top, format_ns, format_part, write_lines, write_notes};
@@ -42,6 +43,7 @@ impl Document for Top<Summary> {
             }
             write_labels(out, summary)?;
             write_roofline(out, summary, top)?;
+            write_memory(out, summary, top)?;
             write_spread(out, summary, top)?;
         }
         write_host_work(out, "transfers", &summary.transfers, top)?;

@@ -97,7 +97,7 @@ fn counts_are_those_of_xla() {
             compared += check(program, module, expected);
         }
     }
-    assert!(compared > 1500, "{compared}");
+    assert!(compared > 3600, "{compared}");
 }
 
 /// Every opcode of the text has its line in the oracle: nothing is left out in silence.
@@ -141,7 +141,7 @@ fn custom_calls_cost_what_they_declare() {
 fn damaged_modules_end() {
     for name in ["cost/opcodes.hlo.pb", DECLARED] {
         let whole = std::fs::read(data().join("hlo").join(name)).unwrap();
-        for at in (0..whole.len()).step_by(whole.len() / 400) {
+        for at in (0..whole.len()).step_by(whole.len() / 150) {
             for value in [0x00, 0x7f, 0xff] {
                 let mut bytes = whole.clone();
                 bytes[at] = value;

@@ -6,6 +6,7 @@ mod support;
 mod candidates;
 mod cost;
 mod matching;
+mod memory;
 mod oracles;
 mod registry_example;
 mod registry_fills;

@@ -1,0 +1,58 @@
+//! The memory of programs, and what is alive where most is.
+
+use std::io::{self, Write};
+
+use crate::analysis::Summary;
+use crate::printable::printable;
+
+use super::Grid;
+use super::figures::format_bytes;
+use super::grid::cells;
+use super::lines::heading;
+use super::naming::{program, short};
+
+/// Buffers that are named.
+const NAMED: usize = 5;
+
+/// Writes the memory of the modules whose HLO tells it, the one with the most time first.
+pub(super) fn write_memory(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
+    let known: Vec<_> = summary.modules.iter().filter_map(|module| Some((module, module.memory.as_ref()?))).collect();
+    if known.is_empty() {
+        return Ok(());
+    }
+    heading(out, "memory of each device")?;
+    let mut grid = Grid::new(&[
+        ">total",
+        ">arguments",
+        ">results",
+        ">in place",
+        ">constants",
+        ">temporary",
+        ">heap peak",
+        "module",
+    ]);
+    for (module, memory) in known.iter().take(top) {
+        let [total, arguments, results, in_place, constants, temporary, heap] = [
+            memory.total_bytes,
+            memory.argument_bytes,
+            memory.output_bytes,
+            memory.alias_bytes,
+            memory.constant_bytes,
+            memory.temporary_bytes,
+            memory.heap_peak_bytes,
+        ]
+        .map(format_bytes);
+        let name = short(&program(&module.module, module.program_id));
+        grid.row(cells![total, arguments, results, in_place, constants, temporary, heap, name]);
+    }
+    grid.write(out)?;
+    super::document::write_more(out, top, known.len(), "")?;
+    let Some((module, memory)) = known.first().filter(|(_, memory)| !memory.alive.is_empty()) else { return Ok(()) };
+    let named = memory.alive.iter().take(NAMED);
+    let named: Vec<String> =
+        named.map(|buffer| format!("{} {}", short(&buffer.instruction), format_bytes(buffer.bytes))).collect();
+    let more = memory.alive.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    let name = short(&program(&module.module, module.program_id));
+    writeln!(out, "{}", printable(&format!("alive at the heap peak of {name}: {}{more}", named.join(", "))))
+}
