@@ -116,11 +116,27 @@ fn the_readme_lists_every_exit_code() {
 }
 
 #[test]
+fn a_version_is_the_same_in_every_place_and_has_its_changes() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(document("python/autotune_lowered/_version.py").trim(), format!("__version__ = \"{version}\""));
+    let changes = document("CHANGELOG.md");
+    let newest = changes.lines().find_map(|line| line.strip_prefix("## ")).unwrap();
+    assert_eq!(newest.split(' ').next(), Some(version), "CHANGELOG.md");
+    // what may be a dependency has its licence's text in a release
+    let licences = |name: &str, start: &str| {
+        let text = document(name);
+        let line = text.lines().find(|line| line.starts_with(start)).unwrap();
+        line.split('"').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(licences("deny.toml", "allow = "), licences("release/about.toml", "accepted = "));
+}
+
+#[test]
 fn every_link_of_the_documents_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let pages = fs::read_dir(root.join("docs")).unwrap().map(|item| item.unwrap().path());
     let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    for page in pages.chain(["README.md", "ARCHITECTURE.md"].map(|name| root.join(name))) {
+    for page in pages.chain(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root.join(name))) {
         let text = fs::read_to_string(&page).unwrap();
         // what stands between fences is code
         let prose: String = text.split("```").step_by(2).collect();

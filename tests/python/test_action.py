@@ -1,0 +1,161 @@
+"""`action.yml`: its steps run as a runner runs them, with the package as it was built. Times are simulated by `replay`."""
+
+import copy
+import glob
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+import pytest
+from conftest import ROOT
+
+yaml = pytest.importorskip("yaml")
+EXAMPLE = ROOT / "examples/transformer"
+# a term of GitHub's expressions: what is named, `format('…', term)`, or a literal
+TERM = re.compile(r"format\('(?P<text>[^']*)', (?P<argument>[\w.-]+)\)|'(?P<literal>[^']*)'|(?P<name>[\w.-]+)")
+
+
+class Runner:
+    """A job on a runner: its folders, and what one step leaves to the next."""
+
+    def __init__(self, folder, inputs):
+        self.action = yaml.safe_load((ROOT / "action.yml").read_text())
+        unknown = inputs.keys() - self.action["inputs"].keys()
+        assert not unknown, unknown
+        values = {name: one.get("default") for name, one in self.action["inputs"].items()} | inputs
+        missing = [name for name, one in self.action["inputs"].items() if one.get("required") and not values[name]]
+        assert not missing, missing
+        self.names = {f"inputs.{name}": value for name, value in values.items()}
+        self.names |= {"runner.temp": str(folder / "temp"), "github.action_path": str(ROOT)}
+        self.folder = folder
+        (folder / "temp").mkdir()
+        self.path, self.variables = folder / "path", folder / "variables"
+        self.path.touch(), self.variables.touch()
+
+    def value(self, expression):
+        """Of terms between `||`; a name that GitHub or the action does not know is an error."""
+        for part in expression.split("||"):
+            term = TERM.fullmatch(part.strip())
+            assert term, expression
+            if term["text"] is not None:
+                value = term["text"].replace("{0}", self.names[term["argument"]])
+            else:
+                value = self.names[term["name"]] if term["name"] else term["literal"]
+            if value:
+                return value
+        return ""
+
+    def is_wanted(self, step):
+        if "if" not in step:
+            return True
+        left, right = step["if"].split("!=")
+        return self.value(left) != self.value(right)
+
+    def step(self, step):
+        assert step["shell"] == "bash" and "${{" not in step["run"], step
+        added = dict(line.split("=", 1) for line in self.variables.read_text().splitlines())
+        own = {
+            name: re.sub(r"\$\{\{(.*?)\}\}", lambda found: self.value(found[1]), text)
+            for name, text in step["env"].items()
+        }
+        path = [*reversed(self.path.read_text().splitlines()), "/usr/local/bin", "/usr/bin", "/bin"]
+        python = pathlib.Path(sys.executable).resolve().parent
+        variables = {
+            "HOME": str(self.folder),
+            "PATH": os.pathsep.join([*path[:-3], str(python), *path[-3:]]),
+            "GITHUB_PATH": str(self.path),
+            "GITHUB_ENV": str(self.variables),
+        }
+        script = self.folder / "step.sh"
+        script.write_text(step["run"])
+        return subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", script],
+            cwd=self.folder,
+            env=variables | added | own,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    def job(self):
+        """What each step that ran gave, by its name: the first one that fails is the last."""
+        done = {}
+        for step in filter(self.is_wanted, self.action["runs"]["steps"]):
+            done[step["name"]] = self.step(step)
+            if done[step["name"]].returncode:
+                break
+        return done
+
+
+def recording():
+    """Of a simulated device: each candidate a millisecond faster than the one before it."""
+    invocations = []
+    for path in sorted(glob.glob(f"{EXAMPLE}/registry/**/*.json", recursive=True)):
+        found = json.loads(pathlib.Path(path).read_text()).get("invocation")
+        if found is None:
+            continue
+        times = [10_000_000 - 1_000_000 * place for place in range(len(found["candidates"]))]
+        candidates = [
+            {"config": candidate["config"], "epochs": [[ns, ns + 1000]], "outputs": [{"spec": "f32[1]", "hex": "0000803f"}]}
+            for ns, candidate in zip(times, found["candidates"], strict=True)
+        ]
+        invocations.append({name: found[name] for name in ("op_id", "call_key", "direction")} | {"candidates": candidates})
+    identity = {"platform": "cpu", "device_kind": "cpu", "hardware": {"cpu_model": "simulated"}}
+    device = {"identity": identity, "environment": {"platform_version": "cpu"}}
+    return {"schema": 1, "device": device, "invocations": invocations}
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    found = os.environ.get("AUTOTUNE_LOWERED_TEST_WHEEL")
+    if not found:
+        pytest.skip("no wheel: set AUTOTUNE_LOWERED_TEST_WHEEL")
+    return found
+
+
+def test_the_action_installs_asks_for_coverage_and_gates(tmp_path, run, wheel):
+    times, tuned = tmp_path / "times.json", tmp_path / "tuned.json"
+    times.write_text(json.dumps(recording()))
+    module = EXAMPLE / "module.hlo.txt"
+    run(module, "--timer", f"replay:{times}", "--cache", tmp_path / "tuned")
+    tuned.write_text(run("cache", "export", "--format", "json", "--cache", tmp_path / "tuned"))
+    inputs = {
+        "module": str(module),
+        "tuned": str(tuned),
+        "package": wheel,
+        "coverage-arguments": "--for simulated",
+        "check-arguments": f"--timer replay:{times}",
+    }
+
+    def job(name, **others):
+        folder = tmp_path / name
+        folder.mkdir()
+        runner = Runner(folder, inputs | others)
+        return runner, runner.job()
+
+    runner, done = job("holds")
+    assert [*done] == ["Install", "Import", "Coverage", "Check"], done
+    assert done["Check"].returncode == 0, done["Check"].stderr
+    cases = xml.etree.ElementTree.parse(runner.folder / "check.xml").findall(".//testcase")
+    assert len(cases) == len(recording()["invocations"]) and not any(list(case) for case in cases)
+    # no package was asked for, so the job's own environment stays the active one
+    assert runner.variables.read_text() == ""
+
+    # the winners are those with the least time, the last ones
+    slower = copy.deepcopy(recording())
+    for invocation in slower["invocations"]:
+        invocation["candidates"][-1]["epochs"] = [[20_000_000]]
+    times.write_text(json.dumps(slower))
+    runner, done = job("regressed")
+    assert done["Check"].returncode == 7, done["Check"].stderr
+    assert f"::error file={module},line=" in done["Check"].stderr
+    assert "<failure" in (runner.folder / "check.xml").read_text()
+
+    # nothing is cached
+    _, done = job("missing", tuned="")
+    assert [*done] == ["Install", "Coverage"]
+    assert done["Coverage"].returncode == 1, done["Coverage"].stderr
