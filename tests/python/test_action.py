@@ -1,6 +1,5 @@
 """`action.yml`: its steps run as a runner runs them, with the package as it was built. Times are simulated by `replay`."""
 
-import copy
 import glob
 import json
 import os
@@ -22,19 +21,21 @@ TERM = re.compile(r"format\('(?P<text>[^']*)', (?P<argument>[\w.-]+)\)|'(?P<lite
 class Runner:
     """A job on a runner: its folders, and what one step leaves to the next."""
 
-    def __init__(self, folder, inputs):
+    def __init__(self, folder):
         self.action = yaml.safe_load((ROOT / "action.yml").read_text())
+        self.folder = folder
+        (folder / "temp").mkdir()
+        self.path, self.variables = folder / "path", folder / "variables"
+        self.path.touch(), self.variables.touch()
+
+    def take(self, inputs):
         unknown = inputs.keys() - self.action["inputs"].keys()
         assert not unknown, unknown
         values = {name: one.get("default") for name, one in self.action["inputs"].items()} | inputs
         missing = [name for name, one in self.action["inputs"].items() if one.get("required") and not values[name]]
         assert not missing, missing
         self.names = {f"inputs.{name}": value for name, value in values.items()}
-        self.names |= {"runner.temp": str(folder / "temp"), "github.action_path": str(ROOT)}
-        self.folder = folder
-        (folder / "temp").mkdir()
-        self.path, self.variables = folder / "path", folder / "variables"
-        self.path.touch(), self.variables.touch()
+        self.names |= {"runner.temp": str(self.folder / "temp"), "github.action_path": str(ROOT)}
 
     def value(self, expression):
         """Of terms between `||`; a name that GitHub or the action does not know is an error."""
@@ -81,10 +82,13 @@ class Runner:
             timeout=300,
         )
 
-    def job(self):
+    def job(self, inputs, without=()):
         """What each step that ran gave, by its name: the first one that fails is the last."""
+        self.take(inputs)
         done = {}
         for step in filter(self.is_wanted, self.action["runs"]["steps"]):
+            if step["name"] in without:
+                continue
             done[step["name"]] = self.step(step)
             if done[step["name"]].returncode:
                 break
@@ -100,10 +104,16 @@ def recording():
             continue
         times = [10_000_000 - 1_000_000 * place for place in range(len(found["candidates"]))]
         candidates = [
-            {"config": candidate["config"], "epochs": [[ns, ns + 1000]], "outputs": [{"spec": "f32[1]", "hex": "0000803f"}]}
+            {
+                "config": candidate["config"],
+                "epochs": [[ns, ns + 1000]],
+                "outputs": [{"spec": "f32[1]", "hex": "0000803f"}],
+            }
             for ns, candidate in zip(times, found["candidates"], strict=True)
         ]
-        invocations.append({name: found[name] for name in ("op_id", "call_key", "direction")} | {"candidates": candidates})
+        invocations.append(
+            {name: found[name] for name in ("op_id", "call_key", "direction")} | {"candidates": candidates}
+        )
     identity = {"platform": "cpu", "device_kind": "cpu", "hardware": {"cpu_model": "simulated"}}
     device = {"identity": identity, "environment": {"platform_version": "cpu"}}
     return {"schema": 1, "device": device, "invocations": invocations}
@@ -122,7 +132,7 @@ def test_the_action_installs_asks_for_coverage_and_gates(tmp_path, run, wheel):
     times.write_text(json.dumps(recording()))
     module = EXAMPLE / "module.hlo.txt"
     run(module, "--timer", f"replay:{times}", "--cache", tmp_path / "tuned")
-    tuned.write_text(run("cache", "export", "--format", "json", "--cache", tmp_path / "tuned"))
+    run("cache", "export", "--format", "json", tuned, "--cache", tmp_path / "tuned")
     inputs = {
         "module": str(module),
         "tuned": str(tuned),
@@ -131,31 +141,33 @@ def test_the_action_installs_asks_for_coverage_and_gates(tmp_path, run, wheel):
         "check-arguments": f"--timer replay:{times}",
     }
 
-    def job(name, **others):
-        folder = tmp_path / name
-        folder.mkdir()
-        runner = Runner(folder, inputs | others)
-        return runner, runner.job()
-
-    runner, done = job("holds")
+    runner = Runner(tmp_path)
+    done = runner.job(inputs)
     assert [*done] == ["Install", "Import", "Coverage", "Check"], done
     assert done["Check"].returncode == 0, done["Check"].stderr
-    cases = xml.etree.ElementTree.parse(runner.folder / "check.xml").findall(".//testcase")
-    assert len(cases) == len(recording()["invocations"]) and not any(list(case) for case in cases)
+    junit = xml.etree.ElementTree.parse(tmp_path / "check.xml")
+    assert len(junit.findall(".//testcase")) == 4 and not junit.findall(".//failure") and not junit.findall(".//error")
     # no package was asked for, so the job's own environment stays the active one
     assert runner.variables.read_text() == ""
 
-    # the winners are those with the least time, the last ones
-    slower = copy.deepcopy(recording())
+    # the winners were those with the least time, the last ones
+    slower = recording()
     for invocation in slower["invocations"]:
         invocation["candidates"][-1]["epochs"] = [[20_000_000]]
     times.write_text(json.dumps(slower))
-    runner, done = job("regressed")
+    done = runner.job(inputs | {"cache": str(tmp_path / "other"), "junit": "slower.xml"}, without=["Install"])
+    assert [*done] == ["Import", "Coverage", "Check"]
     assert done["Check"].returncode == 7, done["Check"].stderr
     assert f"::error file={module},line=" in done["Check"].stderr
-    assert "<failure" in (runner.folder / "check.xml").read_text()
+    assert len(xml.etree.ElementTree.parse(tmp_path / "slower.xml").findall(".//failure")) == 4
 
-    # nothing is cached
-    _, done = job("missing", tuned="")
-    assert [*done] == ["Install", "Coverage"]
-    assert done["Coverage"].returncode == 1, done["Coverage"].stderr
+    # one call of four has no config
+    entries = json.loads(tuned.read_text())
+    entries["entries"].pop()
+    tuned.write_text(json.dumps(entries))
+    few = inputs | {"cache": str(tmp_path / "few")}
+    done = runner.job(few, without=["Install"])
+    assert [*done] == ["Import", "Coverage"]
+    assert done["Coverage"].returncode == 1 and "3 of 4 calls" in done["Coverage"].stdout, done["Coverage"].stderr
+    done = runner.job(few | {"require": "75%"}, without=["Install", "Check"])
+    assert done["Coverage"].returncode == 0, done["Coverage"].stderr
