@@ -1,0 +1,61 @@
+"""Writes the licences' texts of all crates that a release links: licences.py TARGET, run where `Cargo.toml` is.
+
+Of crates without a text, those that allow Apache-2.0 get this project's copy of it; any other crate without one is an error.
+"""
+
+import collections
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+HEAD = """\
+This release holds code of others. Below is each licence's text with the crates whose files it comes from.
+The source of every crate is at https://crates.io/crates/NAME/VERSION, also that of inferno, whose licence, the Common
+Development and Distribution License, asks for this notice. All of it is unchanged.
+"""
+TEXT = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)([-._].*)?", re.IGNORECASE)
+
+
+def linked(metadata):
+    """The packages that the workspace's own ones link, with theirs: not what is run to build or to test."""
+    nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
+    found, open_ = set(), list(metadata["workspace_members"])
+    while open_:
+        package = open_.pop()
+        if package not in found:
+            found.add(package)
+            deps = nodes[package]["deps"]
+            open_ += [dep["pkg"] for dep in deps if any(kind["kind"] is None for kind in dep["dep_kinds"])]
+    return found - set(metadata["workspace_members"])
+
+
+def main():
+    command = ["cargo", "metadata", "--locked", "--all-features", "--format-version", "1", "--filter-platform", sys.argv[1]]
+    metadata = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    wanted = linked(metadata)
+    crates_of = collections.defaultdict(list)
+    missing = []
+    for package in metadata["packages"]:
+        if package["id"] not in wanted:
+            continue
+        folder = pathlib.Path(package["manifest_path"]).parent
+        texts = [path for path in sorted(folder.iterdir()) if path.is_file() and TEXT.fullmatch(path.name)]
+        texts += [path for path in sorted(folder.glob("LICENSES/*")) if path.is_file()]
+        if not texts and "Apache-2.0" in (package["license"] or ""):
+            texts = [pathlib.Path("LICENSE-APACHE")]
+        if not texts:
+            missing.append(f"{package['name']} {package['version']} ({package['license']})")
+        for path in texts:
+            crates_of[path.read_text(errors="replace").strip()].append(
+                f"{package['name']} {package['version']} ({package['license']})"
+            )
+    if missing:
+        sys.exit("no text of the licence of " + ", ".join(missing))
+    print(HEAD)
+    for text, crates in sorted(crates_of.items(), key=lambda item: item[1]):
+        print("=" * 80, *sorted(set(crates)), "-" * 80, text, "", sep="\n")
+
+
+main()
