@@ -32,8 +32,8 @@ def linked(metadata):
 
 
 def main():
-    command = ["cargo", "metadata", "--locked", "--all-features", "--format-version", "1", "--filter-platform", sys.argv[1]]
-    metadata = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    command = "cargo metadata --locked --all-features --format-version 1 --filter-platform"
+    metadata = json.loads(subprocess.run([*command.split(), sys.argv[1]], check=True, stdout=subprocess.PIPE).stdout)
     wanted = linked(metadata)
     crates_of = collections.defaultdict(list)
     missing = []
