@@ -10,8 +10,8 @@ use crate::array::DType;
 use crate::outside_file;
 use crate::printable::printable;
 
-/// `candidates/peaks.json`.
-const BUILT_IN: &str = include_str!("../../candidates/peaks.json");
+/// `candidates/peaks/peaks.json`.
+const BUILT_IN: &str = include_str!("../../candidates/peaks/peaks.json");
 
 /// Version of the file.
 const SCHEMA: u32 = 1;
@@ -58,7 +58,7 @@ pub enum PeaksError {
         names: Vec<String>,
     },
     /// The file cannot be used.
-    #[error("`{}`: the peaks cannot be read: {source}; `candidates/peaks.json` shows the format", path.display())]
+    #[error("`{}`: the peaks cannot be read: {source}; `candidates/peaks/peaks.json` shows the format", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
