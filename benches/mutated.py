@@ -46,7 +46,9 @@ def of_text(program, chance):
     if kind in ("number", "type"):
         pattern = rb"(?<=[<x ])\d+(?=[x>, ])" if kind == "number" else rb"\b(?:bf16|f32|i32|i1)\b"
         places = list(re.finditer(pattern, program))
-        for place in sorted(chance.sample(places, min(len(places), chance.choice([1, 1, 4]))), key=lambda one: -one.start()):
+        for place in sorted(
+            chance.sample(places, min(len(places), chance.choice([1, 1, 4]))), key=lambda one: -one.start()
+        ):
             put = chance.choice(NUMBERS if kind == "number" else TYPES)
             program = program[: place.start()] + put + program[place.end() :]
         return program
@@ -91,7 +93,9 @@ def main(program, plugin, target, count=200):
             if not isinstance(code, int) or code < 0 or code > 20 or "panicked" in said:
                 wrong.append(f"mutant {number}: {code}: {said}")
     seconds.sort()
-    print(f"{count} mutated programs for {target}: " + ", ".join(f"{n} × exit {code}" for code, n in ended.most_common()))
+    print(
+        f"{count} mutated programs for {target}: " + ", ".join(f"{n} × exit {code}" for code, n in ended.most_common())
+    )
     print(", ".join(f"{n} {status}" for status, n in statuses.most_common()))
     print(f"median {seconds[len(seconds) // 2]:.2f} s, longest {seconds[-1]:.2f} s; limit {LIMIT} s")
     print(f"{len(wrong)} hang or end the tuner")
