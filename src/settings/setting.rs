@@ -35,7 +35,7 @@ impl Danger {
     /// The end of a sentence about the value.
     pub fn words(self) -> &'static str {
         match self {
-            Self::RunsCode => "runs code",
+            Self::RunsCode => "may run code",
             Self::DecidesTrust => "decides whose results are believed",
         }
     }

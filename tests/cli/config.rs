@@ -112,7 +112,7 @@ fn a_found_file_runs_nothing_until_it_is_accepted() {
     let refused = |why: &str| {
         let (run, ran) = tune(&[]);
         assert_eq!((run.code, ran), (BAD_INPUT, false), "{}", run.stderr);
-        let place = format!("`{}`:2 sets `timer`, which runs code", project.file().display());
+        let place = format!("`{}`:2 sets `timer`, which may run code", project.file().display());
         assert!(run.fault().contains(&place) && run.fault().contains("config trust"), "{}", run.fault());
         assert!(run.fault().contains(why), "{}", run.fault());
         assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
@@ -133,7 +133,7 @@ fn a_found_file_runs_nothing_until_it_is_accepted() {
 
     let trusted = project.run(&["config", "trust"]);
     assert_eq!(trusted.code, 0, "{}", trusted.stderr);
-    assert!(trusted.stderr.contains("`timer` = `command:touch") && trusted.stderr.contains("runs code"));
+    assert!(trusted.stderr.contains("`timer` = `command:touch") && trusted.stderr.contains("may run code"));
     let (run, ran) = tune(&[]);
     assert!(ran, "{}", run.stderr);
     assert_eq!(project.in_force(&[], "timer").1, format!("{place}:2"));
@@ -179,11 +179,11 @@ fn what_decides_trust_is_refused_and_not_passed_over() {
     let project = Project::new("plugin = \"plugin.so\"\n");
     assert_eq!(project.run(&["config", "trust"]).code, 0);
     fs::copy(project.file(), project.folder().join("inner/autotune.toml")).unwrap();
-    assert!(project.run(&["device"]).fault().contains("inner/autotune.toml`:1 sets `plugin`, which runs code"));
+    assert!(project.run(&["device"]).fault().contains("inner/autotune.toml`:1 sets `plugin`, which may run code"));
     // a cache folder holds executables: whoever measures loads them, whoever lists it does not
     let project = Project::new("cache = \"cache\"\n");
     assert_eq!(project.run(&["cache", "ls"]).code, 0);
-    assert!(project.run(&["selftest"]).fault().contains("sets `cache`, which runs code"));
+    assert!(project.run(&["selftest"]).fault().contains("sets `cache`, which may run code"));
 }
 
 #[test]
