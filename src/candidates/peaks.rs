@@ -1,4 +1,4 @@
-//! How fast devices compute and read at most: public figures of accelerators, and what was measured of a CPU.
+//! How fast devices compute and read at most: public figures of accelerators, or those of a file.
 
 use std::collections::BTreeMap;
 use std::io;
