@@ -180,6 +180,9 @@ fn wall_rows(report: &Report, wall: &Wall) -> Vec<[String; 6]> {
     if wall.thorough.n > 0 {
         rows.push(timed("first run, `--thorough`", &wall.thorough));
     }
+    if wall.by_jax.n > 0 {
+        rows.push(timed("first run, `--timer jax`", &wall.by_jax));
+    }
     rows.push(timed("nothing new", &wall.nothing_new));
     rows.push(timed("`--force`, executables kept", &wall.force));
     if let Some(peer) = report.peer.iter().find(|peer| peer.load == wall.load) {

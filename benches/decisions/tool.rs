@@ -1,5 +1,6 @@
 //! Running the tool, and its workers, as a user would.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -38,10 +39,21 @@ pub(crate) fn fresh_folder(options: &Options) -> TempDir {
 
 /// Tunes a module with a cache folder.
 pub(crate) fn tune(options: &Options, module: &Module, cache: &Path, more: &[&str]) -> Run {
+    tune_with(options, "--plugin".as_ref(), options.plugin.as_os_str(), module, cache, more)
+}
+
+/// The same by the JAX of a Python.
+pub(crate) fn tune_by_jax(options: &Options, python: &Path, module: &Module, cache: &Path) -> Run {
+    let mut timer = OsString::from("jax:");
+    timer.push(python);
+    tune_with(options, "--timer".as_ref(), &timer, module, cache, &[])
+}
+
+fn tune_with(options: &Options, by: &OsStr, what: &OsStr, module: &Module, cache: &Path, more: &[&str]) -> Run {
     let start = Instant::now();
     let mut command = Command::new(&options.exe);
     command.arg(module.path()).arg("--registry").arg(module.registry.root());
-    command.arg("--plugin").arg(&options.plugin).arg("--cache").arg(cache).args(["--format", "json"]);
+    command.arg(by).arg(what).arg("--cache").arg(cache).args(["--format", "json"]);
     let done = command.args(more).args(&options.tune).stdin(Stdio::null()).output().unwrap();
     let seconds = start.elapsed().as_secs_f64();
     let complaint = String::from_utf8_lossy(&done.stderr);

@@ -25,6 +25,7 @@ pub(crate) struct Walls {
     nothing_new: Vec<f64>,
     force: Vec<f64>,
     thorough: Vec<f64>,
+    by_jax: Vec<f64>,
     compile_cpu: Vec<f64>,
     measuring_share: Vec<f64>,
     spent: BTreeMap<String, Vec<f64>>,
@@ -75,6 +76,8 @@ pub(crate) struct Wall {
     pub(crate) force: Summary,
     /// A first run that compiles and measures everything; empty where the tool knows no such run.
     pub(crate) thorough: Summary,
+    /// A first run in the peer's own runtime: `--timer jax` with its Python; empty without a peer.
+    pub(crate) by_jax: Summary,
     pub(crate) compile_cpu: Summary,
     /// Sum of all candidates' reference times, one run of each.
     pub(crate) one_run_of_each: f64,
@@ -98,6 +101,10 @@ impl Walls {
         let thorough = tool::thorough(options);
         if !thorough.is_empty() {
             self.thorough.push(tune(&tool::fresh_folder(options), &thorough).seconds);
+        }
+        if let Some(python) = &options.peer {
+            let cache = tool::fresh_folder(options);
+            self.by_jax.push(tool::tune_by_jax(options, python, &programs.cases, cache.path()).seconds);
         }
         self.take_spent(&first);
         // between the runs: what the machine does meanwhile meets both
@@ -131,6 +138,7 @@ impl Walls {
             nothing_new: Summary::of(self.nothing_new),
             force: Summary::of(self.force),
             thorough: Summary::of(self.thorough),
+            by_jax: Summary::of(self.by_jax),
             compile_cpu,
             one_run_of_each,
             measuring_share: Summary::of(self.measuring_share),

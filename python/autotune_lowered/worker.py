@@ -1,4 +1,4 @@
-"""The `jax` worker: runs candidates under `jax.profiler` and gives the tuner the profile of each round.
+"""The `jax` worker: runs candidates by the host clock, or under `jax.profiler` and gives the tuner the profile of each round.
 
 Speaks the worker protocol of `docs/worker-protocol.md` on stdin and stdout. Every candidate's module is named
 `jit_autotune_fn_{candidate}`, so that its executions are found in the XSpace; all launches of a round are in one trace.
@@ -8,6 +8,7 @@ it is used.
 """
 
 import concurrent.futures
+import gc
 import glob
 import hashlib
 import importlib.metadata
@@ -21,7 +22,7 @@ import threading
 import time
 
 LIMIT = 1 << 20
-METHODS = ("hello", "begin", "compile-ahead", "load", "measure-round", "outputs", "end", "shutdown")
+METHODS = ("hello", "begin", "compile-ahead", "load", "measure", "measure-round", "outputs", "end", "shutdown")
 MODULE_NAME = "jit_autotune_fn_%d"
 # XLA's names of element types to numpy's, where they differ
 NUMPY_NAMES = {
@@ -315,6 +316,40 @@ def stablehlo_of(module, form):
     return _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(module))
 
 
+def take_profile(work, path):
+    """Does the work under a profile and writes its XSpace."""
+    import jax
+
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    try:
+        # not public: `jax.profiler.trace` also writes the profile as JSON, which takes longer than most rounds
+        from jax._src.lib import _profiler  # type: ignore[attr-defined]
+
+        session = _profiler.ProfilerSession(options)
+    except (ImportError, AttributeError, TypeError):
+        return take_public_profile(work, path, options)
+    try:
+        work()
+    finally:
+        space = session.stop()
+    with open(path, "wb") as file:
+        file.write(space)
+
+
+def take_public_profile(work, path, options):
+    """The same where this JAX keeps its profiler elsewhere."""
+    import jax
+
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as folder:
+        with jax.profiler.trace(folder, profiler_options=options):
+            work()
+        found = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
+        if len(found) != 1:
+            raise Failed("execute", "the profiler left %d XSpace files" % len(found))
+        shutil.move(found[0], path)
+
+
 class Worker:
     def __init__(self, index):
         self.devices, self.index = own_devices(index)
@@ -535,30 +570,45 @@ class Worker:
         except Exception as error:
             raise Failed("execute", str(error)) from error
 
+    def measure(self, params):
+        """Runs a candidate and tells each run's time by the host clock, from launch to completion."""
+        self.forget_ahead()
+        candidate, samples = params["candidate"], []
+        program = self.find(candidate)
+        # a collection that a run sets off would count as its time
+        gc.disable()
+        try:
+            for _ in range(params["runs"]):
+                arrays = self.place(program)
+                if self.flush is not None:
+                    self.flush(program.devices)
+                begin = time.perf_counter_ns()
+                for result in program.execute(arrays):
+                    result.block_until_ready()
+                samples.append(time.perf_counter_ns() - begin)
+        except Exception as error:
+            raise Failed("execute", str(error)) from error
+        finally:
+            gc.enable()
+        return {"samples_ns": samples}
+
     def measure_round(self, params):
         """Runs the launches in order under one trace and keeps its XSpace."""
         import jax
 
         self.forget_ahead()
         devices = [self.find(launch["candidate"]).count for launch in params["launches"]]
-        folder = tempfile.mkdtemp(dir=params["folder"])
-        try:
-            options = jax.profiler.ProfileOptions()
-            options.python_tracer_level = 0
-            with jax.profiler.trace(folder, profiler_options=options):
-                for launch in params["launches"]:
-                    # who looks at the profile sees which candidate ran when
-                    name = "autotune-lowered candidate %d" % launch["candidate"]
-                    with jax.profiler.TraceAnnotation(name, runs=launch["runs"], **self.marks(launch["candidate"])):
-                        for _ in range(launch["runs"]):
-                            self.run(launch["candidate"], self.flush)
-            found = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
-            if len(found) != 1:
-                raise Failed("execute", "the profiler left %d XSpace files" % len(found))
-            path = os.path.join(params["folder"], "round.xplane.pb")
-            shutil.move(found[0], path)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+
+        def launch_all():
+            for launch in params["launches"]:
+                # who looks at the profile sees which candidate ran when
+                name = "autotune-lowered candidate %d" % launch["candidate"]
+                with jax.profiler.TraceAnnotation(name, runs=launch["runs"], **self.marks(launch["candidate"])):
+                    for _ in range(launch["runs"]):
+                        self.run(launch["candidate"], self.flush)
+
+        path = os.path.join(params["folder"], "round.xplane.pb")
+        take_profile(launch_all, path)
         return {"profile": path, "module_name": MODULE_NAME.replace("%d", "{candidate}"), "devices": devices}
 
     def marks(self, candidate):

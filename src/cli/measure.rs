@@ -67,7 +67,7 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     let (plugin, limits) = (args.plugin.clone(), args.limits.clone());
     let cache_state = args.cache_state.clone();
     let launch = args.launch.clone();
-    let timer = TimerArgs { timer, metric: None, cache_state, launch, plugin, limits };
+    let timer = TimerArgs { timer, metric: None, needs_profiles: true, cache_state, launch, plugin, limits };
     let mut timer = start_timer(&timer, Executables::kept(scratch.path()))?;
     let options = MeasureOptions {
         iterations: args.iterations,

@@ -25,13 +25,18 @@ use super::signature::trusted_keys;
 #[derive(Debug, Clone, Args)]
 pub(super) struct TimerArgs {
     /// What times programs: `auto` (the compiler that your JAX programs run with), `pjrt` (a plugin), `jax` or `jax:PYTHON`
-    /// (device time from JAX's profiler), `command:CMD` (a worker of your own); for tuning and `check` also `replay:FILE`
+    /// (device time from JAX's profiler; `--metric elapsed`: the host clock), `command:CMD` (a worker of your own); for tuning
+    /// and `check` also `replay:FILE`
     /// (recorded samples), for tuning also `replay:DIR` (profiles captured earlier)
     #[arg(long, value_name = "TIMER", default_value = "auto")]
     pub timer: String,
-    /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
+    /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`, also
+    /// where `auto` takes JAX on a CPU]
     #[arg(long, value_parser = metric())]
     pub metric: Option<Metric>,
+    /// Whether the caller needs profiles, whatever decides.
+    #[arg(skip)]
+    pub needs_profiles: bool,
     /// What every timed run finds in the caches of the device
     #[arg(long, value_parser = cache_state(), default_value = "warm")]
     pub cache_state: CacheState,
@@ -135,7 +140,7 @@ fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer
         return Err(Fault::new(exit::USAGE, message));
     }
     match timer.split_once(':') {
-        None if timer == "auto" => start_auto(given, options),
+        None if timer == "auto" => start_auto(given, options, args.needs_profiles),
         None if timer == "pjrt" => start_plugin(first_plugin(given)?, options),
         None if timer == "jax" => start_jax(&active_python()?, options),
         Some(("jax", python)) => start_jax(Path::new(python), options),
@@ -190,16 +195,21 @@ pub(super) fn options(args: &PluginArgs, limits: Limits) -> Result<PjrtOptions, 
 }
 
 /// The compiler that the user's programs run with, as far as that can be known; says which one it is.
-fn start_auto(given: Option<&Path>, options: PjrtOptions) -> Result<Box<dyn Timer>, Fault> {
+fn start_auto(given: Option<&Path>, options: PjrtOptions, needs_profiles: bool) -> Result<Box<dyn Timer>, Fault> {
     // these are for plugins alone
-    let is_for_plugins =
-        !options.client_options.is_empty() || options.metric == Some(Metric::Elapsed) || options.compiled.is_some();
+    let is_for_plugins = !options.client_options.is_empty() || options.compiled.is_some();
     let (plugin, why) = match AutoTimer::choose(given.is_some() || is_for_plugins) {
         AutoTimer::NamedPlugin => (first_plugin(given)?, None),
         AutoTimer::Plugin(plugin) => (plugin, Some(", as JAX in the active environment")),
         AutoTimer::Jax(python) => {
-            say(&format!("the timer is `jax`: programs are compiled by the JAX of `{}`", python.display()));
-            return start_jax(&python, options);
+            // while a profile is taken each operation of a CPU takes longer, so that programs of many small ones look worse than
+            // they are; and ending one takes longer than most rounds
+            let usual = (!needs_profiles).then_some(Metric::Elapsed);
+            let metric = options.metric.clone().or(usual);
+            let clock =
+                if metric == Some(Metric::Elapsed) { "the host clock times them" } else { "its profiler times them" };
+            say(&format!("the timer is `jax`: the JAX of `{}` compiles programs, {clock}", python.display()));
+            return start_jax(&python, PjrtOptions { metric, ..options });
         }
         AutoTimer::PluginWithoutJax => {
             (first_plugin(given)?, Some(": the active Python has no JAX, whose compiler may be another one"))
@@ -216,10 +226,6 @@ fn start_plugin(plugin: FoundPlugin, options: PjrtOptions) -> Result<Box<dyn Tim
 }
 
 fn start_jax(python: &Path, options: PjrtOptions) -> Result<Box<dyn Timer>, Fault> {
-    if options.metric == Some(Metric::Elapsed) {
-        let message = "`--metric elapsed` is the host clock, and `--timer jax` times by profiles: use `--timer pjrt`";
-        return Err(Fault::new(exit::USAGE, message));
-    }
     let PjrtOptions { exe, device, xla_flags, limits, metric, executables, .. } = options;
     let timer = CommandTimer::start_jax(&exe, python, device, xla_flags, limits, metric).map_err(Fault::device)?;
     // without a folder it asks again the next time

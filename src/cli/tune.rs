@@ -26,7 +26,7 @@ use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::say::say;
 use super::scan::{nothing_matched, user_labels};
-use super::timers::{Executables, scratch, start_first, start_others};
+use super::timers::{Executables, TimerArgs, scratch, start_first, start_others};
 use super::tune_args::{DeviceList, TuneArgs};
 use super::{cache, candidates, executables, exit, profile, selftest};
 
@@ -78,7 +78,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let devices = args.devices.as_ref().map(|DeviceList(devices)| devices.as_slice());
     let (compiled, verify_key) = (args.compiled.as_slice(), args.cache.verify_key.as_deref());
     let from = Executables { kept: &executables, compiled, verify_key };
-    let mut timer = start_first(&args.timer, devices, from)?;
+    let by = TimerArgs { needs_profiles: args.keep.keep_profiles.is_some(), ..args.timer.clone() };
+    let mut timer = start_first(&by, devices, from)?;
     let keeper = args.keep.keeper(&*timer, args.dry_run)?;
     drop(starting);
     let (resolution, of_selftest) =
@@ -106,7 +107,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let groups = widest.map_or_else(|| Ok(devices.to_vec()), |widest| widest.groups(devices));
     let groups = groups.map_err(|error| Fault::new(exit::USAGE, format!("`--devices`: {error}")))?;
     let starting = (groups.len() > 1).then(|| events.open(Slice::Step("start the other timers")));
-    let mut others = start_others(&args.timer, &*timer, &groups, from)?;
+    let mut others = start_others(&by, &*timer, &groups, from)?;
     drop(starting);
     // what keeps profiles keeps them of one job at a time
     let is_one_device = others.is_empty() && keeper.is_none() && !args.dry_run;

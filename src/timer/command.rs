@@ -1,6 +1,7 @@
 //! `command:…`: a timer whose worker is any program that speaks the protocol of `docs/worker-protocol.md`.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::answers::OutputArray;
@@ -27,8 +28,8 @@ pub struct CommandTimer {
     metric: Metric,
     /// Options that the worker's compiler does not take, where it is known which compiler that is.
     refusals: Option<Refusals>,
-    // a worker's script of ours, there as long as it may be started again
-    _script: Option<Scratch>,
+    /// The script of a worker of ours, there as long as one may be started with it.
+    script: Option<Arc<Scratch>>,
 }
 
 /// The `jax` worker, which needs nothing but JAX: `python/autotune_lowered/worker.py`.
@@ -47,7 +48,8 @@ impl CommandTimer {
         Self::start_worker(format!("command:{command}"), WorkerCommand::shell(exe, command), limits, metric, None)
     }
 
-    /// Starts the `jax` worker with this Python on one of its devices.
+    /// Starts the `jax` worker with this Python on one of its devices. It times by profiles, and with the metric `elapsed` by
+    /// the host clock.
     ///
     /// # Errors
     ///
@@ -69,7 +71,7 @@ impl CommandTimer {
         let command = vec![python.into(), "-u".into(), script.into_os_string(), device.to_string().into()];
         let environment = xla_flags.map(|flags| ("XLA_FLAGS".into(), Some(flags.into()))).into_iter().collect();
         let worker = WorkerCommand { exe: exe.to_owned(), command, environment };
-        Self::start_worker("jax".to_owned(), worker, limits, metric, Some(scratch))
+        Self::start_worker("jax".to_owned(), worker, limits, metric, Some(Arc::new(scratch)))
     }
 
     fn start_worker(
@@ -77,7 +79,7 @@ impl CommandTimer {
         worker: WorkerCommand,
         limits: Limits,
         metric: Option<Metric>,
-        script: Option<Scratch>,
+        script: Option<Arc<Scratch>>,
     ) -> Result<Self, Failure> {
         let (client, hello) = WorkerClient::start(&worker, &limits)?;
         let device = hello.devices.get(hello.device).cloned();
@@ -89,6 +91,8 @@ impl CommandTimer {
         }
         let from_profile = hello.can(capability::PROFILE);
         let metric = match metric {
+            // a worker of ours has both
+            Some(Metric::Elapsed) if script.is_some() => Metric::Elapsed,
             Some(Metric::Elapsed) if from_profile => {
                 let message = format!("`{name}` times by profiles alone: `elapsed` is for a timer by the host clock");
                 return Err(Failure::new(FailureKind::Device, message));
@@ -102,7 +106,7 @@ impl CommandTimer {
             None => Metric::Elapsed,
         };
         let bench = Bench::new(worker, limits, client, hello);
-        Ok(Self { name, bench, device, job: None, metric, refusals: None, _script: script })
+        Ok(Self { name, bench, device, job: None, metric, refusals: None, script })
     }
 
     /// Keeps in a folder which options of the compiler are refused, so that a next run need not ask: where the worker tells what
@@ -111,6 +115,11 @@ impl CommandTimer {
     pub fn remember_refusals(mut self, folder: &Path) -> Self {
         self.refusals = self.bench.hello().compiler.map(|compiler| Refusals::open(folder, compiler));
         self
+    }
+
+    /// Whether a worker that could take profiles times by the host clock.
+    fn by_clock(&self) -> bool {
+        self.script.is_some() && self.metric == Metric::Elapsed
     }
 
     /// Why the options of a candidate are not taken, where that is known.
@@ -145,7 +154,7 @@ impl Timer for CommandTimer {
     }
 
     fn source(&self) -> Source {
-        self.bench.hello().source.clone()
+        if self.by_clock() { Source::HostWall } else { self.bench.hello().source.clone() }
     }
 
     fn metric(&self) -> Metric {
@@ -174,6 +183,25 @@ impl Timer for CommandTimer {
 
     fn builds_programs(&self) -> bool {
         self.bench.hello().can(capability::BUILD_PROGRAMS)
+    }
+
+    fn beside(&self) -> Option<Box<dyn Timer>> {
+        self.compiles_beside_outputs().then(|| {
+            Box::new(Self {
+                name: self.name.clone(),
+                bench: self.bench.beside(),
+                device: self.device.clone(),
+                job: None,
+                metric: self.metric.clone(),
+                refusals: self.refusals.clone(),
+                script: self.script.clone(),
+            }) as Box<dyn Timer>
+        })
+    }
+
+    fn compiles_beside_outputs(&self) -> bool {
+        // of a stranger's worker nobody knows; elsewhere each process takes memory of the device
+        self.script.is_some() && self.device.identity.platform == "cpu"
     }
 
     fn follow(&mut self, events: &Events) {
@@ -239,7 +267,7 @@ impl Timer for CommandTimer {
     }
 
     fn measures_rounds(&self) -> bool {
-        self.bench.hello().can(capability::PROFILE)
+        !self.by_clock() && self.bench.hello().can(capability::PROFILE)
     }
 
     fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {

@@ -58,9 +58,9 @@ impl<E: Into<TuneError>> From<E> for Ended {
 }
 
 /// A failure inside a round, and whose launch it was where that is known.
-struct Fault {
+pub(super) struct Fault {
     candidate: Option<usize>,
-    failure: Failure,
+    pub(super) failure: Failure,
 }
 
 /// Asks for each candidate's ratio to the baseline.
@@ -439,7 +439,10 @@ impl Measuring<'_> {
     }
 
     /// The same under one profile.
-    fn whole_round(&mut self, launches: &[(usize, u32)]) -> Result<(Vec<CandidateSamples>, Option<Fault>), Ended> {
+    pub(super) fn whole_round(
+        &mut self,
+        launches: &[(usize, u32)],
+    ) -> Result<(Vec<CandidateSamples>, Option<Fault>), Ended> {
         self.check_cancelled()?;
         match self.timer.measure_round(launches) {
             Ok(durations) => {

@@ -25,4 +25,13 @@ impl WarmUp {
     pub(super) fn of(candidates: usize) -> Self {
         Self { fastest: vec![None; candidates], best: None }
     }
+
+    /// Durations of a candidate's first runs; those of no length are none.
+    pub(super) fn note(&mut self, candidate: usize, ns: &[u64]) {
+        let own = ns.iter().copied().filter(|&ns| ns > 0).min();
+        self.best = [self.best, own].into_iter().flatten().min();
+        if let Some(place) = self.fastest.get_mut(candidate) {
+            *place = own;
+        }
+    }
 }

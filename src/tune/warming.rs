@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::decision::is_stationary;
+use crate::samples::CandidateSamples;
 
-use super::measure::{Ended, Measuring};
+use super::measure::{Ended, Fault, Measuring};
 use super::sampling::{ONE_RUN, Sampling, WarmUp};
 
 /// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
@@ -30,29 +31,45 @@ impl Measuring<'_> {
     /// The baseline's time, its first runs left behind.
     pub(super) fn warm_up_baseline(&mut self, warm: &mut WarmUp) -> Result<(), Ended> {
         let times = self.warm(self.identity.baseline, None)?;
-        warm.best = times.into_iter().filter(|&ns| ns > 0).min();
-        if let Some(place) = warm.fastest.get_mut(self.identity.baseline) {
-            *place = warm.best;
-        }
+        warm.note(self.identity.baseline, &times);
         self.timer.cut_off(warm.best.map(longest_run));
         Ok(())
     }
 
     /// Runs every other candidate of a wave that is still in it until its first runs are over.
     pub(super) fn warm_up(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<(), Ended> {
-        let active = self.active();
-        for &candidate in wave.iter().filter(|&&candidate| candidate != self.identity.baseline) {
-            if !active.contains(&candidate) {
-                continue;
-            }
-            let own = self.warm(candidate, warm.best)?.into_iter().filter(|&ns| ns > 0).min();
-            warm.best = [warm.best, own].into_iter().flatten().min();
-            if let Some(place) = warm.fastest.get_mut(candidate) {
-                *place = own;
+        let is_warm = self.timer.measures_rounds() && self.warm_up_together(wave, warm)?;
+        if !is_warm {
+            for candidate in self.cold(wave) {
+                let own = self.warm(candidate, warm.best)?;
+                warm.note(candidate, &own);
             }
         }
         self.timer.cut_off(warm.best.map(longest_run));
         Ok(())
+    }
+
+    /// The same under one profile, which costs more than the runs in it. Returns whether that went well: where it does not,
+    /// each is tried alone, and whoever fails is out.
+    fn warm_up_together(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<bool, Ended> {
+        let launches: Vec<(usize, u32)> = self.cold(wave).into_iter().map(|one| (one, PROFILED_WARM_UP)).collect();
+        if launches.is_empty() {
+            return Ok(true);
+        }
+        let (samples, fault) = self.whole_round(&launches)?;
+        for CandidateSamples { candidate, ns } in samples {
+            warm.note(candidate, &ns);
+        }
+        let Some(Fault { failure, .. }) = fault else { return Ok(true) };
+        self.find_culprit(failure)?;
+        Ok(false)
+    }
+
+    /// Of a wave those that compete, without the baseline, which is warm.
+    fn cold(&self, wave: &[usize]) -> Vec<usize> {
+        let active = self.active();
+        let is_cold = |candidate: &usize| *candidate != self.identity.baseline && active.contains(candidate);
+        wave.iter().copied().filter(is_cold).collect()
     }
 
     /// How each candidate is sampled, where so much can be told apart: what is lost in the noise is not worth three runs. Who

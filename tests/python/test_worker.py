@@ -95,6 +95,9 @@ def test_candidates_are_compiled_ahead_and_each_failure_is_its_own(worker, tmp_p
     round_, error = worker.ask("measure-round", launches=launches, folder=str(tmp_path))
     assert error is None and pathlib.Path(round_["profile"]).stat().st_size > 0
     assert worker.ask("measure-round", launches=[{"candidate": 3, "runs": 1}], folder=str(tmp_path))[1] == "protocol"
+    measured, error = worker.ask("measure", candidate=2, runs=3)
+    assert error is None and len(measured["samples_ns"]) == 3 and min(measured["samples_ns"]) > 0
+    assert worker.ask("measure", candidate=3, runs=1)[1] == "protocol"
     assert worker.ask("end") == ({}, None)
     assert worker.ask("compile-ahead", **asked[0]) == ({}, None)
     assert worker.ask("shutdown") == ({}, None)
@@ -260,11 +263,39 @@ def test_cold_caches_are_flushed_before_every_timed_run(monkeypatch, tmp_path):
         here.measure_round({"launches": [{"candidate": 0, "runs": 3}], "folder": str(tmp_path)})
         assert events == expected
         events.clear()
+        here.measure({"candidate": 0, "runs": 3})
+        assert events == expected
+        events.clear()
         here.outputs({"candidate": 0, "folder": str(tmp_path)})
         assert events == ["run"], "outputs are not timed"
     with pytest.raises(jax_worker.Failed, match="neither `warm` nor `cold`"):
         here.begin({"inputs": inputs, "cache_state": "lukewarm"})
     here.end({})
+
+
+def test_a_failed_round_ends_its_profile_and_a_jax_without_sessions_has_the_public_one(monkeypatch, tmp_path):
+    def fail():
+        raise jax_worker.Failed("execute", "a run that fails")
+
+    path = tmp_path / "round.xplane.pb"
+    with pytest.raises(jax_worker.Failed):
+        jax_worker.take_profile(fail, path)
+    # a profiler that still ran would refuse the next one
+    run = jax.jit(lambda x: x @ x).lower(jax.numpy.ones((64, 64))).compile()
+    work = lambda: jax.block_until_ready(run(jax.numpy.ones((64, 64))))
+    names = lambda: {
+        event.name
+        for plane in jax.profiler.ProfileData.from_file(str(path)).planes
+        for line in plane.lines
+        for event in line.events
+        if "hlo_op" in dict(event.stats)
+    }
+    jax_worker.take_profile(work, path)
+    of_session = names()
+    monkeypatch.delattr("jax._src.lib._profiler")
+    jax_worker.take_profile(work, path)
+    assert of_session and names() == of_session
+    assert [one.name for one in tmp_path.iterdir()] == ["round.xplane.pb"]
 
 
 def test_a_cold_round_goes_over_the_pipes(worker, tmp_path):

@@ -74,7 +74,12 @@ pub fn command(cache: &Path) -> Command {
 }
 
 pub fn run(cache: &Path, arguments: &[&str]) -> Run {
-    let output = command(cache).args(arguments).output().unwrap();
+    ended(command(cache).args(arguments))
+}
+
+/// Runs a command to its end.
+pub fn ended(command: &mut Command) -> Run {
+    let output = command.output().unwrap();
     Run {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).unwrap(),

@@ -61,6 +61,39 @@ fn the_main_job_decides_on_device_time() {
     }
 }
 
+/// Profiles make each operation of a CPU take longer: `--timer auto` takes JAX's compiler and the host clock there.
+#[test]
+fn on_a_cpu_auto_takes_jax_and_the_host_clock() {
+    let Some(python) = python_with("jax") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let environment = python.parent().and_then(Path::parent).unwrap();
+    let auto = |cache: &str, more: &[&str]| {
+        let module = module();
+        let words = [&[&*module, "--only", ONE_CALL, "--rounds", "6", "--format", "json"], more].concat();
+        let run = ended(command(&folder.path().join(cache)).args(words).env("VIRTUAL_ENV", environment));
+        assert!(run.code == 0 && run.stderr.contains("the timer is `jax`"), "{}", run.stderr);
+        run
+    };
+    let by_clock = auto("cache", &[]);
+    assert!(by_clock.stderr.contains("the host clock times them"), "{}", by_clock.stderr);
+    let result = by_clock.json();
+    assert_eq!((&result["source"], &result["metric"]), (&"host-wall".into(), &"elapsed".into()));
+    let operation = &result["operations"][0];
+    assert!(operation["rounds_measured"].as_u64() >= Some(6), "{operation}");
+    let candidates = operation["candidates"].as_array().unwrap();
+    assert!(candidates.iter().all(|candidate| candidate["median_ns"].as_f64().unwrap() > 1000.0), "{operation}");
+    // by its name and metric it is the same timer
+    let timer = format!("jax:{}", python.display());
+    let named = [&*module(), "--only", ONE_CALL, "--timer", &timer, "--metric", "elapsed", "--rounds", "6"];
+    let named = run(&folder.path().join("cache"), &named);
+    assert!(named.code == 0 && named.stderr.contains("nothing measured"), "{}", named.stderr);
+    // who keeps profiles, or names a metric of theirs, has them
+    let kept = folder.path().join("kept").display().to_string();
+    for (cache, more) in [("kept-cache", ["--keep-profiles", &kept]), ("named", ["--metric", "span"])] {
+        assert_eq!(auto(cache, &more).json()["source"], "device-profile", "{more:?}");
+    }
+}
+
 /// That the caches are flushed before every run is seen from inside the worker, in `tests/python/test_worker.py`.
 #[test]
 fn cold_caches_show_in_what_is_measured_and_in_the_provenance() {

@@ -196,6 +196,14 @@ fn what_was_kept_decides_the_same() {
         );
         let index: Value =
             serde_json::from_slice(&fs::read(folder.path().join("kept/profiles.json")).unwrap()).unwrap();
+        // the baseline's first runs have a profile, and those of all others share one
+        let profiles = index["invocations"][0]["profiles"].as_array().unwrap();
+        let launches: Vec<usize> = profiles.iter().map(|one| one["launches"].as_array().unwrap().len()).collect();
+        let whole = launches.iter().copied().max().unwrap();
+        assert!(
+            launches[0] == 1 && launches[1] > 1 && launches[1..].iter().all(|&of| of > 1),
+            "{launches:?} of {whole}"
+        );
         let name = index["invocations"][0].get("module_name");
         assert_eq!(name, (mode == "order").then_some(&Value::Null), "the usual name is not written");
         // another metric takes other numbers of the same rounds
@@ -289,23 +297,23 @@ fn some_profiles_are_kept_to_be_looked_at() {
     // candidates that ran, counted over the run: each profile adds those of one round, the first one too
     let counts = numbers(&all);
     assert!(counts.len() > 20 && counts.is_sorted(), "{counts:?}");
-    let tenth = numbers(&tune("tenth", &["--profile-every", "10", "--profiles-kept", "100000"]));
-    // a profile from `before` to `count` holds a tenth one where these stand on both sides of it
+    let twentieth = numbers(&tune("twentieth", &["--profile-every", "20", "--profiles-kept", "100000"]));
+    // a profile from `before` to `count` holds a twentieth one where these stand on both sides of it
     let befores = std::iter::once(0).chain(counts.iter().copied());
-    let holds_a_tenth = |(before, count): &(u64, u64)| (*before..*count).any(|candidate| candidate % 10 == 0);
+    let holds_a_twentieth = |(before, count): &(u64, u64)| (*before..*count).any(|candidate| candidate % 20 == 0);
     let expected: Vec<u64> =
-        befores.zip(counts.iter().copied()).filter(holds_a_tenth).map(|(_, count)| count).collect();
-    assert_eq!(tenth, expected);
-    assert!(tenth.len() > 3 && tenth.len() < all.len() / 2, "{} of {}", tenth.len(), all.len());
+        befores.zip(counts.iter().copied()).filter(holds_a_twentieth).map(|(_, count)| count).collect();
+    assert_eq!(twentieth, expected);
+    assert!(twentieth.len() > 3 && twentieth.len() < all.len() / 2, "{} of {}", twentieth.len(), all.len());
     // the newest five, and each can be read
-    let five = tune("five", &["--profile-every", "10"]);
-    assert_eq!(numbers(&five), tenth[tenth.len() - 5..]);
+    let five = tune("five", &["--profile-every", "20"]);
+    assert_eq!(numbers(&five), twentieth[twentieth.len() - 5..]);
     for run_folder in five {
         let timings = run(folder.path(), &["profile", "timings", run_folder.to_str().unwrap()]);
         assert_eq!(timings.code, 0, "{}", timings.stderr);
     }
     assert!(!folder.path().join("five/profiles.json").exists());
-    let alone = run(folder.path(), &[&module(), "--timer", "jax", "--profile-every", "10"]);
+    let alone = run(folder.path(), &[&module(), "--timer", "jax", "--profile-every", "20"]);
     assert!(alone.code == 2 && alone.stderr.contains("--keep-profiles"), "{}", alone.stderr);
 }
 
