@@ -29,14 +29,13 @@ use super::{cache, executables, exit};
 pub(super) struct CompareArgs {
     #[command(flatten)]
     pub contestants: Contestants,
-    /// Exactly so many rounds that count [default: as many as tell each contestant from the first]
+    /// Exactly this many rounds [default: as many as distinguish each program from the first]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: Option<u32>,
-    /// Time for the rounds: seconds, or such as `30m` and `2h` [default: what is not settled after some seconds of the programs'
-    /// own time is left so]
+    /// Time for the rounds: seconds, or such as `30m` and `2h` [default: some seconds of the programs' own time]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub budget: Option<Duration>,
-    /// A difference that is not sought: who is known to differ from the first by no more is measured no further
+    /// Smallest difference of interest: a program known to differ from the first by no more is measured no further
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
     pub min_difference: f64,
     #[command(flatten)]

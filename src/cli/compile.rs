@@ -32,35 +32,35 @@ use super::tune_args::TuneArgs;
 
 #[derive(Debug, Args)]
 pub(super) struct CompileArgs {
-    /// The module. With recorded invocations its calls' candidates are compiled, without them the module itself
+    /// The module. If there are recorded invocations, its calls' candidates are compiled, otherwise the module itself
     #[arg(value_name = "MODULE")]
     pub module: PathBuf,
     #[command(flatten)]
     pub plan: PlanArgs,
-    /// A device to compile for, which need not be here: `cuda:h100_sxm`, `tpu:v5e`, or a GpuTargetConfigProto as
-    /// `cuda:FILE.txtpb`; may be given again
+    /// A device to compile for, which may be absent: `cuda:h100_sxm`, `tpu:v5e`, or a GpuTargetConfigProto as
+    /// `cuda:FILE.txtpb`; may be repeated
     #[arg(long = "target", value_name = "TARGET", required = true)]
     pub targets: Vec<String>,
-    /// Folder that keeps what was compiled and what was refused: neither is compiled again
+    /// Folder that keeps executables and refusals, so that nothing is compiled again
     #[arg(short = 'o', long = "output", value_name = "STORE")]
     pub store: PathBuf,
-    /// Store of another machine: what it has is taken over, with its signatures, and not compiled again; may be given again
+    /// Store from another machine: its content is copied, with its signatures, and not compiled again; may be repeated
     #[arg(long, value_name = "STORE")]
     pub compiled: Vec<PathBuf>,
-    /// The vendor's PJRT plugin (a shared library) [default: of those found by their environment variables or in the active
-    /// Python environment, the one of the target's platform]
+    /// The vendor's PJRT plugin (a shared library) [default: the one for the target's platform, from environment
+    /// variables or the active Python environment]
     #[arg(long, value_name = "PATH")]
     pub plugin: Option<PathBuf>,
-    /// Store of before: what is refused now and was not, or takes over a tenth more memory at its peak, ends with exit code 7
+    /// Earlier store: a program that is newly refused, or takes over a tenth more memory at its peak, gives exit code 7
     #[arg(long, value_name = "STORE")]
     pub baseline: Option<PathBuf>,
-    /// Say what compiling would take, and compile nothing
+    /// Print how much there is to compile, and compile nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Also write the result as JUnit XML
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub junit: Option<PathBuf>,
-    /// An option of the compiler for every program, `NAME=VALUE`; may be given again
+    /// A compiler option for every program, `NAME=VALUE`; may be repeated
     #[arg(long = "base-options", value_name = "NAME=VALUE", value_parser = setting, allow_hyphen_values = true)]
     pub base_options: Vec<(String, Value)>,
     #[command(flatten)]

@@ -31,22 +31,23 @@ use super::say::say;
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct OptionArgs {
-    /// Also find the compiler's options that run the whole module fastest: `safe` ones, also `passes` switched off, also `fast-math`
-    /// (docs/options.md). The module may be StableHLO, a serialized HloModuleProto, HLO text from before XLA's passes where the active
-    /// Python has JAX, or a dump folder, and needs no label
+    /// Also find the compiler options that make the whole module run fastest: `safe`, `passes` (also switch passes off)
+    /// or `fast-math` (also change arithmetic) (docs/options.md). The module may be StableHLO, a serialized
+    /// HloModuleProto, HLO text from before XLA's passes if the active Python has JAX, or a dump folder, and needs no
+    /// label
     #[arg(long = "compiler-options", value_name = "CLASS", value_enum)]
     pub compiler_options: Option<OptionClass>,
-    /// Leave labels alone
+    /// Ignore labels
     #[arg(long = "only-compiler-options", requires = "compiler_options")]
     pub only_options: bool,
-    /// One set for all modules of a folder, as `XLA_FLAGS` are for all of a process: it is slower on none of them, and saves the most
-    /// in all. With --profile by the time that each takes of the step (docs/options.md)
+    /// Find one set for all modules of a folder, because `XLA_FLAGS` apply to a whole process: it slows none of them
+    /// down and saves the most in all. With --profile, modules are weighted by their time in the step (docs/options.md)
     #[arg(long, requires = "compiler_options")]
     pub shared: bool,
-    /// Try the options of this file, as candidates/options/cpu.json has them, and not those that come with the program
+    /// Try the options of this file, in the format of candidates/options/cpu.json, instead of the program's own
     #[arg(long = "options-file", value_name = "FILE", requires = "compiler_options")]
     pub options_file: Option<PathBuf>,
-    /// An option that is set in any case, `NAME=VALUE`; may be given again. Such options are part of the baseline
+    /// An option that is always set, `NAME=VALUE`; may be repeated. Such options are part of the baseline
     #[arg(
         long = "base-options",
         value_name = "NAME=VALUE",

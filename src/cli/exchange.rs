@@ -22,8 +22,8 @@ pub(super) struct ExportArgs {
     /// Whose files
     #[arg(long, value_enum)]
     pub format: ExchangeArg,
-    /// File (`json`, `tokamax`) or folder to write to; what else another tool's cache files hold stays. Not of `xla-flags`,
-    /// `libtpu-init-args` and `options-json`, which are printed
+    /// File (`json`, `tokamax`) or folder to write to; other content of a tool's cache files stays. Not for
+    /// `xla-flags`, `libtpu-init-args` and `options-json`, which are printed
     pub out: Option<PathBuf>,
     /// Only entries of calls whose key begins with this, such as a module's `stablehlo_digest`
     #[arg(long, value_name = "KEY")]
@@ -31,14 +31,15 @@ pub(super) struct ExportArgs {
     /// Only entries of devices whose name, as `cache ls` prints it, contains this
     #[arg(long = "for", value_name = "TEXT")]
     pub device: Option<String>,
-    /// The tool's own name of the device: ejkernel's `device_kind|platform_version`, Tokamax's `device_kind` [default: made from the entry]
+    /// The tool's own name of the device: ejkernel's `device_kind|platform_version`, Tokamax's `device_kind` [default:
+    /// made from the entry]
     #[arg(long, value_name = "TEXT")]
     pub fingerprint: Option<String>,
     /// Fields of the ejkernel that will read the files, as `python -m autotune_lowered.ejkernel_fields` prints them
     /// [default: those of 0.0.80.3]
     #[arg(long, value_name = "FILE")]
     pub fields: Option<PathBuf>,
-    /// Folder of recorded invocations: says how Tokamax calls what was tuned here
+    /// Folder of recorded invocations, which hold Tokamax's names for the calls tuned here
     #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
     pub registry: Option<PathBuf>,
     #[command(flatten)]
@@ -48,17 +49,17 @@ pub(super) struct ExportArgs {
 /// Another tool's cache files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ExchangeArg {
-    /// The persistent caches of ejkernel, one file an operation
+    /// The persistent caches of ejkernel, one file per operation
     Ejkernel,
-    /// An `AutotuningResult` of Tokamax in a file whose name ends in `.json`, or its databases, one file an operation
+    /// An `AutotuningResult` of Tokamax in a file whose name ends in `.json`, or its databases, one file per operation
     Tokamax,
-    /// Entries as JSON in one object, or one a line where the file's name ends in `.jsonl`
+    /// Entries as JSON in one object, or one per line if the file's name ends in `.jsonl`
     Json,
-    /// Entries as JSON, one a line, whatever the file is called
+    /// Entries as JSON, one per line, whatever the file's name
     Jsonl,
     /// The compiler options of one entry as `XLA_FLAGS=…`; written, not read
     XlaFlags,
-    /// The same of a TPU's entry as `LIBTPU_INIT_ARGS=…`
+    /// The same for a TPU's entry as `LIBTPU_INIT_ARGS=…`
     LibtpuInitArgs,
     /// The compiler options of all entries as a JSON object, by the digest of the program's StableHLO text; written, not read
     OptionsJson,

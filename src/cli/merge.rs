@@ -17,10 +17,11 @@ use super::{cache, exit};
 /// Arguments of `cache merge`.
 #[derive(Debug, Args)]
 pub(super) struct MergeArgs {
-    /// Cache folders, snapshots, sample logs, and JSON files (`.json`, `.jsonl`); they stay as they are
+    /// Cache folders, snapshots, sample logs, and JSON files (`.json`, `.jsonl`); they are not changed
     #[arg(value_name = "CACHE", required = true)]
     pub caches: Vec<PathBuf>,
-    /// What to write, by its name: `.snapshot`, `.json`, `.jsonl`, else a cache folder, whose own entries take part
+    /// What to write, by its name: `.snapshot`, `.json`, `.jsonl`, else a cache folder, whose own entries are merged
+    /// too
     #[arg(short, long, value_name = "PATH")]
     pub out: PathBuf,
 }

@@ -20,10 +20,10 @@ const MAX_DOCUMENT_BYTES: u64 = 1 << 28;
 /// Arguments of `report`.
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
-    /// A cache folder, or what `--format json` printed of a run
+    /// A cache folder, or a run's output with `--format json`
     #[arg(value_name = "CACHE|JSON")]
     pub from: PathBuf,
-    /// What to write
+    /// File to write
     #[arg(short, long, value_name = "FILE")]
     pub out: PathBuf,
 }

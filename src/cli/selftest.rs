@@ -27,13 +27,13 @@ use super::{cache, executables, exit};
 
 #[derive(Debug, Args)]
 pub(super) struct SelftestArgs {
-    /// Programs, StableHLO text or bytecode or a serialized HloModuleProto [default: four of its own]
+    /// Programs: StableHLO text or bytecode or a serialized HloModuleProto [default: four small ones of its own]
     #[arg(value_name = "PROGRAM")]
     pub programs: Vec<PathBuf>,
-    /// How often each program is loaded
+    /// How many copies of each program to load
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=16))]
     pub copies: u32,
-    /// Interleaved rounds that count; none is spared
+    /// Interleaved rounds of every copy
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100))]
     pub rounds: u32,
     #[command(flatten)]

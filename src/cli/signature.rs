@@ -33,10 +33,10 @@ pub(super) struct SignArgs {
         required_unless_present = "sign_command"
     )]
     pub key: Option<PathBuf>,
-    /// Command that signs in place of a key file, with a key of --verify-key (docs/trust.md)
+    /// Command that signs instead of a key file, with a key of --verify-key (docs/trust.md)
     #[arg(long, value_name = "CMD", env = "AUTOTUNE_LOWERED_SIGN_COMMAND", conflicts_with = "sign_key")]
     pub sign_command: Option<OsString>,
-    /// File of public keys, with one of which the command signs
+    /// File of public keys; the command signs with one of them
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
     pub verify_key: Option<PathBuf>,
 }
@@ -47,7 +47,7 @@ pub(super) struct SignerArgs {
     /// Private key that signs what is published at a URL (docs/trust.md)
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY")]
     pub sign_key: Option<PathBuf>,
-    /// Command that signs in place of a key file, with a key of --verify-key: it reads what to sign, and prints the
+    /// Command that signs instead of a key file, with a key of --verify-key: it reads the bytes to sign and prints the
     /// signature (docs/trust.md)
     #[arg(long, value_name = "CMD", env = "AUTOTUNE_LOWERED_SIGN_COMMAND", conflicts_with = "sign_key")]
     pub sign_command: Option<OsString>,
@@ -63,8 +63,8 @@ impl SignerArgs {
 /// Who signs what is compiled for others.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct StoreSignerArgs {
-    /// Private key that signs what is compiled, so that other machines may load it (docs/targets.md) [default: this user's own
-    /// key, which is made where there is none]
+    /// Private key that signs executables so that other machines may load them (docs/targets.md) [default: this user's
+    /// own key, which is created if there is none]
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY")]
     pub sign_key: Option<PathBuf>,
 }

@@ -24,18 +24,19 @@ use super::signature::trusted_keys;
 /// What times candidates and cached configs, on which device, and within which limits.
 #[derive(Debug, Clone, Args)]
 pub(super) struct TimerArgs {
-    /// What times programs: `auto` (the compiler that your JAX programs run with), `pjrt` (a plugin), `jax` or `jax:PYTHON`
-    /// (device time from JAX's profiler), `command:CMD` (a worker of your own); for tuning and `check` also `replay:FILE`
-    /// (recorded samples), for tuning also `replay:DIR` (profiles captured earlier)
+    /// What times programs: `auto` (the compiler that your JAX programs use), `pjrt` (a plugin), `jax` or `jax:PYTHON`
+    /// (device time from JAX's profiler), `command:CMD` (your own worker); for tuning and `check` also `replay:FILE`
+    /// (recorded samples), for tuning also `replay:DIR` (earlier profiles)
     #[arg(long, value_name = "TIMER", default_value = "auto")]
     pub timer: String,
-    /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`]
+    /// What counts as an execution's duration [default: from a profile `span` on a CPU and `busy` elsewhere; else
+    /// `elapsed`]
     #[arg(long, value_parser = metric())]
     pub metric: Option<Metric>,
-    /// What every timed run finds in the caches of the device
+    /// State of the device's caches before every timed run
     #[arg(long, value_parser = cache_state(), default_value = "warm")]
     pub cache_state: CacheState,
-    /// How a GPU is handed a program's kernels [default: as XLA_FLAGS say]
+    /// How kernels are launched on a GPU [default: as XLA_FLAGS say]
     #[arg(long, value_parser = launch())]
     pub launch: Option<Launch>,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use super::options::FormatArg;
 /// Arguments of `cache verify`.
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
-    /// Cache folders, snapshots, sample logs, and JSON files; they stay as they are
+    /// Cache folders, snapshots, sample logs, and JSON files; they are not changed
     #[arg(value_name = "CACHE", required = true)]
     pub caches: Vec<PathBuf>,
     /// Public key, or several: each snapshot must be signed by one of them (docs/trust.md)

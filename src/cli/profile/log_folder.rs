@@ -16,7 +16,7 @@ use crate::cli::options::FormatArg;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ListArgs {
-    /// A log folder: of `jax.profiler.trace`, of TensorBoard, or of a tuning run; what is nested in it is found
+    /// A log folder of `jax.profiler.trace`, of TensorBoard, or of a tuning run; subfolders are searched
     #[arg(value_name = "LOGDIR")]
     folder: PathBuf,
     #[command(flatten)]
@@ -25,10 +25,10 @@ pub(in crate::cli) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ExtractArgs {
-    /// A log folder, as `profile list` takes it
+    /// A log folder, as for `profile list`
     #[arg(value_name = "LOGDIR")]
     folder: PathBuf,
-    /// The run, as `profile list` names it [default: the one written last]
+    /// The run, as `profile list` names it [default: the latest]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
     /// Only this host's capture [default: all; an XSpace holds one]

@@ -13,14 +13,14 @@ use crate::cli::fault::Fault;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TraceArgs {
-    /// An XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all hosts), `-`, or a capture of
-    /// nsys-jax
+    /// An XSpace (`.xplane.pb`), plain or gzipped, a log folder of TensorBoard (its newest run, all hosts), `-`, or a
+    /// capture of nsys-jax
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// File to write: `.pftrace` or `.perfetto-trace`, `.json` or `.json.gz`
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// What to write, whatever the file is called
+    /// Format to write, whatever the file's name
     #[arg(long, value_enum)]
     format: Option<TraceFormat>,
     /// Write the stats of events as arguments of their slices

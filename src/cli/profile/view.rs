@@ -18,17 +18,17 @@ use super::summary::{ModulesArgs, PeaksArg};
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
-    /// XSpaces (`.xplane.pb`), gzip of them, log folders of TensorBoard (the newest run, all hosts), `-`; captures of nsys-jax,
-    /// one a process, as a zip or a folder
+    /// XSpaces (`.xplane.pb`), plain or gzipped, log folders of TensorBoard (the newest run, all hosts), or `-`;
+    /// captures of nsys-jax, one per process, as a zip or a folder
     #[arg(value_name = "FILE|LOGDIR", required = true)]
     files: Vec<PathBuf>,
-    /// Port of 127.0.0.1 to serve on [default: one that is free]
+    /// Port of 127.0.0.1 to serve on [default: a free one]
     #[arg(long, value_name = "N", conflicts_with = "output")]
     port: Option<u16>,
-    /// Write the page to a file and end; one that is there is replaced. `-` for standard output
+    /// Write the page to a file and exit; replaces an existing file. `-` for standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Serve nothing, which `-o` says already
+    /// Do not serve the page; implied by `-o`
     #[arg(long, requires = "output")]
     no_serve: bool,
     #[command(flatten)]
