@@ -292,7 +292,7 @@ impl FromStr for MatchMode {
             "exact" => Ok(Self::Exact),
             "kind" => Ok(Self::Kind),
             "any" => Ok(Self::Any),
-            other => Err(format!("`{other}` is none of `exact`, `kind`, `any`")),
+            other => Err(format!("`{other}` is not one of `exact`, `kind`, `any`")),
         }
     }
 }

@@ -149,7 +149,7 @@ impl Folder {
     }
 
     fn outside(&self) -> io::Error {
-        io::Error::new(io::ErrorKind::InvalidInput, format!("it lies outside of `{}`", self.path.display()))
+        io::Error::new(io::ErrorKind::InvalidInput, format!("it is outside of `{}`", self.path.display()))
     }
 }
 

@@ -44,8 +44,8 @@ pub enum HloFileError {
     },
     /// It is a module, but as text or StableHLO.
     #[error(
-        "`{place}`: is no HLO proto but a module of another form; write one with \
-         `XLA_FLAGS=--xla_dump_to=FOLDER --xla_dump_hlo_as_proto`"
+        "`{place}`: is not an HLO proto but a module of another form; write one with `XLA_FLAGS=--xla_dump_to=FOLDER \
+         --xla_dump_hlo_as_proto`"
     )]
     OtherForm {
         /// The file.

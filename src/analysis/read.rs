@@ -26,7 +26,8 @@ pub enum CaptureError {
     Drawn(#[from] crate::profile::ProfileErrorKind),
     /// This program reads no captures of nsys-jax.
     #[error(
-        "`{}`: is a capture of nsys-jax, which this program was built without; build it with `--features nsys`",
+        "`{}`: is a capture of nsys-jax, and this program was built without support for these; build it with \
+         `--features nsys`",
         .0.display()
     )]
     NotBuilt(PathBuf),
@@ -35,7 +36,7 @@ pub enum CaptureError {
     TwoKinds,
     /// A capture of nsys-jax where ejkernel's profiler was asked for.
     #[error(
-        "`{}`: is a capture of nsys-jax, which ejkernel's profiler does not read; leave `--seed-semantics` out",
+        "`{}`: is a capture of nsys-jax, which ejkernel's profiler cannot read; omit `--seed-semantics`",
         .0.display()
     )]
     NotOfTheSeed(PathBuf),

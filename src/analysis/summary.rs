@@ -345,7 +345,7 @@ fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&Use
         of_module.memory = ProgramMemory::of(module);
         if let Some(files) = programs.guessed_among(name, *program_id) {
             let id = program_id.unwrap_or_default();
-            notes.push(format!("none of {files} HLO files of `{name}` has the id {id}: the first one stands for it"));
+            notes.push(format!("none of {files} HLO files of `{name}` has the id {id}: the first one is used"));
         }
         for (operation, total) in &mut of_module.operations {
             if total.attribution.is_none() {
@@ -366,7 +366,7 @@ fn missing(modules: &Modules) -> Vec<String> {
         }
         notes.push(match of_module.is_known {
             false => format!("no HLO of `{name}{id}`: its operations are unknown; give it with `--hlo FILE`"),
-            true => format!("{unknown} operations of `{name}{id}` are no instructions of its HLO"),
+            true => format!("{unknown} operations of `{name}{id}` are not instructions of its HLO"),
         });
     }
     notes

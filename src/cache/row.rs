@@ -235,6 +235,6 @@ impl<'a> Row<'a> {
             Stored::Text { file, .. } => file,
             Stored::Entry(_) | Stored::Settled(_) => Path::new("memory"),
         };
-        StoreError::snapshot(file, format!("the entry of `{}` is no config with its provenance", self.key.call()))
+        StoreError::snapshot(file, format!("the entry of `{}` is not a config with its provenance", self.key.call()))
     }
 }

@@ -96,7 +96,7 @@ impl CandidateSpace {
             let at = |message: String| wrong(&[Step::Key("parameters"), Step::Key(&name)], message);
             let values = values.expand().map_err(at)?;
             if !is_name(&name) {
-                return Err(at(format!("`{name}` is no name: letters, digits and `_`, points between them")));
+                return Err(at(format!("`{name}` is not a name: letters, digits and `_`, separated by dots")));
             }
             space.parameters.push((name, values));
         }

@@ -59,7 +59,8 @@ pub struct Target {
 pub enum TargetError {
     /// Nothing has this name.
     #[error(
-        "`{name}` is no target: name one of {}, or a GpuTargetConfigProto as `cuda:FILE.txtpb`; several GPUs are `cuda:h100_sxm:8`",
+        "`{name}` is not a target: name one of {}, or a GpuTargetConfigProto as `cuda:FILE.txtpb`; several GPUs are \
+         `cuda:h100_sxm:8`",
         names().join(", ")
     )]
     Unknown {

@@ -89,7 +89,7 @@ pub(super) fn run(command: &CandidatesCommand, out: &mut dyn Write) -> Result<u8
             let spaces: Vec<&OptionSpace> = wanted.collect();
             if spaces.is_empty() {
                 let known: Vec<&str> = all.iter().map(OptionSpace::platform).collect();
-                let message = format!("no options of the compiler are known for it; there are: {}", known.join(", "));
+                let message = format!("no compiler options are known for it; there are: {}", known.join(", "));
                 return Err(Fault::new(exit::NOTHING_MATCHED, message));
             }
             format.write(out, CompilerOptions::new(spaces))?;

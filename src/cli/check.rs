@@ -109,7 +109,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let mut timer = start_timer(&args.timer, from)?;
     if timer.has_one_job_a_call() {
         let message =
-            "profiles of an earlier run measure nothing again; name a timer that does, such as `--timer pjrt`";
+            "profiles of an earlier run cannot be measured again; name a timer that does, such as `--timer pjrt`";
         return Err(Fault::new(exit::USAGE, message));
     }
     let (resolution, of_selftest) =

@@ -145,9 +145,11 @@ fn start(timers: &[TimerArgs], mut owners: Vec<usize>, folder: &Path) -> Result<
 /// What a race that ended without a result is to the user.
 pub(super) fn fault(error: CompareError) -> Fault {
     match error {
-        CompareError::Race(CopiesError::Interrupted) => {
-            Fault::new(exit::INTERRUPTED, "ended before it was settled; the same command goes on after what is kept")
-        }
+        CompareError::Race(CopiesError::Interrupted) => Fault::new(
+            exit::INTERRUPTED,
+            "ended before it was settled; the same command continues from the samples \
+                                           that are kept",
+        ),
         CompareError::Race(CopiesError::Fatal(error)) => error.into(),
         error if error.is_of_input() => Fault::input(error),
         error => Fault::device(error),

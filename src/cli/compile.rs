@@ -104,19 +104,18 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     // what would fail after the run is known before it
     let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
     let baseline = args.baseline.as_deref().map(|store| {
-        let wrong = |error| Fault::input(format!("`{}`: no store to compare with: {error}", store.display()));
+        let wrong = |error| Fault::input(format!("`{}` is not a store to compare with: {error}", store.display()));
         Baseline::open(store).map_err(wrong)
     });
     let baseline = baseline.transpose()?;
     for store in &args.compiled {
-        let wrong = |error| Fault::input(format!("`{}`: no store of compiled programs: {error}", store.display()));
+        let wrong = |error| Fault::input(format!("`{}` is not a store of compiled programs: {error}", store.display()));
         Baseline::open(store).map(drop).map_err(wrong)?;
     }
     let signer = if args.dry_run { None } else { args.signer.signer()?.map(Arc::new) };
     let source = read(args)?;
-    std::fs::create_dir_all(&args.store).map_err(|error| {
-        Fault::input(format!("`{}`: no folder to keep what is compiled: {error}", args.store.display()))
-    })?;
+    std::fs::create_dir_all(&args.store)
+        .map_err(|error| Fault::input(format!("`{}` cannot keep executables: {error}", args.store.display())))?;
     let cancel = cancel_flag()?;
     // a target that cannot be compiled for is told before the others take their time
     let start = |target: &Target| {

@@ -79,7 +79,7 @@ impl OptionArgs {
         let Some(class) = self.compiler_options else { return Ok(None) };
         let files = option_modules::read(module, programs)?;
         if files.modules.len() > 1 && self.inputs.inputs.is_some() {
-            let message = "`--inputs` are those of one program: name one module of the folder";
+            let message = "`--inputs` belong to one program: name one module of the folder";
             return Err(Fault::new(exit::USAGE, message));
         }
         let space = self.options_file.as_deref().map(OptionSpace::open).transpose().map_err(Fault::input)?;
@@ -122,12 +122,11 @@ impl Wanted {
         let platform = timer.device().identity.platform.clone();
         let space = self.space.take();
         if let Some(other) = space.as_ref().map(OptionSpace::platform).filter(|other| *other != platform) {
-            let message = format!("`--options-file` is for `{other}`, and the device is of `{platform}`");
+            let message = format!("`--options-file` is for `{other}`, and the device's platform is `{platform}`");
             return Err(Fault::new(exit::BAD_INPUT, message));
         }
         let Some(space) = space.as_ref().or_else(|| OptionSpace::built_in(&platform)) else {
-            let message =
-                format!("no options of the compiler for `{platform}` are known: name a list by `--options-file`");
+            let message = format!("no compiler options for `{platform}` are known: name a list with `--options-file`");
             return Err(Fault::new(exit::NOTHING_MATCHED, message));
         };
         let mut told: Vec<String> = self.files.left_aside.take().into_iter().collect();
@@ -260,7 +259,8 @@ fn set_by_process(space: &OptionSpace, flags: Vec<(String, Value)>) -> (Vec<(Str
     let names: Vec<&str> = unset.iter().map(|(name, _)| name.as_str()).collect();
     let note = (!names.is_empty()).then(|| {
         format!(
-            "the module's process sets XLA_FLAGS that act on a process, or that are not known here: {}; set them for this run too",
+            "the module's process sets XLA_FLAGS that act on a process, or that are unknown here: {}; set them for \
+             this run too",
             names.join(", ")
         )
     });

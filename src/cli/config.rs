@@ -71,9 +71,7 @@ fn trust(file: Option<PathBuf>, wanted: Option<Digest>, out: &mut dyn Write) -> 
     let file = SettingsFile::to_trust(&path)?;
     let (path, digest) = (file.path().display(), file.digest());
     if wanted.is_some_and(|wanted| wanted != digest) {
-        return Err(Fault::input(format!(
-            "`{path}` has the digest {digest}, and not the one that is given: read it again"
-        )));
+        return Err(Fault::input(format!("`{path}` has the digest {digest}, not the given one: read it again")));
     }
     let record = trusted()?.accept(&file)?;
     for value in file.values() {

@@ -78,7 +78,12 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
     if args.format == ExchangeArg::OptionsJson {
         return print_options(&entries, args.out.as_deref(), out);
     }
-    let folder_or_file = args.out.as_deref().ok_or_else(|| Fault::input("say where to write: `cache export OUT`"))?;
+    let folder_or_file = args.out.as_deref().ok_or_else(|| {
+        Fault::input(
+            "name the file or folder to write: `cache \
+                                                                         export OUT`",
+        )
+    })?;
     let fingerprint = args.fingerprint.as_deref();
     let (written, files, tool) = match args.format {
         ExchangeArg::Json | ExchangeArg::Jsonl => {
@@ -93,7 +98,7 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
                 tracing::warn!("`{op_id}` is left out: {reason}");
             }
             for call in &export.other_batch {
-                tracing::warn!("other-batch: {call}; ejkernel's keys know nothing of `vmap`");
+                tracing::warn!("other-batch: {call}; ejkernel's keys do not distinguish `vmap`");
             }
             (export.written, export.files, "ejkernel")
         }
@@ -113,7 +118,7 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
         writeln!(out, "{}", path.display())?;
     }
     if written == 0 {
-        let message = format!("no cached config is of an operation that {tool} has");
+        let message = format!("no cached config belongs to an operation that {tool} has");
         return Err(Fault::new(exit::NOTHING_MATCHED, message));
     }
     tracing::info!("{} written", counted(written, "config"));
@@ -139,7 +144,7 @@ fn print_flags(
 ) -> Result<u8, Fault> {
     let name = variable.name();
     if file.is_some() {
-        return Err(Fault::input(format!("`{name}` is printed: leave the file away")));
+        return Err(Fault::input(format!("`{name}` is printed: omit the file")));
     }
     let Some(flags) = export_flags(entries, variable)? else {
         let message = format!("no cached entry holds compiler options for `{name}`");
@@ -151,7 +156,7 @@ fn print_flags(
 
 fn print_options(entries: &[(CacheKey, Arc<Entry>)], file: Option<&Path>, out: &mut dyn Write) -> Result<u8, Fault> {
     if file.is_some() {
-        return Err(Fault::input("`options-json` is printed: leave the file away"));
+        return Err(Fault::input("`options-json` is printed: omit the file"));
     }
     let Some(options) = export_options(entries)? else {
         return Err(Fault::new(exit::NOTHING_MATCHED, "no cached entry holds compiler options"));
@@ -169,9 +174,7 @@ pub(super) fn import(
     out: &mut dyn Write,
 ) -> Result<u8, Fault> {
     if fingerprint.is_some() && format != ExchangeArg::Tokamax {
-        return Err(Fault::input(
-            "only what is Tokamax's can be told from a device's name: leave `--fingerprint` away",
-        ));
+        return Err(Fault::input("only Tokamax's entries can be selected by a device's name: omit `--fingerprint`"));
     }
     let (entries, left_out, notes) = match format {
         ExchangeArg::Ejkernel => {

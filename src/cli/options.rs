@@ -24,18 +24,18 @@ pub(super) enum Format {
 /// Reads what of an execution is its duration.
 pub(super) fn metric() -> impl TypedValueParser<Value = Metric> {
     let metrics = [
-        PossibleValue::new("elapsed").help("Launch to completion by the host clock, also where there is a profiler"),
+        PossibleValue::new("elapsed").help("Launch to completion by the host clock, even if there is a profiler"),
         PossibleValue::new("span").help("First start to last end"),
-        PossibleValue::new("busy").help("The time at which at least one operation was under way"),
+        PossibleValue::new("busy").help("The time during which at least one operation was in progress"),
     ];
     PossibleValuesParser::new(metrics).map(|name| Metric::from(name.as_str()))
 }
 
 /// Reads what every timed run finds in the caches.
 pub(super) fn cache_state() -> impl TypedValueParser<Value = CacheState> {
-    let flushed = "Nothing of its own: caches are flushed before every run, which takes tens of milliseconds";
+    let flushed = "Caches are flushed before every run, which takes tens of milliseconds";
     let states =
-        [PossibleValue::new("warm").help("What the run before left"), PossibleValue::new("cold").help(flushed)];
+        [PossibleValue::new("warm").help("What the previous run left"), PossibleValue::new("cold").help(flushed)];
     PossibleValuesParser::new(states).map(|name| CacheState::from(name.as_str()))
 }
 

@@ -43,7 +43,7 @@ impl<'a> ProgramReader<'a> {
             let named = self.timer.strip_prefix("jax:").map(PathBuf::from);
             let python =
                 named.or_else(|| ActivePython::find().filter(ActivePython::has_jax).map(|active| active.python))?;
-            say(&format!("HLO text becomes an HloModuleProto by the JAX of `{}`", python.display()));
+            say(&format!("the JAX of `{}` converts HLO text to an HloModuleProto", python.display()));
             Some(python)
         };
         self.python.borrow_mut().get_or_insert_with(find).clone()

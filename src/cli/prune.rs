@@ -68,7 +68,7 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     if !args.dry_run {
         let given_back = prune(&ledger, &going)?;
         if given_back > 0 {
-            tracing::info!("the sample log gave back {}", format_bytes(given_back));
+            tracing::info!("the sample log released {}", format_bytes(given_back));
         }
     }
     let executables = match ledger.root() {

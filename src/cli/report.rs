@@ -47,7 +47,7 @@ fn read_document(path: &Path) -> Result<AutotuningResult, Fault> {
         |error: io::Error| Fault::input(format!("cannot read `{}`: {error}{}", path.display(), remedy(&error)));
     let bytes = outside_file::input(path, MAX_DOCUMENT_BYTES).map_err(unread)?;
     serde_json::from_slice(&bytes).map_err(|error| {
-        let message = format!("`{}` is no result of a run: {error}; write one with `--format json`", path.display());
+        let message = format!("`{}` is not a result of a run: {error}; write one with `--format json`", path.display());
         Fault::input(message)
     })
 }

@@ -47,7 +47,7 @@ pub(super) struct SelftestArgs {
 /// Runs the programs against themselves, keeps their figures and prints them.
 pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     if args.timer.timer.starts_with("replay:") {
-        let message = "`--timer replay:…` runs no program: only a device can say what it tells apart";
+        let message = "`--timer replay:…` runs no program: only a device has a noise floor to measure";
         return Err(Fault::new(exit::USAGE, message));
     }
     let programs = if args.programs.is_empty() {

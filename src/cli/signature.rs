@@ -82,12 +82,13 @@ impl StoreSignerArgs {
         match own {
             Some(Ok(key)) => Ok(Some(Signer::Key(key))),
             Some(Err(error)) => {
-                tracing::warn!("what is compiled is not signed, and is loaded nowhere: {error}");
+                tracing::warn!("executables are not signed, and will not be loaded anywhere: {error}");
                 Ok(None)
             }
             None => {
                 tracing::warn!(
-                    "what is compiled is not signed, and is loaded nowhere: no home folder; name a key by `--sign-key`"
+                    "executables are not signed, and will not be loaded anywhere: no home folder; name a key with \
+                     `--sign-key`"
                 );
                 Ok(None)
             }

@@ -90,7 +90,9 @@ pub(super) fn start_others(
         let timer = start_on(device, args, executables)?;
         let (one, other) = (&first.device().identity, &timer.device().identity);
         if one != other {
-            return Err(Fault::device(format!("device {device} is {other}, the first one is {one}: tune them apart")));
+            return Err(Fault::device(format!(
+                "device {device} is {other}, the first one is {one}: tune them separately"
+            )));
         }
         timers.push(timer);
     }
@@ -107,7 +109,8 @@ pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Res
     let timer = start(args, executables)?;
     let (device, by) = (&timer.device().identity, timer.measured_by(&args.cache_state));
     if args.launch.is_some() && by.launch != args.launch {
-        let message = format!("`--launch` is for GPUs whose kernels this program's workers launch; {device} is none");
+        let message =
+            format!("`--launch` is for GPUs whose kernels this program's workers launch; {device} is not one");
         return Err(Fault::new(exit::USAGE, message));
     }
     for note in timer.notes() {
@@ -151,7 +154,8 @@ fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer
 
 fn unknown(timer: &str) -> String {
     format!(
-        "`--timer {timer}` is none of `auto`, `pjrt`, `jax`, `jax:PYTHON`, `command:CMD`, `replay:FILE`, `replay:DIR`"
+        "`--timer {timer}` is not one of `auto`, `pjrt`, `jax`, `jax:PYTHON`, `command:CMD`, `replay:FILE`, \
+         `replay:DIR`"
     )
 }
 
@@ -199,11 +203,11 @@ fn start_auto(given: Option<&Path>, options: PjrtOptions) -> Result<Box<dyn Time
         AutoTimer::NamedPlugin => (first_plugin(given)?, None),
         AutoTimer::Plugin(plugin) => (plugin, Some(", as JAX in the active environment")),
         AutoTimer::Jax(python) => {
-            say(&format!("the timer is `jax`: programs are compiled by the JAX of `{}`", python.display()));
+            say(&format!("the timer is `jax`: the JAX of `{}` compiles the programs", python.display()));
             return start_jax(&python, options);
         }
         AutoTimer::PluginWithoutJax => {
-            (first_plugin(given)?, Some(": the active Python has no JAX, whose compiler may be another one"))
+            (first_plugin(given)?, Some(": the active Python has no JAX; JAX's compiler may differ"))
         }
     };
     if let Some(why) = why {
@@ -237,7 +241,7 @@ fn replay(path: &Path, metric: Option<Metric>) -> Result<Box<dyn Timer>, Fault> 
         return Ok(Box::new(ProfileReplay::open(path, metric).map_err(input)?));
     }
     if metric.is_some() {
-        let message = "`--metric` needs profiles, and a recording holds samples alone; name a folder of profiles";
+        let message = "`--metric` needs profiles, and a recording holds only samples; name a folder of profiles";
         return Err(Fault::new(exit::USAGE, message));
     }
     Ok(Box::new(ReplayTimer::open(path).map_err(input)?))

@@ -187,13 +187,14 @@ fn no_label_line(args: &TuneArgs, module: &Path) -> String {
     let lines: Vec<String> =
         lines.map(|(line, share)| format!("`{}` ({:.0} % of the step)", printable(line), 100.0 * share)).collect();
     let of_lines = match lines.is_empty() {
-        true => "on a function of yours".to_owned(),
+        true => "on your function".to_owned(),
         false => format!("on the functions at {}", lines.join(", ")),
     };
     let module = if module == Path::new("-") { "MODULE".to_owned() } else { printable(&module.display().to_string()) };
     format!(
-        "`autotune-lowered {module} --compiler-options safe` finds the compiler's options that run it fastest and needs no label; \
-         `@autotune_lowered.tunable` {of_lines} gives labels, and `--label-regex` finds names of yours"
+        "`autotune-lowered {module} --compiler-options safe` finds the compiler options that make it run fastest and \
+         needs no label; `@autotune_lowered.tunable` {of_lines} gives labels, and `--label-regex` finds your own \
+         names"
     )
 }
 

@@ -130,7 +130,7 @@ impl SearchArgs {
 pub(super) fn strategy(text: &str) -> Result<Kind, String> {
     if ["halving", "genetic"].contains(&text) {
         return Err(format!(
-            "`{text}` is gone, since `auto` found better configs in every space that was tried; use `auto`"
+            "`{text}` was removed, because `auto` found better configs in every space that was tried; use `auto`"
         ));
     }
     Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
@@ -144,7 +144,7 @@ pub(super) fn strategy(text: &str) -> Result<Kind, String> {
 pub(super) struct DeviceList(pub Vec<usize>);
 
 fn device_list(text: &str) -> Result<DeviceList, String> {
-    let wrong = || format!("`{text}` is no list of devices such as `0,1` or `0-7`");
+    let wrong = || format!("`{text}` is not a list of devices such as `0,1` or `0-7`");
     let number = |text: &str| text.trim().parse::<usize>().ok().filter(|number| *number < 4096);
     let mut devices = Vec::new();
     for part in text.split(',') {

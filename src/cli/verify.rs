@@ -42,5 +42,7 @@ pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let damaged =
         found.iter().filter(|found| !found.problems.is_empty()).map(|found| format!("`{}`", found.path.display()));
     let damaged = damaged.collect::<Vec<_>>().join(", ");
-    Err(Fault::input(format!("unreadable or not what was written: {damaged}; the problems are listed on stdout")))
+    Err(Fault::input(format!(
+        "unreadable or changed since it was written: {damaged}; the problems are listed on stdout"
+    )))
 }

@@ -162,7 +162,7 @@ impl fmt::Display for Regression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { operation, config, reason } => {
-                write!(f, "{operation} {config} was compiled and is refused now: {reason}")
+                write!(f, "{operation} {config} was compiled before and is refused now: {reason}")
             }
             Self::Memory { operation, config, before_bytes, now_bytes } => {
                 let grown = (*now_bytes as f64 / *before_bytes as f64 - 1.0) * 100.0;

@@ -193,12 +193,12 @@ impl Shared<'_> {
 
     /// What an earlier run decided, where each module that has a key has an entry of it, or did not run.
     fn known(&self, search: &str) -> Result<Option<SharedOptions>, Ended> {
-        let mut found = self.without_a_set(Status::Cached, "known from before; nothing was measured".to_owned());
+        let mut found = self.without_a_set(Status::Cached, "already known; nothing was measured".to_owned());
         let mut failed = Vec::new();
         for (place, (shared, operation)) in self.modules.iter().zip(&mut found.operations).enumerate() {
             if let Some(failure) = known_failure((&*self.timer, self.ledger), self.options, search, &shared.module)? {
                 operation.status = Status::Failed;
-                operation.reason = format!("{failure}; known from before (`--force` tries it again)");
+                operation.reason = format!("{failure}; already known (`--force` tries it again)");
                 operation.failure = Some(failure);
                 failed.push(place);
                 continue;
@@ -323,7 +323,7 @@ impl Shared<'_> {
         let (status, reason) = match winner {
             Some((_, set)) => {
                 let set = set.config.to_brief();
-                (Status::Tuned, format!("{set} is slower on none, and saves the most in all"))
+                (Status::Tuned, format!("{set} is slower on no module, and saves the most in all"))
             }
             None => (Status::BaselineKept, losses(sets, &verdict.losses, &names)),
         };
@@ -419,7 +419,7 @@ fn losses(sets: &[Variant], losses: &[Vec<usize>], modules: &[String]) -> String
             listed(on.iter().filter_map(name))
         ),
     });
-    format!("no set is slower nowhere: {}", of.collect::<Vec<_>>().join("; "))
+    format!("every set is slower somewhere: {}", of.collect::<Vec<_>>().join("; "))
 }
 
 /// All sets together, as far as they can be, and each by itself.

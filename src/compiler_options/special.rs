@@ -159,7 +159,7 @@ pub(super) fn told(found: &[SpecialValues]) -> Vec<String> {
     let line = |one: &SpecialValues| {
         let values = one.values.as_str();
         if let Some(failure) = &one.failure {
-            return Some(format!("with {values} among the inputs its outputs cannot be told: {failure}"));
+            return Some(format!("with {values} among the inputs its outputs are unknown: {failure}"));
         }
         let outputs: Vec<String> = one
             .outputs

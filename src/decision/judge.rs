@@ -136,7 +136,7 @@ pub fn judge(
                 |index: &usize| median_absolute_deviation(&field.differences(*index, baseline)).unwrap_or(f64::MAX);
             match steadiest.min_by(|a, b| scatter(a).total_cmp(&scatter(b))) {
                 Some(steadiest) if steadiest != best && incumbent != Some(best) => {
-                    (Outcome::Faster, steadiest, "the steadiest of those that are as fast as the best".to_owned())
+                    (Outcome::Faster, steadiest, "the least scattered of those that are as fast as the best".to_owned())
                 }
                 _ => (Outcome::Faster, best, "significantly faster than the baseline".to_owned()),
             }

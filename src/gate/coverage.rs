@@ -65,7 +65,7 @@ impl Coverage {
 #[non_exhaustive]
 pub enum DeviceNameError {
     /// There is none.
-    #[error("no entry is of a device with `{text}` in its name; `cache ls` lists them")]
+    #[error("no entry belongs to a device with `{text}` in its name; `cache ls` lists them")]
     None {
         /// The text.
         text: String,
@@ -170,7 +170,7 @@ impl CoverageOf<'_> {
         }
         let missed = matching.missed.iter().find(|missed| missed.index == index);
         let why = missed.map_or_else(
-            || "only its name is left of the label; name the recordings with `--registry`".to_owned(),
+            || "the label has only its name left; name the recordings with `--registry`".to_owned(),
             |missed| missed.text.clone(),
         );
         Ok(LabelledCall { reason: Some(why), ..bare(found, &label.op_id, None) })
@@ -196,7 +196,7 @@ impl CoverageOf<'_> {
             .map(|flag| format!("{}: {}", serde_json::json!(flag.kind).as_str().unwrap_or_default(), flag.detail))
             .collect();
         if found.backward && hit.key().direction == Direction::Forward {
-            flags.push("tuned forward only, and the module runs it backward too".to_owned());
+            flags.push("tuned forward only, but the module also runs it backward".to_owned());
         }
         flags
     }

@@ -21,7 +21,7 @@ pub(crate) fn detect(head: &[u8]) -> Result<Content, ScanErrorKind> {
         return Err(if head.len() < HEAD_BYTES {
             ScanErrorKind::Empty
         } else {
-            ScanErrorKind::NotAModule { seen: "it begins with nothing but blanks".to_owned() }
+            ScanErrorKind::NotAModule { seen: "it begins with blanks only".to_owned() }
         });
     }
     match head {
@@ -72,7 +72,7 @@ fn describe(head: &[u8]) -> String {
         (b"BC\xc0\xde", "LLVM bitcode"),
         (b"; ModuleID", "LLVM IR"),
         (b"%PDF", "a PDF document"),
-        (b"BufferAssignment:", "an XLA buffer assignment, which lies beside the module in a dump"),
+        (b"BufferAssignment:", "an XLA buffer assignment, which is beside the module in a dump"),
         (b"{", "JSON"),
     ];
     if let Some((_, name)) = known.iter().find(|(magic, _)| head.starts_with(magic)) {

@@ -130,7 +130,7 @@ fn use_side_file(scan: &mut Scan, path: &Path, mut labels: Vec<FoundLabel>) {
     scan.diagnosis.push(Diagnosis {
         code: "side-file".to_owned(),
         message: format!(
-            "{listed} labels come from `{}`, whose digest is that of this module; the module itself shows {found}",
+            "{listed} labels come from `{}`, which matches this module; the module itself has {found}",
             side_file::path_for(path).display()
         ),
     });

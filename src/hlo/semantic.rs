@@ -35,7 +35,7 @@ fn digest(bytes: &[u8]) -> Result<Digest, ScanErrorKind> {
         Content::Module(ModuleForm::HloProto) => of_proto(bytes),
         Content::Module(ModuleForm::StablehloBytecode) => bytecode::semantic_digest(bytes),
         Content::Module(_) => Err(ScanErrorKind::Unsupported {
-            what: "HLO text, whose names cannot be told from what it computes".to_owned(),
+            what: "HLO text, whose names cannot be separated from what it computes".to_owned(),
         }),
         Content::Gzip | Content::Zstd => {
             Err(ScanErrorKind::Unsupported { what: "a compressed stream, to be decompressed first".to_owned() })

@@ -122,7 +122,7 @@ pub(super) fn of_module<T: DeserializeOwned>(
     }
     let side = serde_json::from_value(value).map_err(malformed)?;
     let digest = digest()
-        .map_err(|error| Refused::unreadable(format!("was not used, since the module's digest failed ({error})")))?;
+        .map_err(|error| Refused::unreadable(format!("was not used, because the module's digest failed ({error})")))?;
     if digest != module_digest {
         let (there, here) = (module_digest.to_short(), digest.to_short());
         let why = format!(

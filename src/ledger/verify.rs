@@ -122,7 +122,7 @@ fn verify_json(path: &Path) -> Verified {
             found.entries = keys.len();
             if keys.len() < entries.len() {
                 let repeated = entries.len() - keys.len();
-                found.notes.push(format!("{repeated} entries are of a call that has another one; the last counts"));
+                found.notes.push(format!("{repeated} entries belong to a call that has another one; the last counts"));
             }
             found
         }
@@ -149,7 +149,7 @@ fn verify_folder(root: &Path) -> Vec<Verified> {
             match diff(&published, &Cached::Entries(entries)).map(|diff| diff.differences.len()) {
                 Ok(0) => {}
                 Ok(count) => found.notes.push(format!(
-                    "it was published before the last decisions: {} other than the sample log's",
+                    "it was published before the last decisions: {} not as in the sample log",
                     counted(count, "entry")
                 )),
                 Err(error) => found.problems.push(error.to_string()),
@@ -173,7 +173,7 @@ fn verify_sled(root: &Path, state: SledState, log: Option<SetDigest>) -> Verifie
         SledState::Open => {
             let why = match FolderLock::holder(root) {
                 Some(holder) => format!("it is in use by {holder} and cannot be checked meanwhile"),
-                None => "it was not closed; it is made again from the sample log when it is next opened".to_owned(),
+                None => "it was not closed; it is rebuilt from the sample log when it is next opened".to_owned(),
             };
             found.notes.push(why);
             found

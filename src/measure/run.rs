@@ -173,7 +173,7 @@ fn explained(timer: &dyn Timer, failure: Failure) -> Failure {
     match subscriber::named(&failure.message).or_else(of_environment) {
         Some(who) => {
             let message = format!(
-                "{}; CUPTI takes one subscriber, and {who} is one already: measure without it",
+                "{}; CUPTI allows one subscriber, and {who} is already one: measure without it",
                 failure.message
             );
             Failure::new(failure.kind, message)

@@ -62,7 +62,7 @@ pub fn prove(
     result.take_note_of(&whole);
     if step.program(step.whole) == step.program(step.baseline) {
         result.step.standing = Standing::NoEffect;
-        result.notes.push("the step is the same program with all calls tuned as with none".to_owned());
+        result.notes.push("the step is the same program with all calls tuned and with none".to_owned());
     } else if result.step.failure.is_none() {
         races.divide(&mut result)?;
         races.decide(&mut result)?;
@@ -156,7 +156,7 @@ impl Races<'_> {
             }
             if self.is_late() {
                 result.notes.push(
-                    "the time was used up before every call was raced by itself: `--budget` gives more".to_owned(),
+                    "the time was used up before every call was raced by itself; allow more with `--budget`".to_owned(),
                 );
                 return Ok(());
             }

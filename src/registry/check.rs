@@ -19,10 +19,10 @@ pub enum InvalidInvocation {
     #[error("`call_key` is empty")]
     NoCallKey,
     /// The baseline is not among the candidates.
-    #[error("the baseline `{0}` is none of the candidates")]
+    #[error("the baseline `{0}` is not among the candidates")]
     Baseline(String),
     /// A config stands twice.
-    #[error("the config `{0}` stands twice among the candidates")]
+    #[error("the config `{0}` occurs twice among the candidates")]
     Duplicate(String),
     /// An argument is larger than any device's memory.
     #[error("the argument `{0}` is larger than {limit} GiB", limit = MAX_ARRAY_BYTES >> 30)]

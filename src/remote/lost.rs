@@ -57,7 +57,7 @@ impl Remote {
             for name in [format!("{name}.sig"), name.clone()] {
                 if let Err(trouble) = self.bucket.remove(&name) {
                     let error = self.trouble(&name)(trouble);
-                    tracing::info!("the snapshot of a lost race stays: {error}");
+                    tracing::info!("the snapshot of a lost race could not be removed: {error}");
                 }
             }
         }

@@ -12,7 +12,7 @@ pub fn resolution_note(known: &Known) -> Option<String> {
         return Some(format!("noise floor here, by `selftest`: {}", points.join(", ")));
     }
     known.is_of_others.then(|| {
-        "the figures of `selftest` are of another device, software, timer, metric or state of the caches and are not used"
+        "the figures of `selftest` belong to another device, software, timer, metric or cache state and are not used"
             .to_owned()
     })
 }

@@ -21,7 +21,7 @@ setters!(Budget { evaluations: Option<usize>, time: Option<Duration> });
 #[non_exhaustive]
 pub enum NoBudget {
     /// Nothing at all may be spent.
-    #[error("a budget of nothing; give at least one evaluation and a time above zero")]
+    #[error("the budget is empty; give at least one evaluation and a time above zero")]
     Nothing,
     /// The time is over before the first evaluation is.
     #[error("the budget of {time:?} is less than one evaluation takes ({cost:?}); give more time")]

@@ -30,11 +30,11 @@ pub enum NoSpace {
     NoneFound(u64),
     /// More parameters, values or nesting than a search keeps.
     #[error(
-        "configs with more than {MAX_PARAMETERS} parameters, {MAX_VALUES} values of one, or {MAX_DEPTH} objects in each other"
+        "configs with more than {MAX_PARAMETERS} parameters, {MAX_VALUES} values of one, or {MAX_DEPTH} nested objects"
     )]
     TooWide,
     /// The same config twice.
-    #[error("the config `{0}` stands twice; remove one")]
+    #[error("the config `{0}` occurs twice; remove one")]
     Twice(String),
     /// The space itself is not good.
     #[error(transparent)]

@@ -47,7 +47,7 @@ pub enum SelftestError {
     #[error("a copy of the program failed where others ran: {0}")]
     Copy(Failure),
     /// The samples are no times.
-    #[error("too few rounds hold usable times of every copy: zero, negative and endless ones are none")]
+    #[error("too few rounds hold usable times of every copy: zero, negative and infinite ones are not usable")]
     NoTimes,
 }
 

@@ -119,7 +119,7 @@ impl Stored {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (Self::default(), None),
             Err(error) => {
                 let why = printable(&error.to_string());
-                let note = format!("`{}` is left out: {why}; `selftest` makes it again", path.display());
+                let note = format!("`{}` is ignored: {why}; `selftest` writes it again", path.display());
                 (Self::default(), Some(note))
             }
         }

@@ -93,7 +93,7 @@ impl SettingsFile {
         let (path, text, owner) = read_own(path)?;
         if owner != this_user() {
             let why = format!(
-                "it belongs to another user (number {owner}), who may change it; copy it, or name it by `--config`"
+                "it belongs to another user (number {owner}), who may change it; copy it, or name it with `--config`"
             );
             return Err(SettingsError::Untrustworthy { path, why });
         }

@@ -258,7 +258,7 @@ impl WorkerClient {
         }
         if hello.devices.get(hello.device).is_none() {
             let message =
-                format!("worker `{}` runs on device {}, of which it tells nothing", hello.worker, hello.device);
+                format!("worker `{}` runs on device {}, which it does not describe", hello.worker, hello.device);
             return Err(self.ended(FailureKind::Device, one_line(&message, 300)));
         }
         Ok(hello)
@@ -289,7 +289,7 @@ impl WorkerClient {
             }
         };
         if response.id != Some(id) {
-            let message = format!("the answer to `{method}` has the id {:?} in place of {id}", response.id);
+            let message = format!("the answer to `{method}` has the id {:?} instead of {id}", response.id);
             return Err(self.ended(FailureKind::Protocol, message));
         }
         match (response.result, response.error) {
@@ -305,7 +305,7 @@ impl WorkerClient {
     /// Sends bytes as they are and waits for one line: for requests, and for testing what a worker makes of others.
     pub(crate) fn exchange(&mut self, bytes: &[u8], what: &str, limit: Duration) -> Result<Vec<u8>, Failure> {
         if self.gone {
-            return Err(Failure::new(FailureKind::Device, "the worker is gone: it must be restarted"));
+            return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
         }
         self.drain_stderr();
         self.tail.earlier = self.tail.pushed;
@@ -423,7 +423,7 @@ impl WorkerClient {
         self.killed = code.is_none_or(|code| code > i32::from(EXIT_SIGNAL_BASE));
         let (kind, message) = match code {
             Some(code) if code == i32::from(EXIT_MEMORY) => {
-                (FailureKind::Memory, format!("the worker outgrew its memory limit during `{what}`"))
+                (FailureKind::Memory, format!("the worker exceeded its memory limit during `{what}`"))
             }
             Some(code) if code == i32::from(EXIT_CANNOT_START) => {
                 (FailureKind::Device, "the worker could not be started".to_owned())

@@ -90,7 +90,7 @@ impl CommandTimer {
         let from_profile = hello.can(capability::PROFILE);
         let metric = match metric {
             Some(Metric::Elapsed) if from_profile => {
-                let message = format!("`{name}` times by profiles alone: `elapsed` is for a timer by the host clock");
+                let message = format!("`{name}` times only by profiles: `elapsed` needs a timer with the host clock");
                 return Err(Failure::new(FailureKind::Device, message));
             }
             Some(metric) if from_profile || metric == Metric::Elapsed => metric,
@@ -129,7 +129,7 @@ impl CommandTimer {
         }
         let mut params = LoadParams::new(candidate, found);
         if !params.overrides.is_empty() && !hello.can(capability::COMPILER_OPTIONS) {
-            let message = format!("`{}` compiles with no options of the compiler's", self.name);
+            let message = format!("`{}` cannot set compiler options", self.name);
             return Err(Failure::new(FailureKind::NoProgram, message));
         }
         if let Some(program) = params.program.as_mut().filter(|_| !hello.can(capability::COMPILE_OPTIONS)) {
@@ -290,13 +290,13 @@ impl Drop for CommandTimer {
 
 /// A candidate of the job at hand.
 pub(crate) fn find(job: &Option<Job>, candidate: usize) -> Result<&JobCandidate, Failure> {
-    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was begun"))?;
+    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
     job.candidates
         .get(candidate)
         .ok_or_else(|| Failure::new(FailureKind::Protocol, format!("the job has no candidate {candidate}")))
 }
 
 pub(crate) fn scratch(job: &Option<Job>) -> Result<std::path::PathBuf, Failure> {
-    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was begun"))?;
+    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
     Ok(job.scratch.clone())
 }

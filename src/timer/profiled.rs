@@ -65,7 +65,7 @@ impl ProfiledRound {
         for (launch, runs) in self.launches.iter().enumerate() {
             let told = told.map_or(Some(1), |told| told.get(launch).copied());
             let told = told.ok_or_else(|| {
-                let message = "the worker does not tell the `devices` of every launch".to_owned();
+                let message = "the worker does not report the `devices` of every launch".to_owned();
                 Failure::new(FailureKind::Protocol, message)
             })?;
             if let Some(run) = runs.iter().find(|run| run.len() != told as usize) {
@@ -247,7 +247,7 @@ fn by_order(times: &DeviceTime, launches: &[(usize, u32)]) -> Result<Vec<Vec<Run
     let found = launched(times, "", &places, all)?;
     // what is missing may be the middle of an execution, which then looks faster than it is
     if times.findings.iter().any(|finding| matches!(finding, Finding::DroppedEvents { .. })) {
-        let message = format!("the profile is not whole{}", findings(times));
+        let message = format!("the profile is incomplete{}", findings(times));
         return Err(Failure::new(FailureKind::Protocol, message));
     }
     let mut found = found.into_iter();

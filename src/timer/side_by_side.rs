@@ -18,7 +18,7 @@ use crate::remedy::scratch_remedy;
 #[non_exhaustive]
 pub enum OtherClock {
     /// Their devices are not the same.
-    #[error("`{other}` runs on {other_device}, `{first}` on {first_device}: times of two devices are not compared")]
+    #[error("`{other}` runs on {other_device}, `{first}` on {first_device}: times of two devices cannot be compared")]
     Device {
         /// The first timer.
         first: String,
@@ -31,8 +31,8 @@ pub enum OtherClock {
     },
     /// Their times do not mean the same.
     #[error(
-        "`{other}` times by {other_clock}, `{first}` by {first_clock}: such times are not compared; choose two timers with one \
-         clock, or one metric for both with `--metric`"
+        "`{other}` times by {other_clock}, `{first}` by {first_clock}: such times cannot be compared; choose two \
+         timers with one clock, or one metric for both with `--metric`"
     )]
     Differs {
         /// The first timer.

@@ -247,7 +247,7 @@ impl TryFrom<Row> for CandidateResult {
         let times = times.map(|((median_ns, ratio), interval)| CandidateTimes { rounds, median_ns, ratio, interval });
         let outcome = match (status, times, failure) {
             (CandidateStatus::NotCompiled, ..) => {
-                let lacks = || format!("the candidate {config} is `not-compiled` and lacks what is expected of it");
+                let lacks = || format!("the candidate {config} is `not-compiled` and lacks its expected time");
                 CandidateOutcome::NotCompiled(expected.ok_or_else(lacks)?)
             }
             (CandidateStatus::Measured, Some(times), _) => CandidateOutcome::Measured(times),

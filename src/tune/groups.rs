@@ -20,8 +20,8 @@ pub struct Widest {
 
 /// A program for more devices than there are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{call}` has a program of {partitions} partitions, and {} here: what runs over several hosts is for \
-         `compile --target`{}", are(*.devices), way(*.is_cpu, *.partitions))]
+#[error("`{call}` has a program of {partitions} partitions, and {} here: use `compile --target` for programs that run \
+         on several hosts{}", are(*.devices), way(*.is_cpu, *.partitions))]
 #[non_exhaustive]
 pub struct SeveralHosts {
     /// The call.
@@ -44,8 +44,8 @@ fn way(is_cpu: bool, count: u64) -> String {
 
 /// A list of devices that does not fall into groups for a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{call}` has a program of {partitions} partitions, which runs on {partitions} devices that follow each other, and {} \
-         in the list are no such groups: list a multiple of {partitions}, such as `0-{}`",
+#[error("`{call}` has a program of {partitions} partitions, which needs {partitions} consecutive devices, and {} in \
+         the list cannot be divided into such groups: list a multiple of {partitions}, such as `0-{}`",
         counted(*.devices, "device"), .partitions.saturating_sub(1))]
 #[non_exhaustive]
 pub struct NoGroups {

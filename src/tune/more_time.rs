@@ -43,6 +43,6 @@ impl fmt::Display for MoreTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rounds, time_ns, resolution } = *self;
         let (seconds, percent) = (time_ns as f64 / 1e9, 100.0 * resolution);
-        write!(f, "`--rounds {rounds}`, about {seconds:.1} s more, would tell {percent:.1}% apart")
+        write!(f, "`--rounds {rounds}`, about {seconds:.1} s more, would detect differences of {percent:.1}%")
     }
 }

@@ -111,8 +111,9 @@ impl Measuring<'_> {
         {
             let what = if found.nan == found.elements { "NaN alone" } else { "nothing finite" };
             let message = format!(
-                "output {index} of the baseline, `{spec}`, holds {what}, and that another program gives the same proves nothing: \
-                 record the call with the values that it has in use (run it eagerly once, or with `capture_values=True`)"
+                "output {index} of the baseline, `{spec}`, holds {what}, so another program with the same output \
+                 proves nothing: record the call with the values that it has in use (run it eagerly once, or with \
+                 `capture_values=True`)"
             );
             return Err(Ended::Failed(Failure::new(FailureKind::NotFinite, message)));
         }
@@ -125,7 +126,7 @@ impl Measuring<'_> {
         if !seen.is_empty() && seen.iter().all(|(.., found)| found.finite == found.elements && found.rms == 0.0) {
             self.rounds
                 .notes
-                .push("every output of the baseline is zero, as those of a program that does nothing".into());
+                .push("every output of the baseline is zero, like those of a program that does nothing".into());
         }
         Ok(())
     }
@@ -152,8 +153,9 @@ fn refusal(index: usize, spec: &ArraySpec, found: &Finiteness) -> Option<String>
     let others = found.elements.saturating_sub(found.finite);
     (others > 0).then(|| {
         format!(
-            "output {index} of the baseline, `{spec}`, has {others} of {} elements that are NaN or infinite, so nothing is decided: \
-             give the arguments values of a real run (`--inputs DIR`), or such as they may have (`--fill ARGUMENT=uniform:0,1e-4`)",
+            "output {index} of the baseline, `{spec}`, has {others} of {} elements that are NaN or infinite, so \
+             nothing is decided: give the arguments values of a real run (`--inputs DIR`), or plausible ones (`--fill \
+             ARGUMENT=uniform:0,1e-4`)",
             found.elements
         )
     })
@@ -168,8 +170,8 @@ fn weakness(index: usize, found: &Finiteness) -> Option<String> {
     }
     (rms > HUGE_RMS).then(|| {
         format!(
-            "the baseline's output {index} is huge, {rms:.1e} in the root mean square: perhaps the recorded values are not those \
-             that the operation is made for"
+            "the baseline's output {index} is huge, {rms:.1e} in the root mean square: perhaps the recorded values \
+             are outside the operation's domain"
         )
     })
 }

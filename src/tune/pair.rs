@@ -81,7 +81,7 @@ fn told(rounds: &JobRounds, identity: &JobIdentity, rules: &DecisionRules, first
     ratios.truncate(first);
     match median(&ratios).map_or(Outcome::Failed, Outcome::of) {
         Outcome::Failed => {
-            failed(Failure::new(FailureKind::NoTime, "its samples are no times: zero, negative or none"))
+            failed(Failure::new(FailureKind::NoTime, "its samples are not times: zero, negative or none"))
         }
         outcome => Ok(Tried { outcome, is_new: false, failure: None }),
     }

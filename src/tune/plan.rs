@@ -64,7 +64,7 @@ pub struct Plan {
 
 /// Names that no call of the module has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no operation to tune is called {}; `--dry-run` lists them", .only.join(", "))]
+#[error("no operation to tune has the name {}; `--dry-run` lists them", .only.join(", "))]
 #[non_exhaustive]
 pub struct NoSuchCall {
     /// The names that were asked for.

@@ -78,7 +78,7 @@ impl Autotuner<'_> {
         let name = operation.call.to_string();
         let _operation = events.open(Slice::Operation { name: &name, index, of: plan.len() });
         if is_stopped {
-            "not begun: the run was stopped by an error".clone_into(&mut operation.reason);
+            "not started: the run was stopped by an error".clone_into(&mut operation.reason);
         } else if self.cancel.load(Ordering::Relaxed) {
             operation.status = Status::Interrupted;
             "ended before it started".clone_into(&mut operation.reason);
@@ -418,8 +418,8 @@ fn other_compiler(plan: &[PlannedInvocation], device: &DeviceFingerprint) -> Opt
     let recorded = plan.iter().filter_map(|planned| planned.invocation.recorded_on.as_ref()?.environment.compiler());
     let theirs = recorded.filter(|compiler| compiler.starts_with("jaxlib ")).find(|compiler| *compiler != here)?;
     Some(format!(
-        "programs were recorded under {theirs} and are timed as {here} compiles them; `--timer jax` times them as the active \
-         environment's JAX does"
+        "programs were recorded under {theirs} and are timed as {here} compiles them; `--timer jax` times them as the \
+         active environment's JAX compiles them"
     ))
 }
 
@@ -429,7 +429,7 @@ pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> Strin
     match (of_baseline, first) {
         (Some(failure), _) => format!("the baseline failed: {failure}; `--force` tries again"),
         (None, Some(failure)) if failure.kind == FailureKind::NoProgram => {
-            format!("no other candidate has a program, the first for {failure}; record it again, on the device")
+            format!("no other candidate has a program; the first because of {failure}; record it again, on the device")
         }
         (None, Some(failure)) => {
             format!("every other candidate failed, the first with {failure}; `--force` tries again")
@@ -468,7 +468,7 @@ fn forecast_note(operations: &[OperationResult]) -> Option<String> {
             first.jobs,
             bytes as f64 / 1e6
         ),
-        _ => "how long that takes is not known: nothing was compiled for this device before".to_owned(),
+        _ => "how long that takes is unknown, because nothing was compiled for this device before".to_owned(),
     };
     Some(format!("{} to compile at most, {kept} kept: {cost}", counted(to_compile, "program")))
 }

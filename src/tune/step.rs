@@ -58,7 +58,7 @@ pub(super) fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShar
             planned.share = planned.share.map(|share| share + label.share / of_label.len() as f64);
             if of_label.len() > 1 {
                 planned.flags.push(format!(
-                    "the profile has only `{}` of its label: its share is divided equally among {} calls",
+                    "the profile has only `{}` of its label, so its share is divided equally among {} calls",
                     label.label,
                     of_label.len()
                 ));
@@ -73,7 +73,7 @@ pub(super) fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShar
     match absent {
         0 => {}
         all if all == plan.len() => {
-            notes.push("the profile shows none of the planned calls: they are tuned in the module's order".to_owned());
+            notes.push("the profile has none of the planned calls, so they are tuned in the module's order".to_owned());
         }
         some => notes.push(format!("{some} of {} planned calls are not in the profile: they come last", plan.len())),
     }

@@ -87,7 +87,7 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
     fill_from_entry(&mut operation, entry);
     let Some(job) = history.job.clone() else {
         operation.reason = match &entry.peer {
-            Some(peer) => format!("taken over from {}; there are no samples", peer.format),
+            Some(peer) => format!("imported from {}; there are no samples", peer.format),
             None => "decided elsewhere; its samples are not in this log".to_owned(),
         };
         return operation;

@@ -162,7 +162,7 @@ impl Autotuner<'_> {
 pub(super) fn known_before(result: &mut OperationResult, key: CacheKey, entry: &Arc<Entry>) -> (CacheKey, Arc<Entry>) {
     fill_from_entry(result, entry);
     result.status = Status::Cached;
-    "known from before; nothing was measured (`--force` measures again)".clone_into(&mut result.reason);
+    "already known; nothing was measured (`--force` measures again)".clone_into(&mut result.reason);
     (key, Arc::clone(entry))
 }
 

@@ -173,7 +173,7 @@ fn what_is_no_snapshot_is_refused_by_name() {
         bytes[8] = earlier;
         fs::remove_file(&path).unwrap();
         fs::write(&path, &bytes).unwrap();
-        assert!(message().contains("its version is none that was written"), "{earlier}: {}", message());
+        assert!(message().contains("its version was never written"), "{earlier}: {}", message());
     }
     bytes[8] = 6;
     fs::remove_file(&path).unwrap();

@@ -109,7 +109,7 @@ fn files_that_are_not_what_they_are_named_for() {
     expect(&replay("missing.json"), BAD_INPUT, &["missing.json", "; check the path"]);
     expect(&replay(&notes), BAD_INPUT, &["notes.txt", "; give recorded samples", "`--keep-profiles`"]);
     let listed = place.run(&["cache", "ls", "--cache", &notes]);
-    expect(&listed, CACHE_TROUBLE, &["notes.txt", "it is no snapshot; check the path"]);
+    expect(&listed, CACHE_TROUBLE, &["notes.txt", "it is not a snapshot; check the path"]);
     expect(&place.run(&["measure", "missing.mlir"]), BAD_INPUT, &["missing.mlir", "; check the path"]);
 }
 
@@ -136,7 +136,7 @@ fn jax_in_the_users_own_folder_is_the_one_that_is_taken() {
     command.env("PATH", Path::new(prefix).join("bin")).env("PYTHONUSERBASE", place.path("user"));
     let output = command.args([&module(), "--no-persist"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(&format!("compiled by the JAX of `{prefix}/bin/python3`")), "{said}");
+    assert!(said.contains(&format!("the JAX of `{prefix}/bin/python3` compiles the programs")), "{said}");
     assert_eq!(output.status.code(), Some(DEVICE_TROUBLE), "{said}");
 }
 

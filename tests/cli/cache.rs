@@ -125,7 +125,7 @@ fn an_input_that_is_none_is_named_and_nothing_is_written() {
     for (input, expected) in [
         (flipped.as_str(), "record at byte"),
         (&place.text("cut.snapshot"), "bytes"),
-        (&place.text("empty"), "is no cache folder"),
+        (&place.text("empty"), "is not a cache folder"),
         (&folder, "is no record"),
         (&torn, "line 1"),
         (&place.text("nowhere"), "No such file"),
@@ -239,7 +239,7 @@ fn every_flipped_byte_of_a_cache_folder_is_found_where_it_is() {
     let found = place.cache(&["verify", &folder]);
     assert_eq!(found.code, BAD_INPUT);
     assert!(found.stdout.contains("its entries are not those of the sample log"), "{}", found.stdout);
-    assert!(found.stdout.contains("1 entry other than the sample log's"), "{}", found.stdout);
+    assert!(found.stdout.contains("1 entry not as in the sample log"), "{}", found.stdout);
 }
 
 #[test]
@@ -305,7 +305,11 @@ fn kept_executables_are_bounded_by_prune_and_by_a_run() {
     let note = folder.join(".open-elsewhere-Abc123");
     fs::write(&note, b"").unwrap();
     let said = place.cache(&words);
-    assert!(said.stdout.ends_with("nothing of them can go: the host `elsewhere` has it open\n"), "{}", said.stdout);
+    assert!(
+        said.stdout.ends_with("none of them can be removed: the host `elsewhere` has it open\n"),
+        "{}",
+        said.stdout
+    );
     assert_eq!(exist(), [true; 3]);
     fs::remove_file(note).unwrap();
     let bounded = |mib: &str, words: &[&str]| {
@@ -419,7 +423,7 @@ fn compiler_options_are_printed_as_flags() {
     assert!(several.code != 0 && several.stdout.is_empty(), "{}", several.stdout);
     assert!(several.stderr.contains("2 entries have different compiler options"), "{}", several.stderr);
     assert_eq!(place.cache(&["export", "--format", "xla-flags", "--key", "cc"]).code, 3);
-    assert!(place.cache(&["export", "--format", "json"]).stderr.contains("say where to write"));
+    assert!(place.cache(&["export", "--format", "json"]).stderr.contains("name the file or folder to write"));
     // all of them by their programs, for what compiles one by one
     let options = place.cache(&["export", "--format", "options-json"]).json();
     let by_digest = json!({"aa01": {"xla_b": "True", "xla_a": 2}, "bb02": {"xla_a": 3}, "cc03": {"xla_tpu_a": 1}});

@@ -485,5 +485,5 @@ fn bad_profiles_cost_their_invocation() {
         failure.message.contains("profiles.json names no profiles of op@v1:0123456789abcdef forward-vjp"),
         "{failure}"
     );
-    assert!(timer.prepare(0).is_err() && timer.measure(0, 1).is_err(), "no job was begun");
+    assert!(timer.prepare(0).is_err() && timer.measure(0, 1).is_err(), "no job was started");
 }

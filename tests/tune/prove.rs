@@ -256,7 +256,7 @@ fn damaged_manifests_and_programs_are_refused() {
         (&|all| all["variants"][0]["sha256"] = Digest::of(b"other").to_string().into(), "another digest"),
         (&|all| all["compile_options"] = "%".into(), "not base64"),
         // a length beyond the end
-        (&|all| all["compile_options"] = "Gn8=".into(), "no CompileOptionsProto"),
+        (&|all| all["compile_options"] = "Gn8=".into(), "are not a CompileOptionsProto"),
     ];
     for (by, why) in changes {
         write_step(at, 3, &program);

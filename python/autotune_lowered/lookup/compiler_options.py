@@ -67,7 +67,7 @@ def program_digest(lowered: Any) -> str:
 def _void(entry: Entry, own: Device) -> str | None:
     """Why an entry does not apply; what an overlay says is what the user wants."""
     if any(not isinstance(value, (str, int, float)) for value in entry.config.values()):
-        return "an option's value is neither a text nor a number"
+        return "an option's value is neither a string nor a number"
     if entry.tier == "overlay":
         return None
     there = (entry.provenance or {}).get("environment") or {}

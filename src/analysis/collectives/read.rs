@@ -33,11 +33,14 @@ pub fn collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_u
     notes.extend(captures.iter().flat_map(Capture::import_findings).map(ToString::to_string));
     notes.extend(programs.iter().flat_map(Programs::problems));
     notes.extend(unknown.into_iter().map(|module| {
-        format!("no HLO of `{module}`: its collectives are told by name and have no message size; give it with --hlo")
+        format!(
+            "no HLO of `{module}`: its collectives are recognized by name and have no message size; give it with \
+                 --hlo"
+        )
     }));
     if joined {
         notes.push(
-            "asynchronous collectives last from their start to the end of their `done`, so that bandwidth is a lower bound"
+            "asynchronous collectives last from their start to the end of their `done`, so bandwidth is a lower bound"
                 .to_owned(),
         );
     }

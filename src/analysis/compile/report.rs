@@ -99,7 +99,8 @@ pub fn compile_report(ranges: &[CompileRange], options: CompileOptions) -> Compi
     report.phases.sort_by(|one, other| other.exclusive_ns.total_cmp(&one.exclusive_ns));
     if forest.ambiguous > 0 {
         report.notes.push(format!(
-            "worker ranges while several compilations were under way: {}; each was counted to the one that began last",
+            "worker ranges while several compilations were in progress: {}; each was counted for the one that began \
+             last",
             forest.ambiguous
         ));
     }

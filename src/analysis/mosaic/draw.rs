@@ -59,7 +59,8 @@ impl Drawn {
         let mut notes = Vec::new();
         if clock == Clock::Unknown && self.events > 0 {
             notes.push(
-                "starts are nanoseconds and the rest is cycles: each cycle is drawn as a nanosecond; say the SMs' clock with --clock MHZ"
+                "starts are nanoseconds and the rest is cycles: each cycle is drawn as a nanosecond; give the SMs' \
+                 clock with --clock MHZ"
                     .to_owned(),
             );
         }
@@ -71,7 +72,7 @@ impl Drawn {
         }
         let counts = [
             (self.dropped, "traces left out, whose clock went back to before their first event"),
-            (self.nameless, "events whose name is not among the names, called by its number"),
+            (self.nameless, "events whose name is not among the names, named by its number"),
             (self.unpaired, "events without a counterpart: a range was not ended, or ended twice"),
         ];
         notes.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")));

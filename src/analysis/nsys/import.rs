@@ -57,7 +57,7 @@ fn import(
         said.push(format!("{}: holds no trace of the devices", capture.name));
     }
     if capture.host_ranges.is_none() {
-        let why = "nothing tells which programs were compiled in it, so that all first executions count";
+        let why = "it does not say which programs were compiled in it, so all first executions count";
         said.push(format!("{}: holds no trace of the host: {why}", capture.name));
     }
     let (found, loose) = executions(capture.device_ranges.as_deref().unwrap_or_default());

@@ -96,7 +96,7 @@ impl EjkernelFields {
         // the names become paths: none may lead out of the folder that is written to
         let is_plain = |file: &str| Path::new(file).file_name().is_some_and(|name| name == file);
         match read.operations.values().find(|operation| !is_plain(&operation.file)) {
-            Some(operation) => Err(wrong(format!("`{}` is no file name", operation.file.escape_debug()))),
+            Some(operation) => Err(wrong(format!("`{}` is not a file name", operation.file.escape_debug()))),
             None => Ok(read),
         }
     }
@@ -236,12 +236,12 @@ pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
                     let entry = Entry::new(Config::new(config));
                     entries.push((key, Arc::new(entry)));
                 }
-                (None, _) => left_out.push(format!("`{}`: `{}` is no key", path.display(), name.escape_debug())),
+                (None, _) => left_out.push(format!("`{}`: `{}` is not a key", path.display(), name.escape_debug())),
                 // what ejkernel writes for a call that was recorded under `jit`, and takes for a miss itself
                 (Some(key), Value::Null) => {
                     left_out.push(format!("`{}`: `{}` has no config", path.display(), key.call));
                 }
-                (Some(key), _) => left_out.push(format!("`{}`: `{}` is no object", path.display(), key.call)),
+                (Some(key), _) => left_out.push(format!("`{}`: `{}` is not an object", path.display(), key.call)),
             }
         }
     }

@@ -90,14 +90,14 @@ pub fn flags_of(config: &Config) -> Result<String, String> {
     let refused = |name: &str, why: &str| format!("`{}` {why}", name.escape_debug());
     let flag = |(name, value): (&String, &Value)| {
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            return Err(refused(name, "is no name of a flag"));
+            return Err(refused(name, "is not the name of a flag"));
         }
         let text = match value {
             Value::Bool(_) | Value::Number(_) => value.to_string(),
             // as options of one compilation, bools are written like this
             Value::String(text) if text == "True" || text == "False" => text.to_ascii_lowercase(),
             Value::String(text) => text.clone(),
-            _ => return Err(refused(name, "is neither a text nor a number")),
+            _ => return Err(refused(name, "is neither a string nor a number")),
         };
         // the variable is cut at blanks, and quotes mean something in it
         if text.chars().any(|char| char.is_whitespace() || char.is_control() || matches!(char, '"' | '\'' | '\\')) {

@@ -47,7 +47,11 @@ fn forward() -> Direction {
 /// A device in full, or by name.
 fn device<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeviceIdentity, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "a device is an object with `platform` and `device_kind`, or a text `PLATFORM:KIND`")]
+    #[serde(
+        untagged,
+        expecting = "a device is an object with `platform` and `device_kind`, or a string \
+                                   `PLATFORM:KIND`"
+    )]
     enum Named {
         InFull(DeviceIdentity),
         ByName(String),
@@ -56,7 +60,7 @@ fn device<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeviceIdentity, 
         Named::InFull(device) => return Ok(device),
         Named::ByName(text) => text,
     };
-    let wrong = |why: &str| D::Error::custom(format!("`{}` is no device: {why}", text.escape_debug()));
+    let wrong = |why: &str| D::Error::custom(format!("`{}` is not a device: {why}", text.escape_debug()));
     let Some((platform, kind)) =
         text.split_once(':').filter(|(platform, kind)| !platform.is_empty() && !kind.is_empty())
     else {

@@ -32,7 +32,7 @@ pub(in crate::cli) struct TraceArgs {
 pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let format = match args.format {
         Some(format) => format,
-        None => TraceFormat::of(&args.out).ok_or_else(|| untold(&args.out, ", or say --format"))?,
+        None => TraceFormat::of(&args.out).ok_or_else(|| untold(&args.out, ", or give --format"))?,
     };
     let captures = Capture::read(&args.files, &HloFiles::default())?;
     write(&captures, &args.out, TraceOptions { format, with_stats: args.stats }, out)
@@ -40,7 +40,7 @@ pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 
 /// The fault of a name that tells no format.
 pub(in crate::cli) fn untold(path: &Path, or: &str) -> Fault {
-    let message = "the format cannot be told from its name: end it in .pftrace, .json or .json.gz";
+    let message = "the name does not give the format: end it in .pftrace, .json or .json.gz";
     Fault::new(exit::USAGE, format!("`{}`: {message}{or}", path.display()))
 }
 

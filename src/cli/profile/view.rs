@@ -90,6 +90,6 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 }
 
 fn unserved(port: Option<u16>, error: &std::io::Error) -> Fault {
-    let next = if port.is_some() { "; choose another --port, or leave it out" } else { "" };
-    Fault::input(format!("port {} of 127.0.0.1 cannot be served on: {error}{next}", port.unwrap_or(0)))
+    let next = if port.is_some() { "; choose another --port, or omit it" } else { "" };
+    Fault::input(format!("cannot serve on port {} of 127.0.0.1: {error}{next}", port.unwrap_or(0)))
 }

@@ -113,7 +113,7 @@ fn write_row(
             Text(&failure.message)
         )?,
         None if candidate.status() == CandidateStatus::Measured => strip.write(axis, out)?,
-        None => write!(out, "<span class=\"nothing\">not drawn: no samples of its own</span>")?,
+        None => write!(out, "<span class=\"nothing\">not drawn: it has no samples of its own</span>")?,
     }
     let times = candidate.times();
     let time = times.map_or_else(|| "—".to_owned(), |times| format_ns(times.median_ns));

@@ -37,15 +37,12 @@ pub(super) fn write_operation(
     }
     write_facts(operation, decided_at, out)?;
     if operation.candidates.is_empty() {
-        writeln!(out, "<p class=\"nothing\">No samples of its candidates are at hand, so nothing is drawn.</p>")?;
+        writeln!(out, "<p class=\"nothing\">There are no samples of its candidates, so nothing is drawn.</p>")?;
     } else {
         write_candidates(operation, &name, out)?;
         let is_measured = |candidate: &&CandidateResult| candidate.status() == CandidateStatus::Measured;
         if operation.candidates.iter().filter(is_measured).all(|candidate| candidate.samples.is_empty()) {
-            writeln!(
-                out,
-                "<p class=\"nothing\">Its samples are not at hand: medians and intervals alone are drawn.</p>"
-            )?;
+            writeln!(out, "<p class=\"nothing\">There are no samples: only medians and intervals are drawn.</p>")?;
         }
     }
     if operation.spent.total().as_nanos() > 0 {

@@ -145,7 +145,7 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
     } else if total > 0.0 {
         card("This run", &format_ns(total), &format!("{} measured", counted(rounds, "round")))?;
     } else {
-        card("This run", "stored", "nothing was measured: drawn from what was known before")?;
+        card("This run", "stored", "nothing was measured: drawn from earlier results")?;
     }
     if let [result] = report.results {
         let identity = &result.device.identity;

@@ -90,7 +90,7 @@ impl Compiler for CompileWorker {
                 let (compile_ns, refused) = (nanoseconds(begin.elapsed()), Some(failure.message.clone()));
                 let note = Note { compile_ns, refused, of: of.clone(), ..Note::default() };
                 if let Err(error) = self.store.refuse(&key, note) {
-                    tracing::warn!("that candidate {candidate} was refused is not remembered: {error}");
+                    tracing::warn!("the refusal of candidate {candidate} was not kept: {error}");
                 }
             }
         })?;

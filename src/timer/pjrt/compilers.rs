@@ -144,7 +144,7 @@ impl<C: Compiler> Shared<C> {
             // a thread that is gone without a word would be waited for in vain
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(begun, idle, &task)));
             let attempt = attempt.unwrap_or_else(|_| {
-                Attempt::NotStarted(Failure::new(FailureKind::Device, "a thread that compiles broke down"))
+                Attempt::NotStarted(Failure::new(FailureKind::Device, "a compile thread panicked"))
             });
             state = self.lock();
             let mut leaves = false;

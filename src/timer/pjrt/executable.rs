@@ -311,7 +311,7 @@ impl Executable {
             !arguments.devices.is_null()
                 && std::slice::from_raw_parts(arguments.devices, arguments.num_devices) == expected.as_slice()
         };
-        if is_expected { Ok(()) } else { Err(PjrtError::local("the executable is one for other devices")) }
+        if is_expected { Ok(()) } else { Err(PjrtError::local("the executable is for other devices")) }
     }
 
     /// What was compiled, without the device.

@@ -29,7 +29,7 @@ pub(in crate::timer) fn has_tpu(pci: &Path) -> bool {
 pub(super) fn explained(failure: Failure, plugin: &Path, stderr: &str) -> Failure {
     if failure.message.contains(LOCKED) {
         let plugin = plugin.display();
-        let message = format!("{plugin}: another process of this machine has the TPU; wait until it ends, or end it");
+        let message = format!("{plugin}: another process on this machine has the TPU; wait until it ends, or end it");
         return Failure::new(failure.kind, message);
     }
     if failure.kind != FailureKind::Device || !NO_DEVICE.iter().any(|words| failure.message.contains(words)) {
@@ -40,7 +40,7 @@ pub(super) fn explained(failure: Failure, plugin: &Path, stderr: &str) -> Failur
     let cause = cause.map(|line| line.split_once("] ").map_or(line, |(_, words)| words));
     let cause = cause.map_or_else(String::new, |cause| format!(" ({})", one_line(cause)));
     let message = format!(
-        "{}: {}{cause}; run where its device is, or compile for it here with `compile --target`",
+        "{}: {}{cause}; run on a machine with its device, or compile for it here with `compile --target`",
         plugin.display(),
         failure.message.trim_end_matches('.')
     );

@@ -125,7 +125,7 @@ impl Nvml {
                 check(name, code)?;
                 match (1..=MOST_MHZ).contains(&mhz) {
                     true => Ok(Some(mhz)),
-                    false => Err(format!("`{name}` tells {mhz} MHz")),
+                    false => Err(format!("`{name}` reports {mhz} MHz")),
                 }
             }
         }
@@ -148,7 +148,7 @@ fn device(library: &'static Library, ordinal: usize) -> Result<Device, String> {
             let code = unsafe { function::<CountFn>(library, "nvmlDeviceGetCount_v2")?(&mut count) };
             check("nvmlDeviceGetCount_v2", code)?;
             if count != 1 {
-                return Err(format!("which of {count} GPUs is measured cannot be told: {why}"));
+                return Err(format!("it is unknown which of {count} GPUs is measured: {why}"));
             }
             // SAFETY: as above.
             let code = unsafe { function::<ByIndexFn>(library, "nvmlDeviceGetHandleByIndex_v2")?(0, &mut device) };

@@ -31,7 +31,9 @@ pub(super) fn probe(client: &Rc<Client>, device: usize, compile_options: &[u8]) 
 fn explained(reason: &str) -> String {
     // under a tool some sessions start and then record nothing
     match subscriber::named(reason).or_else(subscriber::from_environment) {
-        Some(holder) => format!("{reason}; {holder} holds CUPTI, which serves one at a time: end it for device time"),
+        Some(holder) => {
+            format!("{reason}; {holder} holds CUPTI, which serves one at a time: end it to get device time")
+        }
         None => reason.to_owned(),
     }
 }
@@ -83,7 +85,7 @@ fn check(bytes: Vec<u8>) -> Result<(), String> {
     let round = ProfiledRound::of(&space, None, &LAUNCHES).map_err(|failure| failure.message)?;
     // where programs have ids, `find` has compared them with the launches
     if (0..LAUNCHES.len()).any(|launch| round.runs(launch).any(|run| run.program_id.is_none())) {
-        return Err("its profile does not tell programs apart".to_owned());
+        return Err("its profile does not distinguish programs".to_owned());
     }
     if round.durations(&Metric::Busy).iter().flatten().any(|&duration| duration == 0) {
         return Err("its profile holds executions that took no time".to_owned());

@@ -92,7 +92,7 @@ impl Sharding {
     pub(super) fn join(&self, part: &ArraySpec, parts: Vec<Vec<u8>>) -> Result<(ArraySpec, Vec<u8>), String> {
         let whole = self.whole_of(part)?;
         let size = whole.host_bytes().and_then(|bytes| usize::try_from(bytes).ok());
-        let size = size.ok_or_else(|| format!("{whole} is beyond any memory"))?;
+        let size = size.ok_or_else(|| format!("{whole} is larger than any memory"))?;
         // by its place the device that a part is taken from, and the part where another one has it too
         let count = self.places.iter().max().map_or(0, |&last| last + 1);
         let mut taken: Vec<Option<(usize, Reference)>> = (0..count).map(|_| None).collect();

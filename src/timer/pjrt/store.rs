@@ -274,7 +274,7 @@ impl ExecutableStore {
         if let Ok(signatures) = Signatures::read_beside(&from)
             && let Err(error) = signatures.write_beside(&to)
         {
-            tracing::warn!("{}: its signature was not taken over: {error}", to.display());
+            tracing::warn!("{}: its signature was not copied: {error}", to.display());
         }
         Ok(())
     }
@@ -352,7 +352,7 @@ fn why_none(path: &Path) -> io::Result<io::Error> {
         () if kind.is_dir() => format!("the folder has no `{FOLDER}` in it"),
         () if kind.is_fifo() => "it is a named pipe, not a folder".to_owned(),
         () if kind.is_file() => "it is a file, not a folder".to_owned(),
-        () => "it is no folder".to_owned(),
+        () => "it is not a folder".to_owned(),
     };
     Ok(io::Error::new(io::ErrorKind::NotADirectory, why))
 }

@@ -159,10 +159,15 @@ impl TargetCompiler {
     /// cannot be made.
     pub fn start(options: &TargetOptions, signer: Option<Arc<Signer>>) -> Result<Self, Failure> {
         let failure = |message: String| Failure::new(FailureKind::Device, message);
-        let store = ExecutableStore::open(&options.store)
-            .map(|store| store.signed_by(signer))
-            .map_err(|error| failure(format!("{}: no folder for executables: {error}", options.store.display())))?;
-        let scratch = Scratch::new().map_err(|error| failure(format!("no folder for temporary files: {error}")))?;
+        let store = ExecutableStore::open(&options.store).map(|store| store.signed_by(signer)).map_err(|error| {
+            failure(format!("{}: cannot be a folder for executables: {error}", options.store.display()))
+        })?;
+        let scratch = Scratch::new().map_err(|error| {
+            failure(format!(
+                "cannot make a folder for temporary files: \
+                                                                      {error}"
+            ))
+        })?;
         let command = options.command();
         let (plugin_digest, mut device) = std::thread::scope(|scope| {
             let digest = scope.spawn(|| digest_of_plugin(&options.plugin, Some(store.folder())));
@@ -250,7 +255,7 @@ impl TargetCompiler {
             let other = self.others.iter().find(|other| ExecutableStore::noted_in(other, key).is_some())?;
             self.store
                 .take_over(other, key)
-                .inspect_err(|error| tracing::warn!("{}: not taken over: {error}", other.display()))
+                .inspect_err(|error| tracing::warn!("{}: not copied: {error}", other.display()))
                 .ok()?;
             self.store.noted(key)
         })
@@ -356,7 +361,7 @@ fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<Devi
     let hello = client.hello(&options.limits).map_err(|failure| {
         // what another platform's plugin says of a target is seldom the reason
         let is_its_own = plugin.contains(&*options.target.platform);
-        let hint = format!("; is it a plugin for `{}`? `--plugin` names one", options.target.platform);
+        let hint = format!("; is it a plugin for `{}`? Name one with `--plugin`", options.target.platform);
         told(&format!("{}{}", failure.message, if is_its_own { "" } else { &hint }))
     })?;
     client.shutdown(&options.limits);

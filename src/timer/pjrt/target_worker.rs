@@ -99,7 +99,7 @@ fn refused(error: &PjrtError, overrides: &BTreeMap<String, String>) -> Failure {
     match is_of_options && !overrides.is_empty() {
         true => {
             let message =
-                format!("the compiler does not take the options of `--base-options`: {}", one_line(&error.message));
+                format!("the compiler does not accept the options of `--base-options`: {}", one_line(&error.message));
             Failure::new(FailureKind::Device, message)
         }
         false => refusal(error),
@@ -107,7 +107,7 @@ fn refused(error: &PjrtError, overrides: &BTreeMap<String, String>) -> Failure {
 }
 
 fn no_device<T>() -> Result<T, Failure> {
-    Err(Failure::new(FailureKind::Protocol, "this worker compiles for devices that are not here, and runs nothing"))
+    Err(Failure::new(FailureKind::Protocol, "this worker compiles for absent devices, and runs nothing"))
 }
 
 impl Worker for TargetWorker {

@@ -174,7 +174,7 @@ impl PjrtTimer {
     pub fn start(options: &PjrtOptions) -> Result<Self, Failure> {
         let device_failure = |message: String| Failure::new(FailureKind::Device, message);
         let store = ExecutableStore::open(&options.executables).map_err(|error| {
-            device_failure(format!("{}: no folder for executables: {error}", options.executables.display()))
+            device_failure(format!("{}: cannot be a folder for executables: {error}", options.executables.display()))
         })?;
         let (plugin_digest, (command, client, hello)) = start_and_digest(options, Some(store.folder()))?;
         let mut device = hello
@@ -302,7 +302,7 @@ impl PjrtTimer {
         let program = found.program.clone().ok_or_else(|| {
             Failure::new(
                 FailureKind::NoProgram,
-                "a PJRT plugin cannot build its program, and `--timer jax` can where the record holds a recipe",
+                "a PJRT plugin cannot build its program; `--timer jax` can if the record holds a recipe",
             )
         })?;
         Ok((program, found.build.clone(), LoadParams::new(candidate, found)))
@@ -353,13 +353,20 @@ impl PjrtTimer {
         }
         match self.compiled_before(&program, &key) {
             Some(CompiledBefore::Refused(reason)) => {
-                return Err(Failure::new(FailureKind::Compile, format!("refused where there is no device: {reason}")));
+                return Err(Failure::new(
+                    FailureKind::Compile,
+                    format!(
+                        "refused by the compiler without a device: \
+                                                                       {reason}"
+                    ),
+                ));
             }
             Some(CompiledBefore::Executable(kept)) => match self.load_kept(params.clone(), kept) {
                 Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
                 Err(failure) if failure.kind == FailureKind::Compile => {
                     tracing::warn!(
-                        "candidate {candidate} is compiled here: the device does not take its executable: {failure}"
+                        "candidate {candidate} is compiled here, because the device does not accept its executable: \
+                         {failure}"
                     );
                 }
                 Err(failure) => return Err(failure),
@@ -493,7 +500,7 @@ fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, H
                     command = quiet;
                     continue;
                 };
-                notes.push(format!("this plugin does not take `{}` of XLA_FLAGS: measured without", gone.join(" ")));
+                notes.push(format!("this plugin does not accept `{}` of XLA_FLAGS: measured without", gone.join(" ")));
                 command.environment.retain(|(name, _)| name != "XLA_FLAGS");
                 command.environment.push(("XLA_FLAGS".into(), Some(left.clone().into())));
                 flags = left;

@@ -172,7 +172,7 @@ impl ReplayTimer {
 
     fn recorded(&self, candidate: usize) -> Result<&RecordedCandidate, Failure> {
         let config = &find(&self.job, candidate)?.config;
-        let job = self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was begun"))?;
+        let job = self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
         self.recording
             .invocations
             .iter()
@@ -184,7 +184,7 @@ impl ReplayTimer {
             .flat_map(|invocation| &invocation.candidates)
             .find(|recorded| recorded.config == *config)
             .ok_or_else(|| {
-                let message = format!("nothing is recorded of {} with {config}", job.call);
+                let message = format!("{} with {config} has no recorded samples", job.call);
                 Failure::new(FailureKind::NoProgram, message)
             })
     }
@@ -192,7 +192,7 @@ impl ReplayTimer {
     /// The candidate, if this call is not one that fails.
     fn call(&mut self, candidate: usize, method: Method) -> Result<RecordedCandidate, Failure> {
         if self.broken {
-            return Err(Failure::new(FailureKind::Device, "the worker is gone: it must be restarted"));
+            return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
         }
         if method != Method::Prepare && !self.loaded.contains(&candidate) {
             return Err(Failure::new(FailureKind::NoProgram, format!("candidate {candidate} was not prepared")));
@@ -222,7 +222,7 @@ impl Timer for ReplayTimer {
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         self.end();
         if !job.cache_state.is_warm() {
-            let message = "recorded samples do not tell what was in the caches: leave `--cache-state` out";
+            let message = "recorded samples do not say what was in the caches: omit `--cache-state`";
             return Err(Failure::new(FailureKind::Device, message));
         }
         self.job = Some(job.clone());
@@ -240,7 +240,7 @@ impl Timer for ReplayTimer {
         let epoch = (self.epoch as usize).min(recorded.epochs.len());
         let samples = epoch.checked_sub(1).and_then(|index| recorded.epochs.get(index));
         let samples = samples.filter(|samples| !samples.is_empty()).ok_or_else(|| {
-            Failure::new(FailureKind::Execute, format!("no samples are recorded of {}", recorded.config))
+            Failure::new(FailureKind::Execute, format!("{} has no recorded samples", recorded.config))
         })?;
         let place = self.read.entry(candidate).or_default();
         let taken = samples.iter().cycle().skip(*place).take(runs as usize).copied().collect();

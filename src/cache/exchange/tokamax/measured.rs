@@ -30,13 +30,13 @@ pub(super) fn fastest(data: &str) -> Result<Option<Config>, String> {
     for (name, measured) in configs {
         let brief = || name.chars().take(80).collect::<String>().escape_debug().to_string();
         let config: Config =
-            serde_json::from_str(&name).map_err(|_| format!("its config `{}` is no JSON object", brief()))?;
+            serde_json::from_str(&name).map_err(|_| format!("its config `{}` is not a JSON object", brief()))?;
         let measured: BenchmarkData =
             serde_json::from_str(measured.get()).map_err(|error| format!("its config `{}`: {error}", brief()))?;
         let median = median(measured.evaluation_times_ms)
             .ok_or_else(|| format!("its config `{}` has no evaluation times", brief()))?;
         if !seen.insert(config.clone()) {
-            return Err(format!("its config `{}` is there twice", brief()));
+            return Err(format!("its config `{}` occurs twice", brief()));
         }
         if best.as_ref().is_none_or(|(least, _)| median < *least) {
             best = Some((median, config));

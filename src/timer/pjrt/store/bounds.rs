@@ -138,7 +138,7 @@ fn bound(
 fn why_not(folder: &File, is_local: bool) -> io::Result<Option<String>> {
     let owner = rustix::fs::fstat(folder)?.st_uid;
     Ok(if !is_local {
-        Some("it lies on a file system of the network".to_owned())
+        Some("it is on a network file system".to_owned())
     } else if owner != rustix::process::geteuid().as_raw() {
         Some("it belongs to another user".to_owned())
     } else {
