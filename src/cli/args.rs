@@ -37,9 +37,9 @@ use super::worker::WorkerCommand;
 pub(super) struct Cli {
     #[command(subcommand)]
     pub command: Command,
-    /// Print more on stderr: `-v` each step, `-vv` details (`RUST_LOG` overrides)
+    #[command(flatten)]
     pub file: ConfigFileArgs,
-    /// Say more on stderr: `-v` what is done, `-vv` details (`RUST_LOG` overrides)
+    /// Print more on stderr: `-v` each step, `-vv` details (`RUST_LOG` overrides)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
@@ -54,38 +54,37 @@ pub(super) enum Command {
     /// Tune the labelled kernels of a lowered module and cache the best configs; `autotune-lowered MODULE` is the same
     Tune(Box<TuneArgs>),
     /// List the labels of a module
+    Scan(ScanArgs),
     /// Print the fingerprint of each device of a plugin
-    /// Print the fingerprint of each device that a plugin shows
+    Device(DeviceArgs),
     /// List or check recorded invocations, or add one
-    /// Look at recorded invocations, or add one
     #[command(subcommand)]
+    Registry(RegistryCommand),
     /// List or check search spaces
-    /// Look at search spaces
     #[command(subcommand)]
+    Candidates(CandidatesCommand),
     /// List, look up, share or remove cached configs
-    /// Look at cached configs, or remove them
     #[command(subcommand)]
     Cache(CacheCommand),
     /// Print the settings in force and where each comes from (docs/configuration.md)
+    Config(ConfigArgs),
     /// Analyse profiles from JAX or XLA (docs/profiles.md)
-    /// Read profiles that JAX or XLA wrote (docs/profiles.md)
     #[command(subcommand)]
+    Profile(ProfileCommand),
     /// Draw a stored run as one self-contained HTML page (docs/report.md)
-    /// Draw a stored run as a page, one HTML file with everything in it (docs/report.md)
+    Report(ReportArgs),
     /// Compile for absent devices: which configs each accepts, and how much memory they take (docs/targets.md)
-    /// Compile for devices that need not be here: which configs each takes, and with what memory (docs/targets.md)
+    Compile(CompileArgs),
     /// Measure cached configs again and fail if one regressed: a gate for CI (docs/fleet.md)
-    /// Measure cached configs again and fail where one regressed: a gate for CI (docs/fleet.md)
-    /// Race whole programs, or several ways to compile one, and say which differences are more than noise
-    /// (docs/compare.md)
-    /// (docs/compare.md)
+    Check(CheckArgs),
+    /// Race whole programs, or several ways to compile one, and say which differences are more than noise (docs/compare.md)
     Compare(CompareArgs),
     /// Time one program's kernels under a profiler (docs/profiles.md)
-    /// Race the variants of a step that `dump(…, variants=…)` wrote: how much its tuned calls speed it up, together and
-    /// one by one (docs/prove.md)
-    /// (docs/prove.md)
+    Measure(MeasureArgs),
+    /// Race the variants of a step that `dump(…, variants=…)` wrote: how much its tuned calls speed it up, together and one
+    /// by one (docs/prove.md)
+    Prove(ProveArgs),
     /// Race programs against copies of themselves (A/A calibration) to measure this machine's noise floor
-    /// (docs/decisions.md)
     /// (docs/decisions.md)
     Selftest(SelftestArgs),
     /// Run, guard or check a worker (docs/worker-protocol.md)
