@@ -59,7 +59,7 @@ impl MappedFile {
     /// never written again ([`Mapping::WhereLocal`] says what else is safe).
     ///
     /// # Errors
-    /// Where it cannot be read, is no regular file or is longer than `limit`.
+    /// If it cannot be read, is not a regular file or is longer than `limit`.
     pub(crate) fn open(path: &Path, mapping: Mapping, limit: u64) -> io::Result<Self> {
         let (mut file, metadata) = open(path, limit)?;
         // an empty file cannot be mapped

@@ -110,7 +110,7 @@ pub struct MeasuredBy {
     /// What every timed run found in the caches; not written where they were warm.
     #[serde(default, skip_serializing_if = "CacheState::is_warm")]
     pub cache_state: CacheState,
-    /// How the device was handed the kernels; `None` where there is no choice, as on a CPU, and of what was stored before there
+    /// How the device was handed the kernels; `None` if there is no choice, as on a CPU, and of what was stored before there
     /// was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,

@@ -236,7 +236,7 @@ def open_latest(logdir: str | os.PathLike[str]) -> LatestProfile:
     """The newest capture in `logdir` or below: its XSpace files and the command to view them.
 
     Nothing is started. The program reads single files too: `autotune-lowered profile timings FILE`. Raises
-    FileNotFoundError where there is none.
+    FileNotFoundError if there is none.
     """
     runs: dict[Path, list[Path]] = {}
     for file in Path(logdir).rglob("*.xplane.pb"):

@@ -359,7 +359,7 @@ class Worker:
         return {}
 
     def forget_ahead(self):
-        """Ends what nobody loaded; what is under way is waited for, since it would disturb a measurement."""
+        """Ends what nobody loaded; what is in progress is waited for, since it would disturb a measurement."""
         waiting, self.ahead = self.ahead, {}
         futures = [future for _, future in waiting.values() if not future.cancel()]
         concurrent.futures.wait(futures)
@@ -509,7 +509,7 @@ class Worker:
         return self.loaded[candidate]
 
     def place(self, program):
-        """Puts the inputs where a program takes them: the ones that it may destroy anew, the others once."""
+        """Puts the inputs where a program takes them: the ones that it may destroy again, the others once."""
         import jax
 
         arrays = []

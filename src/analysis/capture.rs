@@ -88,7 +88,7 @@ impl Capture {
 
     /// The same, with each execution shown before it is kept, and the times of each run of its operations, in their order, where
     /// the capture tells them: nanoseconds. Who takes its operations away keeps no more of them than those of the executions
-    /// under way.
+    /// in progress.
     pub fn executions_folded<'c>(&'c self, fold: &mut dyn FnMut(&mut Execution, &'c [Moments])) -> DeviceTime {
         match self {
             Self::XSpace(capture) => executions_folded(&capture.space, &mut |execution| fold(execution, &[])),

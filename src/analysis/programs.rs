@@ -62,7 +62,7 @@ impl HloFiles {
     ///
     /// # Errors
     ///
-    /// A path that cannot be read, and a file that is no module.
+    /// A path that cannot be read, and a file that is not a module.
     pub fn open(paths: &[PathBuf]) -> Result<Self, HloFileError> {
         let mut files = Self::default();
         for path in paths {

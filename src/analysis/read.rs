@@ -48,7 +48,7 @@ impl Capture {
     /// the programs that these lack.
     ///
     /// # Errors
-    /// Where a path cannot be read or is no capture, or where they are of both kinds.
+    /// If a path cannot be read or is not a capture, or where they are of both kinds.
     pub fn read(paths: &[PathBuf], hlo: &HloFiles) -> Result<Vec<Self>, CaptureError> {
         match paths.iter().filter(|path| Self::is_of_nsys(path)).count() {
             0 => {

@@ -110,7 +110,7 @@ pub struct ModuleSummary {
     pub executions: u64,
     /// Operation events in an execution.
     pub operations: MeanStd,
-    /// Time of an execution at which an operation was under way.
+    /// Time of an execution at which an operation was in progress.
     pub active_ns: MeanStd,
     /// Time of an execution from its first start to its last end.
     pub span_ns: MeanStd,
@@ -154,7 +154,7 @@ pub struct OperationSummary {
     pub own_ns: MeanStd,
     /// Time of each of its runs, of communication what no computation hides; `None` where the capture's format does not tell it.
     pub run_ns: Option<MeanStd>,
-    /// Its part of the time at which operations were under way.
+    /// Its part of the time at which operations were in progress.
     pub time_ns: f64,
     /// The same as a part of all modules' spans.
     pub share: f64,
@@ -232,7 +232,7 @@ impl From<LeftOut> for LeftOutTime {
 
 /// What stands in place of an opcode, source line or `op_name` that is not known.
 pub const UNKNOWN: &str = "unknown";
-/// The part of an execution at which no operation was under way.
+/// The part of an execution at which no operation was in progress.
 pub const IDLE_INSIDE: &str = "[idle inside modules]";
 
 #[derive(Debug, Default)]

@@ -16,7 +16,7 @@ pub struct ArraySpec {
     pub dims: Vec<u64>,
 }
 
-/// A text that is no array spec.
+/// A text that is not an array spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {

@@ -1,4 +1,4 @@
-//! A best config and where it comes from: the one schema of an entry, whatever store or file it lies in.
+//! A best config and where it comes from: the one schema of an entry, whatever store or file it is in.
 
 use serde::{Deserialize, Serialize};
 
@@ -101,7 +101,7 @@ pub struct Provenance {
     pub measured: u32,
     /// Candidates that failed.
     pub failed: u32,
-    /// Configs that cannot be told from the best.
+    /// Configs that cannot be distinguished from the best.
     #[serde(default)]
     pub tie_set: Vec<Config>,
     /// The best config's program without locations and names: another one means that the kernel changed.

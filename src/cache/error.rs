@@ -112,7 +112,7 @@ impl StoreError {
         Self { kind: StoreErrorKind::Snapshot, line, source: None }
     }
 
-    /// A file that is no snapshot, or no longer one.
+    /// A file that is not a snapshot, or no longer one.
     pub(super) fn no_snapshot(path: &Path) -> Self {
         let line = format!(
             "`{}` cannot be used: it is not a snapshot; check the path, or publish it again with `autotune-lowered \

@@ -25,7 +25,7 @@ impl FolderLock {
     /// Makes the folder where it is missing and locks it, or says which process has it.
     ///
     /// # Errors
-    /// Where another process has it ([`Locked`](super::StoreErrorKind::Locked)), or it cannot be written.
+    /// If another process has it ([`Locked`](super::StoreErrorKind::Locked)), or it cannot be written.
     pub fn acquire(folder: &Path) -> Result<Self, StoreError> {
         fs::create_dir_all(folder).map_err(StoreError::io("make the folder", folder))?;
         let path = folder.join("lock");

@@ -15,7 +15,7 @@ use crate::device::DeviceIdentity;
 /// Neighbours that one thread looks at.
 const SOME: usize = 1 << 9;
 
-/// Rows in the keys' order, and what they name, each sorted. Equal operations and devices lie in one place, so that comparisons
+/// Rows in the keys' order, and what they name, each sorted. Equal operations and devices are in one place, so that comparisons
 /// touch few.
 #[derive(Debug)]
 pub(super) struct Rows<'a> {
@@ -211,7 +211,7 @@ impl<'a> Row<'a> {
     /// The entry.
     ///
     /// # Errors
-    /// Where the text is no entry's.
+    /// If the text is not an entry's.
     pub(super) fn to_entry(&self) -> Result<Arc<Entry>, StoreError> {
         let entry = match &self.entry {
             Stored::Entry(entry) => return Ok(Arc::clone(entry)),
@@ -224,12 +224,12 @@ impl<'a> Row<'a> {
     /// Key and entry as stores give them.
     ///
     /// # Errors
-    /// Where the text is no entry's.
+    /// If the text is not an entry's.
     pub(super) fn to_pair(&self) -> Result<(CacheKey, Arc<Entry>), StoreError> {
         Ok((self.key.to_key(), self.to_entry()?))
     }
 
-    /// That the text is no entry's.
+    /// That the text is not an entry's.
     pub(super) fn unreadable(&self) -> StoreError {
         let file = match &self.entry {
             Stored::Text { file, .. } => file,

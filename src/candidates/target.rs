@@ -53,7 +53,7 @@ pub struct Target {
     pub memory_bytes: Option<u64>,
 }
 
-/// A name that is no target's, or a target's file that cannot be read.
+/// A name that is not a target's, or a target's file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {

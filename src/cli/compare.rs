@@ -61,7 +61,7 @@ pub(super) fn run(args: &CompareArgs, bars: &MultiProgress, out: &mut dyn Write)
     if let Some(replay) = own.chain([&args.timer.timer]).find(|timer| timer.starts_with("replay:")) {
         return Err(Fault::new(exit::USAGE, format!("`{replay}` runs no program: only a device can compare them")));
     }
-    // a file that is no program is known before a device is started
+    // a file that is not a program is known before a device is started
     let programs = ProgramReader::new(&args.timer.timer, &args.timer.limits);
     let mut contestants = Vec::with_capacity(given.len());
     for ContestantArgs { module, options, .. } in given {

@@ -92,13 +92,13 @@ pub(super) fn forecast(args: &TuneArgs, module: &Path, bars: &MultiProgress, out
     run(&args, bars, out)
 }
 
-/// The targets of these names. Reading them is no part of the arguments', so that a wrong one is said in one line.
+/// The targets of these names. Reading them is not part of the arguments', so that a wrong one is said in one line.
 fn targets(names: &[String]) -> Result<Vec<Target>, Fault> {
     let named = |name: &String| Target::named(name).map_err(|error| Fault::new(exit::USAGE, error.to_string()));
     names.iter().map(named).collect()
 }
 
-/// Compiles for each target and prints what came of it; refusals are no failure.
+/// Compiles for each target and prints what came of it; refusals are not a failure.
 pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let targets = targets(&args.targets)?;
     // what would fail after the run is known before it

@@ -151,7 +151,7 @@ impl Wanted {
         }
     }
 
-    /// A module with the choices of the class, but for what the user has set: that is changed only if named.
+    /// A module with the choices of the class, except for what the user has set: that is changed only if named.
     fn ready(&self, space: &OptionSpace, file: OptionFile, notes: &mut Vec<String>) -> Result<Ready, Fault> {
         let OptionFile { name, program, key, flags, named, .. } = file;
         let (mut set, note) = set_by_process(space, flags);
@@ -191,7 +191,7 @@ impl Wanted {
                     }
                     result.take(Some(tuned.operation), tuned.entry);
                 }
-                // the inputs of one module are no reason to leave the others
+                // the inputs of one module are not a reason to leave the others
                 Err(OptionTuneError::Inputs(error)) if self.files.are_of_folder => {
                     let (status, reason) = (Status::Failed, error.to_string());
                     result.take(Some(OperationResult { how: name, status, reason, ..module.planned() }), None);

@@ -54,7 +54,7 @@ pub(super) fn setting_of(arg: &Arg) -> Option<&'static Setting> {
     of_flag.or_else(|| Setting::named(&arg.get_id().as_str().replace('_', "-")))
 }
 
-/// The file that is used, if any; that of another user is left aside, which is said. `shape` is the whole command line's.
+/// The file that is used, if any; that of another user is left aside, with a message. `shape` is the whole command line's.
 pub(super) fn read(args: &ConfigFileArgs, shape: &Command) -> Result<Option<ConfigFile>, Fault> {
     if args.no_config {
         return Ok(None);

@@ -148,7 +148,7 @@ fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile
     Ok(OptionFiles { modules, are_of_folder: true, left_aside: line })
 }
 
-/// What tells apart programs of one meaning.
+/// What distinguishes programs of one meaning.
 fn told(program: &MeasuredProgram) -> Option<Digest> {
     program.compiled_with.as_ref().map(CompiledWith::digest)
 }

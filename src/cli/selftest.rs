@@ -137,7 +137,7 @@ pub(super) fn known_resolution(
     timer: &dyn Timer,
     state: CacheState,
 ) -> (Resolution, Vec<String>) {
-    // a tuner that keeps nothing may run where there is no folder at all
+    // a tuner that keeps nothing may run if there is no folder at all
     let Some(folder) = folder else { return Default::default() };
     let known = Stored::known(folder, timer, &state);
     if let Some(note) = &known.damage {

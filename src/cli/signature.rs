@@ -157,7 +157,7 @@ pub(super) fn sign(args: &SignArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let name = args.snapshot.display().to_string();
     let mut signatures = match Signatures::read_beside(&args.snapshot) {
         Err(error @ SignatureError::Io { .. }) => return Err(error.into()),
-        // what is no signature, or one of version 1, gives way
+        // what is not a signature, or one of version 1, gives way
         read => read.unwrap_or_default(),
     };
     signatures.renew(signer.sign(Statement::of_file(snapshot.digest()))?, &name)?;

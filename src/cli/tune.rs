@@ -181,7 +181,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
 fn no_label_line(args: &TuneArgs, module: &Path) -> String {
     const MOST_LINES: usize = 3;
     let labels = user_labels(&args.plan.labels).ok().flatten();
-    // a profile that cannot be read is no reason to say nothing of the module
+    // a profile that cannot be read is not a reason to say nothing of the module
     let step = args.profile.as_deref().and_then(|profile| profile::read_step(profile, &args.hlo, labels.as_ref()).ok());
     let lines = step.iter().flat_map(|step| step.own_sources()).take(MOST_LINES);
     let lines: Vec<String> =

@@ -19,7 +19,7 @@ pub struct Contestant {
     pub program: MeasuredProgram,
     /// How it is compiled.
     pub build: Build,
-    /// Which of several timers runs it, as [`SideBySide`](crate::timer::SideBySide) numbers them; 0 where there is one.
+    /// Which of several timers runs it, as [`SideBySide`](crate::timer::SideBySide) numbers them; 0 if there is one.
     pub timer: usize,
 }
 
@@ -34,7 +34,7 @@ impl Contestant {
     /// A file of the user's.
     ///
     /// # Errors
-    /// Where it cannot be read or is no program that a plugin compiles.
+    /// If it cannot be read or is not a program that a plugin compiles.
     pub fn open(path: &Path) -> Result<Self, MeasureError> {
         Ok(Self::new(path.display().to_string(), MeasuredProgram::open(path)?))
     }

@@ -17,7 +17,7 @@ impl Baseline {
     /// Reads a store.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub fn open(store: &Path) -> io::Result<Self> {
         Ok(Self { outcomes: kept_outcomes(store)? })
     }

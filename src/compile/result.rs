@@ -23,7 +23,7 @@ pub struct CompileResult {
     pub tool: String,
     /// In the order in which they were named.
     pub targets: Vec<CompiledTarget>,
-    /// Whether the user ended it: what was not begun is missing.
+    /// Whether the user ended it: what was not started is missing.
     pub interrupted: bool,
 }
 
@@ -114,12 +114,12 @@ pub struct CompiledCall {
 pub struct CompiledCandidate {
     /// The config.
     pub config: Config,
-    /// What came of its program; `None` where it was not begun.
+    /// What came of its program; `None` where it was not started.
     #[serde(flatten)]
     pub outcome: Option<Outcome>,
 }
 
-/// Memory that grew by no more than this part is no regression: compilers place buffers anew.
+/// Memory that grew by no more than this part is not a regression: compilers place buffers again.
 pub const MEMORY_GROWTH: f64 = 0.1;
 
 /// What is worse than it was.

@@ -42,7 +42,7 @@ const ADDS: f64 = 0.01;
 /// part of the result.
 ///
 /// # Errors
-/// Where the inputs cannot be made, or a store fails.
+/// If the inputs cannot be made, or a store fails.
 pub fn tune_compiler_options(
     timer: &mut dyn Timer,
     ledger: &Ledger,
@@ -167,7 +167,7 @@ impl Walk<'_, '_> {
         self.conclude(key, search, rescued.is_some(), finals)
     }
 
-    /// Digest of everything that a decision follows from, but for the samples.
+    /// Digest of everything that a decision follows from, except for the samples.
     fn search(&self) -> String {
         let mut hasher = FieldHasher::new("compiler options, 1");
         hasher.field(self.result.baseline.config.as_str().as_bytes()).field(self.races.inputs_digest.as_bytes());

@@ -72,7 +72,7 @@ pub struct SharedOptions {
 /// Finds one set of options that loses on no module and saves the most in all, and commits it for each of them.
 ///
 /// # Errors
-/// Where the inputs of a module cannot be made, or a store fails.
+/// If the inputs of a module cannot be made, or a store fails.
 pub fn tune_shared_options(
     timer: &mut dyn Timer,
     ledger: &Ledger,
@@ -119,7 +119,7 @@ impl Shared<'_> {
             return Ok(found);
         }
         let mut sets: Vec<Variant> = Vec::new();
-        // a module whose default does not run has no part in the decision, and is no reason to leave the others
+        // a module whose default does not run has no part in the decision, and is not a reason to leave the others
         let mut failed = BTreeMap::new();
         for (place, shared) in self.modules.iter().enumerate() {
             if !sets.is_empty() && self.any_wins(&shared.module, &sets)? {
@@ -130,7 +130,7 @@ impl Shared<'_> {
                 Err(ended) => drop(failed.insert(place, of_module(ended)?)),
             }
         }
-        // also where there is none: an entry says so to the next run
+        // also if there is none: an entry says so to the next run
         let sets = with_all_together(sets);
         let mut last = BTreeMap::new();
         for (place, shared) in self.modules.iter().enumerate() {
@@ -177,7 +177,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Digest of everything that the decision follows from, but for the samples.
+    /// Digest of everything that the decision follows from, except for the samples.
     fn search(&self) -> String {
         let mut hasher = FieldHasher::new("shared compiler options, 1");
         hasher.field(&self.options.rules.min_improvement.to_le_bytes());

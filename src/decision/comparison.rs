@@ -79,7 +79,7 @@ pub struct Compared {
 pub struct Comparison {
     /// One a candidate; `None` where no round that counts holds it beside the baseline.
     pub candidates: Vec<Option<Compared>>,
-    /// How far from one the ratio of the baseline's copy may be, as a relative difference; `None` where there is no copy,
+    /// How far from one the ratio of the baseline's copy may be, as a relative difference; `None` if there is no copy,
     /// or it has too few rounds.
     pub noise: Option<f64>,
     /// What the baseline's repetitions tell.

@@ -63,7 +63,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Indices of all candidates that cannot be told from the best one, the best included.
+    /// Indices of all candidates that cannot be distinguished from the best one, the best included.
     pub fn tie_set(&self) -> Vec<usize> {
         let tied = |verdict: &Option<CandidateVerdict>| verdict.as_ref().is_some_and(|verdict| verdict.tied_with_best);
         self.candidates.iter().enumerate().filter(|(_, verdict)| tied(verdict)).map(|(index, _)| index).collect()
@@ -73,7 +73,7 @@ impl Judgement {
 /// Decides one invocation of `candidates` candidates, of which those in `competing` have times of their own.
 ///
 /// The best candidate has the least median ratio to the baseline. It wins when it saves the minimum improvement, more than
-/// the resolution, and significantly so. Among those that cannot be told from it, `incumbent`, the config already cached,
+/// the resolution, and significantly so. Among those that cannot be distinguished from it, `incumbent`, the config already cached,
 /// stays if it wins by the same rule; else the one whose times scatter least is taken, if that loses nothing. So
 /// caches do not flap.
 pub fn judge(

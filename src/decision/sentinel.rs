@@ -16,7 +16,7 @@ const MIN_FOR_DRIFT: usize = 6;
 const EVERY: usize = 4;
 
 /// Whether the next round wants the baseline at both ends: always until it is known what is usual, and then once in a
-/// while, but for as long as the machine changes inside of rounds.
+/// while, except for as long as the machine changes inside of rounds.
 pub fn wants_bracket(rounds: &[Round]) -> bool {
     let swings = || rounds.iter().rev().map(Round::swing);
     let known: Vec<f64> = swings().flatten().map(f64::abs).collect();

@@ -44,11 +44,11 @@ setters!(CheckOptions { match_mode: MatchMode, false_alarms: f64, others: usize 
 /// Checks what is cached for every planned invocation, on the first device of a session; `on_checked` is told of each. What
 /// fails costs one operation.
 ///
-/// The session's ledger is asked and given samples, but for a decision. Of its options `rounds` are those of a series, and
+/// The session's ledger is asked and given samples, except for a decision. Of its options `rounds` are those of a series, and
 /// `rules.min_improvement` is the least change that matters.
 ///
 /// # Errors
-/// Where the ledger, a cache tier or the scratch folder fails; what was found before stands beside the error.
+/// If the ledger, a cache tier or the scratch folder fails; what was found before stands beside the error.
 pub fn check(
     session: &mut Session<'_>,
     plan: &Plan,

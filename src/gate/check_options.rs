@@ -45,7 +45,7 @@ impl CheckedModule {
 /// this device. `compared` is how many things are compared with these: the odds that are needed follow from it.
 ///
 /// # Errors
-/// Where the ledger, a cache tier or the scratch folder fails.
+/// If the ledger, a cache tier or the scratch folder fails.
 pub fn check_compiler_options(
     timer: &mut dyn Timer,
     ledger: &Ledger,

@@ -16,7 +16,7 @@ use crate::matching::Matching;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LabelledCall {
-    /// What of the label is known: the operation, and the call key where there is one.
+    /// What of the label is known: the operation, and the call key if there is one.
     #[serde(flatten)]
     pub label: Label,
     /// How much of the label the module held.
@@ -86,7 +86,7 @@ pub enum DeviceNameError {
 /// The one device of a cache whose name contains a text; of its software nothing is known.
 ///
 /// # Errors
-/// Where no device or more than one is called so, or a tier cannot be read.
+/// If no device or more than one is called so, or a tier cannot be read.
 pub fn device_named(cache: &TieredCache, text: &str) -> Result<DeviceFingerprint, DeviceNameError> {
     let devices: BTreeSet<DeviceIdentity> = cache.entries()?.into_iter().map(|(key, ..)| key.device).collect();
     let mut named = devices.into_iter().filter(|device| device.to_string().contains(text));
@@ -118,7 +118,7 @@ impl CoverageOf<'_> {
     /// without recordings an empty matching does.
     ///
     /// # Errors
-    /// Where a tier cannot be read.
+    /// If a tier cannot be read.
     pub fn coverage(&self, scan: &Scan, matching: &Matching) -> Result<Coverage, StoreError> {
         let mut calls = Vec::new();
         for (index, found) in scan.labels.iter().enumerate() {
@@ -141,7 +141,7 @@ impl CoverageOf<'_> {
     /// modules are not tuned so.
     ///
     /// # Errors
-    /// Where a tier cannot be read.
+    /// If a tier cannot be read.
     pub fn compiler_options(&self, digest: &Digest) -> Result<Option<LabelledCall>, StoreError> {
         let key = digest.to_string();
         if !has_compiler_options(self.cache, digest)? {
@@ -205,7 +205,7 @@ impl CoverageOf<'_> {
 /// Whether a cache has compiler options of a module, whatever the device.
 ///
 /// # Errors
-/// Where a tier cannot be read.
+/// If a tier cannot be read.
 pub fn has_compiler_options(cache: &TieredCache, digest: &Digest) -> Result<bool, StoreError> {
     let key = digest.to_string();
     let is_of_module = |of: &CacheKey| of.call.op_id == COMPILER_OPTIONS && of.call.call_key == key;

@@ -55,7 +55,7 @@ pub fn to_prune(
 /// Removes entries from a cache folder. Returns how many bytes the sample log gave back.
 ///
 /// # Errors
-/// Where a store of the folder fails.
+/// If a store of the folder fails.
 pub fn prune(ledger: &Ledger, going: &[Pruned]) -> Result<u64, LedgerError> {
     let keys: Vec<CacheKey> = going.iter().map(|pruned| pruned.key.clone()).collect();
     ledger.remove_all(&keys)?;

@@ -91,7 +91,7 @@ struct Stored {
     arguments: Option<Vec<Argument>>,
 }
 
-/// How the module in a file is compiled where it is used; `None` where no side file lies beside it.
+/// How the module in a file is compiled where it is used; `None` where no side file is beside it.
 ///
 /// # Errors
 ///

@@ -79,7 +79,7 @@ fn describe(head: &[u8]) -> String {
         return (*name).to_owned();
     }
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    // a character that the head cuts is no sign of binary data
+    // a character that the head cuts is not a sign of binary data
     let is_utf8 = std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
     if is_utf8 && head.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace()) {
         let start: String = String::from_utf8_lossy(line).chars().filter(|c| !c.is_control()).take(40).collect();

@@ -156,7 +156,7 @@ pub(crate) fn quoted(text: &[u8]) -> &[u8] {
     text
 }
 
-/// `f32[2,128]{1,0}` as an array; `None` for tuples and what else is no array.
+/// `f32[2,128]{1,0}` as an array; `None` for tuples and what else is not an array.
 fn array_shape(text: &[u8]) -> Option<ArraySpec> {
     let end = text.iter().position(|&byte| byte == b']')? + 1;
     let text = std::str::from_utf8(text.get(..end)?).ok()?;

@@ -354,7 +354,7 @@ impl Function {
         self.values.insert(name.trim().to_owned(), Value { first, results });
     }
 
-    /// Defines `%name: tensor<…>` of a function or a block. What a block passes in is no operand of a call site.
+    /// Defines `%name: tensor<…>` of a function or a block. What a block passes in is not an operand of a call site.
     fn block_arguments(&mut self, line: &str, is_inner: bool) {
         for piece in line.split('%').skip(1) {
             let name = value_name(piece);

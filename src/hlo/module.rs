@@ -62,7 +62,7 @@ pub struct HloInstruction<'a> {
     pub opcode: Cow<'a, str>,
     /// Its id, which [`HloInstruction::operands`] refer to.
     pub id: i64,
-    /// `metadata.op_name`: the scopes that it came from; empty where there is none.
+    /// `metadata.op_name`: the scopes that it came from; empty if there is none.
     pub op_name: Cow<'a, str>,
     /// Ids of its operands, all of its own computation.
     pub operands: Vec<i64>,

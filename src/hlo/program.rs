@@ -18,7 +18,7 @@ pub struct Program<'a> {
     pub form: ModuleForm,
     /// The module: of an `HloProto` the `HloModuleProto` inside.
     pub bytes: &'a [u8],
-    /// Whether it may write its outputs over arguments: they must be given anew for each run.
+    /// Whether it may write its outputs over arguments: they must be given again for each run.
     pub donates: bool,
     /// Into how many partitions it is to be cut, one for each device that it runs on. An `HloModuleProto` does not tell: 1.
     pub partitions: u64,
@@ -49,7 +49,7 @@ const DONATING_FIELDS: [u32; 2] = [8, 18];
 ///
 /// # Errors
 ///
-/// Bytes that are no StableHLO and no `HloModuleProto`, or that are damaged.
+/// Bytes that are not StableHLO and no `HloModuleProto`, or that are damaged.
 pub fn read_program<'a>(bytes: &'a [u8], place: &str) -> Result<Program<'a>, ScanError> {
     read(bytes).map_err(|kind| kind.at(place))
 }

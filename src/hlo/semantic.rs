@@ -24,7 +24,7 @@ use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
 ///
 /// # Errors
 ///
-/// HLO text, and bytes that are no program.
+/// HLO text, and bytes that are not a program.
 pub fn semantic_digest(bytes: &[u8], place: &str) -> Result<Digest, ScanError> {
     digest(bytes).map_err(|kind| kind.at(place))
 }

@@ -82,7 +82,7 @@ impl Refused {
     }
 }
 
-/// Reads the labels in the side file of `module`, whose digest is asked for only where there is one.
+/// Reads the labels in the side file of `module`, whose digest is asked for only if there is one.
 pub(crate) fn read(module: &Path, digest: impl FnOnce() -> std::io::Result<Digest>) -> Side {
     match of_module::<SideFile>(module, digest) {
         Ok(None) => Side::None,
@@ -98,7 +98,7 @@ struct Head {
     module_digest: Digest,
 }
 
-/// What the side file of `module` says; `None` where there is none, or it is another program's.
+/// What the side file of `module` says; `None` if there is none, or it is another program's.
 pub(super) fn of_module<T: DeserializeOwned>(
     module: &Path,
     digest: impl FnOnce() -> std::io::Result<Digest>,

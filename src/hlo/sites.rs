@@ -33,7 +33,7 @@ pub(crate) struct Instruction {
     pub(crate) name: String,
     /// Its result, where that is one array.
     pub(crate) shape: Option<ArraySpec>,
-    /// Constants are no operands of a call site.
+    /// Constants are not operands of a call site.
     pub(crate) is_constant: bool,
     /// Indices of its operands within the computation.
     pub(crate) operands: Vec<usize>,

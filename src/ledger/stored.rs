@@ -85,7 +85,7 @@ pub enum StoredError {
 /// which. One that has only a snapshot is read from that.
 ///
 /// # Errors
-/// Where there is none, or something of it is damaged.
+/// If there is none, or something of it is damaged.
 pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
     let mut notes = Vec::new();
     let cached = match kind_of(path)? {

@@ -17,7 +17,7 @@ impl Ledger {
     /// How Tokamax calls what was tuned here, from the registry, with the samples of the job that decided it.
     ///
     /// # Errors
-    /// Where the entry was not tuned here, no recording keeps Tokamax's stamp of the call, several stamps differ, or the sample
+    /// If the entry was not tuned here, no recording keeps Tokamax's stamp of the call, several stamps differ, or the sample
     /// log cannot be read.
     pub fn to_tokamax(
         &self,

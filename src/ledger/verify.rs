@@ -26,7 +26,7 @@ use super::stored::{StoredError, StoredKind, entries_of, kind_of, log_findings};
 pub struct Verified {
     /// Where.
     pub path: PathBuf,
-    /// What it is; none where that cannot be told.
+    /// What it is; none if that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<StoredKind>,
     /// Entries that could be read.
@@ -42,7 +42,7 @@ impl Verified {
         Self { path: path.to_owned(), kind, entries: 0, problems: Vec::new(), notes: Vec::new() }
     }
 
-    /// Adds what becomes of the signature beside a snapshot; what else there is bears none, and is no snapshot that somebody
+    /// Adds what becomes of the signature beside a snapshot; what else there is bears none, and is not a snapshot that somebody
     /// vouches for.
     #[cfg(feature = "shared")]
     pub fn check_signature(&mut self, keys: &PublicKeys) {

@@ -80,7 +80,7 @@ impl<'a> Rooms<'a> {
     fn resolve(&self, found: &FoundLabel) -> Result<(How, Vec<Choice<'a>>), Miss> {
         let name = found.label.op_name();
         let of_name: Vec<&Arc<Invocation>> = self.registry.of_operation(name).collect();
-        // an op_id that is no `name@vN`, as tokamax's class paths, is all name
+        // an op_id that is not a `name@vN`, as tokamax's class paths, is all name
         if of_name.is_empty() {
             return Err((MissReason::NotRecorded, self.not_recorded(name)));
         }

@@ -45,10 +45,10 @@ struct Manifest {
 }
 
 impl Captured {
-    /// Reads the manifest of a folder; `None` where there is none in it.
+    /// Reads the manifest of a folder; `None` if there is none in it.
     ///
     /// # Errors
-    /// Where the folder or the manifest cannot be read, or the manifest is of another format.
+    /// If the folder or the manifest cannot be read, or the manifest is of another format.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, MeasureError> {
         let unreadable = |path: PathBuf| move |source| MeasureError::Unreadable { path, source };
         let folder = Folder::open(path).map_err(unreadable(path.to_owned()))?;
@@ -69,7 +69,7 @@ impl Captured {
     /// The capture of an argument: by its path where the program names it, else by its number where there are as many.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub(super) fn find(&self, index: usize, count: usize, place: &str) -> Result<&CapturedArgument, MeasureError> {
         let missing = |reason| MeasureError::Captured { path: self.path.join(MANIFEST), reason };
         if place.is_empty() {
@@ -89,7 +89,7 @@ impl Captured {
     /// The dense little-endian elements of a captured argument, and where they stand.
     ///
     /// # Errors
-    /// Where the file cannot be read, is a link or lies outside of the folder, has another digest, or holds another array.
+    /// If the file cannot be read, is a link or is outside of the folder, has another digest, or holds another array.
     pub(super) fn read(
         &self,
         argument: &CapturedArgument,

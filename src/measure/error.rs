@@ -26,13 +26,13 @@ pub enum MeasureError {
         /// What the system said.
         source: io::Error,
     },
-    /// The file is no program.
+    /// The file is not a program.
     #[error(transparent)]
     NotAProgram(#[from] ScanError),
     /// The side file of a module cannot be used.
     #[error(transparent)]
     SideFile(ScanError),
-    /// What a side file says the compiler is told of its module is no `CompileOptionsProto`.
+    /// What a side file says the compiler is told of its module is not a `CompileOptionsProto`.
     #[error(
         "the side file `{path}` has `compile_options` that are not a CompileOptionsProto ({source}); write it again \
          with `autotune_lowered.dump`, or remove the member",
@@ -151,7 +151,7 @@ pub enum MeasureError {
         /// The timer.
         timer: String,
     },
-    /// The timer does not tell what the program takes.
+    /// The timer does not say what the program takes.
     #[error("the timer `{timer}` does not report the program's inputs, so none can be made")]
     NoSignature {
         /// The timer.

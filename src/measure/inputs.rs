@@ -60,7 +60,7 @@ pub struct Inputs {
 /// values that the user asked for, or the user's file, or else a recipe's. Files go into `scratch`, where none of their names is taken.
 ///
 /// # Errors
-/// Where a file of the user's cannot be read or has another size, an argument's type does not hold the values, a name is none
+/// If a file of the user's cannot be read or has another size, an argument's type does not hold the values, a name is none
 /// of an argument, there is no room for the inputs, or `scratch` cannot be written.
 pub fn make_inputs(
     program: &MeasuredProgram,

@@ -44,7 +44,7 @@ impl MeasuredProgram {
     /// or zstd.
     ///
     /// # Errors
-    /// Where the file cannot be read, is no program or HLO text, or runs on several devices.
+    /// If the file cannot be read, is not a program or HLO text, or runs on several devices.
     pub fn open(path: &Path) -> Result<Self, MeasureError> {
         Self::open_with(path, |_| Err(MeasureError::HloText { path: path.to_owned() }))
     }
@@ -52,7 +52,7 @@ impl MeasuredProgram {
     /// The same, also where it runs on several devices: what is only compiled needs none of them.
     ///
     /// # Errors
-    /// Where the file cannot be read, or is no program or HLO text.
+    /// If the file cannot be read, or is not a program or HLO text.
     pub fn open_to_compile(path: &Path) -> Result<Self, MeasureError> {
         let read = Self::read(&read_file(path)?, path, |_| Err(MeasureError::HloText { path: path.to_owned() }));
         read.map_err(|error| match error {
@@ -188,7 +188,7 @@ impl MeasuredProgram {
     /// Writes it where a worker reads it, and what the compiler is told of it beside it.
     ///
     /// # Errors
-    /// Where the file is there already, or cannot be written.
+    /// If the file is there already, or cannot be written.
     pub fn write(&self, folder: &Path, name: &str) -> Result<ProgramFile, MeasureError> {
         let path = folder.join(format!("{name}.{}", self.format.extension()));
         write_file(&path, &self.bytes)?;

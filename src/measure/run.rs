@@ -70,7 +70,7 @@ pub struct Measured {
 /// A profile without any execution is believed only where the same timer sees the kernel of a program that has one.
 ///
 /// # Errors
-/// Where the timer takes no profiles, the inputs cannot be made, the program fails, or its iterations ran different kernels.
+/// If the timer takes no profiles, the inputs cannot be made, the program fails, or its iterations ran different kernels.
 pub fn measure(
     timer: &mut dyn Timer,
     program: &MeasuredProgram,

@@ -43,7 +43,7 @@ pub enum Finding {
         /// Events that start before their predecessor.
         events: u64,
     },
-    /// Bytes that are no event; they are left out.
+    /// Bytes that are not an event; they are left out.
     #[error("{events} events of plane `{plane}` cannot be decoded and are left out")]
     MalformedEvents {
         /// The plane.
@@ -91,7 +91,7 @@ pub enum Finding {
         /// How many.
         executions: u64,
     },
-    /// The events name no run; executions were told apart where the first operation comes again.
+    /// The events name no run; executions were distinguished where the first operation comes again.
     #[error(
         "events of `{module}` name no run: {executions} executions separated at their first operation; compare with \
          the launches"

@@ -111,7 +111,7 @@ impl Union {
     }
 }
 
-/// Splits the time that events of one line cover among them, as they come: each moment belongs to the event under way that
+/// Splits the time that events of one line cover among them, as they come: each moment belongs to the event in progress that
 /// started last, of two that start together to the later one. Of nested events that is each one's duration without its
 /// children.
 ///

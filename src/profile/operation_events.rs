@@ -37,9 +37,9 @@ pub struct OperationEvent<'a> {
     pub time: Interval,
 }
 
-/// What becomes of the events of an execution. Several are under way at once, on several threads.
+/// What becomes of the events of an execution. Several are in progress at once, on several threads.
 pub trait EventFold: Sync {
-    /// An execution under way.
+    /// An execution in progress.
     type Open: Send;
     /// One that is over.
     type Done: Send;

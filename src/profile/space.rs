@@ -61,7 +61,7 @@ impl XSpace {
     ///
     /// # Errors
     ///
-    /// Bytes that are no XSpace, or that end early.
+    /// Bytes that are not an XSpace, or that end early.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, ProfileErrorKind> {
         let bytes: Bytes = bytes.into();
         if bytes.is_empty() {

@@ -1,5 +1,5 @@
 //! The second pass over the events: each execution's come by start, whatever line they are on, and are folded as they
-//! come. Held are the events of the chunks under way, never those of a whole execution.
+//! come. Held are the events of the chunks in progress, never those of a whole execution.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use super::index::{Chunk, Grouped, Index, Whose};
 
 /// What becomes of the events of an execution.
 pub(super) trait Fold: Sync {
-    /// An execution under way.
+    /// An execution in progress.
     type Open: Send;
     /// One that is over.
     type Done: Send;
@@ -29,7 +29,7 @@ pub(super) trait Fold: Sync {
 /// How often the program of these events ran, where that is known.
 pub(super) type RunsOfKey<'r> = &'r (dyn Fn(Key) -> Option<u64> + Sync);
 
-/// An execution under way.
+/// An execution in progress.
 struct Open<O> {
     /// Events that others may still come before.
     pending: Vec<Record>,

@@ -88,7 +88,7 @@ impl StepVariants {
     /// Reads the manifest of a folder, and sees that every program is what it says.
     ///
     /// # Errors
-    /// Where a file cannot be read, is a link or lies outside of the folder, or the manifest or a program is damaged.
+    /// If a file cannot be read, is a link or is outside of the folder, or the manifest or a program is damaged.
     pub fn open(path: &Path) -> Result<Self, ProveError> {
         let place = path.join(MANIFEST);
         let unreadable = |path: &Path| {
@@ -134,7 +134,7 @@ impl StepVariants {
     /// A variant as it is raced.
     ///
     /// # Errors
-    /// Where its program cannot be read or is none.
+    /// If its program cannot be read or is none.
     pub(super) fn contestant(&self, variant: usize, name: String) -> Result<Contestant, ProveError> {
         let Some(variant) = self.variants.get(variant) else {
             let reason = format!("has no variant {variant}");

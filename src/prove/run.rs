@@ -97,7 +97,7 @@ struct Races<'a> {
     until: Option<Instant>,
     /// How many comparisons share the error.
     comparisons: usize,
-    /// Where the last race is under way, the least time that it has.
+    /// Where the last race is in progress, the smallest time that it has.
     last: Option<Duration>,
 }
 

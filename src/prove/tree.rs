@@ -11,7 +11,7 @@ pub(super) struct Node {
     pub(super) inner: Vec<usize>,
 }
 
-/// All sets, and which of them lie in no other.
+/// All sets, and which of them are in no other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,

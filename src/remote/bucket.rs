@@ -24,7 +24,7 @@ pub(super) enum Trouble {
 
 /// One store.
 pub(super) trait Bucket: fmt::Debug + Send + Sync {
-    /// Writes an object of at most `limit` bytes to `out`; `None` where there is none.
+    /// Writes an object of at most `limit` bytes to `out`; `None` if there is none.
     fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, Trouble>;
 
     /// Stores a file as an object that is named by its content.

@@ -12,7 +12,7 @@ use crate::signature::SignatureError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// A text that is no address.
+    /// A text that is not an address.
     #[error("`{url}` is not a remote cache: {what}")]
     Address {
         /// The URL.

@@ -24,7 +24,7 @@ struct LostSnapshot {
     after: u64,
     /// Whether the next one was seen, and names another snapshot.
     was_never_named: bool,
-    /// Where it lies on this machine; goes with this.
+    /// Where it is on this machine; goes with this.
     scratch: tempfile::TempDir,
     file: PathBuf,
 }

@@ -78,7 +78,7 @@ impl<'a> MeasuredDocument<'a> {
             MeasureMode::Kernels => iteration.kernels_ps,
             MeasureMode::Span => iteration.span_ps,
         };
-        // what no kernel was part of is no time of the program
+        // what no kernel was part of is not a time of the program
         let times: Vec<f64> = iterations.iter().filter(|_| has_kernels).map(|iteration| ns(time(iteration))).collect();
         let all: u64 = iterations.iter().map(|iteration| iteration.kernels_ps).sum();
         let rows = kernels.iter().map(|kernel| {

@@ -11,7 +11,7 @@ const MAGIC: &[u8] = b"ATL1 ";
 /// `ATL1 llllllll cccccccc `
 const HEADER_BYTES: usize = 23;
 
-/// Bytes of a log that are no frame.
+/// Bytes of a log that are not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {

@@ -37,7 +37,7 @@ impl Budget {
     /// Whether anything can be done with it, where one evaluation is known to cost `cost`.
     ///
     /// # Errors
-    /// Where nothing may be spent, or less time than one evaluation takes.
+    /// If nothing may be spent, or less time than one evaluation takes.
     pub fn check(&self, cost: Option<Duration>) -> Result<(), NoBudget> {
         if self.evaluations == Some(0) || self.time.is_some_and(|time| time.is_zero()) {
             return Err(NoBudget::Nothing);

@@ -83,7 +83,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Whether these are configs by chance of a space that is too large to hold.
+    /// Whether these are configs at random of a space that is too large to hold.
     pub fn is_sample(&self) -> bool {
         self.sampled
     }

@@ -15,7 +15,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome of a measured time: zero, a negative number, an infinity and NaN are no times.
+    /// The outcome of a measured time: zero, a negative number, an infinity and NaN are not times.
     pub fn of(time: f64) -> Self {
         if time.is_finite() && time > 0.0 { Self::Time(time) } else { Self::Failed }
     }

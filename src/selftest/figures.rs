@@ -40,7 +40,7 @@ pub struct Figures {
     pub rounds_set_aside: u32,
     /// Median of all samples, nanoseconds.
     pub median_ns: f64,
-    /// The smallest difference that can be told: 99% of the pairs of copies differ by no more.
+    /// The smallest difference that can be detected: 99% of the pairs of copies differ by no more.
     pub resolution: f64,
     /// What the rounds of a pair claim to tell, from how they scatter: the median over the pairs.
     pub claimed: f64,

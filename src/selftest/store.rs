@@ -166,7 +166,7 @@ impl Stored {
     /// Writes the figures of the folder that is locked; what was there before is whole until then.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, lock: &FolderLock) -> Result<(), StoreError> {
         let folder = lock.folder();
         let path = folder.join(SELFTEST_FILE);

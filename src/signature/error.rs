@@ -35,7 +35,7 @@ pub enum SignatureError {
         /// Its permissions.
         mode: u32,
     },
-    /// Bytes that are no signature.
+    /// Bytes that are not a signature.
     #[error("the signature of `{file}` is not in this format; sign it again with `autotune-lowered cache sign`")]
     NotASignature {
         /// What was to be signed.

@@ -92,7 +92,7 @@ impl WorkerCommand {
 /// Whether a command of the shell is one program with its arguments, for certain.
 fn is_plain(command: &str) -> bool {
     let first = command.split_whitespace().next().unwrap_or_default();
-    // a path is no word of the shell's own, nor are these
+    // a path is not a word of the shell's own, nor are these
     let is_program = first.contains('/') || ["python", "python3"].contains(&first);
     is_program
         && !first.contains('=')
@@ -156,7 +156,7 @@ fn cannot_write(method: &str, error: &serde_json::Error) -> Failure {
     Failure::new(FailureKind::Device, message)
 }
 
-/// Whether a line is a log's talk below a warning, of glog (`I0000 00:00:…`) or of `tracing`: it is no reason.
+/// Whether a line is a log's talk below a warning, of glog (`I0000 00:00:…`) or of `tracing`: it is not a reason.
 fn is_chatter(line: &str) -> bool {
     let digits = |rest: &str| rest.len() > 4 && rest.bytes().take(4).all(|byte| byte.is_ascii_digit());
     let starts = ["TRACE ", "DEBUG ", "INFO ", "WARNING: All log messages before absl::InitializeLog()"];

@@ -64,7 +64,7 @@ pub struct InputArray {
     pub spec: ArraySpec,
     /// Its file.
     pub path: PathBuf,
-    /// Given anew before every run, outside the timed region.
+    /// Given again before every run, outside the timed region.
     pub donated: bool,
 }
 

@@ -36,7 +36,7 @@ impl LogKeeper {
     /// Keeps the profiles of the first candidate that runs and of every `every`-th after it, the newest `most` of them.
     ///
     /// # Errors
-    /// Where the folder cannot be made.
+    /// If the folder cannot be made.
     pub fn new(folder: &Path, every: u64, most: usize) -> io::Result<Self> {
         let runs = folder.join("plugins/profile");
         fs::create_dir_all(&runs)?;

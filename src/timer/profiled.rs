@@ -116,7 +116,7 @@ impl ProfiledRound {
         self.module_name.as_deref()
     }
 
-    /// Executions are told apart by their module's name and, among equals, by the order in which they started; without
+    /// Executions are distinguished by their module's name and, among equals, by the order in which they started; without
     /// a name by that order alone. A profile that holds more or fewer than were launched is refused: which launch is
     /// missing cannot be known.
     pub(crate) fn find(
@@ -142,7 +142,7 @@ impl ProfiledRound {
     }
 
     /// The runs of a launch, in the order in which they started: of a program that ran on several devices the execution
-    /// that was under way longest, from its first operation to its last.
+    /// that was in progress longest, from its first operation to its last.
     pub fn runs(&self, launch: usize) -> impl Iterator<Item = &Execution> {
         let runs = self.launches.get(launch).map(Vec::as_slice).unwrap_or_default();
         runs.iter().filter_map(|run| self.executions(run).max_by_key(|execution| execution.span_ps))

@@ -187,7 +187,7 @@ pub struct Input {
     pub spec: ArraySpec,
     /// File of dense little-endian bytes.
     pub path: PathBuf,
-    /// Given anew before every run, outside the timed region.
+    /// Given again before every run, outside the timed region.
     #[serde(default)]
     pub donated: bool,
 }
@@ -381,7 +381,7 @@ pub struct Signature {
 setters!(Signature { results: Option<Vec<ArraySpec>> });
 
 impl Signature {
-    /// A program that takes these arrays and does not tell what it gives.
+    /// A program that takes these arrays and does not say what it gives.
     pub fn new(parameters: Vec<ArraySpec>) -> Self {
         Self { parameters, results: None }
     }
@@ -606,7 +606,7 @@ pub struct Launch {
 pub struct Profiled {
     /// An XSpace that holds every launch, in the folder that was handed out.
     pub profile: PathBuf,
-    /// The modules' name in it, with `{candidate}` for the candidate's number. Without it executions are told apart by
+    /// The modules' name in it, with `{candidate}` for the candidate's number. Without it executions are distinguished by
     /// the order in which they started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module_name: Option<String>,
@@ -619,7 +619,7 @@ pub struct Profiled {
 }
 
 impl Profiled {
-    /// A profile whose executions are told apart by the order in which they started.
+    /// A profile whose executions are distinguished by the order in which they started.
     pub fn new(profile: impl Into<PathBuf>) -> Self {
         Self { profile: profile.into(), module_name: None, devices: None, clocks: None }
     }
@@ -679,7 +679,7 @@ pub struct KeptOutput {
     pub spec: ArraySpec,
     /// SHA-256 of its dense little-endian bytes.
     pub digest: Digest,
-    /// What its elements are like; absent where there are none, and of a type that has only finite values.
+    /// What its elements are like; absent if there are none, and of a type that has only finite values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finiteness: Option<Finiteness>,
 }
@@ -838,7 +838,7 @@ pub enum LineRead {
 ///
 /// # Errors
 ///
-/// Where the reader fails.
+/// If the reader fails.
 pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<LineRead> {
     line.clear();
     let read = reader.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', line)?;

@@ -62,7 +62,7 @@ impl SideBySide {
     /// the first timer's.
     ///
     /// # Errors
-    /// Where their devices are not the same, or their clocks or metrics differ.
+    /// If their devices are not the same, or their clocks or metrics differ.
     pub fn new(first: Box<dyn Timer>, others: Vec<Box<dyn Timer>>, owners: Vec<usize>) -> Result<Self, OtherClock> {
         for other in &others {
             let (name, other_name) = (first.name().to_owned(), other.name().to_owned());
@@ -147,7 +147,7 @@ impl Timer for SideBySide {
             let own = &timer.device().environment;
             let differences = own.differences(&first.device().environment);
             let name = own.compiler().unwrap_or_else(|| timer.name().to_owned());
-            // flags and drivers of another one are no part of the first device's environment
+            // flags and drivers of another one are not part of the first device's environment
             if differences.is_empty() { name } else { format!("{name} ({})", own.xla_flags.join(" ")) }
         };
         let compilers: Vec<String> = self.all().map(compiler).collect();

@@ -70,7 +70,7 @@ impl From<Ended> for CopiesError {
 /// Measures every candidate of a job in every round. Nothing is kept in any store.
 ///
 /// # Errors
-/// Where the first copy or the worker fails, or the user ends it.
+/// If the first copy or the worker fails, or the user ends it.
 pub fn measure_copies(
     timer: &mut dyn Timer,
     job: &Job,

@@ -12,7 +12,7 @@ use super::run::{Step, note_unpublished};
 use super::tuner::{Autotuner, Tuned};
 use super::{AutotuningResult, PlannedInvocation, Status, TuneError};
 
-/// What is to be done and what is under way.
+/// What is to be done and what is in progress.
 struct Work {
     waiting: VecDeque<usize>,
     under_way: usize,
@@ -20,7 +20,7 @@ struct Work {
     devices: usize,
     steps: Vec<Option<Step>>,
     is_stopped: bool,
-    /// Operations of which a call is under way, where their calls follow each other.
+    /// Operations of which a call is in progress, where their calls follow each other.
     busy: Option<BTreeSet<Tuned>>,
 }
 

@@ -81,7 +81,7 @@ impl Widest {
     /// Compares it with the devices that a timer has, where the timer can tell.
     ///
     /// # Errors
-    /// Where there are fewer: such a program runs over several hosts.
+    /// If there are fewer: such a program runs over several hosts.
     pub fn check_hosts(&self, timer: &dyn Timer) -> Result<(), SeveralHosts> {
         match timer.device_count() {
             Some(devices) if self.partitions > devices as u64 => {
@@ -97,7 +97,7 @@ impl Widest {
     /// each other. A program of one partition runs on a group's first.
     ///
     /// # Errors
-    /// Where the list does not fall into such groups.
+    /// If the list does not fall into such groups.
     pub fn groups(&self, devices: &[usize]) -> Result<Vec<usize>, NoGroups> {
         let size = usize::try_from(self.partitions).unwrap_or(usize::MAX).max(1);
         let first_of = |group: &[usize]| {

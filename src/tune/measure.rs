@@ -93,7 +93,7 @@ pub(super) struct Measuring<'a> {
     pub(super) compares: Option<Compares>,
     /// Whether candidates that compile to one executable are one candidate.
     pub(super) joins_executables: bool,
-    /// Which candidates are compiled when; all at once where there is none.
+    /// Which candidates are compiled when; all at once if there is none.
     pub(super) waves: Option<&'a mut Waves>,
     /// Its place among the calls that are tuned side by side on this device.
     pub(super) seat: Option<&'a mut Seat>,
@@ -417,7 +417,7 @@ impl Measuring<'_> {
         let launches: Vec<(usize, Sampling)> =
             order.iter().map(|&candidate| (candidate, sampling.get(candidate).copied().unwrap_or(ONE_RUN))).collect();
         if self.timer.measures_rounds() {
-            // the times of a profile are no differences of two looks at a clock
+            // the times of a profile are not differences of two looks at a clock
             let launches: Vec<_> =
                 launches.into_iter().map(|(candidate, sampling)| (candidate, sampling.runs)).collect();
             return self.whole_round(&launches);

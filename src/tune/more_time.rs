@@ -8,7 +8,7 @@ use crate::decision::{DecisionRules, Judgement};
 
 use super::rounds::JobRounds;
 
-/// More rounds than this are no advice.
+/// More rounds than this are not advised.
 const MOST: f64 = 100_000.0;
 
 /// What it would take to tell the configs of a tie set apart by the minimum improvement.

@@ -251,7 +251,7 @@ fn difference(
         let (own, kept) = (one_line(&first.own, ELEMENT_SHOWN), one_line(&first.kept, ELEMENT_SHOWN));
         format!(", first at element {}: {own}, the baseline's is {kept}", first.element)
     });
-    // nothing finite differs where one of the two is no number
+    // nothing finite differs where one of the two is not a number
     let most = match output.max_absolute {
         0.0 => String::new(),
         most => format!(" by up to {most:.3e}"),

@@ -131,7 +131,7 @@ pub struct Raced {
 /// Races programs, after what the log holds of the same race.
 ///
 /// # Errors
-/// Where the baseline or the worker fails, the user ends it, or the log cannot be written.
+/// If the baseline or the worker fails, the user ends it, or the log cannot be written.
 pub fn race_programs(
     timer: &mut dyn Timer,
     ledger: &Ledger,

@@ -88,7 +88,7 @@ impl JobRounds {
         }
     }
 
-    /// Leaves every candidate that no round holds, but for the baseline, until it is [admitted](Self::admit).
+    /// Leaves every candidate that no round holds, except for the baseline, until it is [admitted](Self::admit).
     pub(super) fn leave_unseen(&mut self, identity: &JobIdentity) {
         let seen: BTreeSet<usize> =
             self.rounds.iter().flat_map(|round| &round.samples).map(|sample| sample.candidate).collect();

@@ -438,7 +438,7 @@ pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> Strin
     }
 }
 
-/// What was seen, why it is no win, and what to do about it.
+/// What was seen, why it is not a win, and what to do about it.
 fn not_believed(result: &OperationResult) -> String {
     let measured =
         result.candidates.iter().filter_map(|row| row.times().map(|times| (times.ratio, times.median_ns, row)));

@@ -44,7 +44,7 @@ impl Shard {
     /// Part `index` of `of`.
     ///
     /// # Errors
-    /// Where `index` is not below `of`.
+    /// If `index` is not below `of`.
     pub fn new(index: u32, of: u32) -> Result<Self, ParseShardError> {
         if index < of { Ok(Self { index, of }) } else { Err(ParseShardError::Range { index, of }) }
     }

@@ -75,7 +75,7 @@ impl AddAssign for Spent {
     }
 }
 
-/// A part of the work that is under way.
+/// A part of the work that is in progress.
 #[derive(Debug)]
 struct Part {
     start_ns: u64,

@@ -22,7 +22,7 @@ use super::{AutotuningResult, OperationResult, RESULT_SCHEMA, Status};
 /// Times, ratios, intervals and ties are those of the decisions. Labels are not kept, so there are no occurrences.
 ///
 /// # Errors
-/// Where the log cannot be read.
+/// If the log cannot be read.
 pub fn stored_results(folder: &Path) -> Result<Vec<AutotuningResult>, StoredError> {
     let path = folder.join(LOG_FILE);
     if !path.exists() {

@@ -126,7 +126,7 @@ impl Autotuner<'_> {
     pub(super) fn identity_of_other_timer(&self, invocation: &Invocation, entry: &Entry) -> Option<JobIdentity> {
         let from = entry.provenance.as_ref()?;
         let by = &from.measured_by;
-        // samples that were recorded elsewhere are no measurement of this device
+        // samples that were recorded elsewhere are not a measurement of this device
         let is_measured = by.source != Source::Replay && self.timer.source() != Source::Replay;
         let is_other = is_measured && by.timer != self.timer.name() && by.cache_state == self.options.cache_state;
         let device =

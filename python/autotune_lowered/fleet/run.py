@@ -147,7 +147,7 @@ def _connect(ray: Any, address: str | None) -> bool:
 def _goods(
     module: pathlib.Path, registry: pathlib.Path, shared: bool, max_bytes: int
 ) -> tuple[bytes | None, dict[str, Any], str]:
-    """What is shipped, where it lies on a node, and the digest to compare there."""
+    """What is shipped, where it is on a node, and the digest to compare there."""
     for path in (module, registry):
         if not path.exists():
             raise ShipmentError(f"`{path}` is not there")

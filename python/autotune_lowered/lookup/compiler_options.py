@@ -57,7 +57,7 @@ def program_digest(lowered: Any) -> str:
         known = _digests.get(lowered)
     if known is not None:
         return known
-    # locations are no part of what is hashed, and printing them takes as long again
+    # locations are not part of what is hashed, and printing them takes as long again
     digest = _native.semantic_digest(text_to_hash(lowered).encode())
     with _lock:
         _digests[lowered] = digest

@@ -72,14 +72,14 @@ class Jitted:
         return program(*positional, **named)
 
     def _program(self, args: Any, kwargs: Any) -> Any:
-        """The program compiled with tuned options; None where there are none."""
+        """The program compiled with tuned options; None if there are none."""
         lowered = self._jitted.lower(*args, **kwargs)
         options = {name: value for name, value in compiler_options(lowered).items() if name not in self._given}
         return lowered.compile(compiler_options=options) if options else None
 
 
 class _Static:
-    """Which arguments are no arrays: a compiled program does not take them."""
+    """Which arguments are not arrays: a compiled program does not take them."""
 
     def __init__(self, function: Callable[..., Any], numbers: Any, names: Any):
         self.numbers = set(_listed(numbers))

@@ -81,7 +81,7 @@ class Target:
 
     @classmethod
     def named(cls, name: str) -> Target:
-        """The target of a name. Raises ValueError for one that is none, and for a file that does not tell its GPU."""
+        """The target of a name. Raises ValueError for one that is none, and for a file that does not say its GPU."""
         platform, _, device = name.partition(":")
         if platform == "cuda" and device in _CUDA:
             return cls._cuda(name, *_CUDA[device])

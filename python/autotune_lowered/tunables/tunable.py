@@ -25,7 +25,7 @@ class Tunable(Declaration):
     """`function.tunable` of what the decorator gives: the declaration, and its calls."""
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
-        """The arguments of a call, told apart. Raises `Undescribable`, a TypeError, where one has no spelling."""
+        """The arguments of a call, separated. Raises `Undescribable`, a TypeError, where one has no spelling."""
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return split(self, bound)

@@ -69,7 +69,7 @@ impl ReadParts for Reader<'_> {
     }
 }
 
-/// Gives the executions of programs of all captures as they end, but for those that XLA's autotuner ran.
+/// Gives the executions of programs of all captures as they end, except for those that XLA's autotuner ran.
 fn each_execution(
     captures: &[Capture],
     programs: &[Programs<'_>],
@@ -135,7 +135,7 @@ struct Known {
     communication: Option<Communication>,
 }
 
-/// An execution under way.
+/// An execution in progress.
 struct Open<'p, 'c> {
     program: Arc<Program<'p, 'c>>,
     doing: HashMap<u32, Doing>,

@@ -31,7 +31,7 @@ setters!(CompileOptions { by_pass: bool, autotuner_detail: bool });
 pub struct CompileReport {
     /// Durations of all compilations, added up: the sum of all phases.
     pub total_ns: f64,
-    /// Time in which at least one compilation was under way.
+    /// Time in which at least one compilation was in progress.
     pub elapsed_ns: f64,
     /// The part of the total in which worker threads compiled.
     pub parallel_ns: f64,

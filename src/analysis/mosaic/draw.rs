@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::dump::{Dump, Record, Timeline};
 
-/// Steps of the clock that are no news: about what the order of two instructions makes.
+/// Steps of the clock that are not news: about what the order of two instructions makes.
 const SMALL_STEP: i64 = 10;
 
 /// What a cycle is.
@@ -107,7 +107,7 @@ struct LabelName<'n> {
 /// Writes a dump as a trace; blocks come in the order in which they began.
 ///
 /// # Errors
-/// Where `out` fails.
+/// If `out` fails.
 pub fn draw(dump: &Dump<'_>, names: &HashMap<u32, String>, clock: Clock, out: &mut dyn Write) -> io::Result<Drawn> {
     let mut drawn = Drawn::default();
     let mut order: Vec<(i64, u64)> = Vec::new();
@@ -179,7 +179,7 @@ fn put(out: &mut dyn Write, separator: &mut &str, event: &impl Serialize) -> io:
     Ok(())
 }
 
-/// Ends that end nothing, or another range than the one under way, and ranges that do not end.
+/// Ends that end nothing, or another range than the one in progress, and ranges that do not end.
 fn unpaired(records: &[Record]) -> u64 {
     let (mut open, mut unpaired) = (Vec::new(), 0);
     for record in records {

@@ -17,7 +17,7 @@ pub enum MosaicError {
         /// Why.
         source: io::Error,
     },
-    /// The file is no array of 32-bit integers as NumPy writes it.
+    /// The file is not an array of 32-bit integers as NumPy writes it.
     #[error("`{}` {what}; save the buffer with `numpy.save`, as uint32", path.display())]
     NotWords {
         /// The file.
@@ -25,7 +25,7 @@ pub enum MosaicError {
         /// What it is instead.
         what: String,
     },
-    /// The names are no names.
+    /// The names are not names.
     #[error("`{}` holds no names: {what}; write `spec.interned_names` as JSON", path.display())]
     NotNames {
         /// The file.

@@ -48,7 +48,7 @@ impl Words {
 /// Reads an array of 32-bit integers.
 ///
 /// # Errors
-/// Where the file cannot be read, or is something else.
+/// If the file cannot be read, or is something else.
 pub fn read_npy(path: &Path) -> Result<Words, MosaicError> {
     parse(read_bounded(path, MAX_BYTES)?).map_err(|what| MosaicError::NotWords { path: path.to_owned(), what })
 }

@@ -27,7 +27,7 @@ const MAX_NS: u64 = 1 << 50;
 /// holds, as nsys-jax does. `files` tell the programs that a capture has none of.
 ///
 /// # Errors
-/// Where the planes that were drawn cannot be read back.
+/// If the planes that were drawn cannot be read back.
 pub fn nsys_captures(captures: Vec<NsysCapture>, files: &HloFiles) -> Result<Vec<Capture>, ProfileErrorKind> {
     let compiled = captures.iter().flat_map(compiled_programs).map(|(module, id)| (module.to_owned(), id));
     let compiled: BTreeSet<(String, i64)> = compiled.collect();

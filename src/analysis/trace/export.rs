@@ -118,7 +118,7 @@ impl Traced {
 /// Writes captures as one trace. Times count from the earliest line of all.
 ///
 /// # Errors
-/// Where `out` fails.
+/// If `out` fails.
 pub fn write_trace(captures: &[Capture], options: TraceOptions, out: &mut dyn Write) -> io::Result<Traced> {
     match options.format {
         TraceFormat::Perfetto => write::<Perfetto>(captures, options, out),
@@ -129,7 +129,7 @@ pub fn write_trace(captures: &[Capture], options: TraceOptions, out: &mut dyn Wr
 /// Writes captures as one trace into a file; what had its name before is replaced.
 ///
 /// # Errors
-/// Where the file cannot be written; what was there before is there still.
+/// If the file cannot be written; what was there before is there still.
 pub fn write_trace_file(captures: &[Capture], options: TraceOptions, path: &Path) -> Result<Traced, TraceFileError> {
     let is_gzip = options.format == TraceFormat::Chrome && path.extension().is_some_and(|extension| extension == "gz");
     write_file(path, is_gzip, |out| write_trace(captures, options, out))

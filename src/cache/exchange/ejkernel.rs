@@ -88,7 +88,7 @@ impl EjkernelFields {
     /// Reads what `python -m autotune_lowered.ejkernel_fields` printed of an installed ejkernel.
     ///
     /// # Errors
-    /// Where the file cannot be read or is something else.
+    /// If the file cannot be read or is something else.
     pub fn read(path: &Path) -> Result<Self, ExchangeError> {
         let wrong = |what: String| ExchangeError::NotFields { path: path.to_owned(), what };
         let text = outside_file::bytes(path, MAX_FILE_BYTES).map_err(io_error("read", path))?;
@@ -109,7 +109,7 @@ impl EjkernelFields {
 /// this program knows. Nothing is written unless every entry of an operation that ejkernel has can be.
 ///
 /// # Errors
-/// Where a config holds what ejkernel would trip on, two devices have one name, a file there is no cache, or it cannot be
+/// If a config holds what ejkernel would trip on, two devices have one name, a file there is no cache, or it cannot be
 /// written.
 pub fn export_ejkernel(
     folder: &Path,
@@ -214,7 +214,7 @@ pub fn export_ejkernel(
 /// device whose hardware is known, only under a wider match mode.
 ///
 /// # Errors
-/// Where a file cannot be read or is no cache.
+/// If a file cannot be read or is not a cache.
 pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
     let mut files = Vec::new();
     if path.is_dir() {

@@ -76,7 +76,7 @@ pub enum ExchangeError {
         /// The field and what is wrong with it.
         what: String,
     },
-    /// Two devices that the peer cannot tell apart.
+    /// Two devices that the peer cannot distinguish.
     #[error("`{call}` is cached for {one} and for {other}, which {peer} both calls `{fingerprint}`; choose one with `--for`", fingerprint = fingerprint.escape_debug())]
     Ambiguous {
         /// The tool.

@@ -40,7 +40,7 @@ impl FlagVariable {
 ///
 /// # Errors
 ///
-/// Entries with different options, since a process has one value; an option that is no flag.
+/// Entries with different options, since a process has one value; an option that is not a flag.
 pub fn export_flags(
     entries: &[(CacheKey, Arc<Entry>)],
     variable: FlagVariable,
@@ -85,7 +85,7 @@ fn flags(key: &CacheKey, entry: &Entry, variable: FlagVariable) -> Result<String
 ///
 /// # Errors
 ///
-/// An option that is no flag; in words.
+/// An option that is not a flag; in words.
 pub fn flags_of(config: &Config) -> Result<String, String> {
     let refused = |name: &str, why: &str| format!("`{}` {why}", name.escape_debug());
     let flag = |(name, value): (&String, &Value)| {

@@ -93,7 +93,7 @@ impl JsonForm {
 /// Writes entries to a file, in the form that its name says.
 ///
 /// # Errors
-/// Where the file cannot be written; what was there before is there still.
+/// If the file cannot be written; what was there before is there still.
 pub fn export_json(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), ExchangeError> {
     export_json_as(JsonForm::of(path), path, entries)
 }
@@ -101,7 +101,7 @@ pub fn export_json(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<()
 /// Writes entries to a file.
 ///
 /// # Errors
-/// Where the file cannot be written; what was there before is there still.
+/// If the file cannot be written; what was there before is there still.
 pub fn export_json_as(form: JsonForm, path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), ExchangeError> {
     let mut sorted: Vec<&(CacheKey, Arc<Entry>)> = entries.iter().collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
@@ -137,7 +137,7 @@ pub fn export_json_as(form: JsonForm, path: &Path, entries: &[(CacheKey, Arc<Ent
 /// Reads what [`export_json`] wrote, or what `cache ls --format json` prints.
 ///
 /// # Errors
-/// Where the file cannot be read, or an entry is none, with its number.
+/// If the file cannot be read, or an entry is none, with its number.
 pub fn import_json(path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeError> {
     import_json_as(JsonForm::of(path), path)
 }
@@ -145,7 +145,7 @@ pub fn import_json(path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeE
 /// Reads a file of this form.
 ///
 /// # Errors
-/// Where the file cannot be read, or an entry is none, with its number.
+/// If the file cannot be read, or an entry is none, with its number.
 pub fn import_json_as(form: JsonForm, path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeError> {
     let wrong = |what: String| ExchangeError::NotEntries { path: path.to_owned(), what };
     let io = |source| ExchangeError::Io { action: "read", path: path.to_owned(), source };

@@ -61,7 +61,7 @@ fn latest<'t, 'r, 'a>(rows: &'r [Row<'a>], texts: &'t [Cow<'_, str>]) -> Vec<(&'
     distinct
 }
 
-/// Adds all that the text of an entry claims; `None` where it is no entry's.
+/// Adds all that the text of an entry claims; `None` where it is not an entry's.
 fn add_claims<'a>(text: &'a str, claims: &mut Vec<Claim<'a>>) -> Option<()> {
     let RawEntry { config, provenance, peer, superseded } = serde_json::from_str(text).ok()?;
     claims.push(Claim::new(config, provenance, peer)?);

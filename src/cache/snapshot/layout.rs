@@ -59,7 +59,7 @@ pub(super) struct Section {
     flags: u32,
     pub(super) offset: u64,
     pub(super) length: u64,
-    /// How many things lie in it.
+    /// How many things are in it.
     pub(super) count: u64,
     /// SHA-256 of its bytes.
     pub(super) digest: [u8; 32],
@@ -221,13 +221,13 @@ fn as_own_version(start: &[u8]) -> Vec<u8> {
     own
 }
 
-/// Whether things of a size lie in a section behind its checksum.
+/// Whether things of a size are in a section behind its checksum.
 fn fits(section: Section, size: u64) -> bool {
     let bytes = section.count.checked_mul(size).and_then(|bytes| bytes.checked_add(4));
     bytes.is_some_and(|bytes| bytes <= section.length)
 }
 
-/// Why a file is no snapshot of this version.
+/// Why a file is not a snapshot of this version.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HeaderError {
     /// It is something else.

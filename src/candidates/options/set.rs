@@ -32,7 +32,7 @@ pub enum OptionError {
          dashes"
     )]
     Name {
-        /// The name, fit for a terminal.
+        /// The name, safe for a terminal.
         name: String,
     },
     /// A value that no option has.
@@ -54,7 +54,7 @@ pub enum OptionError {
     Conflict {
         /// The option.
         name: String,
-        /// Its value, fit for a terminal.
+        /// Its value, safe for a terminal.
         first: String,
         /// The other one.
         second: String,
@@ -90,7 +90,7 @@ impl OptionSet {
     /// Both sets in one. Lists of passes are joined.
     ///
     /// # Errors
-    /// Where an option has two values, or there are too many options.
+    /// If an option has two values, or there are too many options.
     pub fn with(&self, other: &Self) -> Result<Self, OptionError> {
         let mut set = self.clone();
         for (name, value) in &other.values {

@@ -29,7 +29,7 @@ pub(super) fn unsupported(what: impl Into<String>) -> ScanErrorKind {
     ScanErrorKind::Unsupported { what: what.into() }
 }
 
-/// Reads one section; `base` is where it lies in the file, for errors and alignment.
+/// Reads one section; `base` is where it is in the file, for errors and alignment.
 #[derive(Clone)]
 pub(super) struct Reader<'a> {
     pub(super) bytes: &'a [u8],

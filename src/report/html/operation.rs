@@ -14,7 +14,7 @@ use super::escape::Text;
 use super::overview::{name_of, status_class};
 use super::spent::write_spent;
 
-/// Writes an operation's section; `decided_at` is the time of its decision, where there is one.
+/// Writes an operation's section; `decided_at` is the time of its decision, if there is one.
 pub(super) fn write_operation(
     operation: &OperationResult,
     number: usize,

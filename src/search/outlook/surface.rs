@@ -33,7 +33,7 @@ const DRAWS_STREAM: u64 = 6 << 60;
 pub struct WaveRules {
     /// Part of the best config's time that a better one must save to matter.
     pub least_gain: f64,
-    /// The least difference that can be told apart: a config that is better by less than that does not matter either.
+    /// The least difference that can be distinguished: a config that is better by less than that does not matter either.
     pub noise_floor: f64,
     /// All that is left together may be better with this probability.
     pub chance: f64,
@@ -61,7 +61,7 @@ pub struct Expected {
     pub ratio: f64,
     /// The ratio is below this with a probability of 5%.
     pub low: f64,
-    /// The ratio is above this with a probability of 5%. Times above four times the best's are not told apart.
+    /// The ratio is above this with a probability of 5%. Times above four times the best's are not distinguished.
     pub high: f64,
 }
 

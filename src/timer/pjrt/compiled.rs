@@ -43,7 +43,7 @@ impl CompiledStore {
     /// know of what is left out.
     ///
     /// # Errors
-    /// Where one of them is no store.
+    /// If one of them is not a store.
     pub(super) fn open(options: &CompiledOptions, key: &ExecutableKey) -> Result<(Self, Vec<String>), Failure> {
         let mut listed = Vec::new();
         for store in &options.stores {
@@ -102,7 +102,7 @@ impl CompiledStore {
 }
 
 /// Whether what was compiled under a key of the store is what would be compiled here under the other, whatever the program. The
-/// target is no part of that: the device that it gave is.
+/// target is not part of that: the device that it gave is.
 fn is_for(stored: &ExecutableKey, here: &ExecutableKey) -> bool {
     stored.target.is_some()
         && flags(stored).eq(flags(here))

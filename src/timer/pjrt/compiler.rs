@@ -85,7 +85,7 @@ impl Compiler for CompileWorker {
         let call = Method::Compile(CompileParams { candidate, program, executable: path.clone(), overrides });
         let begin = Instant::now();
         let compiled: Compiled = self.client.request(call, self.limits.compile).inspect_err(|failure| {
-            // a device decides anew what it can compile; where none is there the compiler's word is all there is
+            // a device decides again what it can compile; where none is there the compiler's word is all there is
             if failure.kind == FailureKind::Compile && key.target.is_some() {
                 let (compile_ns, refused) = (nanoseconds(begin.elapsed()), Some(failure.message.clone()));
                 let note = Note { compile_ns, refused, of: of.clone(), ..Note::default() };

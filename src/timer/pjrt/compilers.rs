@@ -1,7 +1,7 @@
 //! Programs compiled side by side: each by a worker process of its own, driven by a thread of its own.
 //!
-//! Programs are begun in the order in which they were handed in, save that one somebody waits for comes next. While the
-//! pool is held nothing is begun: a compilation takes cores, or the device, away from whatever is measured.
+//! Programs are started in the order in which they were handed in, except that one somebody waits for comes next. While the
+//! pool is held nothing is started: a compilation takes cores, or the device, away from whatever is measured.
 //!
 //! Several timers of one device share a pool, so that programs of several jobs keep it busy. Each sees its own programs alone.
 //!
@@ -27,7 +27,7 @@ pub(super) trait Compiler: Send + 'static {
     /// What it gives.
     type Output: Send + 'static;
 
-    /// Makes it ready, for this task at first; a failure is no program's.
+    /// Makes it ready, for this task at first; a failure is not a program's.
     fn greet(&mut self, task: &Self::Task) -> Result<(), Failure>;
     /// Compiles a program.
     fn compile(&mut self, task: &Self::Task) -> Result<Self::Output, Failure>;
@@ -75,11 +75,11 @@ struct State<C: Compiler> {
     hands: usize,
     held: bool,
     closing: bool,
-    /// For each sharer counts the times that it dropped everything: what was begun before is of no use after.
+    /// For each sharer counts the times that it dropped everything: what was started before is of no use after.
     rounds: Vec<u64>,
 }
 
-/// What was begun for a sharer, and in which of its rounds.
+/// What was started for a sharer, and in which of its rounds.
 #[derive(Debug, Clone, Copy)]
 struct Begun {
     sharer: usize,
@@ -88,12 +88,12 @@ struct Begun {
 }
 
 impl<C: Compiler> State<C> {
-    /// Whether nothing was dropped since this was begun.
+    /// Whether nothing was dropped since this was started.
     fn is_of_now(&self, begun: Begun) -> bool {
         self.rounds.get(begun.sharer) == Some(&begun.round)
     }
 
-    /// Whether what was begun is of use still.
+    /// Whether what was started is of use still.
     fn wants(&self, begun: Begun) -> bool {
         self.is_of_now(begun) && !self.closing
     }
@@ -254,7 +254,7 @@ impl<C: Compiler> Shared<C> {
 /// How the reason begins for which a program is blamed: one death alone is nobody's fault.
 const TWICE: &str = "twice, in fresh workers: ";
 
-/// A time-out is no death: another one would cost as much again.
+/// A time-out is not a death: another one would cost as much again.
 fn is_death(failure: &Failure) -> bool {
     matches!(failure.kind, FailureKind::Crash | FailureKind::Memory | FailureKind::Protocol | FailureKind::Device)
 }

@@ -66,7 +66,7 @@ pub(super) struct Candidate {
 enum Argument {
     /// On the devices for the whole job.
     Kept(Vec<Buffer>),
-    /// Given anew before every run.
+    /// Given again before every run.
     Donated(Donated),
 }
 
@@ -103,7 +103,7 @@ impl Donated {
         Ok(parts)
     }
 
-    /// Bytes of all parts; an empty one is made anew like any other.
+    /// Bytes of all parts; an empty one is made again like any other.
     fn bytes(&self) -> u64 {
         self.part.host_bytes().unwrap_or(u64::MAX).max(1).saturating_mul(self.devices as u64)
     }

@@ -9,7 +9,7 @@ use crate::failure::{Failure, FailureKind};
 /// What the runtime says of a driver that is missing or does not work (tsl and XLA, `cuda_platform.cc`, `cudart_stub.cc`).
 const CAUSES: [&str; 2] = ["failed call to cuInit", "Could not find cuda drivers"];
 
-/// What plugins say where there is no device of theirs: XLA for GPUs, libtpu.
+/// What plugins say if there is no device of theirs: XLA for GPUs, libtpu.
 const NO_DEVICE: [&str; 2] = ["No visible", "No jellyfish device found"];
 /// What libtpu says where another process has the TPU; it goes on to advise `sudo rm` of a file that is that process's lock.
 const LOCKED: &str = "multi-process lockfile";

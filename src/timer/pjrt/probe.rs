@@ -79,7 +79,7 @@ fn trial(
     session.finish()
 }
 
-/// The same reading as a round's: every launch is found, takes time, and the programs can be told apart.
+/// The same reading as a round's: every launch is found, takes time, and the programs can be distinguished.
 fn check(bytes: Vec<u8>) -> Result<(), String> {
     let space = XSpace::from_bytes(bytes).map_err(|error| format!("its profile cannot be read: {error}"))?;
     let round = ProfiledRound::of(&space, None, &LAUNCHES).map_err(|failure| failure.message)?;

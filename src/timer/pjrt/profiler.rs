@@ -224,7 +224,7 @@ impl Profiler {
 /// The C side counts to the end of the last field, without the padding behind it.
 const SIZE_TO_CODE: usize = std::mem::offset_of!(ErrorCodeArgs, code) + size_of::<c_int>();
 
-/// A recording under way; dropped unfinished, it ends without a profile.
+/// A recording in progress; dropped unfinished, it ends without a profile.
 pub(super) struct Session<'p> {
     profiler: &'p Profiler,
     raw: *mut RawProfiler,

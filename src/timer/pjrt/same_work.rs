@@ -1,4 +1,4 @@
-//! What an executable does, told apart from how it came about: a serialized one holds the compiler's options too.
+//! What an executable does, distinguished from how it came about: a serialized one holds the compiler's options too.
 
 use std::path::Path;
 
@@ -77,7 +77,7 @@ fn first(message: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Hashes a message in all its depth, but for the number of the module of this name.
+/// Hashes a message recursively, except for the number of the module of this name.
 fn take(message: &[u8], (name, of): (&[u8], u32), depth: u32, hasher: &mut FieldHasher) {
     let fields: Result<Vec<_>, _> = WireCursor::new(message).collect();
     let Some(fields) = fields.ok().filter(|fields| depth > 0 && !fields.is_empty()) else {

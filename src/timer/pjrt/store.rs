@@ -10,8 +10,8 @@
 //! | header | JSON: `{"key": {…}, "payload_digest": SHA-256, "payload_bytes": n, "signature": …, "note": {…}}` |
 //! | payload | what the plugin gave, to the file's end; nothing where the compiler refused the program |
 //!
-//! Every field of the key stands in the header and is compared: a file under another one's name is no file. A file is
-//! written under another name and renamed. Whatever is not as described, a flipped byte included, is no file either: the
+//! Every field of the key stands in the header and is compared: a file under another one's name counts as missing. A file is
+//! written under another name and renamed. Whatever is not as described, a flipped byte included, counts as missing too: the
 //! program is compiled again. Between finding a file and loading it the file may be replaced, therefore the worker that
 //! loads it is told the payload's digest and compares what it has read. Nothing here is worth more than the time to make it,
 //! so nothing is synced: what a power cut leaves of a file has not the digest of its header.
@@ -217,7 +217,7 @@ impl ExecutableStore {
         Self { signer, ..self }
     }
 
-    /// What lies in the store of a folder, by the headers alone and in the order of the names; what is not sound is left out.
+    /// What is in the store of a folder, by the headers alone and in the order of the names; what is not sound is left out.
     /// Nothing is written, not even that the store is in use.
     pub(super) fn list(folder: &Path) -> io::Result<Vec<Listed>> {
         list(&folder.join(FOLDER)).map_err(|error| match error.kind() {
@@ -240,7 +240,7 @@ impl ExecutableStore {
         path_in(&self.folder, key)
     }
 
-    /// The executable of a key, its checksum verified; `None` where there is no sound one.
+    /// The executable of a key, its checksum verified; `None` if there is no sound one.
     pub(super) fn find(&self, key: &ExecutableKey) -> Option<Kept> {
         let path = self.path(key);
         let (Head { header, .. }, offset) = read_whole(&path, key).ok()?;
@@ -345,7 +345,7 @@ fn path_in(folder: &Path, key: &ExecutableKey) -> PathBuf {
     folder.join(format!("{}.exe", key.to_digest()))
 }
 
-/// Why a path is no store.
+/// Why a path is not a store.
 fn why_none(path: &Path) -> io::Result<io::Error> {
     let kind = fs::metadata(path)?.file_type();
     let why = match () {

@@ -205,7 +205,7 @@ impl TargetCompiler {
     /// Compiles programs, or finds what came of them before; tells of each as it is known, by its place.
     ///
     /// # Errors
-    /// Where no worker can be started, or `is_cancelled`.
+    /// If no worker can be started, or `is_cancelled`.
     pub fn compile(
         &mut self,
         programs: &[TargetProgram],
@@ -316,7 +316,7 @@ impl TargetCompiler {
 /// used last.
 ///
 /// # Errors
-/// Where there is no store.
+/// If there is no store.
 pub fn kept_outcomes(store: &Path) -> io::Result<BTreeMap<CompiledFor, Outcome>> {
     let mut listed = ExecutableStore::list(store)?;
     listed.sort_by_key(|listed| listed.used);

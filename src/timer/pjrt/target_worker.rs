@@ -92,7 +92,7 @@ impl TargetWorker {
     }
 }
 
-/// Why a program is not compiled. An option that the compiler does not take is no word about the program.
+/// Why a program is not compiled. An option that the compiler does not take says nothing about the program.
 fn refused(error: &PjrtError, overrides: &BTreeMap<String, String>) -> Failure {
     let is_of_options =
         ["No such compile option", "While setting option"].iter().any(|words| error.message.contains(words));

@@ -54,7 +54,7 @@ pub struct PjrtOptions {
     /// `XLA_FLAGS` of the workers; this process's own where not told.
     pub xla_flags: Option<String>,
     /// What of an execution is its duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's
-    /// profiler; the device time of a profile where there is one unless told.
+    /// profiler; the device time of a profile if there is one unless told.
     pub metric: Option<Metric>,
     /// Folder in which the kept executables have theirs.
     pub executables: PathBuf,
@@ -257,7 +257,7 @@ impl PjrtTimer {
         Ok(CompileTask { candidate, operation, config, program: program.into(), key, of: None, scratch, events })
     }
 
-    /// Compiles in a worker that dies alone: what was expected is under way already.
+    /// Compiles in a worker that dies alone: what was expected is in progress already.
     fn compile(
         &mut self,
         candidate: usize,
@@ -290,7 +290,7 @@ impl PjrtTimer {
         // where no device was, programs are compiled as they are by default
         let is_default = key.overrides.is_empty() && key.base_options.is_none() && key.copy == 0;
         let found = self.compiled.as_ref().filter(|_| is_default)?.find(key)?;
-        // where a device is XLA measures how to compute some operations, and chooses blindly where there is none: a race of the
+        // where a device is XLA measures how to compute some operations, and chooses blindly if there is none: a race of the
         // one with the other would be decided by that
         let measures = xla_measures(&self.device.identity.platform, &self.device.environment.xla_flags);
         let is_blind = || read_code(&program.into()).map_or(true, |code| is_measured_by_xla(&code));
@@ -605,7 +605,7 @@ impl Timer for PjrtTimer {
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
-        // candidates are numbered anew
+        // candidates are numbered again
         self.compilers.clear();
         self.bench.revive()?;
         self.job = Some(job.clone());

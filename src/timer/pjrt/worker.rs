@@ -63,7 +63,7 @@ struct Opened {
     device_id: Option<i64>,
     /// Where times come from: the plugin's profiler, or why not from there.
     profiler: Result<Profiler, String>,
-    /// The driver's view of the device, or why there is none; nothing where the device is no GPU of NVIDIA's.
+    /// The driver's view of the device, or why there is none; nothing where the device is not a GPU of NVIDIA's.
     nvml: Option<Result<Nvml, String>>,
 }
 

@@ -180,7 +180,7 @@ impl<'de> Visitor<'de> for TakenProfileVisitor {
 }
 
 impl TakenProfile {
-    /// The capture's name, where there is one.
+    /// The capture's name, if there is one.
     fn profile(&self) -> Option<&str> {
         match self {
             Self::Found(name) => Some(name),

@@ -36,7 +36,7 @@ impl ReplayKeeper {
     /// software.
     ///
     /// # Errors
-    /// Where the timer takes no profiles, or the folder holds something else or cannot be written.
+    /// If the timer takes no profiles, or the folder holds something else or cannot be written.
     pub fn new(timer: &dyn Timer, folder: &Path) -> Result<Self, Failure> {
         if timer.source() != Source::DeviceProfile {
             let message = format!("the timer `{}` takes no profiles that could be kept", timer.name());

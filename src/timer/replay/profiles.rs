@@ -2,7 +2,7 @@
 //!
 //! Where the launches of every profile are known, a round takes the next round's executions, and fails where that one
 //! failed: a tuner that asks as it did when they were taken decides as it did then. Else a candidate's executions are
-//! one list, by profile and start. What is used up starts again, and that is said.
+//! one list, by profile and start. What is used up starts again, and a message says so.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};

@@ -54,7 +54,7 @@ const SCHEMA: u32 = 1;
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// What to do about a file that is no recording.
+/// What to do about a file that is not a recording.
 const NEXT: &str = "give recorded samples, or a folder of profiles that `--keep-profiles` made";
 
 /// A file of recorded samples.

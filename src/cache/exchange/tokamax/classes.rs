@@ -23,7 +23,7 @@ pub(super) fn version() -> &'static str {
     TABLE.as_ref().map_or("", |table| table.tokamax.as_str())
 }
 
-/// The name of a class path's database file, without extension; `None` where the class is no plain name.
+/// The name of a class path's database file, without extension; `None` where the class is not a plain name.
 pub(super) fn file_stem_of(class_path: &str) -> Option<String> {
     let class = class_path.rsplit('.').next()?;
     let is_plain = class.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

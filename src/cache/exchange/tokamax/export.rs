@@ -66,7 +66,7 @@ pub struct TokamaxExport {
 /// the entry's by its median, but not by the paired rounds that decide, is left out: Tokamax would take it.
 ///
 /// # Errors
-/// Where two devices have one name there, the file can hold only one of several kinds, a database is broken, or a file
+/// If two devices have one name there, the file can hold only one of several kinds, a database is broken, or a file
 /// cannot be written. Then nothing is written.
 pub fn export_tokamax(
     path: &Path,

@@ -52,7 +52,7 @@ struct ResultFile<'a> {
 /// hardware is known, only under a wider match mode.
 ///
 /// # Errors
-/// Where the named file or folder cannot be read or is not Tokamax's. In a folder, a bad file is left out by name.
+/// If the named file or folder cannot be read or is not Tokamax's. In a folder, a bad file is left out by name.
 pub fn import_tokamax(path: &Path, device_kind: Option<&str>) -> Result<TokamaxImport, ExchangeError> {
     let mut import = Import { device_kind, ..Import::default() };
     if path.is_dir() {

@@ -225,7 +225,7 @@ mod tests {
         let info = info(attributes);
         let sections =
             [sections, &[(".text.k", SHT_PROGBITS, 0, &[0; 48]), (".nv.info", SHT_CUDA_INFO, 0, &info)]].concat();
-        // a function of the same name, which is no kernel
+        // a function of the same name, which is not a kernel
         read_kernel(&cubin(&sections, &[("k", 2, 0), ENTRY]), b"k")
     }
 

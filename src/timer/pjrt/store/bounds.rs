@@ -62,7 +62,7 @@ pub fn keeps_executables(cache: &Path) -> bool {
 /// The folder of a cache folder's kept executables, and of what else is known of compilers; made where it is not there.
 ///
 /// # Errors
-/// Where it cannot be made.
+/// If it cannot be made.
 pub fn executables_folder(cache: &Path) -> io::Result<PathBuf> {
     let folder = cache.join(FOLDER);
     fs::create_dir_all(&folder)?;
@@ -73,7 +73,7 @@ pub fn executables_folder(cache: &Path) -> io::Result<PathBuf> {
 /// `dry_run` nothing goes and what would is counted.
 ///
 /// # Errors
-/// Where the folder, or a file in it, cannot be looked at.
+/// If the folder, or a file in it, cannot be looked at.
 pub fn bound_executables(cache: &Path, bounds: &ExecutableBounds, dry_run: bool) -> io::Result<BoundExecutables> {
     let mut found = BoundExecutables::default();
     if let Some(folder) = open_folder(CWD, &cache.join(FOLDER))? {
