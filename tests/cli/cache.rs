@@ -126,10 +126,10 @@ fn an_input_that_is_none_is_named_and_nothing_is_written() {
         (flipped.as_str(), "record at byte"),
         (&place.text("cut.snapshot"), "bytes"),
         (&place.text("empty"), "is not a cache folder"),
-        (&folder, "is no record"),
+        (&folder, "is not a record"),
         (&torn, "line 1"),
         (&place.text("nowhere"), "No such file"),
-        ("/dev/null", "is no cache"),
+        ("/dev/null", "is not a cache"),
     ] {
         let out = place.text("out.snapshot");
         let merged = place.cache(&["merge", &good, input, "-o", &out]);
@@ -171,7 +171,7 @@ fn a_cache_in_use_is_read_and_its_holder_named_but_not_written() {
     // a published snapshot without its log is a cache as well
     fs::remove_file(place.path("a/samples-v1.log")).unwrap();
     let alone = place.cache(&["merge", &folder, "-o", &place.text("alone.jsonl")]);
-    assert!(alone.stderr.contains("its snapshot is read"), "{}", alone.stderr);
+    assert!(alone.stderr.contains("reading its snapshot"), "{}", alone.stderr);
     assert_eq!(fs::read(place.path("alone.jsonl")).unwrap(), fs::read(place.path("out.jsonl")).unwrap());
 }
 
@@ -606,7 +606,7 @@ fn a_snapshot_that_is_cut_while_it_is_merged_ends_nothing() {
     // one that is cut before it is opened is told by name
     let cut = place.cache(&["merge", &place.text(&folders[0]), &filled, "-o", &place.text("other.snapshot")]);
     assert_eq!(cut.code, BAD_INPUT, "{}", cut.stderr);
-    assert!(cut.fault().contains("it is no snapshot"), "{}", cut.stderr);
+    assert!(cut.fault().contains("it is not a snapshot"), "{}", cut.stderr);
 }
 
 #[test]
@@ -629,7 +629,7 @@ fn ls_reads_a_snapshot_and_says_what_a_folder_takes() {
     let file = place.lines("no.snapshot", &["{}\n".to_owned()]);
     let foreign = run(Path::new(&file), &["cache", "ls"]);
     assert_eq!(foreign.code, CACHE_TROUBLE, "{}", foreign.stderr);
-    assert!(foreign.fault().contains("it is no snapshot"), "{}", foreign.stderr);
+    assert!(foreign.fault().contains("it is not a snapshot"), "{}", foreign.stderr);
     let endless = run(Path::new("/dev/zero"), &["cache", "ls"]);
     assert_eq!(endless.code, CACHE_TROUBLE, "{}", endless.stderr);
     assert!(endless.fault().contains("`/dev/zero`: it is not a regular file"), "{}", endless.stderr);

@@ -169,7 +169,7 @@ fn kept_and_replayed(folder: &Path, timer: &str, rounds: &str, only: &[&str]) ->
         let module = module();
         let arguments = [&[&*module, "--timer", timer, "--rounds", rounds, "--format", "json"], only, more].concat();
         let run = run(&folder.join(cache), &arguments);
-        assert!(run.code == 0 && !run.stderr.contains("given again"), "{timer}: {}\n{}", run.stdout, run.stderr);
+        assert!(run.code == 0 && !run.stderr.contains("used again"), "{timer}: {}\n{}", run.stdout, run.stderr);
         run
     };
     let measured = tune("cache", timer, &["--keep-profiles", &kept]);
