@@ -104,7 +104,7 @@ class recording:
     def start(self) -> None:
         """Start without a `with` block; `stop` ends it."""
         if self._entered is not None:
-            raise RuntimeError("this recording has begun already: make another one")
+            raise RuntimeError("this recording has already started: make another one")
         self._entered = contextlib.ExitStack()
         # also for none: a recording inside of one for a target is for the host again
         self._entered.enter_context(answering(self._absent))

@@ -84,7 +84,7 @@ impl Verdict {
         match self {
             Self::Faster => "faster",
             Self::Slower => "slower",
-            Self::NotTold => "not told apart",
+            Self::NotTold => "not significant",
             Self::TooFew => "too few launches",
             Self::Gone => "gone",
             Self::New => "new",

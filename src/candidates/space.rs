@@ -282,7 +282,7 @@ impl CandidateSpace {
             if let Some(other) = others.copied().find(|other| clash(other)) {
                 let path = [Step::Key("parameters"), Step::Key(other)];
                 let message = if other == *name {
-                    format!("`{name}` stands twice")
+                    format!("`{name}` occurs twice")
                 } else {
                     format!("`{other}` clashes with `{name}`")
                 };

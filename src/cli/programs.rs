@@ -37,7 +37,7 @@ impl<'a> ProgramReader<'a> {
         })
     }
 
-    /// The Python that parses HLO text; which one it is is said once.
+    /// The Python that parses HLO text; a message names it once.
     fn python(&self) -> Option<PathBuf> {
         let find = || {
             let named = self.timer.strip_prefix("jax:").map(PathBuf::from);

@@ -35,7 +35,7 @@ struct Shared {
 /// On one device the calls of an operation follow each other, since each starts from what the one before it told.
 ///
 /// The result has the plan's order, whichever device came first. A device that is lost leaves its invocation to the others;
-/// an error of the ledger lets all end what they have begun.
+/// an error of the ledger lets all finish what they have started.
 pub(super) fn run_on_devices(
     mut result: AutotuningResult,
     ledger: &Ledger,

@@ -197,7 +197,7 @@ fn calls_that_only_tokamax_tells_apart_leave_both() {
     fs::write(&path, result_of(&[(&op(1), arguments, &call(7)), (&op(1), arguments, &call(8))])).unwrap();
     let imported = import_tokamax(&path, None).unwrap();
     assert_eq!(imported.entries[0].1.config.as_str(), r#"{"b":8}"#);
-    assert!(imported.left_out[0].contains("is there twice"), "{:?}", imported.left_out);
+    assert!(imported.left_out[0].contains("occurs twice"), "{:?}", imported.left_out);
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn bad_files_are_refused_or_left_out_by_name() {
         ("broken.json", "EOF"),
         ("no_such_operation.json", "Tokamax 0.0.12 has no operation `no_such_operation`"),
         ("gated_linear_unit.json", "its arguments are not a JSON object"),
-        ("gated_linear_unit.json", "is there twice"),
+        ("gated_linear_unit.json", "occurs twice"),
     ] {
         let named = import.left_out.iter().any(|line| line.contains(file) && line.contains(reason));
         assert!(named, "{file}: {reason}: {:#?}", import.left_out);
@@ -394,7 +394,7 @@ fn what_cannot_be_told_is_left_out_or_refused() {
     for (entry, call, expected) in [
         (own("2", 5), call(), "no sample of its config"),
         (own("2", 1), other, "stamped as another call"),
-        (own("2", 1), stampless, "no stamp"),
+        (own("2", 1), stampless, "no Tokamax stamp"),
     ] {
         let export = export(&[entry], call).unwrap();
         assert!(export.files.is_empty() && export.left_out[0].contains(expected), "{expected}: {:?}", export.left_out);

@@ -319,7 +319,7 @@ fn what_is_not_what_was_published_is_refused() {
     with("schema", json!(2));
     refused(&["schema 2", "newer"]);
     with("digest", json!(other));
-    refused(&[&other, "not there"]);
+    refused(&[&other, "it is missing"]);
     fs::write(&manifest_path, "{\"schema\":1").unwrap();
     refused(&["manifest-v1.json"]);
     // sparse: a gigabyte that takes no room

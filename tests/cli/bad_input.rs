@@ -84,7 +84,7 @@ fn command_lines_that_are_wrong() {
     let module = module();
     expect(&place.run(&[&module, "--timer", "sundial"]), USAGE, &["sundial", "replay:FILE"]);
     let gone = place.run(&[&module, "--search", "genetic"]);
-    expect(&gone, USAGE, &["--search", "`genetic` is gone", "use `auto`"]);
+    expect(&gone, USAGE, &["--search", "`genetic` was removed", "use `auto`"]);
     assert_eq!(gone.stderr.lines().count(), 1, "{}", gone.stderr);
     expect(&place.run(&["scan", &module, "--label-regex", "("]), USAGE, &["--label-regex"]);
     expect(&place.run(&["scan", &module, "--label-regex", "a(?P<key>b)"]), USAGE, &["op"]);
@@ -248,7 +248,7 @@ fn a_full_disk_loses_nothing() {
     let restless = place.restless_replay();
     let full = run(&cache, &[&module(), "--timer", &restless, "--rounds", "2000", "--min-improvement", "0"]);
     expect(&full, CACHE_TROUBLE, &["space"]);
-    assert!(full.stdout.contains("not begun"), "what was decided before is printed: {}", full.stdout);
+    assert!(full.stdout.contains("not started"), "what was decided before is printed: {}", full.stdout);
     fs::remove_file(&filler).unwrap();
     mount.remount("size=64m");
     let list = run(&cache, &["cache", "ls", "--format", "json"]);

@@ -406,7 +406,7 @@ fn a_bad_index_is_one_line_with_its_place() {
                 let first = index["invocations"][0].clone();
                 index["invocations"].as_array_mut().unwrap().push(first);
             },
-            "invocations[1]: op@v1:0123456789abcdef forward stands twice",
+            "invocations[1]: op@v1:0123456789abcdef forward occurs twice",
         ),
     ];
     for (change, expected) in changes {
@@ -421,12 +421,12 @@ fn a_bad_index_is_one_line_with_its_place() {
     }
     let twice = good.to_string().replace(r#""1":{"block":1}"#, r#""0":{"block":1}"#);
     fs::write(folder.path().join("profiles.json"), twice).unwrap();
-    fault(&["`functions`: 0 stands twice"]);
+    fault(&["`functions`: 0 occurs twice"]);
     fs::remove_file(folder.path().join("profiles.json")).unwrap();
     fault(&["there is no `profiles.json`", "write one (docs/profiles.md)", "`--keep-profiles`"]);
     assert!(ProfileReplay::open(&folder.path().join("none"), None).is_err());
     write(folder.path(), &good);
-    assert!(ProfileReplay::open(folder.path(), Some(Metric::Elapsed)).unwrap_err().message.contains("host's clock"));
+    assert!(ProfileReplay::open(folder.path(), Some(Metric::Elapsed)).unwrap_err().message.contains("host clock"));
 }
 
 #[test]

@@ -53,7 +53,7 @@ class _Device:
     def __getattr__(self, name: str) -> Any:
         known = self.__dict__
         remedy = "" if "device_kind" in known else ": record with a `target`"
-        raise AttributeError(f"`{name}` of {known.get('target')}, which is not here, is not known{remedy}")
+        raise AttributeError(f"`{name}` of {known.get('target')}, which is absent, is unknown{remedy}")
 
     def __repr__(self) -> str:
         return f"<{self.target}, not here>"

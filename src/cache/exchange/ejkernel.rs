@@ -26,8 +26,8 @@ use crate::whole_file::write_whole;
 
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Where an imported key keeps what ejkernel calls a platform version: part of the identity, so that what cannot be told
-/// from the file is never taken for this device's own.
+/// Where an imported key keeps what ejkernel calls a platform version: part of the identity, so that what the file
+/// does not say is never taken for this device's own.
 const PLATFORM_VERSION: &str = "ejkernel_platform_version";
 
 /// What an export wrote.

@@ -126,7 +126,7 @@ fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut d
         facts.push(rounds + ".");
     }
     if let Some(resolution) = operation.resolution {
-        facts.push(format!("Differences of less than {} cannot be told here.", format_part(resolution)));
+        facts.push(format!("The noise floor is {}: smaller differences cannot be detected.", format_part(resolution)));
     }
     let others = operation
         .tie_set

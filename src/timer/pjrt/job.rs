@@ -87,7 +87,7 @@ pub(super) enum Restored {
     Nothing,
     /// So many bytes are copied on the device.
     OnDevice(u64),
-    /// So many bytes come from the host, since copies are not to be had.
+    /// So many bytes come from the host, because the device makes no copies.
     FromHost { bytes: u64, reason: String },
 }
 

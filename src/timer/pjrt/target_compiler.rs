@@ -155,7 +155,7 @@ impl TargetCompiler {
     /// Asks the plugin what it knows of the target. What is kept is signed, so that others may load it.
     ///
     /// # Errors
-    /// A plugin that cannot be loaded or compiles for no device that is not here, a target that it does not know, a store that
+    /// A plugin that cannot be loaded or compiles for no absent device, a target that it does not know, a store that
     /// cannot be made.
     pub fn start(options: &TargetOptions, signer: Option<Arc<Signer>>) -> Result<Self, Failure> {
         let failure = |message: String| Failure::new(FailureKind::Device, message);

@@ -1,4 +1,4 @@
-//! The worker that compiles for devices which are not here: it opens no client, and runs nothing.
+//! The worker that compiles for absent devices: it opens no client, and runs nothing.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
