@@ -16,7 +16,7 @@ use super::rounds::JobRounds;
 use super::{TuneError, TuneOptions};
 use crate::ledger::{Ledger, LedgerError};
 
-/// Nobody leaves the race and nothing settles it. The cut-off is finite, since it becomes a time.
+/// No candidate is dropped and nothing settles the race. The cut-off is finite, because it becomes a time.
 pub(crate) const ALL_ROUNDS: DecisionRules = DecisionRules {
     min_improvement: 0.0,
     confidence: 1.0,

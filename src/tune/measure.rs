@@ -235,7 +235,7 @@ impl Measuring<'_> {
         let (mut standing, mut failures) = (self.standing(), self.rounds.failures.len());
         let mut sampling = self.samplings(warm, standing.resolution);
         loop {
-            // in between the looks nobody leaves the race but who fails
+            // between the looks only candidates that fail are dropped
             let count = self.rounds.count();
             if self.is_exact || is_look(count as usize) || count == usual || failures != self.rounds.failures.len() {
                 (standing, failures) = (self.standing(), self.rounds.failures.len());

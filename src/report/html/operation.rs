@@ -46,7 +46,7 @@ pub(super) fn write_operation(
         }
     }
     if operation.spent.total().as_nanos() > 0 {
-        write!(out, "<h4>Where its time went</h4>")?;
+        write!(out, "<h4>Time breakdown</h4>")?;
         write_spent(&operation.spent, out)?;
     }
     writeln!(out, "</section>")
@@ -110,14 +110,14 @@ fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut d
         };
         let is_told = operation.evidence != Evidence::Exact && !operation.how.is_empty();
         let how = if is_told { format!(", matched {}", operation.how) } else { String::new() };
-        facts.push(format!("Its label stands {count} in the module, {} evidence{how}.", operation.evidence));
+        facts.push(format!("Its label occurs {count} in the module, {} evidence{how}.", operation.evidence));
     }
     let (new, kept) = (operation.rounds_measured, operation.rounds_kept);
     if new > 0 || kept > 0 {
         let mut rounds = match (new, kept) {
-            (0, _) => format!("{}, all measured before", counted(kept, "round")),
+            (0, _) => format!("{}, all from earlier runs", counted(kept, "round")),
             (_, 0) => format!("{}, measured in this run", counted(new, "round")),
-            _ => format!("{} measured in this run, {kept} kept from before", counted(new, "round")),
+            _ => format!("{} measured in this run, {kept} from earlier runs", counted(new, "round")),
         };
         match operation.rounds_set_aside {
             0 => {}
@@ -140,7 +140,7 @@ fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut d
     if let Some(drift) = operation.drift {
         let how = if drift >= 0.0 { "slower" } else { "faster" };
         facts.push(format!(
-            "From the first rounds to the last the machine became {} {how}; pairs cancel that.",
+            "From the first rounds to the last the machine became {} {how}; paired ratios cancel that.",
             format_part(drift.abs())
         ));
     }
