@@ -86,7 +86,7 @@ impl MappedFile {
         matches!(self.bytes, Bytes::Mapped(..))
     }
 
-    /// Whether all the bytes can still be touched: `false` where the mapped file was cut since.
+    /// Whether all the bytes can still be touched: `false` if the mapped file was cut since.
     pub(crate) fn is_whole(&self) -> bool {
         match &self.bytes {
             Bytes::Mapped(map, file) => file.metadata().is_ok_and(|metadata| metadata.len() >= map.len() as u64),

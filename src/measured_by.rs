@@ -114,7 +114,7 @@ pub struct MeasuredBy {
     /// was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
-    /// How fast the GPU might run; `None` where no driver tells it, as of a CPU, and of what was stored before it was asked.
+    /// How fast the GPU might run; `None` if no driver reports it, as of a CPU, and of what was stored before it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<Clocks>,
     /// What compiled the programs, see [`Environment::compiler`](crate::device::Environment::compiler); `None` where

@@ -47,7 +47,7 @@ pub(crate) enum Input {
 }
 
 /// Opens what the user gave a command to work on: a regular file of at most `limit` bytes, or a pipe. One that nobody writes
-/// to is an error, since its reader would wait for ever.
+/// to is an error, since its reader would wait forever.
 ///
 /// # Errors
 /// If it cannot be opened, is neither, or is larger.

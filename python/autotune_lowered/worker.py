@@ -169,7 +169,7 @@ class DeviceFlush:
 
 
 def cache_bytes(cores, root):
-    """Bytes of all data caches that these cores use, one that several share counted once; 0 where nothing is told."""
+    """Bytes of all data caches that these cores use, one that several share counted once; 0 if nothing is told."""
     sizes = {}
     for core in cores:
         for path in glob.glob(os.path.join(root, "cpu%d" % core, "cache", "index*")):
@@ -648,7 +648,7 @@ def fingerprint(device):
 
 
 def compiler_digest(client):
-    """What compiles, by the records of its wheels, which have the digest of every file; `None` where one has no record."""
+    """What compiles, by the records of its wheels, which have the digest of every file; `None` if one has no record."""
     platform = client.platform.lower()
     wheels = ["jaxlib"]
     if platform == "tpu":

@@ -84,7 +84,7 @@ pub struct DeviceRuntime {
     pub plane: String,
     /// The device's number, if there is one.
     pub device: Option<i64>,
-    /// How executions were told.
+    /// How executions were distinguished.
     pub layout: Layout,
     /// Executions that count.
     pub executions: u64,

@@ -56,7 +56,7 @@ pub struct Summary {
     pub op_names: Vec<Part>,
     /// By label; the rest has none.
     pub labels: Vec<LabelShare>,
-    /// The peaks that roofs are of; `None` where the device's are not known.
+    /// The peaks that roofs are of; `None` if the device's are not known.
     pub peaks: Option<Peaks>,
     /// Data that moved between host and device.
     pub transfers: Vec<HostWork>,
@@ -152,7 +152,7 @@ pub struct OperationSummary {
     pub executions: u64,
     /// Its own time in an execution in which it ran.
     pub own_ns: MeanStd,
-    /// Time of each of its runs, of communication what no computation hides; `None` where the capture's format does not tell it.
+    /// Time of each of its runs, of communication what no computation hides; `None` if the capture's format does not tell it.
     pub run_ns: Option<MeanStd>,
     /// Its part of the time at which operations were in progress.
     pub time_ns: f64,

@@ -17,7 +17,7 @@ pub(super) struct OperationTime {
     pub(super) count: u64,
     /// Self time in each execution in which it ran, nanoseconds.
     pub(super) own: Moments,
-    /// Time of each of its runs, nanoseconds; none where nothing told them.
+    /// Time of each of its runs, nanoseconds; none if nothing told them.
     pub(super) runs: Moments,
     /// Its part of the time at which operations were in progress, nanoseconds.
     pub(super) time_ns: f64,

@@ -180,7 +180,7 @@ impl<'a> EntryText<'a> {
         [OPENING, self.config, self.rest].concat()
     }
 
-    /// The entry; `None` where the text is none, or its config another one.
+    /// The entry; `None` if the text is none, or its config another one.
     pub(super) fn to_entry(self) -> Option<Entry> {
         serde_json::from_str(&self.to_text()).ok().filter(|entry: &Entry| entry.config.as_str() == self.config)
     }

@@ -51,7 +51,7 @@ impl FolderLock {
         Ok(Self { file, folder: folder.to_owned() })
     }
 
-    /// The process that has a folder open, as far as the system tells; the lock is not touched, since whoever wants it
+    /// The process that has a folder open, as far as the system shows; the lock is not touched, since whoever wants it
     /// meanwhile must not find it taken.
     pub fn holder(folder: &Path) -> Option<String> {
         let path = folder.join("lock");

@@ -121,7 +121,7 @@ impl Settled {
     }
 }
 
-/// When an entry was decided, as a number to order by: zero where it says nothing of that.
+/// When an entry was decided, as a number to order by: zero if it says nothing of that.
 pub(super) fn decided(entry: &Entry) -> u64 {
     entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at.saturating_add(1))
 }

@@ -322,7 +322,7 @@ enum State {
     Wrong(String),
 }
 
-/// How a database was left, as far as its bytes tell.
+/// How a database was left, as far as its bytes show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SledState {

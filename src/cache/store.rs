@@ -82,7 +82,7 @@ pub trait ConfigStore: Send + Sync {
         Err(StoreError::read_only(self.tier()))
     }
 
-    /// Removes an entry; `false` where there was none.
+    /// Removes an entry; `false` if there was none.
     ///
     /// # Errors
     /// As [`put`](Self::put).

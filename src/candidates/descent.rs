@@ -9,7 +9,7 @@ use crate::config::Config;
 /// Choices of one descent, at most: one that is stuck deep below a bad choice is started again.
 const DESCENT_STEPS: u64 = 4096;
 
-/// What became of a descent.
+/// The outcome of a descent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Descent {
     /// A config of the space.

@@ -117,7 +117,7 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     std::fs::create_dir_all(&args.store)
         .map_err(|error| Fault::input(format!("`{}` cannot keep executables: {error}", args.store.display())))?;
     let cancel = cancel_flag()?;
-    // a target that cannot be compiled for is told before the others take their time
+    // a target that cannot be compiled for is reported before the others take their time
     let start = |target: &Target| {
         let plugin = plugin_for(args, target)?;
         TargetCompiler::start(&options(args, target, plugin)?, signer.clone()).map_err(Fault::device)
@@ -169,7 +169,7 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     })
 }
 
-/// The module's labels and what was recorded of them; `None` where the module itself is compiled.
+/// The module's labels and what was recorded of them; `None` if the module itself is compiled.
 fn read(args: &CompileArgs) -> Result<Option<Source>, Fault> {
     let named = args.plan.registry.as_deref();
     if named.is_none() && super::registry::folder_for(&args.module, None).is_err() {

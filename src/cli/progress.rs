@@ -97,7 +97,7 @@ impl Progress {
                 if let (Some(bar), true) = (&self.bar, is_smaller) {
                     bar.set_prefix(format!("{} ({contenders} left)", self.head));
                 }
-                // five lines an operation are enough where nothing can be redrawn, and few more where it goes on
+                // five lines an operation are enough where nothing can be redrawn, and few more where it continues
                 let step = if done <= of { of.div_ceil(5) } else { 2 * of };
                 if done % step.max(1) == 0 || done == of {
                     let of = if done <= of { format!(" of {of}") } else { ", not settled yet".to_owned() };

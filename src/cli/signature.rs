@@ -70,7 +70,7 @@ pub(super) struct StoreSignerArgs {
 }
 
 impl StoreSignerArgs {
-    /// The key that was named, or else this user's own; none where that can be neither read nor made.
+    /// The key that was named, or else this user's own; none if that can be neither read nor made.
     pub(super) fn signer(&self) -> Result<Option<Signer>, Fault> {
         if let Some(key) = &self.sign_key {
             return Ok(Some(Signer::Key(PrivateKey::read(key)?)));

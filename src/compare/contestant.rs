@@ -44,11 +44,11 @@ impl Contestant {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CompareOptions {
-    /// Exactly so many rounds that count; `None` measures until each contestant is told from the first.
+    /// Exactly so many rounds that count; `None` measures until each contestant is distinguished from the first.
     pub rounds: Option<u32>,
     /// Time for the rounds. Without it a comparison that is not settled ends after some seconds of the programs' own time.
     pub budget: Option<Duration>,
-    /// When a contestant is told from the first.
+    /// When a contestant is distinguished from the first.
     pub rules: ComparisonRules,
     /// Whether the first contestant is compiled and loaded once more, to see what noise alone makes.
     pub with_copy: bool,

@@ -24,7 +24,7 @@ use crate::tune::{Asks, CopiesError, ProgramRace, Raced, TuneOptions, race_progr
 /// Races programs on the same inputs and compares each with the first: time, outputs and executable. What the ledger's sample log
 /// holds of the same comparison is not measured again.
 ///
-/// A contestant that fails, or gives other outputs, is told in its row.
+/// A contestant that fails, or gives other outputs, is reported in its row.
 ///
 /// # Errors
 /// If there are fewer than two contestants, the programs take or give other arrays, the inputs cannot be made, the first

@@ -1,4 +1,4 @@
-//! What came of the same programs before: a compiler, or a change of a program, that makes a device refuse them or take more memory.
+//! The result of the same programs before: a compiler, or a change of a program, that makes a device refuse them or take more memory.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -55,7 +55,7 @@ impl SharedModule {
     }
 }
 
-/// What came of all modules.
+/// The result of all modules.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SharedOptions {
@@ -63,7 +63,7 @@ pub struct SharedOptions {
     pub operations: Vec<OperationResult>,
     /// The entries that were committed or found.
     pub entries: Vec<(CacheKey, Arc<Entry>)>,
-    /// The set for all of them, without the base; `None` where the base stays.
+    /// The set for all of them, without the base; `None` if the base stays.
     pub set: Option<OptionSet>,
     /// One line that says why.
     pub reason: String,

@@ -15,7 +15,7 @@ pub(super) struct OnModule {
     pub(super) weight: f64,
     /// How far the default differs from a copy of itself; infinite where that is not known.
     pub(super) copy_bound: f64,
-    /// The median ratio of each set and its interval; `None` where it fails, or too little is known.
+    /// The median ratio of each set and its interval; `None` if it fails, or too little is known.
     pub(super) ratios: Vec<Option<(f64, Interval)>>,
 }
 

@@ -56,7 +56,7 @@ pub struct Judgement {
     pub winner: usize,
     /// One line that says why.
     pub reason: String,
-    /// One a candidate; `None` where it has too few paired rounds.
+    /// One a candidate; `None` if it has too few paired rounds.
     pub candidates: Vec<Option<CandidateVerdict>>,
     /// Where the race ended.
     pub standing: Standing,

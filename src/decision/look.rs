@@ -1,4 +1,4 @@
-//! What the first rounds tell of each candidate: enough to guess at others, too little to decide.
+//! What the first rounds say about each candidate: enough to guess at others, too little to decide.
 
 use super::noise::Noise;
 use super::paired::{Round, log_ratios};
@@ -23,7 +23,7 @@ pub struct Look {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Looks {
-    /// Of each; `None` where it has no usable time beside the baseline's.
+    /// Of each; `None` if it has no usable time beside the baseline's.
     pub candidates: Vec<Option<Look>>,
     /// The least relative difference that as many rounds as usual would distinguish: 0.01 where times have to differ by a
     /// factor of 1.01.

@@ -24,7 +24,7 @@ pub fn wants_bracket(rounds: &[Round]) -> bool {
     known.len() <= MIN_BEFORE || is_restless || swings().take(EVERY - 1).all(|swing| swing.is_none())
 }
 
-/// What the baseline's repetitions tell of the machine.
+/// What the baseline's repetitions say about the machine.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Disturbance {

@@ -141,7 +141,7 @@ impl Gate<'_, '_> {
         }
     }
 
-    /// Looks up what is cached; nothing where there is nothing to measure, which the operation then says.
+    /// Looks up what is cached; nothing if there is nothing to measure, which the operation then says.
     fn course(
         &self,
         planned: &PlannedInvocation,

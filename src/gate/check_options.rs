@@ -41,7 +41,7 @@ impl CheckedModule {
     }
 }
 
-/// Checks the compiler options that are cached for a module, as [`check`](super::check()) does calls; `None` where none are for
+/// Checks the compiler options that are cached for a module, as [`check`](super::check()) does calls; `None` if none are for
 /// this device. `compared` is how many things are compared with these: the odds that are needed follow from it.
 ///
 /// # Errors

@@ -137,7 +137,7 @@ impl CoverageOf<'_> {
         Ok(Coverage { calls })
     }
 
-    /// The compiler options of the module itself, by the digest of its StableHLO text; `None` where no device has any, since most
+    /// The compiler options of the module itself, by the digest of its StableHLO text; `None` if no device has any, since most
     /// modules are not tuned so.
     ///
     /// # Errors

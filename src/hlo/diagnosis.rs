@@ -21,7 +21,7 @@ pub(crate) struct Counts<'a> {
     pub(crate) overflow: u64,
     /// Whether ejkernel is seen in the module.
     pub(crate) is_ejkernel: bool,
-    /// `None` where the file was too large for its structure to be read.
+    /// `None` if the file was too large for its structure to be read.
     pub(crate) structure: Option<&'a Structure>,
 }
 

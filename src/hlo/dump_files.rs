@@ -81,7 +81,7 @@ impl DumpFiles {
         Ok(Self { files, count: paths.len() })
     }
 
-    /// The earliest stage of each module; a module is told by its file name up to the stage.
+    /// The earliest stage of each module; a module is recognized by its file name up to the stage.
     pub(super) fn earliest(&self) -> Vec<&Path> {
         let mut chosen = Vec::new();
         for files in self.by(|file| &file.module).into_values() {
@@ -187,7 +187,7 @@ fn dump_file(path: &Path) -> Option<DumpFile> {
     Some(DumpFile { path: path.to_owned(), module, number, stage })
 }
 
-/// The form of what a file holds, compressed or not; `None` where it is not a module.
+/// The form of what a file holds, compressed or not; `None` if it is not a module.
 fn form_of(mut reader: Box<dyn Read>, layers: usize) -> io::Result<Option<ModuleForm>> {
     let mut head = Vec::new();
     reader.by_ref().take(detect::HEAD_BYTES as u64).read_to_end(&mut head)?;

@@ -51,7 +51,7 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
     structure
 }
 
-/// What the first line tells of a module that is too large to be read whole.
+/// What the first line says about a module that is too large to be read whole.
 pub(crate) fn read_head(head: &[u8]) -> Structure {
     let mut structure = Structure::default();
     let line = head.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"HloModule ")).unwrap_or_default();

@@ -59,7 +59,7 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
     structure
 }
 
-/// What the first lines tell of a module that is too large to be read whole.
+/// What the first lines say about a module that is too large to be read whole.
 pub(crate) fn read_head(head: &[u8]) -> Structure {
     let mut structure = Structure::default();
     if let Some(line) = head.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"module ")) {

@@ -202,7 +202,7 @@ impl<'a> HloModule<'a> {
         instruction.operands.iter().filter_map(|id| around.iter().find(|one| one.id == *id))
     }
 
-    /// The source lines that an instruction came from, the outermost call first; empty where the module does not say.
+    /// The source lines that an instruction came from, the outermost call first; empty if the module does not say.
     pub fn stack(&self, instruction: &HloInstruction<'a>) -> Vec<Frame<'a>> {
         let stack = self.frames.stack(instruction.stack_frame);
         if !stack.is_empty() || instruction.source_file.is_empty() {

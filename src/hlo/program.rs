@@ -81,7 +81,7 @@ pub fn is_measured_by_xla(module: &[u8]) -> bool {
 }
 
 impl Program<'_> {
-    /// Its arguments in their order; `None` where the form does not tell them one by one, as bytecode.
+    /// Its arguments in their order; `None` if the form does not tell them one by one, as bytecode.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Program<'_> {
         text.and_then(|bytes| std::str::from_utf8(bytes).ok()).map(index_ranges).unwrap_or_default()
     }
 
-    /// What its results are called, as `loss` or `grads/w`, in their order; empty where the form does not tell, and one is empty
+    /// What its results are called, as `loss` or `grads/w`, in their order; empty if the form does not tell, and one is empty
     /// that has no name.
     pub fn results(&self) -> Vec<String> {
         results(self.form, self.bytes)

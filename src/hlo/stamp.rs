@@ -58,7 +58,7 @@ pub(crate) struct Stamp {
 /// What stands at a prefix.
 #[derive(Debug)]
 pub(crate) struct Parsed {
-    /// The label; `None` where not even the operation's name is left.
+    /// The label; `None` if not even the operation's name is left.
     pub(crate) stamp: Option<Stamp>,
     /// Bytes of the stamp as the file spells it.
     pub(crate) length: usize,
@@ -90,7 +90,7 @@ pub(crate) fn parse(bytes: &[u8], escapes: Escapes) -> Option<Parsed> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HashExtent {
     name: usize,
-    /// Bytes of the key with its variant; none where it is cut.
+    /// Bytes of the key with its variant; none if it is cut.
     key: usize,
     /// Bytes of the stamp.
     pub(crate) length: usize,

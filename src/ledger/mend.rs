@@ -94,7 +94,7 @@ fn published(path: &Path, notes: &mut Vec<String>) -> Texts {
     }
 }
 
-/// Tells of damage, each once: an old torn line is there for ever.
+/// Tells of damage, each once: an old torn line is there forever.
 fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), LedgerError> {
     let path = log.path().display().to_string();
     let noted_until = log.replay().noted_until;

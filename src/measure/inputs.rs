@@ -30,7 +30,7 @@ pub enum Made {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MadeInput {
-    /// Its place in the tree of arguments; empty where the program does not say.
+    /// Its place in the tree of arguments; empty if the program does not say.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
     /// Whether every run gets a new copy, since the program may write over it.

@@ -29,11 +29,11 @@ pub struct MeasuredProgram {
     pub partitions: u64,
     /// Whether XLA's passes have run over it: options of the compiler that steer them do nothing any more.
     pub is_optimized: bool,
-    /// Its arguments, where the form tells them one by one.
+    /// Its arguments, if the form reports them one by one.
     pub arguments: Option<Vec<ProgramArgument>>,
-    /// What its results are called, where the form tells.
+    /// What its results are called, if the form reports it.
     pub results: Vec<String>,
-    /// Of each argument how many values it may have as an index, where the form tells.
+    /// Of each argument how many values it may have as an index, if the form reports it.
     pub index_ranges: Vec<Option<u64>>,
     /// What its compiler is told of it where it is used, as its side file says.
     pub compiled_with: Option<CompiledWith>,
@@ -147,7 +147,7 @@ impl MeasuredProgram {
         self.arguments.as_ref().is_some_and(|arguments| arguments.len() == count)
     }
 
-    /// The path of an argument, empty where it is not known, and whether the program may write over it. Where the module does
+    /// The path of an argument, empty if it is not known, and whether the program may write over it. Where the module does
     /// not tell its arguments one by one, a program that writes over any may write over all.
     pub(crate) fn argument(&self, index: usize, count: usize) -> (&str, bool) {
         let known = self.arguments.as_ref().filter(|arguments| arguments.len() == count);

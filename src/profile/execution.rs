@@ -55,7 +55,7 @@ pub struct Execution {
     pub plane: usize,
     /// The device: the number in the plane's name, or the events' `device_ordinal`.
     pub device: Option<i64>,
-    /// How the execution was told.
+    /// How the execution was distinguished.
     pub layout: Layout,
     /// The module's name.
     #[serde(skip)]

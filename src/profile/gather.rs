@@ -277,7 +277,7 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// The execution that these stats name; `None` where the module has no name.
+    /// The execution that these stats name; `None` if the module has no name.
     fn key(&mut self, stats: [&'a [u8]; 4]) -> Result<Option<Key>, WireError> {
         let [module, program, run, ordinal] = stats;
         let integer = |stat: &'a [u8]| match stat {

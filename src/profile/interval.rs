@@ -10,7 +10,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Its length; zero where it ends before it starts.
+    /// Its length; zero if it ends before it starts.
     pub fn length_ps(&self) -> u64 {
         u64::try_from(self.end_ps.saturating_sub(self.start_ps)).unwrap_or(0)
     }

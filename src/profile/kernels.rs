@@ -13,7 +13,7 @@ use super::find::is_control_flow;
 pub struct Measurement {
     /// The iterations, in launch order.
     pub iterations: Vec<Iteration>,
-    /// The kernels, in the order in which they first started in the first iteration; none where none ran.
+    /// The kernels, in the order in which they first started in the first iteration; none if none ran.
     pub kernels: Vec<Kernel>,
 }
 

@@ -15,7 +15,7 @@ use super::sweep::{Fold, Sweep};
 pub struct ExecutionOf<'a> {
     /// The device, as [`super::Execution::device`].
     pub device: Option<i64>,
-    /// How the execution was told.
+    /// How the execution was distinguished.
     pub layout: Layout,
     /// The module's name.
     pub module: &'a str,

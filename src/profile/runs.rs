@@ -33,7 +33,7 @@ pub struct CaptureFile {
     pub path: PathBuf,
     /// Its size, compressed or not.
     pub bytes: u64,
-    /// When it was last written, where the file system tells.
+    /// When it was last written, if the file system reports it.
     pub written_at: Option<SystemTime>,
 }
 

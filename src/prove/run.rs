@@ -23,7 +23,7 @@ const LAST_PART_OF_BUDGET: u32 = 10;
 /// Races a step's variants: the gain of all tuned configs over the baselines, and the part of each call, by halving. `options`
 /// are those of each race; its budget is for all of them.
 ///
-/// A set that is told from nothing is divided before one that is not, which may still hold calls whose parts cancel out.
+/// A set that is distinguished from nothing is divided before one that is not, which may still hold calls whose parts cancel out.
 /// All intervals hold together: each comparison that could be made has an equal part of the error.
 ///
 /// # Errors

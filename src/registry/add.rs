@@ -131,7 +131,7 @@ impl Registry {
 }
 
 impl RegistryWriter {
-    /// Stores a program whose form is told by its content; digest and custom calls are computed where they are not told.
+    /// Stores a program whose form is recognized by its content; digest and custom calls are computed where they are not reported.
     ///
     /// # Errors
     /// If the bytes are not a program, or it cannot be written.

@@ -36,7 +36,7 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
     /// Removes an object, if it is there.
     fn remove(&self, name: &str) -> Result<(), Trouble>;
 
-    /// Stores an object where its version is still the expected one, `None` for no object; `false` where it is not.
+    /// Stores an object where its version is still the expected one, `None` for no object; `false` if it is not.
     fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, Trouble>;
 }
 

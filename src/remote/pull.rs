@@ -78,7 +78,7 @@ impl Remote {
         }
     }
 
-    /// What is in force; `None` where nothing was published.
+    /// What is in force; `None` if nothing was published.
     pub(super) fn pull_now(&self, copy: &Path, trust: Trust<'_>) -> Result<Option<(Pulled, Version)>, RemoteError> {
         let keys = trust.keys;
         let mut missing = None;

@@ -85,7 +85,7 @@ impl Remote {
         Err(RemoteError::Busy { url: self.address.to_string(), attempts: ATTEMPTS })
     }
 
-    /// One attempt; `None` where somebody else was faster.
+    /// One attempt; `None` if somebody else was faster.
     fn try_push(
         &self,
         copy: &Path,

@@ -116,7 +116,7 @@ impl SharedRun {
         self.remote.address()
     }
 
-    /// Publishes what this machine has decided; `None` where there is nothing that is not published.
+    /// Publishes what this machine has decided; `None` if there is nothing that is not published.
     ///
     /// # Errors
     /// If the folder cannot be read or the URL cannot be written; what was decided is kept in the folder.

@@ -38,7 +38,7 @@ struct Row {
 #[derive(Debug)]
 struct Open {
     start_ns: i64,
-    /// Its place in the line; none where it is left out.
+    /// Its place in the line; none if it is left out.
     place: Option<usize>,
     fields: Vec<(&'static str, Field)>,
 }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::timer::events::Events;
 
-    /// A run that goes on for ever fills its own memory no more than so far, and its operations are still told then.
+    /// A run that goes on forever fills its own memory no more than so far, and its operations are still told then.
     #[test]
     fn so_many_slices_are_kept_and_the_rest_is_counted() {
         let trace = Arc::new(Mutex::new(RunTrace::default()));

@@ -1,4 +1,4 @@
-//! What programs that ran against themselves tell of a machine.
+//! What programs that ran against themselves say about a machine.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What came of compiling for absent devices.
+//! The result of compiling for absent devices.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

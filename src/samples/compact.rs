@@ -4,7 +4,7 @@
 //! job itself had decided that call before, or it was measured under other software (environment) than the one that
 //! decided; unless the entry in force still says that it comes from that job. What a job measured before it was started afresh (`--force`) is superseded too. Everything else stays: each
 //! round of a job in force, its losers' too; jobs that were not decided and can be gone on with, those of a search among
-//! them; each decision and each removal in its order, so that counts and digests go on holding and nothing that was
+//! them; each decision and each removal in its order, so that counts and digests continue holding and nothing that was
 //! removed comes back; records that this version does not know. Damage stays as one empty line, since its place says which
 //! decisions may have been lost.
 
@@ -271,7 +271,7 @@ mod tests {
         }
         log.append(&round("new", 4)).unwrap();
         decide(&mut log, "new", "a", "v2");
-        // old software again, after that decision: somebody goes on there
+        // old software again, after that decision: somebody continues there
         log.append(&job("back", "a", "1", false)).unwrap();
         log.append(&round("back", 5)).unwrap();
         // one that was forced, one that an import replaced, one whose entry was removed
@@ -378,7 +378,7 @@ mod tests {
         }
     }
 
-    /// Whoever reads without the lock goes on reading the log that it opened.
+    /// Whoever reads without the lock continues reading the log that it opened.
     #[test]
     fn a_reader_keeps_the_log_that_it_has() {
         let folder = tempfile::tempdir().unwrap();

@@ -25,7 +25,7 @@ pub struct Replay {
     pub committed: SetDigest,
     /// Count and digest as the last decision or removal states them.
     pub stated: SetDigest,
-    /// Where that decision or removal stands; none where the log holds neither.
+    /// Where that decision or removal stands; none if the log holds neither.
     pub stated_at: Option<u64>,
     /// Whether there was no log, or an empty one.
     pub is_new: bool,
@@ -49,7 +49,7 @@ pub struct Replay {
 pub(super) struct JobFrames {
     /// Offset and length of each.
     pub(super) frames: Vec<(u64, u32)>,
-    /// Digests of what it tunes on which device, and of that device's software; none where the log lost that record.
+    /// Digests of what it tunes on which device, and of that device's software; none if the log lost that record.
     pub(super) measures: Option<(Digest, Digest)>,
     /// Bytes of its records that no longer count.
     pub(super) outdated_bytes: u64,

@@ -1,4 +1,4 @@
-//! How long a search may go on: evaluations, time, or both.
+//! How long a search may continue: evaluations, time, or both.
 
 use std::time::Duration;
 

@@ -104,7 +104,7 @@ impl Space {
     }
 }
 
-/// All configs; `None` where there are too many or the walk gave up.
+/// All configs; `None` if there are too many or the walk gave up.
 fn walked(candidates: &CandidateSpace) -> Result<Option<Space>, NoSpace> {
     let mut columns = Columns::default();
     let mut walk = candidates.configs();

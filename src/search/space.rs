@@ -45,7 +45,7 @@ pub enum NoSpace {
 #[derive(Debug, Clone)]
 pub struct Parameter {
     pub(super) path: Vec<String>,
-    /// `None` where a config lacks the parameter.
+    /// `None` if a config lacks the parameter.
     pub(super) values: Vec<Option<Value>>,
     pub(super) ordered: bool,
 }

@@ -53,7 +53,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// From rounds of `copies` equal candidates; `None` where fewer than six count, or a copy has no times.
+    /// From rounds of `copies` equal candidates; `None` if fewer than six count, or a copy has no times.
     pub fn of(rounds: &[Round], copies: usize) -> Option<Self> {
         let set_aside = disturbance(rounds).set_aside;
         let has_all = |round: &Round| (0..copies).all(|copy| round.sample_ns(copy).is_some());

@@ -73,7 +73,7 @@ impl Signatures {
         }
     }
 
-    /// Puts a signature beside those of the same digest; `false` where it is there already. Where there are too many, one of
+    /// Puts a signature beside those of the same digest; `false` if it is there already. Where there are too many, one of
     /// the lowest generation gives way to a later one.
     ///
     /// # Errors

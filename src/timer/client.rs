@@ -377,7 +377,7 @@ impl WorkerClient {
             match stdin.write(unsent) {
                 Ok(written) => *unsent = unsent.get(written..).unwrap_or_default(),
                 Err(error) if is_passing(&error) => {}
-                // a worker that died is told by its stdout
+                // a worker that died is recognized by its stdout
                 Err(_) => *unsent = &[],
             }
         }

@@ -37,7 +37,7 @@ const JAX_WORKER: &str = include_str!("../../python/autotune_lowered/worker.py")
 impl CommandTimer {
     /// Starts the command, as `sh` understands it, and asks who is there. `exe` is this program.
     ///
-    /// Where the worker's times come from profiles, `metric` says what of an execution is its duration; unless told, the
+    /// Where the worker's times come from profiles, `metric` says what of an execution is its duration; by default, the
     /// span on a CPU and the busy time elsewhere.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl Timer for CommandTimer {
             return Ok(());
         }
         for &candidate in candidates {
-            // what cannot be loaded at all is told when it is prepared
+            // what cannot be loaded at all is reported when it is prepared
             if let Ok(params) = self.load_params(candidate)
                 && self.refused(candidate).is_none()
             {

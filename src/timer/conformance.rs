@@ -169,7 +169,7 @@ impl Trial {
         self.skip("everything else", why);
     }
 
-    /// Lines that are wrong are answered with an error, and the worker goes on.
+    /// Lines that are wrong are answered with an error, and the worker continues.
     fn robustness(&mut self, client: &mut WorkerClient, limits: &Limits) {
         let cases: [(&'static str, Vec<u8>, Option<u64>); 5] = [
             ("a line that is not JSON is answered with an error", b"{\"id\": 1,,\n".to_vec(), None),
@@ -340,7 +340,7 @@ fn load(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, can_buil
     client.request(Method::Load(params), limits.compile)
 }
 
-/// An error of kind `protocol`, after which the worker goes on.
+/// An error of kind `protocol`, after which the worker continues.
 fn refused<T>(
     client: &mut WorkerClient,
     mut ask: impl FnMut(&mut WorkerClient) -> Result<T, Failure>,

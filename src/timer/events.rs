@@ -102,7 +102,7 @@ pub enum Kind<'a> {
     Round {
         /// Rounds done.
         done: u32,
-        /// The rounds asked for; a race that is not settled by then may go on.
+        /// The rounds asked for; a race that is not settled by then may continue.
         of: u32,
         /// Candidates that were measured in it.
         contenders: usize,

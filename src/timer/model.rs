@@ -45,12 +45,12 @@ pub trait Timer: Send {
             .compiler(self.device().environment.compiler())
     }
 
-    /// How fast its GPU may run; `None` where nobody tells it.
+    /// How fast its GPU may run; `None` if nobody reports it.
     fn clocks(&self) -> Option<Clocks> {
         None
     }
 
-    /// How fast its GPU ran as it was measured, for the reader; `None` where nobody tells it.
+    /// How fast its GPU ran as it was measured, for the reader; `None` if nobody reports it.
     fn clocks_seen(&self) -> Option<String> {
         None
     }
@@ -66,17 +66,17 @@ pub trait Timer: Send {
         None
     }
 
-    /// What compiling programs would take; `None` where that is not known.
+    /// What compiling programs would take; `None` if that is not known.
     fn forecast(&self, _programs: &[ProgramFile]) -> Option<Forecast> {
         None
     }
 
-    /// What a compiler said of a program where the device was not; `None` where that is not known.
+    /// What a compiler said of a program where the device was not; `None` if that is not known.
     fn said(&self, _program: &Program) -> Option<Said> {
         None
     }
 
-    /// Why a compiler refused a program where the device was not; `None` where it did not, where that is not known, or where it must be
+    /// Why a compiler refused a program where the device was not; `None` if it did not, where that is not known, or where it must be
     /// found out here.
     fn refused(&self, _program: &ProgramFile) -> Option<String> {
         None
@@ -85,7 +85,7 @@ pub trait Timer: Send {
     /// The device that samples come from.
     fn device(&self) -> &DeviceFingerprint;
 
-    /// How many devices of its kind there are here, that one included, where it can tell: a program of several partitions runs
+    /// How many devices of its kind there are here, that one included, if it knows: a program of several partitions runs
     /// on that device and on those after it.
     fn device_count(&self) -> Option<usize> {
         None
@@ -108,7 +108,7 @@ pub trait Timer: Send {
         None
     }
 
-    /// Whether [`outputs`](Self::outputs) lets go on what compiles: nothing is timed then.
+    /// Whether [`outputs`](Self::outputs) lets continue what compiles: nothing is timed then.
     fn compiles_beside_outputs(&self) -> bool {
         false
     }
@@ -122,7 +122,7 @@ pub trait Timer: Send {
     /// If an input cannot be loaded, the worker knows nothing of the job's state of the caches, or the worker fails.
     fn begin(&mut self, job: &Job) -> Result<(), Failure>;
 
-    /// What a candidate's program takes and gives, where the timer can tell: for one who makes the inputs afterwards. The job at
+    /// What a candidate's program takes and gives, if the timer knows: for one who makes the inputs afterwards. The job at
     /// hand need not have any.
     ///
     /// # Errors
@@ -180,7 +180,7 @@ pub trait Timer: Send {
         launches.iter().map(|&(candidate, runs)| self.measure(candidate, runs)).collect()
     }
 
-    /// The same, with everything that the profile tells of the launches.
+    /// The same, with everything that the profile says about the launches.
     ///
     /// # Errors
     /// As [`measure_round`](Self::measure_round), and where the timer takes no profiles.

@@ -60,7 +60,7 @@ impl ProfiledRound {
         Ok(Self { file: Some(file), ..round })
     }
 
-    /// What the devices of a launch show is only known to be whole where their number is: one unless told.
+    /// What the devices of a launch show is only known to be whole where their number is: one by default.
     fn check_devices(&self, told: Option<&[u32]>) -> Result<(), Failure> {
         for (launch, runs) in self.launches.iter().enumerate() {
             let told = told.map_or(Some(1), |told| told.get(launch).copied());
@@ -99,7 +99,7 @@ impl ProfiledRound {
         Ok(Self { clock, ..Self::find(times, module_name, launches)? })
     }
 
-    /// When it was, where the profile tells.
+    /// When it was, if the profile reports it.
     pub(crate) fn clock(&self) -> Option<ProfileClock> {
         self.clock
     }
@@ -320,7 +320,7 @@ mod tests {
         assert!(absent.needs_restart() && absent.message.contains("holds 0 executions"), "{absent}");
     }
 
-    /// The devices that the worker tells, one unless told, are those of the profile.
+    /// The devices that the worker tells, one by default, are those of the profile.
     #[test]
     fn a_device_that_left_nothing_is_missed() {
         let launches = [0, 1].map(|candidate| (candidate, 5));

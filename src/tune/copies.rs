@@ -46,7 +46,7 @@ pub enum CopiesError {
     /// The user ended it.
     #[error("ended by the user")]
     Interrupted,
-    /// Nothing can go on.
+    /// Nothing can continue.
     #[error(transparent)]
     Fatal(#[from] TuneError),
 }

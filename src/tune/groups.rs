@@ -58,7 +58,7 @@ pub struct NoGroups {
 }
 
 impl Plan {
-    /// What needs the most devices at once; `None` where every program runs on one.
+    /// What needs the most devices at once; `None` if every program runs on one.
     pub fn widest(&self, registry: &Registry) -> Option<Widest> {
         let mut seen = BTreeSet::new();
         let mut widest: Option<Widest> = None;
@@ -78,7 +78,7 @@ impl Plan {
 }
 
 impl Widest {
-    /// Compares it with the devices that a timer has, where the timer can tell.
+    /// Compares it with the devices that a timer has, if the timer knows.
     ///
     /// # Errors
     /// If there are fewer: such a program runs over several hosts.

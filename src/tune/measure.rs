@@ -47,7 +47,7 @@ pub(super) enum Ended {
     Failed(Failure),
     /// The user asked for it.
     Interrupted,
-    /// Nothing can go on.
+    /// Nothing can continue.
     Fatal(TuneError),
 }
 
@@ -191,7 +191,7 @@ impl Measuring<'_> {
         self.options.budget.is_some_and(|budget| self.in_rounds + begin.elapsed() >= budget)
     }
 
-    /// Candidates to compile and look at next, which compete from now on; none where the rest is left.
+    /// Candidates to compile and look at next, which compete from now on; none if the rest is left.
     fn next_wave(&mut self) -> Vec<usize> {
         let is_late = self.is_late(Instant::now());
         let Some(waves) = self.waves.as_mut().filter(|_| !is_late) else { return Vec::new() };
@@ -386,7 +386,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// How long a candidate's program is, which says roughly how long it compiles; 0 where the worker builds it.
+    /// How long a candidate's program is, which says roughly how long it compiles; 0 if the worker builds it.
     fn program_bytes(&self, candidate: usize) -> u64 {
         let program = self.job.candidates.get(candidate).and_then(|candidate| candidate.program.as_ref());
         program.and_then(|program| program.path.metadata().ok()).map_or(0, |metadata| metadata.len())

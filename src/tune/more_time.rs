@@ -1,4 +1,4 @@
-//! What more rounds would tell of a race that was given no more time.
+//! What more rounds would say about a race that was given no more time.
 
 use std::fmt;
 

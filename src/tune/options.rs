@@ -13,7 +13,7 @@ use crate::stats::median;
 #[non_exhaustive]
 pub struct TuneOptions {
     /// Interleaved rounds of one invocation that count, where so many are asked for. A race that is settled ends before; one that
-    /// is not goes on for as long as so many runs of every candidate would take, since those that were dropped left time.
+    /// is not continues for as long as so many runs of every candidate would take, since those that were dropped left time.
     /// Else it is measured in proportion to what compiling took.
     pub rounds: Option<u32>,
     /// Time for the rounds of one invocation, if there is a limit.

@@ -88,7 +88,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// What a candidate's outputs are, or how; `None` where it is out.
+    /// What a candidate's outputs are, or how; `None` if it is out.
     fn on_outputs<T>(
         &mut self,
         candidate: usize,
@@ -176,7 +176,7 @@ fn weakness(index: usize, found: &Finiteness) -> Option<String> {
     })
 }
 
-/// Outputs that a message tells of.
+/// Outputs that a message says about.
 const OUTPUTS_SHOWN: usize = 6;
 /// Characters of an element that a message tells: an `f64` may have more than three hundred.
 const ELEMENT_SHOWN: usize = 400;
@@ -268,7 +268,7 @@ mod tests {
     use crate::array::DType;
     use crate::timer::protocol::{ComparedOutputs, KeptOutput};
 
-    /// What files tell of outputs, and what a worker's answers do, over the wire.
+    /// What files say about outputs, and what a worker's answers do, over the wire.
     fn both_ways(
         spec: &ArraySpec,
         baseline: &[u8],

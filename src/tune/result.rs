@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The result of a run.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ pub struct ConfigTime {
     pub median_ns: Option<f64>,
 }
 
-/// What came of one operation.
+/// The result of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OperationResult {

@@ -24,7 +24,7 @@ pub(super) struct JobRounds {
     pub(super) notes: Vec<String>,
     /// Candidates that are not compiled, or not yet.
     left: BTreeSet<usize>,
-    /// What each candidate compiled to, where the timer can tell.
+    /// What each candidate compiled to, if the timer knows.
     pub(super) executables: BTreeMap<usize, Digest>,
     /// How the outputs of each candidate that was compared differ from the baseline's.
     pub(super) differences: BTreeMap<usize, Vec<OutputDifference>>,

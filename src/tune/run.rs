@@ -35,7 +35,7 @@ use super::{
     TuneError,
 };
 
-/// What came of one planned invocation.
+/// The result of one planned invocation.
 pub(super) struct Step {
     pub(super) operation: Option<OperationResult>,
     pub(super) entry: Option<(CacheKey, Arc<Entry>)>,
@@ -267,7 +267,7 @@ impl Autotuner<'_> {
         let enough = |rounds: &JobRounds| count_possible(&identity, rounds).min(2);
         let comparable = wanted.len() >= enough(&rounds) && wanted.contains(&identity.baseline);
         let standing = self.judge(&identity, &rounds, None).standing;
-        // a race that a budget ended early goes on where there is more time
+        // a race that a budget ended early continues where there is more time
         let left_enough = |entry: &Entry| {
             let chance = entry.provenance.as_ref().and_then(|provenance| provenance.chance_left);
             chance.is_none_or(|chance| waves.as_ref().is_none_or(|waves| waves.is_enough(chance)))

@@ -1,4 +1,4 @@
-//! What came of a search.
+//! The result of a search.
 
 use std::collections::BTreeMap;
 

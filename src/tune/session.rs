@@ -40,7 +40,7 @@ struct Device<'a> {
 #[error("{error}")]
 #[non_exhaustive]
 pub struct Stopped<R> {
-    /// What came of the run so far; what was not started says so.
+    /// The result of the run so far; what was not started says so.
     pub so_far: Box<R>,
     /// What stopped it.
     #[source]

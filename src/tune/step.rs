@@ -83,7 +83,7 @@ pub(super) fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShar
 }
 
 impl StepProfile {
-    /// What was read of a step's profile at a place; `None` where no module ran in it.
+    /// What was read of a step's profile at a place; `None` if no module ran in it.
     pub fn of(place: String, summary: &Summary) -> Option<Self> {
         let findings = summary.findings.iter().map(ToString::to_string);
         let modules_ns: f64 = summary.modules.iter().map(|module| module.total_ns).sum();
@@ -131,7 +131,7 @@ impl StepProfile {
     }
 }
 
-/// Part of the baseline's time that the best config saves; none where that is the baseline or not known.
+/// Part of the baseline's time that the best config saves; none if that is the baseline or not known.
 fn saved(operation: &OperationResult, speed_up: impl Fn(&OperationResult) -> Option<f64>) -> f64 {
     let replaces = operation.best.as_ref().is_some_and(|best| best.config != operation.baseline.config);
     let speed_up = speed_up(operation).filter(|one| one.is_finite() && *one > 0.0);

@@ -122,7 +122,7 @@ impl Autotuner<'_> {
         JobIdentity::new(invocation, self.timer.device(), &self.timer.measured_by(&self.options.cache_state))
     }
 
-    /// What it was to another timer that measured an entry; `None` where this one did, or where caches were in another state.
+    /// What it was to another timer that measured an entry; `None` if this one did, or where caches were in another state.
     pub(super) fn identity_of_other_timer(&self, invocation: &Invocation, entry: &Entry) -> Option<JobIdentity> {
         let from = entry.provenance.as_ref()?;
         let by = &from.measured_by;

@@ -23,7 +23,7 @@ def parameters_of(
     """Sort the parameters into `exercised`, `unexercised`, `not_varied` and `unknown`, by their points (`fwd_params.q`).
 
     `lowered` holds configs with the digests of their programs. `probe` gives the digest of a config that is none of
-    them, or `None` where it cannot be lowered; it is asked only for what the candidates leave open.
+    them, or `None` if it cannot be lowered; it is asked only for what the candidates leave open.
     """
     flat = [(flatten(config), digest) for config, digest in lowered]
     found: dict[str, list[str]] = {"exercised": [], "unexercised": [], "not_varied": [], "unknown": []}

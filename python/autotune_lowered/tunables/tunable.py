@@ -74,7 +74,7 @@ class Tunable(Declaration):
             return self.function(*bound.args, **(bound.kwargs | self.config_for(key)))
 
     def _record(self, call: Call, key: str) -> Mapping[str, Any]:
-        """Records a call where something records; gives the arrays that it is to go on with."""
+        """Records a call where something records; gives the arrays that it is to continue with."""
         recorder = active()
         if recorder is None:
             return call.arrays

@@ -13,7 +13,7 @@ use super::phase::{AUTOTUNER_COMPILATION, AUTOTUNER_MEASUREMENT, attribute, phas
 /// What the first compilation does itself, apart from its phases: libraries are loaded then.
 const FIRST: &str = "first compilation itself (library loading)";
 
-/// How compilation is told.
+/// How compilation is reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompileOptions {
@@ -166,7 +166,7 @@ impl<'r> Adder<'_, 'r> {
         phase(name, around, self.options.by_pass).into_owned()
     }
 
-    /// Whether a range's parts are not told: the autotuner runs small modules, whose phases are not the program's.
+    /// Whether a range's parts are not reported: the autotuner runs small modules, whose phases are not the program's.
     fn is_one_block(&self, name: &str) -> bool {
         match stem(name) {
             AUTOTUNER_MEASUREMENT => true,
@@ -215,7 +215,7 @@ impl<'r> Adder<'_, 'r> {
         stretches.into_iter().map(|(stretch, workers)| (without_own(stretch), workers)).collect()
     }
 
-    /// Divides the time in which workers ran among their ranges, by their own times. `false` where they have none.
+    /// Divides the time in which workers ran among their ranges, by their own times. `false` if they have none.
     fn share_out(&mut self, workers: &[usize], parallel_ps: u64, around: (&str, &'r str)) -> bool {
         let mut rows: Vec<(String, u64)> = Vec::new();
         let mut open: Vec<Open<'r>> =

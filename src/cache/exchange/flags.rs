@@ -36,7 +36,7 @@ impl FlagVariable {
 }
 
 /// The flags that these entries' compiler options are, in their names' order: `--a=1 --b=true`; entries of other operations and of
-/// platforms that do not read the variable are left out. `None` where none is left.
+/// platforms that do not read the variable are left out. `None` if none is left.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ pub fn export_flags(
 }
 
 /// The compiler options of these entries as one JSON object: each program's digest to its options, in the digests' order, for what
-/// compiles programs one by one without our package. Entries of other operations are left out. `None` where none is left.
+/// compiles programs one by one without our package. Entries of other operations are left out. `None` if none is left.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! Entries as JSON: one object with all of them, or one a line, to be reviewed and merged like any text.
 //!
 //! `{"schema":1,"entries":[…]}`, or in a `.jsonl` file an entry a line: `device`, `op_id`, `call_key` and `config` are
-//! needed; `direction` is `forward` unless told; `provenance` may be left out. Written in the keys' order, so that equal
+//! needed; `direction` is `forward` by default; `provenance` may be left out. Written in the keys' order, so that equal
 //! caches are equal files.
 //!
 //! A `device` is an identity as `device` prints it, or for people `PLATFORM:KIND`, such as `cuda:NVIDIA H200`: a device of which

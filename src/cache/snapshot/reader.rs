@@ -104,7 +104,7 @@ impl Snapshot {
         Ok(Self { path: path.to_owned(), bytes, header, names, records, configs, calls, blocks, fences })
     }
 
-    /// The snapshot that stands at the path now; `None` where it is this one still, or where it was taken away.
+    /// The snapshot that stands at the path now; `None` if it is this one still, or where it was taken away.
     ///
     /// # Errors
     /// As [`open`](Self::open), and where the file that this snapshot maps was cut: by then a look-up in it may end the

@@ -135,7 +135,7 @@ fn write_row(
     )
 }
 
-/// What came of a candidate, in words.
+/// The result of a candidate, in words.
 fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: Standing) -> String {
     let mut words: Vec<String> = Vec::new();
     match standing {
@@ -168,7 +168,7 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: S
     }
 }
 
-/// Which candidate's program it shares, as far as the figures tell.
+/// Which candidate's program it shares, as far as the figures show.
 fn twin_of(operation: &OperationResult, candidate: &CandidateResult) -> String {
     let is_twin =
         |other: &&CandidateResult| other.status() == CandidateStatus::Measured && other.times() == candidate.times();

@@ -36,7 +36,7 @@ struct Point<'a> {
     excess: f64,
 }
 
-/// Writes the plot. `false` where no operation ran twice, and nothing is written.
+/// Writes the plot. `false` if no operation ran twice, and nothing is written.
 pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<bool> {
     let compute: Vec<&OperationSummary> =
         summary.operations.iter().filter(|operation| !operation.communication).collect();

@@ -213,7 +213,7 @@ impl<'a> Guided<'a> {
             .take(MOST_LOOKED_AT / 2)
             .collect();
         let mut draw = Draw::new(self.seed, POOL_STREAM | self.history.told().len() as u64);
-        // where few are left of many, chance alone would go on for long
+        // where few are left of many, chance alone would continue for long
         for _ in 0..16 * MOST_LOOKED_AT {
             if points.len() == MOST_LOOKED_AT {
                 break;

@@ -31,7 +31,7 @@ pub(super) struct CompiledStore {
     of_program: BTreeMap<Digest, Listed>,
 }
 
-/// What became of a program.
+/// The outcome of a program.
 pub(super) enum CompiledBefore {
     Executable(Kept),
     /// The compiler's reason.
@@ -91,7 +91,7 @@ impl CompiledStore {
         self.of_program.get(&program)?.note.as_ref()
     }
 
-    /// What became of the program of a key.
+    /// The outcome of the program of a key.
     pub(super) fn find(&self, key: &ExecutableKey) -> Option<CompiledBefore> {
         let listed = self.of_program.get(&key.program).filter(|listed| listed.key.format == key.format)?;
         match listed.note.as_ref().and_then(|note| note.refused.clone()) {

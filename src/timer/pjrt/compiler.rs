@@ -42,7 +42,7 @@ impl CompileTask {
 /// What came of it.
 #[derive(Debug)]
 pub(super) struct CompiledTask {
-    /// `None` where the plugin cannot serialize.
+    /// `None` if the plugin cannot serialize.
     pub(super) kept: Option<Kept>,
     pub(super) compile_ns: u64,
     pub(super) cpu_ns: u64,
@@ -131,7 +131,7 @@ impl Compiler for CompileWorker {
     }
 }
 
-/// A compile worker's death is the program's failure, not one of the measuring worker, which goes on.
+/// A compile worker's death is the program's failure, not one of the measuring worker, which continues.
 pub(super) fn as_compile_failure(failure: Failure) -> Failure {
     match failure.kind {
         FailureKind::Crash | FailureKind::Timeout | FailureKind::Memory | FailureKind::Protocol => {

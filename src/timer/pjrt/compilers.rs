@@ -105,7 +105,7 @@ struct Running {
     stop: Option<Stop>,
 }
 
-/// What became of one attempt.
+/// The outcome of one attempt.
 enum Attempt<C: Compiler> {
     Ended(C, Outcome<C>),
     /// No compiler could be started.
@@ -221,7 +221,7 @@ impl<C: Compiler> Shared<C> {
         }
     }
 
-    /// A fresh compiler; `None` where its program is not wanted any more. One that a signal ends before it is ready is
+    /// A fresh compiler; `None` if its program is not wanted any more. One that a signal ends before it is ready is
     /// started once more.
     fn begin(&self, begun: Begun, task: &C::Task) -> Result<Option<C>, Failure> {
         let mut forgiven = false;
@@ -240,7 +240,7 @@ impl<C: Compiler> Shared<C> {
         }
     }
 
-    /// Makes the compiler one that can be stopped; `false` where it should have been already.
+    /// Makes the compiler one that can be stopped; `false` if it should have been already.
     fn may_stop(&self, begun: Begun, compiler: &C) -> bool {
         let stop = compiler.stop();
         let mut state = self.lock();
@@ -324,7 +324,7 @@ impl<C: Compiler> Compilers<C> {
         Ok(())
     }
 
-    /// What became of a candidate's program; waits for it, and lets it be the next one. `None` where it was not handed in.
+    /// The outcome of a candidate's program; waits for it, and lets it be the next one. `None` if it was not handed in.
     pub(super) fn take(&self, candidate: usize) -> Option<Outcome<C>> {
         let (shared, key) = (&self.pool.shared, (self.sharer, candidate));
         let mut state = shared.lock();

@@ -41,7 +41,7 @@ pub(super) fn timed<T>(compile: impl FnOnce() -> Result<T, PjrtError>) -> Result
     Ok((executable, Compiled::new(compile_ns).cpu_ns(cpu_ns)))
 }
 
-/// The same with what the executable says of itself, as far as its plugin can tell.
+/// The same with what the executable says of itself, as far as its plugin can show.
 pub(super) fn described(
     compiled: Compiled,
     executable: &PlainExecutable,

@@ -19,7 +19,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// What a compiled program tells; `None` where it runs on one device. What is not understood is a failure: a wrong part
+    /// What a compiled program tells; `None` if it runs on one device. What is not understood is a failure: a wrong part
     /// would go unnoticed.
     pub(super) fn of(executable: &PlainExecutable) -> Result<Option<Self>, Failure> {
         let cut = || {

@@ -180,7 +180,7 @@ impl PlainExecutable {
         }
     }
 
-    /// What the compiler counts in a run; `None` where it counts nothing, unimplemented in some plugins.
+    /// What the compiler counts in a run; `None` if it counts nothing, unimplemented in some plugins.
     pub(super) fn cost(&self) -> Result<Option<CostAnalysis>, PjrtError> {
         let mut arguments = CostAnalysisArgs::new();
         arguments.executable = self.raw;

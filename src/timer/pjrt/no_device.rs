@@ -11,7 +11,7 @@ const CAUSES: [&str; 2] = ["failed call to cuInit", "Could not find cuda drivers
 
 /// What plugins say if there is no device of theirs: XLA for GPUs, libtpu.
 const NO_DEVICE: [&str; 2] = ["No visible", "No jellyfish device found"];
-/// What libtpu says where another process has the TPU; it goes on to advise `sudo rm` of a file that is that process's lock.
+/// What libtpu says where another process has the TPU; it continues to advise `sudo rm` of a file that is that process's lock.
 const LOCKED: &str = "multi-process lockfile";
 /// Where the system lists what is plugged in.
 pub(in crate::timer) const PCI: &str = "/sys/bus/pci/devices";

@@ -117,7 +117,7 @@ pub(super) struct Profiler {
 }
 
 impl Profiler {
-    /// The plugin's profiler; `None` where it has no such extension.
+    /// The plugin's profiler; `None` if it has no such extension.
     pub(super) fn of(plugin: &Rc<Plugin>) -> Result<Option<Self>, PjrtError> {
         let mut extension: *const ExtensionBase = plugin.api.extension_start.cast_const().cast();
         for _ in 0..MAX_EXTENSIONS {

@@ -27,7 +27,7 @@ const READ_ONLY: (u32, u32) = (11, 3);
 /// How deep thunks are looked into.
 const MAX_DEPTH: u32 = 32;
 
-/// Digest of what an executable of a CPU runs: its object files, thunks and buffers. `None` where it has another form, and
+/// Digest of what an executable of a CPU runs: its object files, thunks and buffers. `None` if it has another form, and
 /// then all of its bytes count.
 pub(super) fn work_digest(path: &Path, offset: u64) -> Option<Digest> {
     let bytes = read_bounded(path, MAX_BYTES).ok()?;

@@ -21,7 +21,7 @@ mod kind {
 /// Equal parts of an array, one on each device; several devices may have the same one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Sharding {
-    /// How many parts there are along each dimension; nothing where every device has the whole array.
+    /// How many parts there are along each dimension; nothing if every device has the whole array.
     parts: Vec<u64>,
     /// For each device the number of its part, row major.
     places: Vec<usize>,
@@ -213,7 +213,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// `None` where the tiles are not each of a device, or devices share one for another reason than that they have copies.
+    /// `None` if the tiles are not each of a device, or devices share one for another reason than that they have copies.
     fn tiled(&self, devices: usize) -> Option<Sharding> {
         let shared = match self.last.len() {
             0 => usize::from(self.is_last_replicated),

@@ -8,7 +8,7 @@
 //! | 4 | length of the header, little endian |
 //! | 32 | SHA-256 of the header |
 //! | header | JSON: `{"key": {…}, "payload_digest": SHA-256, "payload_bytes": n, "signature": …, "note": {…}}` |
-//! | payload | what the plugin gave, to the file's end; nothing where the compiler refused the program |
+//! | payload | what the plugin gave, to the file's end; nothing if the compiler refused the program |
 //!
 //! Every field of the key stands in the header and is compared: a file under another one's name counts as missing. A file is
 //! written under another name and renamed. Whatever is not as described, a flipped byte included, counts as missing too: the
@@ -140,7 +140,7 @@ struct Header {
 pub(super) struct Note {
     /// Nanoseconds.
     pub(super) compile_ns: u64,
-    /// Processor time, nanoseconds; zero where it is not known.
+    /// Processor time, nanoseconds; zero if it is not known.
     #[serde(default)]
     pub(super) cpu_ns: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -251,7 +251,7 @@ impl ExecutableStore {
         Some(Kept { executable, signature: header.signature })
     }
 
-    /// What came of compiling a program, where that was noted, and the bytes of its executable.
+    /// The result of compiling a program, where that was noted, and the bytes of its executable.
     pub(super) fn noted(&self, key: &ExecutableKey) -> Option<(Note, u64)> {
         let (Head { header, .. }, _) = read_whole(&self.path(key), key).ok()?;
         Some((header.note?, header.payload_bytes))

@@ -40,7 +40,7 @@ pub struct TargetOptions {
     pub store: PathBuf,
     /// Stores of other machines: what they have is taken over.
     pub others: Vec<PathBuf>,
-    /// How many programs are compiled at once; one for each core unless told.
+    /// How many programs are compiled at once; one for each core by default.
     pub compile_jobs: Option<usize>,
     /// Limits of every worker, each on its own.
     pub limits: Limits,
@@ -99,7 +99,7 @@ pub struct TargetProgram {
     pub program: ProgramFile,
 }
 
-/// What came of a program.
+/// The result of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -110,13 +110,13 @@ pub enum Outcome {
         seconds: f64,
         /// Bytes of the serialized executable.
         executable_bytes: u64,
-        /// What a run takes of the device's memory, where the compiler tells.
+        /// What a run takes of the device's memory, if the compiler reports it.
         #[serde(skip_serializing_if = "Option::is_none")]
         memory: Option<MemoryStats>,
-        /// What its kernels take of a GPU; empty where they are not known.
+        /// What its kernels take of a GPU; empty if they are not known.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         kernels: Vec<KernelUse>,
-        /// What the compiler counts in a run, where it tells.
+        /// What the compiler counts in a run, if it says so.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<CostAnalysis>,
         /// Whether that was known from before.
@@ -202,7 +202,7 @@ impl TargetCompiler {
         self.scratch.path()
     }
 
-    /// Compiles programs, or finds what came of them before; tells of each as it is known, by its place.
+    /// Compiles programs, or finds what came of them before; says about each as it is known, by its place.
     ///
     /// # Errors
     /// If no worker can be started, or `is_cancelled`.
@@ -249,7 +249,7 @@ impl TargetCompiler {
         Ok(outcomes)
     }
 
-    /// What came of a program before; what another machine's store has of it is taken over.
+    /// The result of a program before; what another machine's store has of it is taken over.
     fn known(&self, key: &ExecutableKey) -> Option<(Note, u64)> {
         self.store.noted(key).or_else(|| {
             let other = self.others.iter().find(|other| ExecutableStore::noted_in(other, key).is_some())?;
@@ -312,7 +312,7 @@ impl TargetCompiler {
     }
 }
 
-/// What came of every program that a store has of targets, by whose program it was; of several programs and compilers those that were
+/// The result of every program that a store has of targets, by whose program it was; of several programs and compilers those that were
 /// used last.
 ///
 /// # Errors

@@ -118,7 +118,7 @@ impl PjrtOptions {
     }
 }
 
-/// Most programs that are compiled at once unless told.
+/// Most programs that are compiled at once by default.
 const MAX_COMPILE_JOBS: usize = 8;
 
 fn default_compile_jobs(device: &DeviceFingerprint) -> usize {
@@ -285,7 +285,7 @@ impl PjrtTimer {
         }
     }
 
-    /// What became of a program where the device was not; nothing where that is not known, or must be found out here.
+    /// The outcome of a program where the device was not; nothing if that is not known, or must be found out here.
     fn compiled_before(&self, program: &ProgramFile, key: &ExecutableKey) -> Option<CompiledBefore> {
         // where no device was, programs are compiled as they are by default
         let is_default = key.overrides.is_empty() && key.base_options.is_none() && key.copy == 0;
@@ -442,7 +442,7 @@ fn start_and_digest(
 pub struct Probed {
     /// Every device.
     pub devices: Vec<DeviceFingerprint>,
-    /// How fast the GPU that was asked for may run, where its driver tells.
+    /// How fast the GPU that was asked for may run, if its driver reports it.
     pub clocks: Option<Clocks>,
     /// What the user should know, one line each.
     pub notes: Vec<String>,
@@ -638,7 +638,7 @@ impl Timer for PjrtTimer {
         }
         let mut tasks = Vec::new();
         for &candidate in candidates {
-            // what cannot be compiled at all is told when it is prepared
+            // what cannot be compiled at all is reported when it is prepared
             let Ok((program, build, _)) = self.load_params(candidate) else { continue };
             if self.refusals.find(&build.options).is_some() {
                 continue;

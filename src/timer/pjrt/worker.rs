@@ -63,7 +63,7 @@ struct Opened {
     device_id: Option<i64>,
     /// Where times come from: the plugin's profiler, or why not from there.
     profiler: Result<Profiler, String>,
-    /// The driver's view of the device, or why there is none; nothing where the device is not a GPU of NVIDIA's.
+    /// The driver's view of the device, or why there is none; nothing if the device is not a GPU of NVIDIA's.
     nvml: Option<Result<Nvml, String>>,
 }
 
@@ -87,7 +87,7 @@ impl PjrtWorker {
         self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
     }
 
-    /// How fast the GPU runs, where its driver tells.
+    /// How fast the GPU runs, if its driver reports it.
     fn running(&self) -> Option<RunningClocks> {
         self.opened.as_ref()?.nvml.as_ref()?.as_ref().ok()?.running()
     }

@@ -50,10 +50,10 @@ pub struct IndexedInvocation {
     /// The call.
     #[serde(flatten)]
     pub call: Call,
-    /// What the programs compute; `forward` unless told.
+    /// What the programs compute; `forward` by default.
     #[serde(default = "forward")]
     pub direction: Direction,
-    /// What the runs found in the caches; `warm` unless told.
+    /// What the runs found in the caches; `warm` by default.
     #[serde(default, skip_serializing_if = "CacheState::is_warm")]
     pub cache_state: CacheState,
     /// Names of the functions' modules in the profiles, `{candidate}` for the number. Where it is null executions are

@@ -22,14 +22,14 @@
 //! }
 //! ```
 //!
-//! * A candidate is found by operation, call key, direction (`forward` unless told) and config.
+//! * A candidate is found by operation, call key, direction (`forward` by default) and config.
 //! * `epochs` holds a list of samples, nanoseconds, for each worker epoch; the last one serves all later epochs. A
 //!   list is read from its start in each epoch, and again from its start when it is used up.
 //! * A failure comes in place of a call of `prepare`, `measure` or `outputs`: after `after` calls of that method that
-//!   succeeded (0 unless told), counted over the job, and `times` times (for ever unless told). One that breaks a
+//!   succeeded (0 by default), counted over the job, and `times` times (forever by default). One that breaks a
 //!   worker (`crash`, `timeout`, `memory`, `protocol`, `execute`, `device`) makes every call fail until
 //!   [`restart`](Timer::restart), as it would with a process.
-//! * `outputs` are dense little-endian bytes in hexadecimal digits; none unless told.
+//! * `outputs` are dense little-endian bytes in hexadecimal digits; none by default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

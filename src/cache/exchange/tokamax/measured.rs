@@ -45,7 +45,7 @@ pub(super) fn fastest(data: &str) -> Result<Option<Config>, String> {
     Ok(best.map(|(_, config)| config))
 }
 
-/// numpy's median, in its own arithmetic: what is told from it must be what Tokamax sees.
+/// numpy's median, in its own arithmetic: what is distinguished from it must be what Tokamax sees.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -97,7 +97,7 @@ mod tests {
             let error = fastest_of(members).unwrap_err();
             assert!(error.contains(expected), "{members:?}: {error}");
         }
-        // Tokamax goes on as if it had no data of such a call
+        // Tokamax continues as if it had no data of such a call
         assert_eq!(fastest("{}"), Ok(None));
         assert!(fastest("{\"{}\":{\"evaluation_times_ms\":[1]}}").unwrap_err().contains("missing field"));
     }

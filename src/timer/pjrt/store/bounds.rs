@@ -37,7 +37,7 @@ impl Default for ExecutableBounds {
     }
 }
 
-/// What became of the kept executables of a cache folder.
+/// The outcome of the kept executables of a cache folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct BoundExecutables {
@@ -91,7 +91,7 @@ pub fn bound_executables(cache: &Path, bounds: &ExecutableBounds, dry_run: bool)
     Ok(found)
 }
 
-/// A folder, which is none where a link stands in its place.
+/// A folder, which is none if a link stands in its place.
 pub(super) fn open_folder(at: impl rustix::fd::AsFd, path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(at, path, flags, Mode::empty()) {
